@@ -1,0 +1,59 @@
+"""Trigger-based task scheduling for Python: a scheduler, a handler, a store."""
+
+from go_scheduler.errors import (
+    ClaimLostError,
+    ConfigurationError,
+    ConflictError,
+    GoSchedulerError,
+    InvalidTriggerError,
+    SchedulerStateError,
+    StoreError,
+    StoreUnavailableError,
+    TaskDefinitionNotFoundError,
+    TaskInstanceNotFoundError,
+    UnknownTriggerError,
+)
+from go_scheduler.handlers import HandlerRegistry
+from go_scheduler.models import TaskDefinition, TaskInstance
+from go_scheduler.policies import CatchUp, RetryPolicy
+from go_scheduler.run import current_run
+from go_scheduler.scheduler import Scheduler
+from go_scheduler.stores.base import Store
+from go_scheduler.stores.memory import MemoryStore
+from go_scheduler.triggers import (
+    CronTrigger,
+    DelayTrigger,
+    ExecuteOnceTrigger,
+    IntervalTrigger,
+    Trigger,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CatchUp",
+    "ClaimLostError",
+    "ConfigurationError",
+    "ConflictError",
+    "CronTrigger",
+    "DelayTrigger",
+    "ExecuteOnceTrigger",
+    "GoSchedulerError",
+    "HandlerRegistry",
+    "IntervalTrigger",
+    "InvalidTriggerError",
+    "MemoryStore",
+    "RetryPolicy",
+    "Scheduler",
+    "SchedulerStateError",
+    "Store",
+    "StoreError",
+    "StoreUnavailableError",
+    "TaskDefinition",
+    "TaskDefinitionNotFoundError",
+    "TaskInstance",
+    "TaskInstanceNotFoundError",
+    "Trigger",
+    "UnknownTriggerError",
+    "current_run",
+]

@@ -1,0 +1,177 @@
+"""Time: the only module that reads a clock or waits for one."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor
+
+ZERO = timedelta(0)
+_MICROSECOND = timedelta(microseconds=1)
+_ELAPSED_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class Clock(Protocol):
+    """What tells the time and waits for it."""
+
+    def now(self) -> datetime:
+        """The time of day, in UTC."""
+        ...
+
+    def elapsed(self) -> timedelta:
+        """Time since some fixed point; it never runs back."""
+        ...
+
+    def wait(self, condition: threading.Condition, until: timedelta | None) -> None:
+        """Wait on a held condition until it is notified or ``elapsed()`` is ``until``.
+
+        Args:
+            condition: Held by the caller; released while waiting.
+            until: The value of ``elapsed()`` to return at; None waits for the
+                notification alone. May return early, so callers look again.
+        """
+        ...
+
+
+class Driven(Protocol):
+    """What a driving clock calls: a step, and when it is due."""
+
+    @property
+    def due(self) -> timedelta | None:
+        """The ``elapsed()`` at which the next step is due; None: not until woken."""
+        ...
+
+    def step(self) -> None:
+        """Do what is due."""
+        ...
+
+
+@runtime_checkable
+class DrivingClock(Clock, Protocol):
+    """A clock that calls what falls due itself, so that no thread is started."""
+
+    @property
+    def executor(self) -> Executor:
+        """Runs the handlers."""
+        ...
+
+    def attach(self, driven: Driven) -> None:
+        """Call ``driven.step()`` whenever it is due, until it is detached."""
+        ...
+
+    def detach(self, driven: Driven) -> None:
+        """Call it no more."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock; elapsed time goes on while the machine is suspended."""
+
+    def now(self) -> datetime:
+        """The time of day, in UTC."""
+        return datetime.now(UTC)
+
+    def elapsed(self) -> timedelta:
+        """Time since the machine started, suspension included where it is known."""
+        return timedelta(microseconds=time.clock_gettime_ns(_ELAPSED_CLOCK) // 1000)
+
+    def wait(self, condition: threading.Condition, until: timedelta | None) -> None:
+        """Wait on a held condition until notified or until ``elapsed()`` is ``until``."""
+        if until is None:
+            condition.wait()
+        elif (left := until - self.elapsed()) > ZERO:
+            # A wait beyond TIMEOUT_MAX (292 years, or 49 days on some platforms) raises.
+            condition.wait(min(left.total_seconds(), threading.TIMEOUT_MAX))
+
+
+class _Reading(NamedTuple):
+    round_trip: timedelta
+    answered: timedelta
+    time: datetime
+
+    def at(self, elapsed: timedelta) -> datetime:
+        return self.time + (elapsed - self.answered)
+
+
+class StoreClock:
+    """A node's copy of its store's time: it may lag by a round trip, never lead.
+
+    It is the store's last answer plus the time since that answer arrived. Of the
+    readings of the last minutes the one with the shortest round trip counts, unless the
+    newest shows that the store's clock has been set since. It never runs back.
+
+    Args:
+        clock: Measures elapsed time and waits.
+        read: Asks the store for its time.
+    """
+
+    _READ_EVERY = timedelta(seconds=10)
+    _KEEP = timedelta(minutes=2)
+
+    def __init__(self, clock: Clock, read: Callable[[], datetime]) -> None:
+        self.base = clock
+        self._read = read
+        self._readings: deque[_Reading] = deque()
+        self._best: _Reading | None = None
+        self._floor = datetime.min.replace(tzinfo=UTC)
+        # Refreshed by whichever loop comes first; two at once would mix their readings.
+        self._lock = threading.Lock()
+
+    def refresh(self) -> None:
+        """Ask the store for its time, if the last answer is older than ten seconds."""
+        with self._lock:
+            if self._readings:
+                age = self.base.elapsed() - self._readings[-1].answered
+                if age < self._READ_EVERY:
+                    return
+            sent = self.base.elapsed()
+            time = self._read()
+            answered = self.base.elapsed()
+            self._take(_Reading(answered - sent, answered, time))
+
+    def now(self) -> datetime:
+        """The store's time, or a little earlier; never later."""
+        if self._best is None:
+            self.refresh()
+            assert self._best is not None
+        return max(self._floor, self._best.at(self.base.elapsed()))
+
+    def latest(self) -> datetime:
+        """The latest that the store's time can be now; for judging what is left."""
+        now = self.now()
+        assert self._best is not None
+        return now + self._best.round_trip
+
+    def elapsed(self) -> timedelta:
+        """The node's own elapsed time."""
+        return self.base.elapsed()
+
+    def wait(self, condition: threading.Condition, until: timedelta | None) -> None:
+        """Wait as the node's own clock does."""
+        self.base.wait(condition, until)
+
+    def _take(self, new: _Reading) -> None:
+        if self._best is not None:
+            self._floor = self.now()
+        kept = (
+            old
+            for old in self._readings
+            if new.answered - old.answered < self._KEEP and _agree(old, new)
+        )
+        self._readings = deque([*kept, new])
+        self._best = min(self._readings)
+
+
+def _agree(old: _Reading, new: _Reading) -> bool:
+    """Whether both can be true of one clock that was not set in between."""
+    earliest = old.at(new.answered)
+    return (
+        earliest <= new.time + new.round_trip + _MICROSECOND
+        and new.time <= earliest + old.round_trip + _MICROSECOND
+    )

@@ -1,0 +1,136 @@
+"""Loop 1, the definition scheduler: creates instances of definitions that fire soon."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from go_scheduler.batches import write_in_halves
+from go_scheduler.clock import ZERO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from go_scheduler.clock import StoreClock
+    from go_scheduler.guard import Guard
+    from go_scheduler.models import Firing, TaskDefinition
+    from go_scheduler.stores.base import Store
+
+log = logging.getLogger(__name__)
+
+_BATCH = 100
+_ASIDE = timedelta(minutes=1)
+_MOST_ASIDE = 10_000
+_LINES = 5
+
+
+class DefinitionScheduler:
+    """Reads definitions that fire soon, creates their instances, and moves them on.
+
+    One tick is one page. A definition whose trigger fails, or that cannot be written, is
+    reported once and left alone for a minute at a time.
+
+    Args:
+        store: Where the definitions are.
+        clock: The store's time, as this node has it.
+        guard: Calls the triggers.
+        ahead: How far past the store's time to create instances.
+        runner_window: Instances due within it are told to the runner at once.
+        created: Called when there are such instances.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: StoreClock,
+        *,
+        guard: Guard,
+        ahead: timedelta,
+        runner_window: timedelta,
+        created: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._guard = guard
+        self._ahead = ahead
+        self._runner_window = runner_window
+        self._created = created
+        self._after: TaskDefinition | None = None
+        self._aside: dict[UUID, tuple[int | None, timedelta]] = {}
+        self._lines = 0
+
+    def look(self) -> None:
+        """Begin at the first page at the next tick: there may be something new."""
+        self._after = None
+
+    def tick(self) -> timedelta | None:
+        """Fire one page of due definitions; ask to be called at once while there is more."""
+        self._clock.refresh()
+        self._lines = 0
+        after, self._after = self._after, None
+        page = self._store.due_definitions(
+            ahead=self._ahead, after=after, limit=_BATCH
+        )
+        now = self._clock.now()
+        until = now + self._ahead
+        ready = [definition for definition in page if not self._is_aside(definition)]
+        firings = self._guard.plan(
+            ready, now=now, until=until, failed=self._set_aside
+        )
+        won = self._fire(firings)
+        self._tell(won, now + self._runner_window)
+        if self._lines > _LINES:
+            log.error("%d more definitions cannot fire", self._lines - _LINES)
+        if any(
+            firing.next_fire_time is not None and firing.next_fire_time <= until
+            for firing in won
+        ):
+            return ZERO
+        if len(page) < _BATCH:
+            return None
+        self._after = page[-1]
+        return ZERO
+
+    def _fire(self, firings: Sequence[Firing]) -> Sequence[Firing]:
+        def failed(firing: Firing, error: Exception) -> None:
+            self._set_aside(firing.definition, error)
+
+        answers = write_in_halves(firings, self._store.fire_definitions, failed)
+        won = set().union(*answers)
+        for firing in firings:
+            if firing.definition.id in won:
+                self._aside.pop(firing.definition.id, None)
+        return [firing for firing in firings if firing.definition.id in won]
+
+    def _tell(self, firings: Sequence[Firing], until: datetime) -> None:
+        if any(
+            firing.fire_times and firing.fire_times[0] <= until for firing in firings
+        ):
+            self._created()
+
+    def _is_aside(self, definition: TaskDefinition) -> bool:
+        revision, until = self._aside.get(definition.id, (None, ZERO))
+        return revision == definition.revision and self._clock.elapsed() < until
+
+    def _set_aside(self, definition: TaskDefinition, error: Exception) -> None:
+        revision, _ = self._aside.pop(definition.id, (None, ZERO))
+        self._aside[definition.id] = (
+            definition.revision,
+            self._clock.elapsed() + _ASIDE,
+        )
+        if len(self._aside) > _MOST_ASIDE:
+            del self._aside[next(iter(self._aside))]
+        if revision == definition.revision:
+            return
+        self._lines += 1
+        if self._lines <= _LINES:
+            log.error(
+                "definition %s cannot fire and is left alone for a minute: %r",
+                definition.id,
+                error,
+                exc_info=error,
+                extra={"definition_id": str(definition.id)},
+            )

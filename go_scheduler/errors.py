@@ -1,0 +1,126 @@
+"""Every exception this package raises of its own accord.
+
+```
+GoSchedulerError
+├── ConfigurationError            (ValueError)     an argument is wrong
+│   └── InvalidTriggerError                        a trigger that cannot work
+├── UnknownTriggerError           (LookupError)    a kind that no imported class has
+├── TaskDefinitionNotFoundError   (LookupError)    .definition_id
+├── TaskInstanceNotFoundError     (LookupError)    .instance_id
+├── ConflictError                                  edited since it was read; .revision
+├── ClaimLostError                                 the run no longer owns its instance
+├── SchedulerStateError           (RuntimeError)   not possible in the present state
+└── StoreError                                     the backend failed; see __cause__
+    └── StoreUnavailableError                      and trying again may help
+```
+
+Callers make few decisions, so there are few classes: fix the argument, import the
+class, accept that it is gone, read again, try again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+
+class GoSchedulerError(Exception):
+    """Base of every error of this package.
+
+    ```python
+    try:
+        scheduler.schedule(definition)
+    except GoSchedulerError as error:
+        print(f"not scheduled: {error}")
+    ```
+    """
+
+
+class ConfigurationError(GoSchedulerError, ValueError):
+    """An argument is wrong; nothing was started or stored."""
+
+
+class InvalidTriggerError(ConfigurationError):
+    """A trigger cannot work, such as a cron expression that does not parse."""
+
+
+class UnknownTriggerError(GoSchedulerError, LookupError):
+    """A trigger kind that no imported class has was asked for a fire time."""
+
+
+class TaskDefinitionNotFoundError(GoSchedulerError, LookupError):
+    """No definition has this id; it may have been deleted or cleaned up.
+
+    Attributes:
+        definition_id: The id that was asked for.
+    """
+
+    def __init__(self, definition_id: UUID) -> None:
+        super().__init__(f"no task definition has the id {definition_id}")
+        self.definition_id = definition_id
+
+    def __reduce__(self) -> tuple[type[TaskDefinitionNotFoundError], tuple[UUID]]:
+        return type(self), (self.definition_id,)
+
+
+class TaskInstanceNotFoundError(GoSchedulerError, LookupError):
+    """No instance has this id; it may have been deleted or cleaned up.
+
+    Attributes:
+        instance_id: The id that was asked for.
+    """
+
+    def __init__(self, instance_id: UUID) -> None:
+        super().__init__(f"no task instance has the id {instance_id}")
+        self.instance_id = instance_id
+
+    def __reduce__(self) -> tuple[type[TaskInstanceNotFoundError], tuple[UUID]]:
+        return type(self), (self.instance_id,)
+
+
+class ConflictError(GoSchedulerError):
+    """The definition has been edited since it was read; read it again.
+
+    Attributes:
+        definition_id: The definition that was to be changed.
+        revision: Its revision in the store now; None if it is gone.
+    """
+
+    def __init__(
+        self, definition_id: UUID, *, expected: int | None, revision: int | None
+    ) -> None:
+        found = "it is gone" if revision is None else f"it is at revision {revision}"
+        super().__init__(
+            f"task definition {definition_id} was expected at revision {expected},"
+            f" but {found}: read it again and repeat the change"
+        )
+        self.definition_id = definition_id
+        self.expected = expected
+        self.revision = revision
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _conflict, (self.definition_id, self.expected, self.revision)
+
+
+def _conflict(
+    definition_id: UUID, expected: int | None, revision: int | None
+) -> ConflictError:
+    return ConflictError(definition_id, expected=expected, revision=revision)
+
+
+class ClaimLostError(GoSchedulerError):
+    """This run no longer owns its instance; another one may be running it."""
+
+
+class SchedulerStateError(GoSchedulerError, RuntimeError):
+    """The call is not possible in the scheduler's present state."""
+
+
+class StoreError(GoSchedulerError):
+    """The store's backend failed; its own error is the ``__cause__``."""
+
+
+class StoreUnavailableError(StoreError):
+    """The store cannot be reached or is too busy; trying again may help."""

@@ -1,0 +1,76 @@
+"""Handlers: what is called with a due instance, and the registry that picks one by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias, TypeVar
+
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.models import TaskInstance, check_name
+
+Handler: TypeAlias = Callable[[TaskInstance], object]
+"""Called with a due instance; returning is success, raising is failure. May be async."""
+
+_Handler = TypeVar("_Handler", bound=Handler)
+
+
+class HandlerRegistry:
+    """A handler that calls the one registered under the definition's name.
+
+    ```python
+    handlers = HandlerRegistry()
+
+    @handlers.register("send report")
+    def send_report(instance):
+        ...
+
+    scheduler = Scheduler(handlers)
+    ```
+
+    An instance whose name is not registered on this node is given back, a little later each
+    time, for a node that knows it.
+    """
+
+    def __init__(self) -> None:
+        self._handlers: dict[str | None, Handler] = {}
+
+    def register(self, name: str) -> Callable[[_Handler], _Handler]:
+        """Decorate the handler of all definitions with this name.
+
+        Raises:
+            ConfigurationError: The name is taken, or is not a text of 1 to 200 characters;
+                or what is decorated cannot be called.
+        """
+        check_name("name", name)
+        if name in self._handlers:
+            raise ConfigurationError(f"a handler is registered as {name!r} already")
+
+        def add(handler: _Handler) -> _Handler:
+            if not callable(handler):
+                raise ConfigurationError(f"{handler!r} cannot be called")
+            self._handlers[name] = handler
+            return handler
+
+        return add
+
+    def find(self, instance: TaskInstance) -> Handler | None:
+        """The handler for an instance; None if its name is not registered."""
+        return self._handlers.get(instance.definition.name)
+
+    def __call__(self, instance: TaskInstance) -> object:
+        """Call the handler for an instance.
+
+        Raises:
+            ConfigurationError: Its name is not registered.
+        """
+        handler = self.find(instance)
+        if handler is None:
+            raise ConfigurationError(
+                f"no handler is registered as {instance.definition.name!r}"
+            )
+        return handler(instance)
+
+
+def find_handler(handler: Handler, instance: TaskInstance) -> Handler | None:
+    """The callable that runs an instance; None if this node has none."""
+    return handler.find(instance) if isinstance(handler, HandlerRegistry) else handler

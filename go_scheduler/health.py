@@ -1,0 +1,66 @@
+"""What a scheduler says of itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import timedelta
+    from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopHealth:
+    """One loop of a running scheduler.
+
+    Attributes:
+        ok: Whether it ticks, succeeds, and is not late by more than ten seconds.
+        last_good: How long ago its last good tick ended; None: it has had none.
+        error: What its last tick raised; None: nothing.
+    """
+
+    ok: bool
+    last_good: timedelta | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """A scheduler at one moment.
+
+    Attributes:
+        ok: Whether it runs, all its loops are well, and no worker or trigger is stuck.
+        node: The node's id; None: it does not run.
+        loops: Each loop by its name.
+        store_reachable: Whether no loop's last tick failed for want of the store.
+        stuck_workers: Workers kept by handlers that outlived ``expire_after``.
+        hanging_triggers: Triggers that were called and have not answered.
+        waiting: Instances held until they are due.
+        busy: Instances that need a worker or have one.
+        unrecorded: Results that the store has not taken yet.
+    """
+
+    ok: bool
+    node: UUID | None
+    loops: Mapping[str, LoopHealth]
+    store_reachable: bool
+    stuck_workers: int
+    hanging_triggers: int
+    waiting: int
+    busy: int
+    unrecorded: int
+
+
+STOPPED = Health(
+    ok=False,
+    node=None,
+    loops={},
+    store_reachable=False,
+    stuck_workers=0,
+    hanging_triggers=0,
+    waiting=0,
+    busy=0,
+    unrecorded=0,
+)

@@ -1,0 +1,135 @@
+"""JSON values: what metadata and a trigger's state are made of, made read-only."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Never, TypeAlias
+
+from go_scheduler.errors import ConfigurationError
+
+JSON: TypeAlias = (
+    "None | bool | int | float | str | Sequence[JSON] | Mapping[str, JSON]"
+)
+
+_DEEPEST = 100
+
+
+class FrozenObject(dict[str, JSON]):
+    """A JSON object that refuses to be changed."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_: object, **__: object) -> Never:
+        raise TypeError("this value is read-only: make a changed copy instead")
+
+    __setitem__ = __delitem__ = clear = pop = popitem = _refuse
+    setdefault = update = __ior__ = _refuse  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[type[FrozenObject], tuple[dict[str, JSON]]]:
+        return type(self), (dict(self),)
+
+
+class FrozenArray(list[JSON]):
+    """A JSON array that refuses to be changed."""
+
+    __slots__ = ()
+
+    _refuse = FrozenObject._refuse  # noqa: SLF001
+
+    __setitem__ = __delitem__ = append = clear = extend = insert = _refuse
+    pop = remove = reverse = sort = __iadd__ = __imul__ = _refuse
+
+    def __reduce__(self) -> tuple[type[FrozenArray], tuple[list[JSON]]]:
+        return type(self), (list(self),)
+
+
+def freeze(value: object, *, name: str, limit: int) -> FrozenObject:
+    """A read-only copy of a JSON object, if every store can keep it.
+
+    Args:
+        value: The mapping to copy.
+        name: What to call it in an error.
+        limit: The most bytes its JSON text may have, in UTF-8.
+
+    Raises:
+        ConfigurationError: It is no JSON object, too large, or holds what no store can
+            keep: NaN, an infinity, a NUL, a lone surrogate, a cycle.
+    """
+    if type(value) is FrozenObject:
+        return value
+    if not isinstance(value, Mapping):
+        raise ConfigurationError(f"{name} must be a mapping, not {value!r:.200}")
+    frozen = _freeze(value, name, 0)
+    text = json.dumps(frozen, ensure_ascii=False, separators=(",", ":"))
+    if (size := len(text.encode())) > limit:
+        raise ConfigurationError(
+            f"{name} is {size} bytes as JSON; at most {limit} are kept: store large"
+            " payloads elsewhere and schedule a reference to them"
+        )
+    assert isinstance(frozen, FrozenObject)
+    return frozen
+
+
+def contains(outer: JSON, inner: JSON) -> bool:
+    """Whether every part of ``inner`` is found in ``outer``, as SQL's ``@>`` has it."""
+    if isinstance(inner, Mapping):
+        return isinstance(outer, Mapping) and all(
+            key in outer and contains(outer[key], part) for key, part in inner.items()
+        )
+    if isinstance(inner, Sequence) and not isinstance(inner, str):
+        return (
+            isinstance(outer, Sequence)
+            and not isinstance(outer, str)
+            and all(any(contains(item, part) for item in outer) for part in inner)
+        )
+    return isinstance(outer, bool) == isinstance(inner, bool) and outer == inner
+
+
+def _freeze(value: object, path: str, depth: int) -> JSON:
+    if depth > _DEEPEST:
+        raise ConfigurationError(
+            f"{path:.80}… is nested more than {_DEEPEST} deep, or holds itself"
+        )
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return _text(value, path)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ConfigurationError(f"{path} is {value!r}, which JSON cannot hold")
+        return float(value)
+    if isinstance(value, Mapping):
+        return FrozenObject(
+            (_key(key, path), _freeze(item, f"{path}[{key!r}]", depth + 1))
+            for key, item in value.items()
+        )
+    if isinstance(value, list | tuple):
+        return FrozenArray(
+            _freeze(item, f"{path}[{index}]", depth + 1)
+            for index, item in enumerate(value)
+        )
+    raise ConfigurationError(
+        f"{path} is a {type(value).__name__}, which JSON cannot hold"
+    )
+
+
+def _key(key: object, path: str) -> str:
+    if not isinstance(key, str):
+        raise ConfigurationError(f"{path} has the key {key!r}; JSON keys are strings")
+    return _text(key, path)
+
+
+def _text(text: str, path: str) -> str:
+    if "\0" in text:
+        raise ConfigurationError(f"{path} holds a NUL, which no database keeps")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ConfigurationError(
+            f"{path} holds a lone surrogate, which no database keeps"
+        ) from None
+    return str(text)

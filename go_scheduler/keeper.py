@@ -1,0 +1,192 @@
+"""The keeper: renews the claims of what runs, and gives up on what hangs."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from go_scheduler.batches import write_in_halves
+from go_scheduler.clock import ZERO
+from go_scheduler.models import Renewal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from uuid import UUID
+
+    from go_scheduler.clock import Clock, StoreClock
+    from go_scheduler.held import Held
+    from go_scheduler.run import Run
+    from go_scheduler.stores.base import Store
+
+log = logging.getLogger(__name__)
+
+_BATCH = 1000
+_SHORTEST = timedelta(milliseconds=1)
+
+
+class Contact:
+    """How long a node's contact with its store has been unbroken.
+
+    After an outage every node must have had the time to renew what it runs before any node
+    takes over claims that have lapsed meanwhile.
+
+    Args:
+        clock: Measures elapsed time.
+        silence: Longer than this without contact counts as broken.
+    """
+
+    def __init__(self, clock: Clock, *, silence: timedelta) -> None:
+        self._clock = clock
+        self._silence = silence
+        self._since: timedelta | None = None
+        self._last: timedelta | None = None
+
+    @property
+    def unbroken(self) -> timedelta:
+        """For how long it has been; zero before the first."""
+        return ZERO if self._since is None else self._clock.elapsed() - self._since
+
+    def made(self) -> None:
+        """The store has answered."""
+        now = self._clock.elapsed()
+        if self._last is None or now - self._last > self._silence:
+            self._since = None
+        self._last = now
+        if self._since is None:
+            self._since = now
+
+    def broke(self) -> None:
+        """The store has not answered, or not well."""
+        self._since = None
+
+
+class Keeper:
+    """Keeps the claims of called and queued runs.
+
+    Args:
+        store: Where to renew.
+        clock: The store's time, as this node has it.
+        held: The node's runs.
+        give_up: Takes the runs that hang.
+        contact: Told of every failure.
+        lease: How long a claim holds; renewed every third of it.
+        wake: Makes the keeper's ticker tick.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: StoreClock,
+        *,
+        held: Held,
+        give_up: Callable[[Run, str], None],
+        contact: Contact,
+        lease: timedelta,
+        wake: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._held = held
+        self._give_up = give_up
+        self._contact = contact
+        self._lease = lease
+        self._wake = wake
+        self._next = ZERO
+
+    def watch(self, run: Run) -> None:
+        """Look after a run that is being called, in time for its ``expire_after``."""
+        assert run.called is not None
+        if run.called + run.allowed < self._next:
+            self._wake()
+
+    def stuck(self) -> int:
+        """How many workers are kept by runs that were given up."""
+        return sum(run.settled for run in self._held.running())
+
+    def tick(self) -> timedelta | None:
+        """Renew all claims in one write; answer how soon the next run may hang."""
+        elapsed = self._clock.elapsed()
+        running = [run for run in self._held.running() if not run.settled]
+        for run in running:
+            if run.left(elapsed) == ZERO:
+                self._presume_hung(run)
+        kept = [run for run in running if not (run.settled or run.lost)]
+        self._renew([*kept, *self._held.queued()])
+        left = [run.left(elapsed) for run in kept]
+        delay = min([self._lease / 3, *left])
+        self._next = elapsed + delay
+        return delay
+
+    def _renew(self, runs: Sequence[Run]) -> None:
+        for start in range(0, len(runs), _BATCH):
+            self._renew_batch(runs[start : start + _BATCH])
+
+    def _renew_batch(self, runs: Sequence[Run]) -> None:
+        # Read before the write is sent: the store counts from a later time, never an earlier.
+        now, elapsed = self._clock.now(), self._clock.elapsed()
+        renewals = [
+            Renewal(claim=run.claim, lease=max(_SHORTEST, self._lease_of(run, elapsed)))
+            for run in runs
+        ]
+        failed: set[UUID] = set()
+
+        def fail(renewal: Renewal, error: Exception) -> None:
+            failed.add(renewal.claim.instance_id)
+            log.error(
+                "instance %s: its claim cannot be renewed: %r",
+                renewal.claim.instance_id,
+                error,
+                extra={"instance_id": str(renewal.claim.instance_id)},
+            )
+
+        try:
+            answers = write_in_halves(renewals, self._store.renew_claims, fail)
+        except BaseException:
+            self._contact.broke()
+            raise
+        owned: Mapping[UUID, bool] = {
+            key: asked for answer in answers for key, asked in answer.items()
+        }
+        for run, renewal in zip(runs, renewals, strict=True):
+            if run.instance.id in owned:
+                run.expires_at = now + renewal.lease
+                run.cancel_requested = owned[run.instance.id]
+            elif run.instance.id not in failed:
+                self._lose(run)
+
+    def _lease_of(self, run: Run, elapsed: timedelta) -> timedelta:
+        return min(self._lease, run.left(elapsed))
+
+    def _lose(self, run: Run) -> None:
+        # What ended while the renewal was under way has lost nothing.
+        if run.settled:
+            return
+        run.lost = True
+        log.warning(
+            "instance %s: attempt %d has lost its claim",
+            run.instance.id,
+            run.claim.attempt,
+            extra={
+                "instance_id": str(run.instance.id),
+                "definition_id": str(run.instance.definition.id),
+                "attempt": run.claim.attempt,
+            },
+        )
+
+    def _presume_hung(self, run: Run) -> None:
+        if not self._held.settle(run):
+            return
+        log.warning(
+            "instance %s: attempt %d has no result after %s and is presumed hung",
+            run.instance.id,
+            run.claim.attempt,
+            run.allowed,
+            extra={
+                "instance_id": str(run.instance.id),
+                "definition_id": str(run.instance.definition.id),
+                "attempt": run.claim.attempt,
+            },
+        )
+        self._give_up(run, f"no result within {run.allowed}: presumed hung")
+        run.lost = True

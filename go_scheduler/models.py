@@ -1,0 +1,342 @@
+"""Definitions, instances, and the small values they are made of: frozen, compared by value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from uuid import UUID, uuid4, uuid5
+
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.json import JSON, FrozenObject, freeze
+from go_scheduler.policies import CatchUp, RetryPolicy
+from go_scheduler.triggers.base import Trigger, utc
+
+METADATA_LIMIT = 64 * 1024
+"""The most bytes a definition's metadata may have, as JSON text in UTF-8."""
+
+NAME_LIMIT = 200
+"""The most characters a definition's name, or a queue's, may have."""
+
+_ZERO = timedelta(0)
+_IDS = UUID("7c0ee4ed-6d0c-4dbb-8f5c-0b1a6c1d8a52")
+
+
+class Outcome(StrEnum):
+    """What became of an instance in the end."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    SKIPPED = "skipped"
+
+
+class State(StrEnum):
+    """Where an instance stands; the last four are ends."""
+
+    PENDING = "pending"
+    CLAIMED = "claimed"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskDefinition:
+    """What to run, and when.
+
+    Two definitions are equal if all that a user sets is; what the store keeps
+    (``next_fire_time``, ``paused``, ``note``, ``completed_at``, ``revision``) is not
+    compared.
+
+    Attributes:
+        trigger: Says when it fires.
+        id: Its identity; scheduling the same id again replaces the definition.
+        name: Which handler of a ``HandlerRegistry`` runs it; at most 200 characters.
+        queue: Which nodes run it: those that serve this queue; at most 200 characters.
+        metadata: The user's payload: a JSON object of at most 64 KiB, read-only.
+        expire_after: How long a run may take before it is presumed hung and the instance
+            runs again; None: the scheduler's default.
+        retry: What happens after a run that did not succeed.
+        catch_up: What becomes of missed fire times.
+        next_fire_time: The next fire time without an instance. Kept by the store.
+        paused: Whether it is paused. Kept by the store.
+        note: Why it was paused. Kept by the store.
+        completed_at: When its last fire time was given its instance. Kept by the store.
+        revision: Rises with every change. Kept by the store; set it, or pass on a
+            definition that was read, and scheduling it raises ``ConflictError`` if somebody
+            else has changed it since.
+
+    Raises:
+        ConfigurationError: A value is of the wrong type, out of range, or one that no store
+            can keep.
+    """
+
+    trigger: Trigger
+    id: UUID = field(default_factory=uuid4)
+    name: str | None = None
+    queue: str = "default"
+    metadata: Mapping[str, JSON] = field(default_factory=FrozenObject)
+    expire_after: timedelta | None = None
+    retry: RetryPolicy = RetryPolicy()
+    catch_up: CatchUp = CatchUp()
+    next_fire_time: datetime | None = field(default=None, compare=False)
+    paused: bool = field(default=False, compare=False)
+    note: str | None = field(default=None, compare=False)
+    completed_at: datetime | None = field(default=None, compare=False)
+    revision: int | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        check_type("trigger", self.trigger, Trigger)
+        check_type("id", self.id, UUID)
+        if self.name is not None:
+            check_name("name", self.name)
+        check_name("queue", self.queue)
+        if self.expire_after is not None:
+            check_positive("expire_after", self.expire_after)
+        check_type("retry", self.retry, RetryPolicy)
+        check_type("catch_up", self.catch_up, CatchUp)
+        frozen = freeze(self.metadata, name="metadata", limit=METADATA_LIMIT)
+        object.__setattr__(self, "metadata", frozen)
+        if self.revision is not None:
+            check_type("revision", self.revision, int)
+        for name in ("next_fire_time", "completed_at"):
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, utc(value, name=name))
+
+    @property
+    def recurring(self) -> bool:
+        """Whether its trigger can fire more than once."""
+        return self.trigger.recurring
+
+    @staticmethod
+    def id_for(key: str) -> UUID:
+        """The same id for the same key, everywhere and always.
+
+        Args:
+            key: Any text, such as ``"nightly report"``.
+        """
+        check_type("key", key, str)
+        return uuid5(_IDS, key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """Fire times that will not run, recorded in one instance.
+
+    Attributes:
+        first: The first of them.
+        last: The last of them.
+        count: How many there are; at least so many if the reason says so.
+        reason: Why they do not run, for a person to read.
+    """
+
+    first: datetime
+    last: datetime
+    count: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskInstance:
+    """One firing of a definition. All times are the store's, in UTC.
+
+    Attributes:
+        id: Its identity, the same over all attempts: use it to recognise a repetition.
+        definition: The definition as it was when this was read, or when its run started.
+        fire_time: The trigger's own time; None if it was made by hand.
+        execute_at: When it is to run. A retry does not change it.
+        due_at: When it may run next: ``execute_at`` at first, later for a retry.
+        attempt: Rises with every claim: ``(id, attempt)`` is the fencing token.
+        runs: How often its handler has been started.
+        claimed_by: The node that has it; None: no node.
+        expires_at: Until when that claim holds unless it is renewed.
+        started_at: When the present or last run began.
+        completed_at: When it ended for good.
+        outcome: How it ended; None: not yet.
+        error: The text and traceback of the last run that failed.
+        cancel_requested: Whether its run has been asked to stop.
+        skipped: Which fire times it stands for, if it is the record of skipped ones.
+    """
+
+    id: UUID
+    definition: TaskDefinition
+    fire_time: datetime | None
+    execute_at: datetime
+    due_at: datetime
+    attempt: int = 0
+    runs: int = 0
+    claimed_by: UUID | None = None
+    expires_at: datetime | None = None
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    outcome: Outcome | None = None
+    error: str | None = None
+    cancel_requested: bool = False
+    skipped: Skipped | None = None
+
+    @property
+    def metadata(self) -> Mapping[str, JSON]:
+        """Its definition's metadata."""
+        return self.definition.metadata
+
+    @property
+    def state(self) -> State:
+        """Where it stands, read from its fields."""
+        if self.outcome is not None:
+            return State(self.outcome.value)
+        if self.claimed_by is None:
+            return State.PENDING
+        return State.CLAIMED if self.started_at is None else State.RUNNING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimant:
+    """A node, as far as a store needs to know it.
+
+    Attributes:
+        node: The node's id, fresh for every start.
+        queues: The queues it serves, each once.
+        lease: How long a claim holds unless renewed.
+        expire_after: For definitions that have none of their own.
+    """
+
+    node: UUID
+    queues: tuple[str, ...]
+    lease: timedelta
+    expire_after: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A node's right to an instance: what every write about a run must show.
+
+    Attributes:
+        instance_id: The instance.
+        attempt: The attempt it was claimed as.
+    """
+
+    instance_id: UUID
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renewal:
+    """A claim that is to hold longer.
+
+    Attributes:
+        claim: The claim.
+        lease: How long from the store's time it is to hold; more than zero.
+    """
+
+    claim: Claim
+    lease: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """A claim given back without its handler having been called.
+
+    Attributes:
+        claim: The claim.
+        delay: How long from the store's time nobody should claim it; zero: as it was.
+    """
+
+    claim: Claim
+    delay: timedelta = _ZERO
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOutcome:
+    """What became of one run.
+
+    Attributes:
+        claim: The claim it ran under.
+        started_at: When its handler was called; None if it was not.
+        outcome: The instance's end; None: it is to run again.
+        retry_in: How long from the store's time it is due again; used without an outcome.
+        error: What the handler raised, for a person to read.
+        next_fire_time: When its definition fires next, if its trigger waits; None: never.
+    """
+
+    claim: Claim
+    started_at: datetime | None = None
+    outcome: Outcome | None = None
+    retry_in: timedelta = _ZERO
+    error: str | None = None
+    next_fire_time: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Firing:
+    """One step of a definition: the instances to create, and where it goes on.
+
+    Attributes:
+        definition: The definition as it was read; the step counts only if its
+            ``next_fire_time`` and ``revision`` are still the same.
+        fire_times: The fire times that become instances, earliest first.
+        skipped: The fire times before those that will not run.
+        next_fire_time: The next fire time after all of these; None: there is none, or a run
+            has to end first.
+    """
+
+    definition: TaskDefinition
+    fire_times: tuple[datetime, ...]
+    skipped: Skipped | None = None
+    next_fire_time: datetime | None = None
+
+
+class Cancelled(StrEnum):
+    """What a request to cancel came to."""
+
+    CANCELLED = "cancelled"
+    """It will not run."""
+    REQUESTED = "requested"
+    """It runs, or is about to: its node will be told."""
+
+
+def check_type(name: str, value: object, kind: type) -> None:
+    """Refuse a value of another type; a bool is no int.
+
+    Raises:
+        ConfigurationError: It is of another type.
+    """
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise ConfigurationError(
+            f"{name} must be a {kind.__name__}, not {value!r:.200}"
+        )
+
+
+def check_name(name: str, value: object) -> None:
+    """Refuse what is not a short text that every store can keep.
+
+    Raises:
+        ConfigurationError: It is no text, empty, too long, or holds a NUL or a surrogate.
+    """
+    check_type(name, value, str)
+    assert isinstance(value, str)
+    if not 0 < len(value) <= NAME_LIMIT:
+        raise ConfigurationError(
+            f"{name} must have 1 to {NAME_LIMIT} characters, not {len(value)}"
+        )
+    freeze({name: value}, name="a definition", limit=METADATA_LIMIT)
+
+
+def check_positive(name: str, value: object) -> None:
+    """Refuse what is not a timedelta above zero.
+
+    Raises:
+        ConfigurationError: It is no timedelta, zero, negative, or longer than 100 years.
+    """
+    check_type(name, value, timedelta)
+    assert isinstance(value, timedelta)
+    if not _ZERO < value <= LONGEST:
+        raise ConfigurationError(
+            f"{name} must be longer than zero and at most 100 years: {value!r}"
+        )
+
+
+LONGEST = timedelta(days=36_525)

@@ -1,0 +1,259 @@
+"""The node: one start of a scheduler, from its first tick to its last."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from datetime import timedelta
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from go_scheduler.cleanup import Cleanup
+from go_scheduler.clock import ZERO, StoreClock
+from go_scheduler.definition_scheduler import DefinitionScheduler
+from go_scheduler.errors import StoreError
+from go_scheduler.execution import Execution
+from go_scheduler.guard import Guard
+from go_scheduler.health import Health, LoopHealth
+from go_scheduler.models import Claimant
+from go_scheduler.run import run_here
+from go_scheduler.ticker import Ticker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor
+
+    from go_scheduler.clock import Clock
+    from go_scheduler.handlers import Handler
+    from go_scheduler.settings import Settings
+    from go_scheduler.stores.base import Store
+
+log = logging.getLogger(__name__)
+
+_STOP_STEP = timedelta(milliseconds=10)
+_LATE = timedelta(seconds=10)
+
+
+class Node:
+    """The loops of one start, wired together; started once and stopped once.
+
+    Args:
+        handler: What is called; None: this node claims nothing.
+        store: Where the loops meet.
+        clock: Measures time; the store's time is read from the store.
+        settings: How the loops behave.
+        executor: Calls the handlers instead of the node's own threads.
+    """
+
+    def __init__(
+        self,
+        handler: Handler | None,
+        store: Store,
+        clock: Clock,
+        settings: Settings,
+        *,
+        executor: Executor | None,
+    ) -> None:
+        self.process = os.getpid()
+        self._clock = clock
+        self._settings = settings
+        self._claimant = Claimant(
+            node=uuid4(),
+            queues=settings.queues,
+            lease=settings.lease,
+            expire_after=settings.expire_after,
+        )
+        store_clock = StoreClock(clock, store.now)
+        self._guard = Guard(clock, patience=settings.schedule_window / 2)
+        self._definitions = DefinitionScheduler(
+            store,
+            store_clock,
+            guard=self._guard,
+            ahead=2 * settings.runner_window + settings.schedule_window,
+            runner_window=settings.runner_window,
+            created=self._claim_soon,
+        )
+        cleanup = Cleanup(store, retention=settings.retention)
+        half = settings.schedule_window / 2
+        self._scheduling = Ticker(
+            "definition scheduler", self._definitions.tick, interval=half, clock=clock
+        )
+        self._cleaning = Ticker(
+            "cleanup", cleanup.tick, interval=settings.cleanup_window / 2, clock=clock
+        )
+        self._execution: Execution | None = None
+        if handler is not None:
+            self._execution = Execution(
+                handler,
+                store,
+                store_clock,
+                self._claimant,
+                settings=settings,
+                executor=executor,
+            )
+        self._stopper = Ticker("stop", self._stop_step, interval=_STOP_STEP, clock=clock)
+        self._condition = threading.Condition()
+        self._stopping = False
+        self._quiet_since: timedelta | None = None
+        self._stopped = False
+        self._clean = False
+        self._told: list[Callable[[], None]] = []
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it has stopped, or was left behind."""
+        return self._stopped
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it has been told to stop."""
+        return self._stopping
+
+    def start(self) -> None:
+        """Begin to tick."""
+        log.info(
+            "node %s starts", self._claimant.node, extra={"node": str(self._claimant.node)}
+        )
+        for ticker in self._tickers():
+            ticker.start()
+
+    def when_stopped(self, tell: Callable[[], None]) -> None:
+        """Call this once it has stopped, at once if it has."""
+        with self._condition:
+            if not self._stopped:
+                self._told.append(tell)
+                return
+        tell()
+
+    def look(self) -> None:
+        """Look for due definitions and instances at once."""
+        self._definitions.look()
+        self._scheduling.wake()
+        self._claim_soon()
+
+    def request_stop(self) -> None:
+        """Begin to stop; returns at once."""
+        with self._condition:
+            if self._stopping:
+                return
+            self._stopping = True
+        self._stopper.start()
+
+    def stop(self, timeout: timedelta | None) -> bool:
+        """Stop, and wait until it has.
+
+        Args:
+            timeout: How long to wait before leaving behind what still runs; None: until
+                each handler has come back or has outlived its ``expire_after``.
+
+        Returns:
+            Whether all came back and was recorded. False at once if called by one of its own
+            handlers or loops, which cannot wait for themselves: it stops all the same.
+        """
+        self.request_stop()
+        if self._is_own_thread():
+            return False
+        until = None if timeout is None else self._clock.elapsed() + timeout
+        with self._condition:
+            while not self._stopped:
+                if until is not None and self._clock.elapsed() >= until:
+                    break
+                self._clock.wait(self._condition, until)
+        if not self._stopped:
+            self._finish(clean=False)
+        return self._clean
+
+    def health(self) -> Health:
+        """How it is."""
+        tickers = self._tickers()
+        loops = {ticker.name: self._loop_health(ticker) for ticker in tickers}
+        execution = self._execution
+        stuck = 0 if execution is None else execution.keeper.stuck()
+        hanging = len(self._guard.hanging())
+        well = all(loop.ok for loop in loops.values())
+        return Health(
+            ok=well and not (stuck or hanging or self._stopping),
+            node=self._claimant.node,
+            loops=loops,
+            store_reachable=not any(
+                isinstance(ticker.error, StoreError) for ticker in tickers
+            ),
+            stuck_workers=stuck,
+            hanging_triggers=hanging,
+            waiting=0 if execution is None else execution.held.waiting,
+            busy=0 if execution is None else execution.held.busy,
+            unrecorded=0 if execution is None else execution.recorder.unrecorded,
+        )
+
+    def _tickers(self) -> list[Ticker]:
+        tickers = [self._scheduling, self._cleaning]
+        return tickers if self._execution is None else self._execution.tickers + tickers
+
+    def _claim_soon(self) -> None:
+        if self._execution is not None:
+            self._execution.look()
+
+    def _loop_health(self, ticker: Ticker) -> LoopHealth:
+        error, last_good = ticker.error, ticker.last_good
+        return LoopHealth(
+            ok=error is None and ticker.late < _LATE and not ticker.ended,
+            last_good=None if last_good is None else self._clock.elapsed() - last_good,
+            error=None if error is None else repr(error),
+        )
+
+    def _is_own_thread(self) -> bool:
+        run = run_here()
+        if run is not None and self._execution is not None:
+            if run in self._execution.held.running():
+                return True
+        return any(ticker.is_current for ticker in self._tickers())
+
+    def _stop_step(self) -> None:
+        """Stop what makes work, wait for what runs, and stop what records it last."""
+        makers = [self._scheduling, self._cleaning]
+        if self._execution is not None:
+            makers += self._execution.makers
+        for ticker in makers:
+            ticker.stop()
+        ended = all(ticker.ended for ticker in makers)
+        if self._execution is None:
+            quiet = True
+        else:
+            # Again at each step: a claim may have been under way.
+            self._execution.give_back()
+            if self._execution.is_running:
+                self._quiet_since = None
+                return
+            quiet = not self._execution.recorder.unrecorded
+        if self._quiet_since is None:
+            self._quiet_since = self._clock.elapsed()
+        waited = self._clock.elapsed() - self._quiet_since
+        if ended and quiet:
+            self._finish(clean=not self._has_stuck())
+        elif waited >= self._settings.lease:
+            # The store has been away for so long that the claims have lapsed anyway.
+            self._finish(clean=False)
+
+    def _has_stuck(self) -> bool:
+        return self._execution is not None and bool(self._execution.keeper.stuck())
+
+    def _finish(self, *, clean: bool) -> None:
+        with self._condition:
+            if self._stopped:
+                return
+            self._stopped = True
+            self._clean = clean
+            self._condition.notify_all()
+        for ticker in [*self._tickers(), self._stopper]:
+            ticker.stop()
+        if self._execution is not None:
+            self._execution.workers.stop()
+        log.info(
+            "node %s has stopped%s",
+            self._claimant.node,
+            "" if clean else " and left work behind",
+            extra={"node": str(self._claimant.node)},
+        )
+        for tell in self._told:
+            tell()

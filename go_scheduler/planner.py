@@ -1,0 +1,127 @@
+"""The planner: which fire times of a definition become instances, and which are skipped."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+from go_scheduler.models import Firing, Skipped
+from go_scheduler.triggers.base import next_fire_time_of
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from go_scheduler.models import TaskDefinition
+    from go_scheduler.triggers.base import Trigger
+
+_MICROSECOND = timedelta(microseconds=1)
+MOST_FIRE_TIMES = 1000
+"""The most fire times of one definition that are computed one by one in a tick."""
+
+
+class _Missed(NamedTuple):
+    """Fire times that passed by more than the grace."""
+
+    first: datetime
+    before_last: datetime
+    last: datetime
+    count: int
+    counted: bool
+
+
+def plan(definition: TaskDefinition, *, now: datetime, until: datetime) -> Firing:
+    """One step of a due definition.
+
+    Each fire time up to ``until`` becomes an instance, but those missed by more than the
+    grace of its ``catch_up``: they are skipped, all but the latest if nothing was missed
+    by less. At most a thousand become instances in one step.
+
+    Args:
+        definition: The definition, with a ``next_fire_time``.
+        now: The store's time.
+        until: How far ahead to go.
+
+    Raises:
+        Exception: Whatever its trigger raises, ``InvalidTriggerError`` for what it returns.
+    """
+    trigger, fire_time = definition.trigger, definition.next_fire_time
+    assert fire_time is not None
+    if trigger.waits:
+        return Firing(definition=definition, fire_times=(fire_time,))
+    grace = definition.catch_up.grace
+    missed, following = _pass_over(trigger, fire_time, now - grace)
+    fire_times: list[datetime] = []
+    while (
+        following is not None
+        and following <= until
+        and len(fire_times) < MOST_FIRE_TIMES
+    ):
+        fire_times.append(following)
+        following = next_fire_time_of(trigger, following)
+    if missed is not None and (not fire_times or fire_times[0] > now):
+        fire_times.insert(0, missed.last)
+        missed = _without_last(missed)
+    return Firing(
+        definition=definition,
+        fire_times=tuple(fire_times),
+        skipped=None if missed is None else _skip(missed, grace),
+        next_fire_time=following,
+    )
+
+
+def _pass_over(
+    trigger: Trigger, fire_time: datetime, cut: datetime
+) -> tuple[_Missed | None, datetime | None]:
+    """What was missed up to ``cut``, and the fire time after it."""
+    if fire_time > cut:
+        return None, fire_time
+    before_last = last = fire_time
+    count = 1
+    following = next_fire_time_of(trigger, fire_time)
+    while following is not None and following <= cut and count < MOST_FIRE_TIMES:
+        before_last, last = last, following
+        count += 1
+        following = next_fire_time_of(trigger, following)
+    counted = following is None or following > cut
+    if following is not None and not counted:
+        last = _latest(trigger, following, cut)
+        before_last = _latest(trigger, fire_time, last - _MICROSECOND)
+        following = next_fire_time_of(trigger, last)
+    return _Missed(fire_time, before_last, last, count, counted), following
+
+
+def _latest(trigger: Trigger, low: datetime, until: datetime) -> datetime:
+    """The latest fire time that is not after ``until``, by bisection.
+
+    Args:
+        trigger: Its fire times do not depend on where the search starts.
+        low: A fire time that is not after ``until``.
+        until: The end.
+    """
+    high = until
+    while high - low > _MICROSECOND:
+        following = next_fire_time_of(trigger, low)
+        if following is None or following > until:
+            break
+        middle = following + (high - following) / 2
+        beyond = next_fire_time_of(trigger, middle)
+        if beyond is None or beyond > until:
+            low, high = following, middle
+        else:
+            low = beyond
+    return low
+
+
+def _without_last(missed: _Missed) -> _Missed | None:
+    if missed.count == 1:
+        return None
+    return missed._replace(last=missed.before_last, count=missed.count - 1)
+
+
+def _skip(missed: _Missed, grace: timedelta) -> Skipped:
+    reason = f"missed by more than the grace of {grace}; a later fire time ran instead"
+    if not missed.counted:
+        reason += f"; there are more than the {missed.count} that were counted"
+    return Skipped(
+        first=missed.first, last=missed.last, count=missed.count, reason=reason
+    )

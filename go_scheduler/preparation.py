@@ -1,0 +1,66 @@
+"""What happens to a definition between the user and the store."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from go_scheduler.errors import GoSchedulerError, InvalidTriggerError
+from go_scheduler.models import TaskDefinition, check_type
+from go_scheduler.triggers.base import (
+    Trigger,
+    checked_fire_time,
+    dump_trigger,
+    load_trigger,
+    next_fire_time_of,
+)
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+def prepare(definition: TaskDefinition, now: datetime) -> TaskDefinition:
+    """Anchor a definition's trigger and ask for its first fire time.
+
+    Raises:
+        ConfigurationError: It is no definition.
+        InvalidTriggerError: Its trigger raised, does not survive being stored, or returned
+            what is no fire time.
+    """
+    check_type("definition", definition, TaskDefinition)
+    given = definition.trigger
+    try:
+        trigger = given.anchored(now)
+        first = trigger.first_fire_time(now)
+        if first is not None:
+            first = checked_fire_time(trigger, first)
+        _check_storable(trigger, given)
+    except GoSchedulerError:
+        raise
+    except Exception as error:
+        raise InvalidTriggerError(f"{given!r:.200} raised {error!r}") from error
+    return replace(definition, trigger=trigger, next_fire_time=first)
+
+
+def next_after_end(definition: TaskDefinition, now: datetime) -> datetime | None:
+    """When a definition fires next if its only instance ends now; None if it is not so."""
+    if not definition.trigger.waits:
+        return None
+    return next_fire_time_of(definition.trigger, now)
+
+
+def _check_storable(trigger: Trigger, given: Trigger) -> None:
+    """Refuse a trigger that would be another one when it is loaded."""
+    kind, state = dump_trigger(trigger)
+    if trigger != given:
+        raise InvalidTriggerError(
+            f"{given!r:.200} is not equal to itself when anchored: {trigger!r:.200}; fields"
+            " that anchored() fills in must be compare=False"
+        )
+    if type(trigger).__module__.startswith("go_scheduler."):
+        return
+    loaded = load_trigger(kind, state)
+    if loaded != trigger:
+        raise InvalidTriggerError(
+            f"{trigger!r:.200} is another trigger when stored and loaded: {loaded!r:.200}"
+        )

@@ -1,0 +1,237 @@
+"""The recorder: writes what became of runs, all that has gathered in one write."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import traceback
+from collections import deque
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from go_scheduler.batches import write_in_halves
+from go_scheduler.clock import ZERO
+from go_scheduler.models import Outcome, Release, RunOutcome
+from go_scheduler.triggers.base import next_fire_time_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    from go_scheduler.clock import StoreClock
+    from go_scheduler.run import Run
+    from go_scheduler.stores.base import Store
+
+log = logging.getLogger(__name__)
+
+ERROR_LIMIT = 16 * 1024
+"""The most characters of a traceback that are kept: the last ones."""
+
+_GAP = timedelta(milliseconds=3)
+_BATCH = 500
+_ASIDE = timedelta(minutes=1)
+_LINES = 5
+
+
+class Recorder:
+    """Decides what follows from a run's end, and writes it.
+
+    It writes at once after a pause, else what has gathered, every few milliseconds. What
+    the store does not take is kept and written again.
+
+    Args:
+        store: Where to write.
+        clock: The store's time, as this node has it.
+        wake: Makes the recorder's ticker tick.
+        recorded: Called after a write that made room.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: StoreClock,
+        *,
+        wake: Callable[[], None],
+        recorded: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._wake = wake
+        self._recorded = recorded
+        self._lock = threading.Lock()
+        self._pending: deque[RunOutcome | Release] = deque()
+        self._writing = 0
+        self._aside: deque[tuple[timedelta, RunOutcome | Release]] = deque()
+        self._written: deque[tuple[timedelta, int]] = deque()
+        self._last: timedelta | None = None
+
+    @property
+    def unrecorded(self) -> int:
+        """How many ends the store has not taken yet."""
+        return len(self._pending) + self._writing + len(self._aside)
+
+    def written_since(self, elapsed: timedelta) -> int:
+        """How many ends have been recorded since then; older ones are forgotten."""
+        with self._lock:
+            while self._written and self._written[0][0] < elapsed:
+                self._written.popleft()
+            return sum(count for _, count in self._written)
+
+    def succeed(self, run: Run) -> None:
+        """Record that a handler returned."""
+        self._finish(run, Outcome.COMPLETED)
+
+    def fail(self, run: Run, error: str) -> None:
+        """Record that a run did not succeed: it is cancelled, due again, or has failed."""
+        if run.cancel_requested:
+            self._finish(run, Outcome.CANCELLED, error)
+            return
+        assert run.called is not None
+        retry_in = run.instance.definition.retry.retry_in(
+            runs=run.instance.runs,
+            ran_for=self._clock.elapsed() - run.called,
+            expire_after=run.expire_after,
+        )
+        if retry_in is None:
+            self._finish(run, Outcome.FAILED, error)
+        else:
+            self._put(
+                RunOutcome(
+                    claim=run.claim,
+                    started_at=run.called_at,
+                    retry_in=retry_in,
+                    error=error,
+                )
+            )
+
+    def refuse(self, run: Run, outcome: Outcome, error: str | None = None) -> None:
+        """Record the end of an instance whose handler is not to be called."""
+        self._finish(run, outcome, error)
+
+    def release(self, run: Run, delay: timedelta = ZERO) -> None:
+        """Give back what was not called, for any node to claim after the delay."""
+        self._put(Release(claim=run.claim, delay=delay))
+
+    def tick(self) -> timedelta | None:
+        """Write what has gathered, unless the last write was a moment ago."""
+        elapsed = self._clock.elapsed()
+        self._take_back(elapsed)
+        if self._last is not None and (wait := self._last + _GAP - elapsed) > ZERO:
+            return wait if self._pending else self._next_aside(elapsed)
+        with self._lock:
+            count = min(len(self._pending), _BATCH)
+            batch = [self._pending.popleft() for _ in range(count)]
+            self._writing = count
+        if not batch:
+            return self._next_aside(elapsed)
+        try:
+            self._write(batch)
+        except BaseException:
+            with self._lock:
+                self._pending.extendleft(reversed(batch))
+            raise
+        finally:
+            self._writing = 0
+        self._last = self._clock.elapsed()
+        with self._lock:
+            self._written.append((self._last, count))
+        self._recorded()
+        return _GAP if self._pending else self._next_aside(elapsed)
+
+    def _finish(self, run: Run, outcome: Outcome, error: str | None = None) -> None:
+        self._put(
+            RunOutcome(
+                claim=run.claim,
+                started_at=run.called_at,
+                outcome=outcome,
+                error=error,
+                next_fire_time=self._next_fire_time(run),
+            )
+        )
+
+    def _next_fire_time(self, run: Run) -> datetime | None:
+        """When the definition of an ended run fires next, if it waited for that."""
+        definition = run.instance.definition
+        if not definition.trigger.waits:
+            return None
+        now = self._clock.now()
+        try:
+            return next_fire_time_of(definition.trigger, now)
+        except Exception as error:
+            log.error(
+                "definition %s: its trigger failed, it fires again in a minute: %r",
+                definition.id,
+                error,
+                exc_info=error,
+                extra={"definition_id": str(definition.id)},
+            )
+            return now + _ASIDE
+
+    def _put(self, end: RunOutcome | Release) -> None:
+        with self._lock:
+            first = not self._pending
+            self._pending.append(end)
+        if first:
+            self._wake()
+
+    def _write(self, batch: Sequence[RunOutcome | Release]) -> None:
+        outcomes = [end for end in batch if isinstance(end, RunOutcome)]
+        releases = [end for end in batch if isinstance(end, Release)]
+        accepted = write_in_halves(
+            outcomes, self._store.finish_instances, self._set_aside
+        )
+        write_in_halves(releases, self._store.release_instances, self._set_aside)
+        owned = set().union(*accepted)
+        if len(owned) < len(outcomes):
+            self._report_lost(
+                [end for end in outcomes if end.claim.instance_id not in owned]
+            )
+
+    def _report_lost(self, outcomes: Sequence[RunOutcome]) -> None:
+        """Say which results were discarded; those set aside have been reported."""
+        aside = {end.claim for _, end in self._aside}
+        lost = [end for end in outcomes if end.claim not in aside]
+        for end in lost[:_LINES]:
+            log.warning(
+                "instance %s: the result of attempt %d is discarded, its claim is lost",
+                end.claim.instance_id,
+                end.claim.attempt,
+                extra={
+                    "instance_id": str(end.claim.instance_id),
+                    "attempt": end.claim.attempt,
+                },
+            )
+        if len(lost) > _LINES:
+            log.warning("%d more results are discarded", len(lost) - _LINES)
+
+    def _set_aside(self, end: RunOutcome | Release, error: Exception) -> None:
+        self._aside.append((self._clock.elapsed() + _ASIDE, end))
+        log.error(
+            "instance %s: its end cannot be recorded, next try in a minute: %r",
+            end.claim.instance_id,
+            error,
+            exc_info=error,
+            extra={
+                "instance_id": str(end.claim.instance_id),
+                "attempt": end.claim.attempt,
+            },
+        )
+
+    def _take_back(self, elapsed: timedelta) -> None:
+        while self._aside and self._aside[0][0] <= elapsed:
+            with self._lock:
+                self._pending.append(self._aside.popleft()[1])
+
+    def _next_aside(self, elapsed: timedelta) -> timedelta | None:
+        return self._aside[0][0] - elapsed if self._aside else None
+
+
+def describe_error(error: BaseException) -> str:
+    """An exception's traceback as text that every store can keep."""
+    try:
+        text = "".join(traceback.format_exception(error))
+    # Its own code makes the text, and may do anything.
+    except BaseException:
+        text = f"{type(error).__name__}, whose text cannot be made"
+    text = text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
+    return text[-ERROR_LIMIT:]

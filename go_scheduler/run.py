@@ -1,0 +1,163 @@
+"""The running instance as its handler sees it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from go_scheduler.clock import ZERO
+from go_scheduler.errors import ClaimLostError, SchedulerStateError
+from go_scheduler.models import Claim, check_positive
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import datetime, timedelta
+    from uuid import UUID
+
+    from go_scheduler.models import TaskInstance
+
+_current: ContextVar[Run] = ContextVar("go_scheduler_run")
+
+
+class Run:
+    """One run of an instance, from its claim until its outcome is recorded.
+
+    Handlers get theirs from ``current_run()``.
+
+    Attributes:
+        instance: What is run.
+        lost: Whether the claim has passed to another node, or the definition has been
+            deleted: nothing this run does is recorded any more.
+        cancel_requested: Whether somebody asked it to stop.
+    """
+
+    __slots__ = (
+        "_extended",
+        "called",
+        "called_at",
+        "cancel_requested",
+        "claim",
+        "allowed",
+        "expire_after",
+        "expires_at",
+        "instance",
+        "lost",
+        "queued",
+        "settled",
+    )
+
+    def __init__(self, instance: TaskInstance, *, expire_after: timedelta) -> None:
+        assert instance.expires_at is not None
+        self.instance = instance
+        self.claim = Claim(instance_id=instance.id, attempt=instance.attempt)
+        self.expire_after = instance.definition.expire_after or expire_after
+        self.allowed = self.expire_after
+        self.expires_at: datetime = instance.expires_at
+        self.lost = False
+        self.cancel_requested = instance.cancel_requested
+        # Elapsed times: handed over to the workers; called.
+        self.queued: timedelta | None = None
+        self.called: timedelta | None = None
+        self.called_at: datetime | None = None
+        # Whether its outcome has been decided, be it by its end or because it hung.
+        self.settled = False
+        self._extended: Callable[[], None] | None = None
+
+    @property
+    def token(self) -> tuple[UUID, int]:
+        """The fencing token, ``(instance.id, attempt)``.
+
+        Hand it to whatever the handler writes to: of two tokens with one id, the one with
+        the higher attempt is the later run.
+        """
+        return self.claim.instance_id, self.claim.attempt
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the handler should stop: it was asked to, or has lost its claim.
+
+        Learnt when the claim is renewed, so up to a third of the lease late.
+        """
+        return self.cancel_requested or self.lost
+
+    def extend(self, by: timedelta) -> None:
+        """Allow this run more time before it is presumed hung.
+
+        Args:
+            by: What is added to what is left of ``expire_after``; more than zero.
+
+        Raises:
+            ConfigurationError: ``by`` is not a timedelta above zero.
+            ClaimLostError: It is too late: the instance is not this run's any more.
+        """
+        check_positive("by", by)
+        if self.lost or self.settled:
+            raise ClaimLostError(
+                f"instance {self.instance.id}, attempt {self.claim.attempt}, is no longer"
+                " this run's"
+            )
+        self.allowed += by
+        if self._extended is not None:
+            self._extended()
+
+    def start(self, instance: TaskInstance) -> Run:
+        """Note that its start has been recorded, and what the instance is by now."""
+        assert instance.expires_at is not None
+        self.instance = instance
+        self.expires_at = instance.expires_at
+        return self
+
+    def begin(
+        self, elapsed: timedelta, now: datetime, extended: Callable[[], None]
+    ) -> None:
+        """Note that the handler is being called.
+
+        Args:
+            elapsed: The clock's elapsed time.
+            now: The store's time.
+            extended: Called when the run is allowed more time.
+        """
+        self.called = elapsed
+        self.called_at = max(now, self.instance.due_at)
+        self._extended = extended
+
+    def left(self, elapsed: timedelta) -> timedelta:
+        """What is left of ``expire_after``, all of it before the call; at least zero."""
+        if self.called is None:
+            return self.allowed
+        return max(ZERO, self.called + self.allowed - elapsed)
+
+
+def run_here() -> Run | None:
+    """The run in which this is called, if any."""
+    return _current.get(None)
+
+
+@contextmanager
+def running(run: Run) -> Iterator[None]:
+    """Make a run the current one while its handler executes."""
+    token = _current.set(run)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def current_run() -> Run:
+    """The run in which this is called.
+
+    Returns:
+        The run of the handler that is executing, in its thread, its task, or a context
+        copied from either.
+
+    Raises:
+        SchedulerStateError: No handler is executing here.
+    """
+    try:
+        return _current.get()
+    except LookupError:
+        raise SchedulerStateError(
+            "current_run() has an answer only inside a handler, and not in the process of"
+            " a process pool"
+        ) from None

@@ -1,0 +1,1 @@
+"""Stores: where definitions and instances are kept."""

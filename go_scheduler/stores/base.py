@@ -1,0 +1,373 @@
+"""The store interface: what the loops need of whatever keeps the rows.
+
+A store moves rows and keeps the promises about them; policy lives above it. Every method is
+one transaction. Losing a race is an answer, an absence from what comes back, and never an
+exception.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence, Set
+    from datetime import datetime, timedelta
+    from uuid import UUID
+
+    from go_scheduler.clock import Clock
+    from go_scheduler.json import JSON
+    from go_scheduler.models import (
+        Cancelled,
+        Claim,
+        Claimant,
+        Firing,
+        Release,
+        Renewal,
+        RunOutcome,
+        State,
+        TaskDefinition,
+        TaskInstance,
+    )
+
+
+class Store(ABC):
+    """Where definitions and instances are kept.
+
+    All methods may be called by any number of threads, and, if the store is shared, by any
+    number of nodes at once. ``StoreSuite`` in ``go_scheduler.testing`` tests every sentence
+    written here.
+
+    **Fire times** are unique: a live definition has at most one instance, a record of
+    skipped ones included, per fire time.
+
+    **Claims** are judged by the store's time alone. A claim is *current* if the instance is
+    claimed, has not ended, and has the claim's ``attempt``. A claim that has lapsed stays
+    current until another claim replaces it. ``start_instances``, ``renew_claims``,
+    ``finish_instances`` and ``release_instances`` change nothing for a claim that is not
+    current.
+
+    **Errors**: every method raises ``StoreUnavailableError`` if trying again may help and
+    ``StoreError`` if not. After either nothing has changed, unless the connection was lost
+    while the change was being confirmed; all methods may safely be repeated.
+
+    Args:
+        clock: Used wherever the store's own time would be, for tests; None: its own time.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.clock = clock
+
+    @abstractmethod
+    def initialize(self) -> None:
+        """Make the store ready for use; harmless when it already is."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of files and connections; harmless when they already are."""
+
+    @abstractmethod
+    def now(self) -> datetime:
+        """The time by which claims are judged, in UTC."""
+
+    @abstractmethod
+    def put_definitions(
+        self, definitions: Sequence[TaskDefinition]
+    ) -> Sequence[TaskDefinition]:
+        """Insert each definition, or replace the one with its id.
+
+        A new one is kept as it is, at revision 1, not paused. It is completed at once if its
+        ``next_fire_time`` is None and its trigger does not wait.
+
+        One equal to what is stored changes nothing. Otherwise the revision rises by one,
+        and what else happens depends on the trigger:
+
+        * An equal trigger: the stored trigger stays, with its anchor, and so does
+          ``next_fire_time``. The next start of each instance uses the new values.
+        * Another trigger: its instances that have not started and never ran are removed,
+          ``next_fire_time`` is as passed, and the definition is live again if it was
+          completed. Instances that run or wait for a retry stay.
+
+        Either way its open instances go to its queue, and ``paused`` and ``note`` stay as
+        stored.
+
+        Args:
+            definitions: Each id once; anchored, and with the ``next_fire_time`` that a new
+                trigger starts with. What else the store keeps is ignored, but for a
+                ``revision`` that is not None.
+
+        Returns:
+            The definitions as they are now stored, in the order given.
+
+        Raises:
+            ConflictError: A revision that was set is not the stored one. None was put.
+        """
+
+    @abstractmethod
+    def get_definition(self, definition_id: UUID) -> TaskDefinition:
+        """Read one definition.
+
+        Raises:
+            TaskDefinitionNotFoundError: There is none with this id.
+        """
+
+    @abstractmethod
+    def list_definitions(
+        self,
+        *,
+        ids: Collection[UUID] | None = None,
+        metadata: Mapping[str, JSON] | None = None,
+        name: str | None = None,
+        queue: str | None = None,
+        after: UUID | None = None,
+        limit: int = 100,
+    ) -> Sequence[TaskDefinition]:
+        """Read a page of the definitions that meet every condition given.
+
+        Args:
+            ids: Their id is among these.
+            metadata: Their metadata contains this: each key with a value that contains the
+                one given; an array contains those whose items it all contains.
+            name: They have this name.
+            queue: They have this queue.
+            after: Their id is greater than this one: the last of the page before.
+            limit: Most definitions to return; at least 1.
+
+        Returns:
+            The definitions in the order of their ids; empty if there are no more.
+        """
+
+    @abstractmethod
+    def delete_definitions(self, ids: Collection[UUID]) -> Set[UUID]:
+        """Delete definitions, at once and with all that is not running.
+
+        Unstarted instances are removed. Running ones end as cancelled at once, so that
+        their node finds the claim lost. What has ended stays until ``delete_finished``
+        takes it, readable by its own id but listed under no definition: if the id is
+        scheduled again, that is a new definition.
+
+        Returns:
+            The ids of those that existed.
+        """
+
+    @abstractmethod
+    def pause_definitions(
+        self, ids: Collection[UUID], *, note: str | None = None
+    ) -> Sequence[TaskDefinition]:
+        """Pause definitions, so that nothing of theirs starts.
+
+        Instances that have not started and never ran are removed, and ``next_fire_time``
+        goes back to the earliest fire time among them. Instances that wait for a retry, or
+        are given back or fail meanwhile, are held: pending, but not claimable. Running ones
+        go on. The revision rises by one. A definition that is paused already only takes the
+        note.
+
+        Args:
+            ids: The definitions.
+            note: Why, for a person to read.
+
+        Returns:
+            Those that exist, as now stored; in no order.
+        """
+
+    @abstractmethod
+    def resume_definitions(self, ids: Collection[UUID]) -> Sequence[TaskDefinition]:
+        """End a pause: the note goes, what was held is claimable, the revision rises.
+
+        A definition that is not paused stays as it is.
+
+        Returns:
+            Those that exist, as now stored; in no order.
+        """
+
+    @abstractmethod
+    def due_definitions(
+        self, *, ahead: timedelta, after: TaskDefinition | None = None, limit: int
+    ) -> Sequence[TaskDefinition]:
+        """Read a page of the definitions that fire soon.
+
+        A definition is due if it is not paused and its ``next_fire_time`` is within
+        ``ahead`` of the store's time.
+
+        Args:
+            ahead: How far past the store's time to look; zero or more.
+            after: Skip this one and all before it: the last of the page before.
+            limit: Most definitions to return; at least 1.
+
+        Returns:
+            The definitions in the order of ``(next_fire_time, id)``. One that this process
+            cannot read has an ``UnknownTrigger`` that says why.
+        """
+
+    @abstractmethod
+    def fire_definitions(self, firings: Sequence[Firing]) -> Set[UUID]:
+        """Create the instances of each firing and move its definition on, in one step.
+
+        A firing wins if the definition exists, is not paused, and has the
+        ``next_fire_time`` and ``revision`` that were read; and, if its trigger waits, no
+        open instance. The others change nothing. A fire time that has its instance already
+        gets no second one. The revision stays.
+
+        An instance is pending, in the definition's queue, with ``execute_at`` and
+        ``due_at`` at its fire time. Skipped ones become one instance with the outcome
+        *skipped*, whose ``fire_time`` is their first. A definition without a
+        ``next_fire_time`` is completed unless its trigger waits.
+
+        Args:
+            firings: At most one for each definition.
+
+        Returns:
+            The ids of the definitions whose firing won.
+        """
+
+    @abstractmethod
+    def claim_instances(
+        self,
+        claimant: Claimant,
+        *,
+        ahead: timedelta,
+        lead: timedelta,
+        limit: int,
+        lapsed: bool,
+    ) -> Sequence[TaskInstance]:
+        """Hand due instances to one node, and to no other.
+
+        An instance can be claimed if it has not ended, is not held, is in one of the
+        claimant's queues, and either
+
+        * nobody has claimed it and it is due within ``ahead`` of the store's time, or
+        * ``lapsed`` is true and its claim has: ``expires_at`` is not after the store's time.
+
+        Each gets ``claimed_by``, an ``attempt`` one higher, and a claim that holds for one
+        lease past the later of the store's time and ``due_at``. One that is due within
+        ``lead`` is also started, as ``start_instances`` does it. Selecting and
+        marking is one atomic step: nodes calling at the same moment never receive the same
+        instance.
+
+        Args:
+            claimant: The calling node.
+            ahead: How far past the store's time to claim; zero or more.
+            lead: How far past the store's time to start as well; zero or more.
+            limit: Most instances to return; at least 1.
+            lapsed: Whether to take over claims that have lapsed.
+
+        Returns:
+            The claimed instances, lapsed claims first, then earliest ``due_at`` first; empty
+            if none is due. Only those with ``started_at`` have been started.
+        """
+
+    @abstractmethod
+    def start_instances(
+        self, claimant: Claimant, claims: Sequence[Claim]
+    ) -> Sequence[TaskInstance]:
+        """Record that handlers are about to be called.
+
+        Each instance whose claim is current and that has not started has one more in
+        ``runs``, ``started_at`` at the later of the store's time and ``due_at``, and a claim
+        that holds past ``started_at`` for one lease, or for the definition's
+        ``expire_after`` if that is shorter. One that has started under this claim is
+        answered alike and changed in nothing.
+
+        Returns:
+            The instances whose claim is current, with their definition as it is now, in no
+            order. The others have been cancelled, edited, paused, deleted or claimed anew.
+        """
+
+    @abstractmethod
+    def renew_claims(self, renewals: Sequence[Renewal]) -> Mapping[UUID, bool]:
+        """Let claims hold for their ``lease`` from the store's time on.
+
+        Returns:
+            For each instance whose claim is current: whether its run is asked to stop. The
+            others are lost.
+        """
+
+    @abstractmethod
+    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Set[UUID]:
+        """Record what became of runs.
+
+        An instance with an outcome ends at the store's time and keeps ``claimed_by`` and
+        ``attempt``. One without is pending again, due ``retry_in`` from the store's time,
+        with ``started_at`` empty; it is held if its definition is paused. An ``error`` that
+        is given is kept. One that ends keeps the ``started_at`` given: if there is none its
+        handler was not called, and a run recorded as started is taken off ``runs``.
+
+        If one ends whose definition's trigger waits, and that definition has no
+        ``next_fire_time`` and is not completed, it gets the one given; without one it is
+        completed.
+
+        Returns:
+            The ids of the instances whose claim was current; for the others nothing changed.
+        """
+
+    @abstractmethod
+    def release_instances(self, releases: Sequence[Release]) -> Set[UUID]:
+        """Give back what was claimed and not called.
+
+        Each is pending again, due when it was or after ``delay``; a run that was recorded as
+        started is taken off ``runs``. It is held if its definition is paused.
+
+        Returns:
+            The ids of the instances whose claim was current.
+        """
+
+    @abstractmethod
+    def cancel_instances(
+        self, cancellations: Mapping[UUID, datetime | None]
+    ) -> Mapping[UUID, Cancelled]:
+        """Cancel instances that have not started; ask the runs of the others to stop.
+
+        Args:
+            cancellations: The ids of the instances, and for each the ``next_fire_time`` of
+                its definition if its trigger waits, used as by ``finish_instances``.
+
+        Returns:
+            What it came to, for each that exists and has not ended.
+        """
+
+    @abstractmethod
+    def delete_finished(self, *, older_than: timedelta, limit: int) -> int:
+        """Delete instances that ended long ago, then completed definitions without any.
+
+        A definition goes once it has been completed for so long and has no instance left.
+
+        Args:
+            older_than: How long ago by the store's time; zero or more.
+            limit: Most rows to delete, definitions and instances together; at least 1.
+
+        Returns:
+            How many rows were deleted; ``limit`` means that there may be more.
+        """
+
+    @abstractmethod
+    def get_instance(self, instance_id: UUID) -> TaskInstance:
+        """Read one instance.
+
+        Raises:
+            TaskInstanceNotFoundError: There is none with this id.
+        """
+
+    @abstractmethod
+    def list_instances(
+        self,
+        *,
+        definition_id: UUID | None = None,
+        state: State | None = None,
+        after: TaskInstance | None = None,
+        limit: int = 100,
+    ) -> Sequence[TaskInstance]:
+        """Read a page of the instances that meet every condition given.
+
+        Args:
+            definition_id: They belong to this definition.
+            state: They are in this state.
+            after: They come after this one: the last of the page before.
+            limit: Most instances to return; at least 1.
+
+        Returns:
+            The instances in the order of ``(execute_at, id)``; empty if there are no more.
+        """
+
+    @abstractmethod
+    def counts(self) -> Mapping[State, int]:
+        """How many instances are in each state; every state has a number."""

@@ -1,0 +1,315 @@
+"""The instances of a ``MemoryStore``, and the sorted lists that find what is due."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from heapq import merge
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from sortedcontainers import SortedList
+
+from go_scheduler.models import Outcome, State, TaskInstance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime, timedelta
+    from uuid import UUID
+
+    from go_scheduler.models import Claim, Claimant, Skipped, TaskDefinition
+
+
+class DefinitionRow:
+    """A definition as stored, and its instances by fire time, or by id if they have none."""
+
+    __slots__ = ("definition", "instances")
+
+    def __init__(self, definition: TaskDefinition) -> None:
+        self.definition = definition
+        self.instances: dict[datetime | UUID, InstanceRow] | None = None
+
+    @property
+    def rows(self) -> Sequence[InstanceRow]:
+        """Its instances, in the order in which they were made."""
+        return () if self.instances is None else tuple(self.instances.values())
+
+
+class InstanceRow:
+    """An instance as stored."""
+
+    __slots__ = (
+        "attempt",
+        "cancel_requested",
+        "claimed_by",
+        "completed_at",
+        "due_at",
+        "error",
+        "execute_at",
+        "expires_at",
+        "fire_time",
+        "id",
+        "of",
+        "outcome",
+        "queue",
+        "runs",
+        "skipped",
+        "started_at",
+        "state",
+    )
+
+    def __init__(
+        self,
+        id: UUID,  # noqa: A002 - it is the field's name everywhere
+        of: DefinitionRow,
+        execute_at: datetime,
+        *,
+        fire_time: datetime | None,
+    ) -> None:
+        self.id = id
+        self.of = of
+        self.queue = of.definition.queue
+        self.fire_time = fire_time
+        self.execute_at = execute_at
+        self.due_at = execute_at
+        self.attempt = 0
+        self.runs = 0
+        self.claimed_by: UUID | None = None
+        self.expires_at: datetime | None = None
+        self.started_at: datetime | None = None
+        self.completed_at: datetime | None = None
+        self.outcome: Outcome | None = None
+        self.error: str | None = None
+        self.cancel_requested = False
+        self.skipped: Skipped | None = None
+        self.state = State.PENDING
+
+    @property
+    def key(self) -> datetime | UUID:
+        """What is unique about it within its definition."""
+        return self.id if self.fire_time is None else self.fire_time
+
+    @property
+    def held(self) -> bool:
+        """Whether its definition is paused."""
+        return self.of.definition.paused
+
+    @property
+    def removable(self) -> bool:
+        """Whether its fire time may be served anew: it has not started and never ran."""
+        return (
+            self.state in (State.PENDING, State.CLAIMED)
+            and not self.runs
+            and self.fire_time is not None
+        )
+
+    def start(self, claimant: Claimant, now: datetime) -> None:
+        """Record that its handler is about to be called."""
+        self.runs += 1
+        self.started_at = max(now, self.due_at)
+        expire_after = self.of.definition.expire_after or claimant.expire_after
+        self.expires_at = self.started_at + min(claimant.lease, expire_after)
+
+    def view(self) -> TaskInstance:
+        """The instance as others see it."""
+        return TaskInstance(
+            id=self.id,
+            definition=self.of.definition,
+            fire_time=self.fire_time,
+            execute_at=self.execute_at,
+            due_at=self.due_at,
+            attempt=self.attempt,
+            runs=self.runs,
+            claimed_by=self.claimed_by,
+            expires_at=self.expires_at,
+            started_at=self.started_at,
+            completed_at=self.completed_at,
+            outcome=self.outcome,
+            error=self.error,
+            cancel_requested=self.cancel_requested,
+            skipped=self.skipped,
+        )
+
+
+_Entry = tuple["datetime", int, InstanceRow]
+
+
+class InstanceTable:
+    """The rows by id, and each in the one list that its state calls for.
+
+    Pending rows stand in their queue's list unless they are held, claimed and running ones
+    in the list of leases, ended ones in the list that cleanup takes from.
+    """
+
+    def __init__(self) -> None:
+        self.counts: Counter[State] = Counter()
+        self._rows: dict[UUID, InstanceRow] = {}
+        self._by_time: SortedList[_Entry] = SortedList()
+        self._pending: dict[str, SortedList[_Entry]] = {}
+        self._leases: SortedList[_Entry] = SortedList()
+        self._ended: deque[InstanceRow] = deque()
+
+    def get(self, instance_id: UUID) -> InstanceRow | None:
+        """The row of this id."""
+        return self._rows.get(instance_id)
+
+    def current(self, claim: Claim) -> InstanceRow | None:
+        """The row that this claim owns, unless it has been lost."""
+        row = self._rows.get(claim.instance_id)
+        if row is None or row.attempt != claim.attempt:
+            return None
+        return row if row.state in (State.CLAIMED, State.RUNNING) else None
+
+    def add(self, row: InstanceRow) -> None:
+        """Take a new, pending row."""
+        self._rows[row.id] = row
+        if row.of.instances is None:
+            row.of.instances = {}
+        row.of.instances[row.key] = row
+        self._by_time.add((row.execute_at, row.id.int, row))
+        self.counts[State.PENDING] += 1
+        self.list_pending(row)
+
+    def remove(self, row: InstanceRow) -> None:
+        """Forget a row that has not ended."""
+        self._unlist(row)
+        self._forget(row)
+
+    def end(self, row: InstanceRow, outcome: Outcome, now: datetime) -> None:
+        """End a row for good."""
+        self._unlist(row)
+        row.outcome = outcome
+        row.completed_at = now
+        self._enter(row, State(outcome.value))
+        self._ended.append(row)
+
+    def free(self, row: InstanceRow, due_at: datetime) -> None:
+        """Make a claimed row pending again."""
+        self._unlist(row)
+        row.claimed_by = row.expires_at = row.started_at = None
+        row.due_at = due_at
+        self._enter(row, State.PENDING)
+        self.list_pending(row)
+
+    def start(self, row: InstanceRow, claimant: Claimant, now: datetime) -> None:
+        """Start a claimed row."""
+        self._unlist(row)
+        row.start(claimant, now)
+        self._enter(row, State.RUNNING)
+        self._list_lease(row)
+
+    def renew(self, row: InstanceRow, expires_at: datetime) -> None:
+        """Let a claim hold until then."""
+        self._unlist(row)
+        row.expires_at = expires_at
+        self._list_lease(row)
+
+    def move(self, row: InstanceRow, queue: str) -> None:
+        """Let other nodes serve it, if it has not ended."""
+        if row.state is State.PENDING:
+            self.unlist_pending(row)
+            row.queue = queue
+            self.list_pending(row)
+        elif row.completed_at is None:
+            row.queue = queue
+
+    def list_pending(self, row: InstanceRow) -> None:
+        """Make a pending row claimable, unless it is held."""
+        if not row.held:
+            waiting = self._pending.setdefault(row.queue, SortedList())
+            waiting.add((row.due_at, row.id.int, row))
+
+    def unlist_pending(self, row: InstanceRow) -> None:
+        """Keep a pending row from being claimed."""
+        if (waiting := self._pending.get(row.queue)) is not None:
+            waiting.discard((row.due_at, row.id.int, row))
+
+    def claim(
+        self, rows: Sequence[InstanceRow], claimant: Claimant, now: datetime, lead: datetime
+    ) -> None:
+        """Mark rows that ``take`` returned as claimed, and started if due by ``lead``."""
+        for row in rows:
+            row.claimed_by = claimant.node
+            row.attempt += 1
+            row.started_at = None
+            row.expires_at = max(now, row.due_at) + claimant.lease
+            if row.due_at <= lead:
+                row.start(claimant, now)
+                self._enter(row, State.RUNNING)
+            else:
+                self._enter(row, State.CLAIMED)
+            self._list_lease(row)
+
+    def take_lapsed(
+        self, queues: Sequence[str], now: datetime, limit: int
+    ) -> list[InstanceRow]:
+        """Take rows whose claim has lapsed out of the list of leases."""
+        found = []
+        for expires_at, _, row in self._leases:
+            if expires_at > now or len(found) == limit:
+                break
+            if row.queue in queues and not row.held:
+                found.append(row)
+        for row in found:
+            self._unlist(row)
+        return found
+
+    def take_pending(
+        self, queues: Sequence[str], until: datetime, limit: int
+    ) -> list[InstanceRow]:
+        """Take the earliest pending rows due by then out of their lists."""
+        lists = [self._pending[name] for name in queues if name in self._pending]
+        entries = islice(merge(*lists), limit)
+        found = []
+        for entry in entries:
+            if entry[0] > until:
+                break
+            found.append(entry[2])
+        # What is taken of each list is its head.
+        taken = Counter(row.queue for row in found)
+        for name, count in taken.items():
+            del self._pending[name][:count]
+        return found
+
+    def forget_ended(self, until: datetime, limit: int) -> Sequence[InstanceRow]:
+        """Forget rows that ended by then, oldest first."""
+        forgotten: list[InstanceRow] = []
+        while self._ended and len(forgotten) < limit:
+            completed_at = self._ended[0].completed_at
+            if completed_at is None or completed_at > until:
+                break
+            row = self._ended.popleft()
+            self._forget(row)
+            forgotten.append(row)
+        return forgotten
+
+    def walk(self, after: TaskInstance | None, limit: int) -> Iterator[InstanceRow]:
+        """The rows in the order of ``(execute_at, id)``, ``limit`` at most."""
+        if after is None:
+            found = self._by_time.islice()
+        else:
+            last = (after.execute_at, after.id.int + 1)
+            found = self._by_time.irange(last)  # type: ignore[arg-type]
+        return (entry[2] for entry in islice(found, limit))
+
+    def _enter(self, row: InstanceRow, state: State) -> None:
+        self.counts[row.state] -= 1
+        self.counts[state] += 1
+        row.state = state
+
+    def _list_lease(self, row: InstanceRow) -> None:
+        assert row.expires_at is not None
+        self._leases.add((row.expires_at, row.id.int, row))
+
+    def _unlist(self, row: InstanceRow) -> None:
+        if row.state is State.PENDING:
+            self.unlist_pending(row)
+        else:
+            assert row.expires_at is not None
+            self._leases.remove((row.expires_at, row.id.int, row))
+
+    def _forget(self, row: InstanceRow) -> None:
+        del self._rows[row.id]
+        self._by_time.remove((row.execute_at, row.id.int, row))
+        self.counts[row.state] -= 1
+        if row.of.instances is not None:
+            row.of.instances.pop(row.key, None)

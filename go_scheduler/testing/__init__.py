@@ -1,0 +1,54 @@
+"""What this package is tested with, for testing what is built on it.
+
+``ManualClock`` and ``InlineExecutor`` need nothing else; the suites need pytest, and
+``StoreMachine`` and ``TriggerSuite`` Hypothesis: ``pip install go_scheduler[testing]``.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from go_scheduler.testing.clock import ManualClock
+from go_scheduler.testing.executor import InlineExecutor
+
+if TYPE_CHECKING:
+    from go_scheduler.testing.machine import StoreMachine
+    from go_scheduler.testing.stores import StoreSuite
+    from go_scheduler.testing.triggers import TriggerSuite
+
+__all__ = [
+    "InlineExecutor",
+    "ManualClock",
+    "StoreMachine",
+    "StoreSuite",
+    "TriggerSuite",
+]
+
+_SUITES = {
+    "StoreMachine": "go_scheduler.testing.machine",
+    "StoreSuite": "go_scheduler.testing.stores",
+    "TriggerSuite": "go_scheduler.testing.triggers",
+}
+_TOOLS = ("hypothesis", "pytest")
+
+
+def _load(name: str) -> object:
+    """Import a suite when it is first asked for, as not every user has its tools."""
+    if name not in _SUITES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(import_module(_SUITES[name]), name)
+    except ModuleNotFoundError as error:
+        if error.name not in _TOOLS:
+            raise
+        raise ImportError(
+            f"go_scheduler.testing.{name} needs {error.name}, which is not installed:"
+            f" pip install {error.name}",
+            name=error.name,
+        ) from error
+
+
+if not TYPE_CHECKING:
+    # Hidden from type checkers, which would take any misspelt name for an object.
+    __getattr__ = _load

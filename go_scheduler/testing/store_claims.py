@@ -1,0 +1,566 @@
+"""Store suite: an instance is handed to one node, started, and held by renewals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import pytest
+
+from go_scheduler.clock import ZERO
+from go_scheduler.models import Claim, Outcome, Renewal, State
+from go_scheduler.testing.builders import (
+    EXPIRE_AFTER,
+    HOUR,
+    LEASE,
+    MINUTE,
+    NOBODY,
+    NODE,
+    OTHER_NODE,
+    SECOND,
+    TICK,
+    cancel,
+    claim,
+    claim_of,
+    claimant,
+    claimed,
+    definition,
+    ended,
+    finish,
+    fire,
+    ids,
+    pending,
+    put,
+    release,
+    renew,
+    running,
+    stale_claim_of,
+    start,
+    waiting_for_retry,
+)
+from go_scheduler.testing.clock import START
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.stores.base import Store
+    from go_scheduler.testing.clock import ManualClock
+
+
+def claim_for(
+    store: Store,
+    *,
+    lease: timedelta = LEASE,
+    expire_after: timedelta = EXPIRE_AFTER,
+    ahead: timedelta = ZERO,
+) -> Sequence[TaskInstance]:
+    """Claim for a node with a lease and an ``expire_after`` of its own."""
+    node = claimant(lease=lease, expire_after=expire_after)
+    return store.claim_instances(
+        node, ahead=ahead, lead=ZERO, limit=100, lapsed=False
+    )
+
+
+def passed_on(store: Store, clock: ManualClock) -> tuple[TaskInstance, TaskInstance]:
+    """An instance as its first owner has it, and as the second one has it."""
+    first = running(store)
+    clock.advance(LEASE)
+    [second] = claim(store, OTHER_NODE, lapsed=True)
+    return first, second
+
+
+class ClaimTests:
+    """``claim_instances``, where nobody has claimed the instance."""
+
+    def test_an_instance_is_claimed_when_due_within_ahead(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = pending(store, definition(START + MINUTE))
+        assert claim(store, ahead=MINUTE - TICK) == []
+        clock.advance(TICK)
+        assert ids(claim(store, ahead=MINUTE - TICK)) == [instance.id]
+
+    def test_without_ahead_an_instance_is_claimed_when_it_is_due(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = pending(store, definition(START + MINUTE))
+        clock.advance(MINUTE - TICK)
+        assert claim(store) == []
+        clock.advance(TICK)
+        assert ids(claim(store)) == [instance.id]
+
+    def test_an_instance_long_overdue_is_claimed(self, store: Store) -> None:
+        instance = pending(store, definition(START - 1000 * HOUR))
+        assert ids(claim(store)) == [instance.id]
+
+    def test_a_claim_ahead_holds_for_a_lease_past_the_due_time(
+        self, store: Store
+    ) -> None:
+        given = pending(store, definition(START + MINUTE))
+        [instance] = claim(store, ahead=HOUR)
+        assert instance == replace(
+            given, claimed_by=NODE, attempt=1, expires_at=START + MINUTE + LEASE
+        )
+        assert instance.state is State.CLAIMED
+        assert store.get_instance(instance.id) == instance
+
+    def test_a_claim_of_what_is_due_is_started(self, store: Store) -> None:
+        given = pending(store, definition(START - MINUTE))
+        [instance] = claim(store)
+        assert instance == replace(
+            given,
+            claimed_by=NODE,
+            attempt=1,
+            runs=1,
+            started_at=START,
+            expires_at=START + LEASE,
+        )
+        assert instance.state is State.RUNNING
+        assert store.get_instance(instance.id) == instance
+
+    def test_a_claimed_instance_is_not_claimed_again(self, store: Store) -> None:
+        claimed(store)
+        assert claim(store, OTHER_NODE, ahead=HOUR, lapsed=True) == []
+        assert claim(store, ahead=HOUR, lapsed=True) == []
+
+    def test_a_running_instance_is_not_claimed_again(self, store: Store) -> None:
+        running(store)
+        assert claim(store, OTHER_NODE, ahead=HOUR, lapsed=True) == []
+        assert claim(store, ahead=HOUR, lapsed=True) == []
+
+    @pytest.mark.parametrize("outcome", list(Outcome))
+    def test_an_instance_that_has_ended_is_not_claimed(
+        self, store: Store, clock: ManualClock, outcome: Outcome
+    ) -> None:
+        ended(store, outcome=outcome)
+        clock.advance(HOUR)
+        assert claim(store, ahead=HOUR, lapsed=True) == []
+
+    def test_a_node_gets_what_is_in_its_queues(self, store: Store) -> None:
+        for number, queue in enumerate(["a", "b", "c", "A"]):
+            pending(store, definition(START + number * TICK, queue=queue))
+        given = claim(store, queues=["c", "a"], ahead=SECOND)
+        assert [each.definition.queue for each in given] == ["a", "c"]
+
+    def test_a_node_without_queues_gets_nothing(self, store: Store) -> None:
+        pending(store)
+        assert claim(store, queues=[], ahead=HOUR, lapsed=True) == []
+
+    def test_the_earliest_due_come_first(self, store: Store) -> None:
+        for number in (3, 1, 2):
+            queue = "even" if number % 2 == 0 else "odd"
+            pending(store, definition(START + number * SECOND, queue=queue))
+        given = claim(store, queues=["even", "odd"], ahead=HOUR)
+        due = [START + number * SECOND for number in (1, 2, 3)]
+        assert [each.due_at for each in given] == due
+
+    def test_at_most_limit_are_claimed_and_the_earliest(self, store: Store) -> None:
+        read = put(store)
+        made = fire(store, read, *(START + n * SECOND for n in range(5)))
+        assert ids(claim(store, ahead=HOUR, limit=2)) == ids(made[:2])
+        assert ids(claim(store, ahead=HOUR, limit=2)) == ids(made[2:4])
+        assert ids(claim(store, ahead=HOUR, limit=2)) == ids(made[4:])
+
+    def test_the_limit_spans_all_queues(self, store: Store) -> None:
+        for queue in ("a", "b"):
+            fire(store, put(store, definition(queue=queue)), START, START + TICK)
+        given = claim(store, queues=["a", "b"], ahead=HOUR, limit=3)
+        assert [each.due_at for each in given] == [START, START, START + TICK]
+
+    def test_what_is_due_within_lead_is_also_started(self, store: Store) -> None:
+        pending(store, definition(START + SECOND))
+        [instance] = claim(store, ahead=HOUR, lead=SECOND)
+        assert (instance.state, instance.runs) == (State.RUNNING, 1)
+        assert instance.started_at == START + SECOND
+        assert instance.expires_at == START + SECOND + LEASE
+
+    def test_what_is_due_after_lead_is_not_started(self, store: Store) -> None:
+        pending(store, definition(START + SECOND))
+        [instance] = claim(store, ahead=HOUR, lead=SECOND - TICK)
+        assert (instance.state, instance.runs) == (State.CLAIMED, 0)
+        assert instance.started_at is None
+
+    def test_lead_claims_nothing_beyond_ahead(self, store: Store) -> None:
+        pending(store, definition(START + MINUTE))
+        assert claim(store, ahead=SECOND, lead=HOUR) == []
+
+    def test_a_start_with_the_claim_holds_no_longer_than_expire_after(
+        self, store: Store
+    ) -> None:
+        pending(store, definition(expire_after=SECOND))
+        [instance] = claim_for(store)
+        assert instance.expires_at == START + SECOND
+
+    def test_a_start_with_the_claim_takes_the_nodes_expire_after_by_default(
+        self, store: Store
+    ) -> None:
+        pending(store)
+        [instance] = claim_for(store, expire_after=SECOND)
+        assert instance.expires_at == START + SECOND
+
+    def test_a_claim_without_a_start_holds_for_the_whole_lease(
+        self, store: Store
+    ) -> None:
+        pending(store, definition(START + MINUTE, expire_after=SECOND))
+        [instance] = claim_for(store, expire_after=SECOND, ahead=HOUR)
+        assert instance.expires_at == START + MINUTE + LEASE
+
+    def test_each_claim_raises_the_attempt_by_one(self, store: Store) -> None:
+        pending(store)
+        for attempt in (1, 2, 3):
+            [instance] = claim(store)
+            assert instance.attempt == attempt
+            assert release(store, instance)
+
+    def test_a_claimed_instance_comes_with_its_definition(self, store: Store) -> None:
+        new = put(store, definition(name="a", metadata={"b": [2]}))
+        fire(store, new)
+        [instance] = claim(store)
+        assert instance.definition == new
+        assert instance.definition.revision == 1
+
+    def test_a_retry_is_claimed_when_it_is_due(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = waiting_for_retry(store, retry_in=MINUTE)
+        clock.advance(MINUTE - TICK)
+        assert claim(store) == []
+        clock.advance(TICK)
+        [again] = claim(store)
+        assert again.id == instance.id
+        assert (again.attempt, again.runs) == (2, 2)
+        assert again.execute_at == START
+        assert again.started_at == START + MINUTE
+
+
+class LapsedTests:
+    """``claim_instances``, where a claim has lapsed."""
+
+    def test_a_lapsed_claim_is_taken_over(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        first = running(store)
+        clock.advance(LEASE)
+        [second] = claim(store, OTHER_NODE, lapsed=True)
+        now = START + LEASE
+        assert second == replace(
+            first,
+            claimed_by=OTHER_NODE,
+            attempt=2,
+            runs=2,
+            started_at=now,
+            expires_at=now + LEASE,
+        )
+        assert store.get_instance(first.id) == second
+
+    def test_a_claim_has_not_lapsed_before_it_expires(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        running(store)
+        clock.advance(LEASE - TICK)
+        assert claim(store, OTHER_NODE, lapsed=True) == []
+
+    def test_a_lapsed_claim_is_left_alone_unless_asked_for(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        running(store)
+        clock.advance(HOUR)
+        assert claim(store, OTHER_NODE, ahead=HOUR, lapsed=False) == []
+
+    def test_a_lapsed_claim_that_never_started_is_started(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        first = claimed(store, definition(START + SECOND))
+        clock.advance(SECOND + LEASE)
+        [second] = claim(store, OTHER_NODE, lapsed=True)
+        assert second.id == first.id
+        assert (second.attempt, second.runs) == (2, 1)
+        assert second.started_at == START + SECOND + LEASE
+
+    def test_a_node_may_take_over_its_own_lapsed_claim(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        first = running(store)
+        clock.advance(LEASE)
+        [second] = claim(store, lapsed=True)
+        assert (second.id, second.attempt) == (first.id, 2)
+
+    def test_a_run_that_hangs_lapses_after_expire_after(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        running(store, definition(expire_after=SECOND))
+        clock.advance(SECOND)
+        [second] = claim(store, OTHER_NODE, lapsed=True)
+        assert second.expires_at == START + 2 * SECOND
+
+    def test_lapsed_claims_come_first(self, store: Store, clock: ManualClock) -> None:
+        late = running(store)
+        clock.advance(LEASE)
+        earlier = pending(store, definition(START - HOUR))
+        assert ids(claim(store, OTHER_NODE, lapsed=True)) == [late.id, earlier.id]
+
+    def test_lapsed_claims_count_towards_the_limit(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        late = running(store)
+        clock.advance(LEASE)
+        other = pending(store)
+        assert ids(claim(store, OTHER_NODE, limit=1, lapsed=True)) == [late.id]
+        assert ids(claim(store, OTHER_NODE, limit=1, lapsed=True)) == [other.id]
+
+    def test_a_lapsed_claim_in_another_queue_is_left_alone(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        running(store)
+        clock.advance(LEASE)
+        assert claim(store, OTHER_NODE, queues=["other"], lapsed=True) == []
+
+    def test_a_renewed_claim_lapses_later(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = running(store)
+        clock.advance(LEASE - TICK)
+        renew(store, instance)
+        clock.advance(LEASE - TICK)
+        assert claim(store, OTHER_NODE, lapsed=True) == []
+        clock.advance(TICK)
+        assert ids(claim(store, OTHER_NODE, lapsed=True)) == [instance.id]
+
+    def test_a_lapsed_claim_that_nobody_took_is_still_its_owners(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        held, run = claimed(store), running(store)
+        clock.advance(HOUR)
+        assert ids(start(store, held)) == [held.id]
+        assert renew(store, run) == {run.id: False}
+        assert claim(store, OTHER_NODE, lapsed=True) == []
+        clock.advance(HOUR)
+        assert finish(store, run)
+        assert release(store, held)
+
+    def test_the_owner_before_cannot_start(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        first = claimed(store)
+        clock.advance(HOUR)
+        [second] = claim(store, OTHER_NODE, lapsed=True)
+        assert start(store, first) == []
+        assert store.get_instance(first.id) == second
+
+    def test_the_owner_before_cannot_renew(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        first, second = passed_on(store, clock)
+        clock.advance(SECOND)
+        assert renew(store, first) == {}
+        assert store.get_instance(first.id) == second
+
+    @pytest.mark.parametrize("outcome", [*Outcome, None])
+    def test_the_owner_before_cannot_finish(
+        self, store: Store, clock: ManualClock, outcome: Outcome | None
+    ) -> None:
+        first, second = passed_on(store, clock)
+        assert not finish(store, first, outcome, error="late")
+        assert store.get_instance(first.id) == second
+
+    def test_the_owner_before_cannot_release(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        first, second = passed_on(store, clock)
+        assert not release(store, first, MINUTE)
+        assert store.get_instance(first.id) == second
+
+    def test_the_owner_before_cannot_finish_what_the_next_one_gave_back(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        first, second = passed_on(store, clock)
+        assert release(store, second)
+        assert not finish(store, first)
+        assert store.get_instance(first.id).state is State.PENDING
+
+
+class StartTests:
+    """``start_instances``."""
+
+    def test_a_start_ahead_of_time_begins_at_the_due_time(self, store: Store) -> None:
+        given = claimed(store, definition(START + SECOND))
+        [instance] = start(store, given)
+        assert instance == replace(
+            given, runs=1, started_at=START + SECOND, expires_at=START + SECOND + LEASE
+        )
+        assert instance.state is State.RUNNING
+        assert store.get_instance(given.id) == instance
+
+    def test_a_late_start_begins_now(self, store: Store, clock: ManualClock) -> None:
+        given = claimed(store, definition(START + SECOND))
+        clock.advance(MINUTE)
+        [instance] = start(store, given)
+        assert instance.started_at == START + MINUTE
+        assert instance.expires_at == START + MINUTE + LEASE
+
+    def test_a_start_of_a_retry_begins_when_it_is_due(self, store: Store) -> None:
+        waiting_for_retry(store, retry_in=MINUTE)
+        [given] = claim(store, ahead=HOUR)
+        [instance] = start(store, given)
+        assert (instance.runs, instance.attempt) == (2, 2)
+        assert instance.started_at == START + MINUTE
+        assert instance.expires_at == START + MINUTE + LEASE
+        assert instance.execute_at == START
+
+    def test_a_start_holds_no_longer_than_the_definitions_expire_after(
+        self, store: Store
+    ) -> None:
+        given = claimed(store, definition(START + SECOND, expire_after=MINUTE))
+        node = claimant(lease=HOUR, expire_after=TICK)
+        [instance] = store.start_instances(node, [claim_of(given)])
+        assert instance.expires_at == START + SECOND + MINUTE
+
+    def test_a_start_takes_the_nodes_expire_after_by_default(self, store: Store) -> None:
+        given = claimed(store, definition(START + SECOND))
+        node = claimant(lease=HOUR, expire_after=MINUTE)
+        [instance] = store.start_instances(node, [claim_of(given)])
+        assert instance.expires_at == START + SECOND + MINUTE
+
+    def test_a_start_holds_no_longer_than_the_lease(self, store: Store) -> None:
+        given = claimed(store, definition(START + SECOND, expire_after=HOUR))
+        node = claimant(lease=MINUTE, expire_after=HOUR)
+        [instance] = store.start_instances(node, [claim_of(given)])
+        assert instance.expires_at == START + SECOND + MINUTE
+
+    def test_a_second_start_is_answered_alike_and_changes_nothing(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        [first] = start(store, claimed(store))
+        clock.advance(MINUTE)
+        [second] = start(store, first)
+        assert second == first
+        assert store.get_instance(first.id) == first
+
+    def test_what_was_started_with_its_claim_is_answered_alike(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        first = running(store)
+        clock.advance(SECOND)
+        [second] = start(store, first)
+        assert second == first
+        assert store.get_instance(first.id) == first
+
+    def test_only_what_is_owned_is_answered(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        lost = claimed(store)
+        clock.advance(HOUR)
+        [taken] = claim(store, OTHER_NODE, lapsed=True)
+        mine = claimed(store, definition(START + 2 * HOUR))
+        unknown = replace(mine, id=NOBODY)
+        assert ids(start(store, lost, unknown, mine)) == [mine.id]
+        assert store.get_instance(lost.id) == taken
+
+    def test_an_attempt_that_was_never_claimed_starts_nothing(
+        self, store: Store
+    ) -> None:
+        given = pending(store, definition(START + MINUTE))
+        assert start(store, given) == []
+        assert start(store, replace(given, attempt=1)) == []
+        assert store.get_instance(given.id) == given
+
+    def test_a_cancelled_instance_does_not_start(self, store: Store) -> None:
+        given = claimed(store)
+        cancel(store, given)
+        assert start(store, given) == []
+        assert store.get_instance(given.id).state is State.CANCELLED
+
+    def test_an_instance_given_back_does_not_start(self, store: Store) -> None:
+        given = claimed(store)
+        release(store, given)
+        assert start(store, given) == []
+        assert store.get_instance(given.id).runs == 0
+
+    def test_starting_nothing_starts_nothing(self, store: Store) -> None:
+        assert store.start_instances(claimant(), []) == []
+
+
+class RenewTests:
+    """``renew_claims``."""
+
+    def test_a_renewed_claim_holds_for_its_lease_from_now(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = running(store)
+        clock.advance(SECOND)
+        assert renew(store, instance) == {instance.id: False}
+        expires_at = START + SECOND + LEASE
+        expected = replace(instance, expires_at=expires_at)
+        assert store.get_instance(instance.id) == expected
+
+    def test_each_claim_has_a_lease_of_its_own(self, store: Store) -> None:
+        leases = [SECOND, MINUTE, HOUR]
+        given = [running(store) for _ in leases]
+        store.renew_claims(
+            [
+                Renewal(claim=claim_of(instance), lease=lease)
+                for instance, lease in zip(given, leases, strict=True)
+            ]
+        )
+        held = [store.get_instance(each.id).expires_at for each in given]
+        assert held == [START + lease for lease in leases]
+
+    def test_a_claim_that_has_not_started_may_be_renewed(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = claimed(store)
+        clock.advance(MINUTE)
+        assert renew(store, instance) == {instance.id: False}
+        found = store.get_instance(instance.id)
+        assert (found.state, found.expires_at) == (State.CLAIMED, START + MINUTE + LEASE)
+
+    def test_a_run_that_is_asked_to_stop_is_told(self, store: Store) -> None:
+        asked, other = running(store), running(store)
+        cancel(store, asked)
+        assert renew(store, asked, other) == {asked.id: True, other.id: False}
+
+    def test_lost_claims_are_not_answered(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        lost, _ = passed_on(store, clock)
+        over, mine = ended(store), running(store)
+        unknown = replace(mine, id=NOBODY)
+        assert renew(store, lost, over, unknown, mine) == {mine.id: False}
+
+    def test_an_instance_that_has_ended_stays_as_it_is(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        over = ended(store)
+        clock.advance(SECOND)
+        assert renew(store, over) == {}
+        assert store.get_instance(over.id) == over
+
+    def test_an_instance_given_back_is_not_renewed(self, store: Store) -> None:
+        instance = claimed(store)
+        release(store, instance)
+        before = store.get_instance(instance.id)
+        assert renew(store, instance) == {}
+        assert store.get_instance(instance.id) == before
+
+    def test_a_claim_of_a_past_attempt_is_not_renewed(self, store: Store) -> None:
+        running_again = waiting_for_retry(store)
+        [second] = claim(store)
+        stale = Renewal(claim=stale_claim_of(second), lease=HOUR)
+        assert store.renew_claims([stale]) == {}
+        assert store.get_instance(running_again.id) == second
+
+    def test_a_claim_of_a_coming_attempt_is_not_renewed(self, store: Store) -> None:
+        instance = running(store)
+        coming = Claim(instance_id=instance.id, attempt=instance.attempt + 1)
+        assert store.renew_claims([Renewal(claim=coming, lease=HOUR)]) == {}
+        assert store.get_instance(instance.id) == instance
+
+    def test_renewing_nothing_answers_nothing(self, store: Store) -> None:
+        assert store.renew_claims([]) == {}
+
+    def test_an_id_is_no_claim(self, store: Store) -> None:
+        nobodys = Renewal(claim=Claim(instance_id=UUID(int=7), attempt=1), lease=HOUR)
+        assert store.renew_claims([nobodys]) == {}

@@ -1,0 +1,390 @@
+"""Store suite: definitions that are due are found, and each fire time is made once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from go_scheduler.models import Outcome, Skipped, State
+from go_scheduler.testing.builders import (
+    HOUR,
+    MINUTE,
+    NOBODY,
+    OTHER_NODE,
+    SECOND,
+    TICK,
+    WAITING,
+    cancel,
+    claim,
+    definition,
+    ended,
+    finish,
+    fire,
+    firing,
+    ids,
+    instances,
+    put,
+    running,
+    times,
+)
+from go_scheduler.testing.clock import START
+from go_scheduler.triggers.base import UnknownTrigger
+from go_scheduler.triggers.delay import DelayTrigger
+from go_scheduler.triggers.interval import IntervalTrigger
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from go_scheduler.models import TaskDefinition
+    from go_scheduler.stores.base import Store
+    from go_scheduler.testing.clock import ManualClock
+
+EVERY_TWO_HOURS = IntervalTrigger(2 * HOUR, anchor=START)
+SKIPPED = Skipped(first=START - 2 * HOUR, last=START - HOUR, count=2, reason="too late")
+
+
+def due(
+    store: Store,
+    *,
+    ahead: timedelta = HOUR,
+    after: TaskDefinition | None = None,
+    limit: int = 100,
+) -> list[TaskDefinition]:
+    """A page of what is due, within an hour unless told otherwise."""
+    return list(store.due_definitions(ahead=ahead, after=after, limit=limit))
+
+
+class DueTests:
+    """``due_definitions``."""
+
+    def test_a_definition_is_due_when_its_fire_time_is_within_ahead(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        new = put(store, definition(START + MINUTE))
+        assert due(store, ahead=MINUTE) == [new]
+        assert due(store, ahead=MINUTE - TICK) == []
+        clock.advance(TICK)
+        assert due(store, ahead=MINUTE - TICK) == [new]
+
+    def test_a_definition_whose_fire_time_has_passed_is_due(self, store: Store) -> None:
+        new = put(store, definition(START - 1000 * HOUR))
+        assert due(store, ahead=0 * HOUR) == [new]
+
+    def test_it_is_read_as_it_is_stored(self, store: Store) -> None:
+        put(store, definition(metadata={"a": 1}, name="b"))
+        [read] = due(store)
+        stored = store.get_definition(read.id)
+        assert read == stored
+        assert (read.next_fire_time, read.revision) == (START, 1)
+
+    def test_a_definition_without_a_fire_time_is_not_due(self, store: Store) -> None:
+        put(store, definition(None))
+        put(store, definition(None, trigger=WAITING))
+        assert due(store) == []
+
+    def test_due_definitions_come_in_the_order_of_fire_time_and_id(
+        self, store: Store
+    ) -> None:
+        fire_times = {4: START, 2: START + TICK, 3: START, 1: START + 2 * TICK}
+        for key, at in fire_times.items():
+            put(store, definition(at, key=key))
+        assert [each.id.int for each in due(store)] == [3, 4, 2, 1]
+
+    def test_a_page_has_at_most_limit_definitions(self, store: Store) -> None:
+        for key in range(5):
+            put(store, definition(START + key * TICK, key=key))
+        assert [each.id.int for each in due(store, limit=2)] == [0, 1]
+
+    def test_pages_of_due_definitions_follow_each_other(self, store: Store) -> None:
+        for key in range(5):
+            put(store, definition(START + key // 3 * SECOND, key=key))
+        first = due(store, limit=2)
+        second = due(store, after=first[-1], limit=2)
+        third = due(store, after=second[-1], limit=2)
+        assert [each.id.int for each in (*first, *second, *third)] == [0, 1, 2, 3, 4]
+        assert due(store, after=third[-1], limit=2) == []
+
+    def test_the_next_page_follows_even_if_the_last_one_has_moved_on(
+        self, store: Store
+    ) -> None:
+        for key in range(3):
+            put(store, definition(START + key * SECOND, key=key))
+        [first] = due(store, limit=1)
+        fire(store, first, next_fire_time=START + MINUTE)
+        assert [each.id.int for each in due(store, after=first)] == [1, 2, 0]
+
+    def test_the_next_page_follows_even_if_the_last_one_is_gone(
+        self, store: Store
+    ) -> None:
+        for key in range(2):
+            put(store, definition(START + key * SECOND, key=key))
+        [first] = due(store, limit=1)
+        store.delete_definitions([first.id])
+        assert [each.id.int for each in due(store, after=first)] == [1]
+
+    def test_a_trigger_that_cannot_be_read_costs_only_itself(self, store: Store) -> None:
+        unknown = UnknownTrigger("from.another.node", {"a": [1, None]}, "not here")
+        strange = put(store, definition(START - HOUR, trigger=unknown))
+        known = put(store, definition())
+        first, second = due(store)
+        assert (first, second) == (strange, known)
+        assert isinstance(first.trigger, UnknownTrigger)
+        assert "from.another.node" in first.trigger.reason or first.trigger.reason
+        assert fire(store, second)
+
+
+class FireTests:
+    """``fire_definitions``."""
+
+    def test_each_fire_time_becomes_a_pending_instance(self, store: Store) -> None:
+        read = put(store)
+        made = fire(store, read, START, START + HOUR)
+        assert times(made) == [START, START + HOUR]
+        for instance in made:
+            assert instance.state is State.PENDING
+            assert instance.execute_at == instance.due_at == instance.fire_time
+            assert (instance.attempt, instance.runs) == (0, 0)
+            assert instance.claimed_by is None
+            assert instance.expires_at is None
+            assert instance.started_at is None
+            assert instance.completed_at is None
+            assert instance.error is None
+            assert instance.skipped is None
+            assert not instance.cancel_requested
+            assert instance.definition == read
+
+    def test_an_instance_is_in_its_definitions_queue(self, store: Store) -> None:
+        [instance] = fire(store, put(store, definition(queue="other")))
+        assert claim(store) == []
+        assert ids(claim(store, queues=["other"])) == [instance.id]
+
+    def test_the_definition_moves_on_and_keeps_its_revision(self, store: Store) -> None:
+        read = put(store)
+        fire(store, read, next_fire_time=START + HOUR)
+        stored = store.get_definition(read.id)
+        assert stored == read
+        assert stored.next_fire_time == START + HOUR
+        assert stored.completed_at is None
+        assert stored.revision == 1
+
+    def test_a_definition_without_a_next_fire_time_is_completed(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        read = put(store)
+        clock.advance(MINUTE)
+        fire(store, read)
+        stored = store.get_definition(read.id)
+        assert stored.next_fire_time is None
+        assert stored.completed_at == START + MINUTE
+
+    def test_a_definition_whose_trigger_waits_is_not_completed(
+        self, store: Store
+    ) -> None:
+        read = put(store, definition(trigger=WAITING))
+        fire(store, read)
+        stored = store.get_definition(read.id)
+        assert (stored.next_fire_time, stored.completed_at) == (None, None)
+
+    def test_firing_nothing_wins_nothing(self, store: Store) -> None:
+        assert store.fire_definitions([]) == set()
+
+    def test_the_same_firing_wins_once(self, store: Store) -> None:
+        step = firing(put(store), next_fire_time=START + HOUR)
+        assert store.fire_definitions([step]) == {step.definition.id}
+        assert store.fire_definitions([step]) == set()
+        assert times(instances(store, step.definition)) == [START]
+        assert store.get_definition(step.definition.id).next_fire_time == START + HOUR
+
+    def test_the_same_firing_does_not_win_on_a_completed_definition(
+        self, store: Store
+    ) -> None:
+        step = firing(put(store))
+        assert store.fire_definitions([step]) == {step.definition.id}
+        assert store.fire_definitions([step]) == set()
+        assert times(instances(store, step.definition)) == [START]
+
+    def test_a_firing_of_another_next_fire_time_changes_nothing(
+        self, store: Store
+    ) -> None:
+        read = put(store)
+        other = replace(read, next_fire_time=START + TICK)
+        assert store.fire_definitions([firing(other)]) == set()
+        assert instances(store, read) == []
+        assert store.get_definition(read.id).next_fire_time == START
+
+    def test_a_firing_of_another_revision_changes_nothing(self, store: Store) -> None:
+        read = put(store)
+        put(store, replace(read, name="edited"))
+        assert store.fire_definitions([firing(read)]) == set()
+        assert instances(store, read) == []
+        assert store.get_definition(read.id).next_fire_time == START
+
+    def test_a_firing_read_before_a_pause_and_a_resume_changes_nothing(
+        self, store: Store
+    ) -> None:
+        read = put(store)
+        store.pause_definitions([read.id])
+        store.resume_definitions([read.id])
+        assert store.fire_definitions([firing(read)]) == set()
+        assert instances(store, read) == []
+
+    def test_a_firing_of_an_unknown_definition_changes_nothing(
+        self, store: Store
+    ) -> None:
+        read = replace(put(store), id=NOBODY)
+        assert store.fire_definitions([firing(read)]) == set()
+        assert store.list_instances() == []
+
+    def test_one_firing_that_loses_costs_only_itself(self, store: Store) -> None:
+        first, stale, last = put(store), put(store), put(store)
+        put(store, replace(stale, name="edited"))
+        steps = [firing(first), firing(stale), firing(last)]
+        assert store.fire_definitions(steps) == {first.id, last.id}
+        assert [len(instances(store, each)) for each in (first, stale, last)] == [1, 0, 1]
+
+    def test_different_definitions_may_have_the_same_fire_time(
+        self, store: Store
+    ) -> None:
+        one, other = put(store), put(store)
+        assert times([*fire(store, one), *fire(store, other)]) == [START, START]
+
+    def test_a_fire_time_that_has_its_instance_gets_no_second_one(
+        self, store: Store
+    ) -> None:
+        first = running(store)
+        again = put(store, replace(first.definition, trigger=EVERY_TWO_HOURS))
+        made = fire(store, again, START, START + HOUR, next_fire_time=START + 2 * HOUR)
+        assert times(made) == [START, START + HOUR]
+        assert made[0].id == first.id
+        assert store.get_definition(again.id).next_fire_time == START + 2 * HOUR
+
+    def test_a_fire_time_whose_instance_has_ended_gets_no_second_one(
+        self, store: Store
+    ) -> None:
+        first = ended(store)
+        again = put(store, replace(first.definition, trigger=EVERY_TWO_HOURS))
+        assert ids(fire(store, again)) == [first.id]
+        assert store.get_instance(first.id).state is State.COMPLETED
+
+    def test_a_fire_time_within_a_microsecond_is_another_one(self, store: Store) -> None:
+        made = fire(store, put(store), START, START + TICK)
+        assert times(made) == [START, START + TICK]
+
+
+class SkipTests:
+    """``fire_definitions``, where fire times are skipped."""
+
+    def test_skipped_fire_times_become_one_instance(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        read = put(store, definition(SKIPPED.first))
+        clock.advance(MINUTE)
+        step = firing(read, START, skipped=SKIPPED, next_fire_time=START + HOUR)
+        assert store.fire_definitions([step]) == {read.id}
+        record, instance = instances(store, read)
+        assert (record.fire_time, record.skipped) == (SKIPPED.first, SKIPPED)
+        assert record.outcome is Outcome.SKIPPED
+        assert record.completed_at == START + MINUTE
+        assert (instance.fire_time, instance.skipped) == (START, None)
+        assert store.get_instance(record.id) == record
+
+    def test_skipped_fire_times_alone_move_the_definition_on(self, store: Store) -> None:
+        read = put(store, definition(SKIPPED.first))
+        step = firing(read, skipped=SKIPPED, next_fire_time=START)
+        assert store.fire_definitions([step]) == {read.id}
+        assert store.get_definition(read.id).next_fire_time == START
+        assert times(instances(store, read)) == [SKIPPED.first]
+
+    def test_a_record_of_skipped_ones_is_never_claimed(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        store.fire_definitions([firing(put(store), skipped=SKIPPED)])
+        clock.advance(HOUR)
+        assert claim(store, ahead=HOUR, lapsed=True) == []
+
+    def test_a_record_of_skipped_ones_takes_its_fire_time(self, store: Store) -> None:
+        read = put(store, definition(SKIPPED.first))
+        store.fire_definitions([firing(read, skipped=SKIPPED, next_fire_time=START)])
+        again = replace(read, trigger=EVERY_TWO_HOURS, revision=None)
+        [record] = fire(store, put(store, again), SKIPPED.first)
+        assert record.skipped == SKIPPED
+
+    def test_a_taken_fire_time_gets_no_record_of_skipped_ones(
+        self, store: Store
+    ) -> None:
+        first = ended(store, definition(SKIPPED.first))
+        again = put(store, replace(first.definition, trigger=EVERY_TWO_HOURS))
+        assert store.fire_definitions([firing(again, skipped=SKIPPED)]) == {again.id}
+        [only] = instances(store, again)
+        assert (only.id, only.skipped) == (first.id, None)
+
+    def test_a_record_of_skipped_ones_is_not_open(self, store: Store) -> None:
+        read = put(store, definition(SKIPPED.first, trigger=WAITING))
+        step = firing(read, skipped=SKIPPED, next_fire_time=START)
+        assert store.fire_definitions([step]) == {read.id}
+        moved = store.get_definition(read.id)
+        assert times(fire(store, moved)) == [SKIPPED.first, START]
+
+
+class WaitingTests:
+    """``fire_definitions``, where the trigger waits for the end of the last run."""
+
+    def test_it_does_not_fire_while_an_instance_is_pending(self, store: Store) -> None:
+        read = put(store, definition(trigger=WAITING))
+        fire(store, read, next_fire_time=START + HOUR)
+        self.assert_it_does_not_fire(store, store.get_definition(read.id))
+
+    def test_it_does_not_fire_while_an_instance_is_claimed(self, store: Store) -> None:
+        read = put(store, definition(START + SECOND, trigger=WAITING))
+        fire(store, read, next_fire_time=START + HOUR)
+        claim(store, ahead=MINUTE)
+        self.assert_it_does_not_fire(store, store.get_definition(read.id))
+
+    def test_it_does_not_fire_while_an_instance_runs(self, store: Store) -> None:
+        self.assert_it_does_not_fire(store, self.edited_while_running(store))
+
+    def test_it_does_not_fire_while_an_instance_waits_for_a_retry(
+        self, store: Store
+    ) -> None:
+        read = self.edited_while_running(store)
+        [instance] = instances(store, read)
+        assert finish(store, instance, None, retry_in=HOUR)
+        self.assert_it_does_not_fire(store, read)
+
+    def test_it_does_not_fire_while_an_instance_has_lapsed(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        read = self.edited_while_running(store)
+        clock.advance(HOUR)
+        self.assert_it_does_not_fire(store, read)
+        claim(store, OTHER_NODE, lapsed=True)
+        self.assert_it_does_not_fire(store, read)
+
+    def test_it_fires_when_the_instance_has_ended(self, store: Store) -> None:
+        read = self.edited_while_running(store)
+        [instance] = instances(store, read)
+        assert finish(store, instance)
+        assert times(fire(store, read)) == [START, START + HOUR]
+
+    def test_it_fires_when_the_instance_has_been_cancelled(self, store: Store) -> None:
+        read = put(store, definition(trigger=WAITING))
+        [instance] = fire(store, read, next_fire_time=START + HOUR)
+        cancel(store, instance)
+        moved = store.get_definition(read.id)
+        assert times(fire(store, moved)) == [START, START + HOUR]
+
+    @staticmethod
+    def edited_while_running(store: Store) -> TaskDefinition:
+        """A definition that waits and has a fire time although its instance runs."""
+        instance = running(store, definition(trigger=WAITING))
+        other = DelayTrigger(2 * HOUR)
+        new = replace(instance.definition, trigger=other, next_fire_time=START + HOUR)
+        return put(store, new)
+
+    @staticmethod
+    def assert_it_does_not_fire(store: Store, read: TaskDefinition) -> None:
+        """A firing of it loses and changes nothing."""
+        before = instances(store, read)
+        assert store.fire_definitions([firing(read)]) == set()
+        assert instances(store, read) == before
+        assert store.get_definition(read.id).next_fire_time == read.next_fire_time

@@ -1,0 +1,429 @@
+"""Store suite: lists are keyed and paged, counts add up, and what is over goes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import pytest
+
+from go_scheduler.clock import ZERO
+from go_scheduler.errors import (
+    TaskDefinitionNotFoundError,
+    TaskInstanceNotFoundError,
+)
+from go_scheduler.models import Outcome, Skipped, State
+from go_scheduler.testing.builders import (
+    HOUR,
+    MINUTE,
+    NOBODY,
+    SECOND,
+    TICK,
+    WAITING,
+    claim,
+    claimed,
+    definition,
+    ended,
+    finish,
+    fire,
+    firing,
+    ids,
+    instances,
+    pending,
+    put,
+    running,
+    waiting_for_retry,
+)
+from go_scheduler.testing.clock import START
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from go_scheduler.json import JSON
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.stores.base import Store
+    from go_scheduler.testing.clock import ManualClock
+
+CONTAINED: list[tuple[Mapping[str, JSON], Mapping[str, JSON], bool]] = [
+    ({}, {}, True),
+    ({"a": 1}, {}, True),
+    ({}, {"a": None}, False),
+    ({"a": None}, {"a": None}, True),
+    ({"a": 1, "b": 2}, {"a": 1}, True),
+    ({"a": 1, "b": 2}, {"b": 2, "a": 1}, True),
+    ({"a": 1, "b": 2}, {"a": 1, "b": 3}, False),
+    ({"a": 1}, {"b": 1}, False),
+    ({"a": 1}, {"a": "1"}, False),
+    ({"a": 1}, {"a": 1.0}, True),
+    ({"a": 1}, {"a": True}, False),
+    ({"a": True}, {"a": 1}, False),
+    ({"a": False}, {"a": 0}, False),
+    ({"a": False}, {"a": False}, True),
+    ({"a": "Ab"}, {"a": "ab"}, False),
+    ({"a": "ab"}, {"a": "a"}, False),
+    ({"é": "ü"}, {"é": "ü"}, True),
+    ({"a": {"b": 1, "c": 2}}, {"a": {"b": 1}}, True),
+    ({"a": {"b": 1}}, {"a": {"b": 1, "c": 2}}, False),
+    ({"a": {"b": {"c": [1]}}}, {"a": {"b": {}}}, True),
+    ({"a": {"b": 1}}, {"b": 1}, False),
+    ({"a": {}}, {"a": []}, False),
+    ({"a": []}, {"a": {}}, False),
+    ({"a": [1, 2, 3]}, {"a": [3, 1]}, True),
+    ({"a": [1, 2]}, {"a": [1, 1, 1]}, True),
+    ({"a": [1, 2]}, {"a": [1, 4]}, False),
+    ({"a": [1, 2]}, {"a": []}, True),
+    ({"a": [1, 2]}, {"a": 1}, False),
+    ({"a": 1}, {"a": [1]}, False),
+    ({"a": [True]}, {"a": [1]}, False),
+    ({"a": [{"b": 1, "c": 2}]}, {"a": [{"b": 1}]}, True),
+    ({"a": [{"b": 1}, {"c": 2}]}, {"a": [{"b": 1, "c": 2}]}, False),
+    ({"a": [[1, 2], [3]]}, {"a": [[2]]}, True),
+    ({"a": [[1, 2], [3]]}, {"a": [2]}, False),
+    ({"a'\"%_\\$": "'; --"}, {"a'\"%_\\$": "'; --"}, True),
+]
+
+
+def one_of_each_state(store: Store) -> dict[State, TaskInstance]:
+    """An instance in each state, each of its own definition."""
+    made = {State(each.value): ended(store, outcome=each) for each in Outcome}
+    made[State.RUNNING] = running(store)
+    made[State.CLAIMED] = claimed(store)
+    made[State.PENDING] = pending(store)
+    return made
+
+
+class DefinitionListTests:
+    """``list_definitions``."""
+
+    def test_definitions_come_in_the_order_of_their_ids(self, store: Store) -> None:
+        keys = [3, 2**127, 1, 2**127 - 1, 0, 2]
+        for key in keys:
+            put(store, definition(START - key % 5 * SECOND, key=key))
+        assert [each.id.int for each in store.list_definitions()] == sorted(keys)
+
+    def test_pages_of_definitions_follow_each_other(self, store: Store) -> None:
+        for key in range(5):
+            put(store, definition(key=key))
+        first = store.list_definitions(limit=2)
+        second = store.list_definitions(after=first[-1].id, limit=2)
+        third = store.list_definitions(after=second[-1].id, limit=2)
+        assert [each.id.int for each in (*first, *second, *third)] == [0, 1, 2, 3, 4]
+        assert store.list_definitions(after=third[-1].id, limit=2) == []
+
+    def test_a_page_may_begin_after_an_id_that_is_gone(self, store: Store) -> None:
+        for key in (1, 3):
+            put(store, definition(key=key))
+        found = store.list_definitions(after=UUID(int=2))
+        assert [each.id.int for each in found] == [3]
+
+    def test_a_page_has_100_definitions_by_default(self, store: Store) -> None:
+        store.put_definitions([definition() for _ in range(101)])
+        assert len(store.list_definitions()) == 100
+
+    def test_listed_definitions_are_read_as_they_are_stored(self, store: Store) -> None:
+        new = put(store, definition(name="a", metadata={"b": [1, {}]}))
+        store.pause_definitions([new.id], note="why")
+        [found] = store.list_definitions()
+        assert found == new
+        assert (found.paused, found.note, found.revision) == (True, "why", 2)
+        assert found.next_fire_time == START
+
+    def test_by_ids(self, store: Store) -> None:
+        for key in range(4):
+            put(store, definition(key=key))
+        found = store.list_definitions(ids=[UUID(int=3), NOBODY, UUID(int=1)])
+        assert [each.id.int for each in found] == [1, 3]
+
+    def test_by_no_ids(self, store: Store) -> None:
+        put(store)
+        assert store.list_definitions(ids=[]) == []
+
+    def test_by_name(self, store: Store) -> None:
+        wanted, *_ = [put(store, definition(name=name)) for name in ("a", "b", "A", None)]
+        assert store.list_definitions(name="a") == [wanted]
+
+    def test_by_queue(self, store: Store) -> None:
+        wanted, *_ = [put(store, definition(queue=queue)) for queue in ("a", "b", "A")]
+        assert store.list_definitions(queue="a") == [wanted]
+
+    def test_by_all_conditions_at_once(self, store: Store) -> None:
+        def made(key: int, name: str = "a", queue: str = "b", value: int = 1) -> UUID:
+            metadata = {"c": value}
+            return put(
+                store, definition(key=key, name=name, queue=queue, metadata=metadata)
+            ).id
+
+        wanted = made(5)
+        others = [made(6, name="x"), made(7, queue="x"), made(8, value=2)]
+        unlisted = [made(4), made(9)]
+        found = store.list_definitions(
+            ids=[wanted, *others, unlisted[0]],
+            metadata={"c": 1},
+            name="a",
+            queue="b",
+            after=unlisted[0],
+            limit=2,
+        )
+        assert ids(found) == [wanted]
+
+    @pytest.mark.parametrize(("stored", "asked", "found"), CONTAINED)
+    def test_by_what_the_metadata_contains(
+        self,
+        store: Store,
+        stored: Mapping[str, JSON],
+        asked: Mapping[str, JSON],
+        found: bool,  # noqa: FBT001 - a column of the table
+    ) -> None:
+        new = put(store, definition(metadata=stored))
+        assert store.list_definitions(metadata=asked) == ([new] if found else [])
+
+
+class InstanceListTests:
+    """``list_instances``, ``get_instance`` and ``counts``."""
+
+    def test_no_instance_is_found_under_an_unknown_id(self, store: Store) -> None:
+        with pytest.raises(TaskInstanceNotFoundError) as caught:
+            store.get_instance(NOBODY)
+        assert caught.value.instance_id == NOBODY
+
+    def test_instances_come_in_the_order_of_their_time_and_id(
+        self, store: Store
+    ) -> None:
+        for _ in range(3):
+            fire(store, put(store), START + HOUR, START, START - TICK)
+        found = store.list_instances()
+        assert len(found) == 9
+        assert ids(found) == ids(
+            sorted(found, key=lambda each: (each.execute_at, each.id))
+        )
+
+    def test_a_retry_keeps_its_place(self, store: Store) -> None:
+        retried = waiting_for_retry(store, retry_in=HOUR)
+        later = pending(store, definition(START + SECOND))
+        assert ids(store.list_instances()) == [retried.id, later.id]
+
+    def test_pages_of_instances_follow_each_other(self, store: Store) -> None:
+        for _ in range(2):
+            fire(store, put(store), START, START + SECOND, START + MINUTE)
+        everything = ids(store.list_instances())
+        page, read = store.list_instances(limit=2), []
+        while page:
+            assert len(page) == 2
+            read += ids(page)
+            page = store.list_instances(after=page[-1], limit=2)
+        assert read == everything
+
+    def test_pages_of_one_definition_follow_each_other(self, store: Store) -> None:
+        new = put(store)
+        for each in (new, put(store)):
+            fire(store, each, START, START + SECOND, START + MINUTE)
+        first = store.list_instances(definition_id=new.id, limit=2)
+        rest = store.list_instances(definition_id=new.id, after=first[-1], limit=2)
+        assert len(rest) == 1
+        assert [*first, *rest] == instances(store, new)
+
+    def test_the_next_page_follows_even_if_the_last_instance_is_gone(
+        self, store: Store
+    ) -> None:
+        gone = pending(store)
+        kept = pending(store, definition(START + SECOND))
+        store.delete_definitions([gone.definition.id])
+        assert ids(store.list_instances(after=gone)) == [kept.id]
+
+    def test_a_page_has_100_instances_by_default(self, store: Store) -> None:
+        fire(store, put(store), *(START + number * TICK for number in range(101)))
+        assert len(store.list_instances()) == 100
+
+    def test_listed_instances_are_read_as_they_are_stored(self, store: Store) -> None:
+        instance = running(store, definition(metadata={"a": 1}))
+        assert store.list_instances() == [instance]
+        assert instances(store, instance.definition) == [instance]
+
+    def test_by_definition(self, store: Store) -> None:
+        mine, _ = pending(store), pending(store)
+        assert store.list_instances(definition_id=mine.definition.id) == [mine]
+
+    def test_no_instance_is_listed_under_an_unknown_definition(
+        self, store: Store
+    ) -> None:
+        pending(store)
+        assert store.list_instances(definition_id=NOBODY) == []
+
+    @pytest.mark.parametrize("state", list(State))
+    def test_by_state(self, store: Store, state: State) -> None:
+        made = one_of_each_state(store)
+        assert ids(store.list_instances(state=state)) == [made[state].id]
+
+    def test_by_definition_and_state(self, store: Store) -> None:
+        mine, _ = ended(store), ended(store)
+        of = mine.definition.id
+        found = store.list_instances(definition_id=of, state=State.COMPLETED)
+        assert found == [mine]
+        assert store.list_instances(definition_id=of, state=State.FAILED) == []
+
+    def test_a_page_of_one_state_is_full(self, store: Store) -> None:
+        fire(store, put(store), *(START + number * SECOND for number in range(4)))
+        [first] = claim(store)
+        assert finish(store, first)
+        found = store.list_instances(state=State.PENDING, limit=2)
+        assert [each.fire_time for each in found] == [START + SECOND, START + 2 * SECOND]
+
+    def test_a_claim_that_has_lapsed_still_counts_as_claimed(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        held, run = claimed(store), running(store)
+        clock.advance(HOUR)
+        assert ids(store.list_instances(state=State.CLAIMED)) == [held.id]
+        assert ids(store.list_instances(state=State.RUNNING)) == [run.id]
+
+    def test_every_state_has_a_count(self, store: Store) -> None:
+        assert store.counts() == dict.fromkeys(State, 0)
+
+    def test_each_instance_is_counted_in_its_state(self, store: Store) -> None:
+        one_of_each_state(store)
+        pending(store, definition(START + SECOND))
+        assert store.counts() == {**dict.fromkeys(State, 1), State.PENDING: 2}
+
+    def test_what_is_removed_is_not_counted(self, store: Store) -> None:
+        for instance in one_of_each_state(store).values():
+            store.delete_definitions([instance.definition.id])
+        store.delete_finished(older_than=ZERO, limit=100)
+        assert store.counts() == dict.fromkeys(State, 0)
+
+
+class CleanupTests:
+    """``delete_finished``."""
+
+    def test_instances_go_when_they_ended_long_enough_ago(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = self.of_a_live_definition(store)
+        clock.advance(HOUR - TICK)
+        assert store.delete_finished(older_than=HOUR, limit=10) == 0
+        assert store.get_instance(instance.id) == instance
+        clock.advance(TICK)
+        assert store.delete_finished(older_than=HOUR, limit=10) == 1
+        assert store.list_instances() == []
+
+    def test_how_long_ago_counts_from_the_end(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = running(store)
+        clock.advance(HOUR)
+        assert finish(store, instance)
+        assert store.delete_finished(older_than=MINUTE, limit=10) == 0
+
+    @pytest.mark.parametrize("outcome", list(Outcome))
+    def test_instances_go_whatever_their_outcome(
+        self, store: Store, outcome: Outcome
+    ) -> None:
+        instance = ended(store, outcome=outcome)
+        store.delete_finished(older_than=ZERO, limit=10)
+        with pytest.raises(TaskInstanceNotFoundError):
+            store.get_instance(instance.id)
+
+    def test_records_of_skipped_ones_go(self, store: Store) -> None:
+        skipped = Skipped(first=START, last=START, count=1, reason="late")
+        step = firing(put(store), skipped=skipped, next_fire_time=START + HOUR)
+        store.fire_definitions([step])
+        assert store.delete_finished(older_than=ZERO, limit=10) == 1
+        assert store.list_instances() == []
+
+    def test_what_has_not_ended_stays(self, store: Store, clock: ManualClock) -> None:
+        kept = [waiting_for_retry(store, retry_in=MINUTE), running(store)]
+        kept += [claimed(store), pending(store)]
+        clock.advance(1000 * HOUR)
+        assert store.delete_finished(older_than=ZERO, limit=10) == 0
+        assert {each.id for each in store.list_instances()} == set(ids(kept))
+        assert len(store.list_definitions()) == len(kept)
+
+    def test_a_completed_definition_goes_with_its_last_instance(
+        self, store: Store
+    ) -> None:
+        instance = ended(store)
+        assert store.delete_finished(older_than=ZERO, limit=10) == 2
+        with pytest.raises(TaskDefinitionNotFoundError):
+            store.get_definition(instance.definition.id)
+
+    def test_a_definition_that_is_not_completed_stays(self, store: Store) -> None:
+        instance = self.of_a_live_definition(store)
+        assert store.delete_finished(older_than=ZERO, limit=10) == 1
+        assert store.list_definitions() == [instance.definition]
+
+    def test_a_completed_definition_without_instances_goes_when_it_is_old_enough(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        put(store, definition(None))
+        clock.advance(HOUR - TICK)
+        assert store.delete_finished(older_than=HOUR, limit=10) == 0
+        clock.advance(TICK)
+        assert store.delete_finished(older_than=HOUR, limit=10) == 1
+        assert store.list_definitions() == []
+
+    def test_a_completed_definition_stays_while_an_instance_is_open(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = running(store)
+        clock.advance(HOUR)
+        assert store.delete_finished(older_than=ZERO, limit=10) == 0
+        assert store.list_definitions() == [instance.definition]
+
+    def test_a_completed_definition_stays_while_an_instance_is_young(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = running(store)
+        clock.advance(HOUR)
+        assert finish(store, instance)
+        assert store.delete_finished(older_than=HOUR, limit=10) == 0
+        clock.advance(HOUR)
+        assert store.delete_finished(older_than=HOUR, limit=10) == 2
+
+    def test_a_definition_that_is_live_again_stays(self, store: Store) -> None:
+        old = put(store, definition(None))
+        live = put(store, replace(old, trigger=WAITING, next_fire_time=START))
+        assert store.delete_finished(older_than=ZERO, limit=10) == 0
+        assert store.list_definitions() == [live]
+
+    def test_at_most_limit_are_deleted(self, store: Store) -> None:
+        for _ in range(3):
+            self.of_a_live_definition(store)
+        assert store.delete_finished(older_than=ZERO, limit=2) == 2
+        assert len(store.list_instances()) == 1
+        assert store.delete_finished(older_than=ZERO, limit=2) == 1
+
+    def test_the_limit_counts_definitions_and_instances_together(
+        self, store: Store
+    ) -> None:
+        for _ in range(3):
+            ended(store)
+        assert store.delete_finished(older_than=ZERO, limit=4) == 4
+        assert store.list_instances() == []
+        assert len(store.list_definitions()) == 2
+        assert store.delete_finished(older_than=ZERO, limit=4) == 2
+        assert store.list_definitions() == []
+
+    def test_instances_go_before_definitions(self, store: Store) -> None:
+        put(store, definition(None))
+        instance = self.of_a_live_definition(store)
+        assert store.delete_finished(older_than=ZERO, limit=1) == 1
+        with pytest.raises(TaskInstanceNotFoundError):
+            store.get_instance(instance.id)
+        assert len(store.list_definitions()) == 2
+
+    def test_a_deleted_fire_time_of_a_live_definition_is_gone_for_good(
+        self, store: Store
+    ) -> None:
+        instance = self.of_a_live_definition(store)
+        store.delete_finished(older_than=ZERO, limit=1)
+        assert store.fire_definitions([firing(instance.definition)]) == set()
+        assert store.list_instances() == []
+
+    @staticmethod
+    def of_a_live_definition(store: Store) -> TaskInstance:
+        """An instance that has ended, of a definition that goes on."""
+        read = put(store)
+        fire(store, read, next_fire_time=START + HOUR)
+        [instance] = claim(store)
+        assert finish(store, instance)
+        return store.get_instance(instance.id)

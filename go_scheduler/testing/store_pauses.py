@@ -1,0 +1,310 @@
+"""Store suite: a paused definition starts nothing and loses nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from go_scheduler.errors import TaskInstanceNotFoundError
+from go_scheduler.models import Cancelled, State
+from go_scheduler.testing.builders import (
+    HOUR,
+    LEASE,
+    NOBODY,
+    OTHER_NODE,
+    SECOND,
+    WAITING,
+    cancel,
+    claim,
+    claimed,
+    definition,
+    ended,
+    finish,
+    fire,
+    firing,
+    ids,
+    instances,
+    pending,
+    put,
+    release,
+    renew,
+    running,
+    start,
+    times,
+    waiting_for_retry,
+)
+from go_scheduler.testing.clock import START
+
+if TYPE_CHECKING:
+    from go_scheduler.models import TaskDefinition
+    from go_scheduler.stores.base import Store
+    from go_scheduler.testing.clock import ManualClock
+
+
+def pause(store: Store, read: TaskDefinition) -> TaskDefinition:
+    """Pause one definition and return it as stored."""
+    [stored] = store.pause_definitions([read.id])
+    return stored
+
+
+class PauseTests:
+    """``pause_definitions``."""
+
+    def test_a_pause_is_kept_with_its_note(self, store: Store) -> None:
+        new = put(store)
+        [paused] = store.pause_definitions([new.id], note="why")
+        for found in (paused, store.get_definition(new.id)):
+            assert found == new
+            assert (found.paused, found.note, found.revision) == (True, "why", 2)
+
+    def test_a_pause_answers_those_that_exist(self, store: Store) -> None:
+        one, other = put(store), put(store)
+        paused = store.pause_definitions([one.id, NOBODY, other.id])
+        assert sorted(ids(paused)) == sorted([one.id, other.id])
+        assert store.pause_definitions([NOBODY]) == []
+
+    def test_a_second_pause_only_takes_the_note(self, store: Store) -> None:
+        new = put(store)
+        [first] = store.pause_definitions([new.id], note="first")
+        [second] = store.pause_definitions([new.id], note="second")
+        assert second.note == "second"
+        assert second.paused
+        assert second.revision == first.revision
+        assert second.next_fire_time == first.next_fire_time
+
+    def test_a_paused_definition_is_not_due(self, store: Store) -> None:
+        new = put(store)
+        pause(store, new)
+        assert store.due_definitions(ahead=HOUR, limit=10) == []
+
+    def test_a_paused_definition_does_not_fire(self, store: Store) -> None:
+        paused = pause(store, put(store))
+        assert store.fire_definitions([firing(paused)]) == set()
+        assert instances(store, paused) == []
+        assert store.get_definition(paused.id).next_fire_time == START
+
+    def test_what_was_read_before_the_pause_does_not_fire(self, store: Store) -> None:
+        read = put(store)
+        pause(store, read)
+        assert store.fire_definitions([firing(read)]) == set()
+
+    def test_pending_instances_are_removed(self, store: Store) -> None:
+        instance = pending(store)
+        pause(store, instance.definition)
+        assert claim(store) == []
+        with pytest.raises(TaskInstanceNotFoundError):
+            store.get_instance(instance.id)
+
+    def test_claimed_instances_are_removed(self, store: Store) -> None:
+        instance = claimed(store)
+        pause(store, instance.definition)
+        assert start(store, instance) == []
+        assert renew(store, instance) == {}
+        with pytest.raises(TaskInstanceNotFoundError):
+            store.get_instance(instance.id)
+
+    def test_the_next_fire_time_goes_back_to_the_earliest_that_was_removed(
+        self, store: Store
+    ) -> None:
+        read = put(store)
+        fire(store, read, START + HOUR, START, next_fire_time=START + 2 * HOUR)
+        assert pause(store, read).next_fire_time == START
+
+    def test_the_next_fire_time_goes_back_over_a_claimed_one(self, store: Store) -> None:
+        read = put(store, definition(START + SECOND))
+        later = START + HOUR
+        fire(store, read, START + SECOND, later, next_fire_time=START + 2 * HOUR)
+        claim(store, ahead=SECOND)
+        assert pause(store, read).next_fire_time == START + SECOND
+
+    def test_the_next_fire_time_stays_where_nothing_was_removed(
+        self, store: Store
+    ) -> None:
+        read = put(store)
+        fire(store, read, next_fire_time=START + HOUR)
+        claim(store)
+        assert pause(store, read).next_fire_time == START + HOUR
+
+    def test_a_completed_definition_with_a_removed_instance_is_live_again(
+        self, store: Store
+    ) -> None:
+        instance = pending(store)
+        paused = pause(store, instance.definition)
+        assert (paused.next_fire_time, paused.completed_at) == (START, None)
+
+    def test_a_completed_definition_without_one_stays_completed(
+        self, store: Store
+    ) -> None:
+        instance = ended(store)
+        paused = pause(store, instance.definition)
+        assert (paused.next_fire_time, paused.completed_at) == (None, START)
+
+    def test_a_definition_whose_trigger_waits_goes_back_as_well(
+        self, store: Store
+    ) -> None:
+        instance = pending(store, definition(trigger=WAITING))
+        assert pause(store, instance.definition).next_fire_time == START
+
+    def test_running_instances_go_on(self, store: Store) -> None:
+        instance = running(store)
+        pause(store, instance.definition)
+        assert renew(store, instance) == {instance.id: False}
+        assert ids(start(store, instance)) == [instance.id]
+        assert finish(store, instance)
+
+    def test_what_has_ended_stays(self, store: Store) -> None:
+        instance = ended(store)
+        pause(store, instance.definition)
+        assert ids(instances(store, instance.definition)) == [instance.id]
+
+    def test_what_waits_for_a_retry_is_held(self, store: Store) -> None:
+        instance = waiting_for_retry(store)
+        pause(store, instance.definition)
+        assert claim(store, ahead=HOUR) == []
+        assert store.get_instance(instance.id).state is State.PENDING
+
+    def test_a_claimed_retry_does_not_start(self, store: Store) -> None:
+        waiting_for_retry(store, retry_in=SECOND)
+        [instance] = claim(store, ahead=SECOND)
+        pause(store, instance.definition)
+        assert start(store, instance) == []
+        assert claim(store, ahead=HOUR) == []
+        assert store.get_instance(instance.id).state is State.PENDING
+
+    def test_what_is_given_back_meanwhile_is_held(self, store: Store) -> None:
+        instance = running(store)
+        pause(store, instance.definition)
+        assert release(store, instance)
+        assert claim(store, ahead=HOUR) == []
+        found = store.get_instance(instance.id)
+        assert (found.state, found.runs) == (State.PENDING, 0)
+
+    def test_what_fails_meanwhile_is_held(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = running(store)
+        pause(store, instance.definition)
+        assert finish(store, instance, None, retry_in=SECOND)
+        clock.advance(HOUR)
+        assert claim(store, lapsed=True) == []
+        assert store.get_instance(instance.id).state is State.PENDING
+
+    def test_a_run_that_lapses_meanwhile_does_not_start_again(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = running(store)
+        pause(store, instance.definition)
+        clock.advance(LEASE)
+        assert claim(store, OTHER_NODE, lapsed=True) == []
+        assert finish(store, instance)
+
+    def test_what_is_held_can_be_cancelled(self, store: Store) -> None:
+        instance = waiting_for_retry(store)
+        pause(store, instance.definition)
+        answer = cancel(store, instance)
+        assert answer == {instance.id: Cancelled.CANCELLED}
+        store.resume_definitions([instance.definition.id])
+        assert claim(store) == []
+
+    def test_what_is_held_goes_with_its_definition(self, store: Store) -> None:
+        instance = waiting_for_retry(store)
+        pause(store, instance.definition)
+        store.delete_definitions([instance.definition.id])
+        with pytest.raises(TaskInstanceNotFoundError):
+            store.get_instance(instance.id)
+
+    def test_what_is_held_stays_held_when_the_definition_is_edited(
+        self, store: Store
+    ) -> None:
+        instance = waiting_for_retry(store)
+        paused = pause(store, instance.definition)
+        put(store, replace(paused, queue="other"))
+        assert claim(store, queues=["default", "other"], ahead=HOUR) == []
+
+    def test_a_pause_holds_nothing_of_others(self, store: Store) -> None:
+        held, free = waiting_for_retry(store), waiting_for_retry(store)
+        pause(store, held.definition)
+        assert ids(claim(store)) == [free.id]
+
+
+class ResumeTests:
+    """``resume_definitions``."""
+
+    def test_the_pause_and_its_note_go(self, store: Store) -> None:
+        new = put(store)
+        store.pause_definitions([new.id], note="why")
+        [resumed] = store.resume_definitions([new.id])
+        for found in (resumed, store.get_definition(new.id)):
+            assert found == new
+            assert (found.paused, found.note, found.revision) == (False, None, 3)
+
+    def test_a_resume_answers_those_that_exist(self, store: Store) -> None:
+        one, other = put(store), put(store)
+        store.pause_definitions([one.id])
+        resumed = store.resume_definitions([one.id, NOBODY, other.id])
+        assert sorted(ids(resumed)) == sorted([one.id, other.id])
+        assert store.resume_definitions([NOBODY]) == []
+
+    def test_a_definition_that_is_not_paused_stays_as_it_is(self, store: Store) -> None:
+        new = put(store)
+        [resumed] = store.resume_definitions([new.id])
+        assert (resumed.paused, resumed.revision) == (False, 1)
+
+    def test_what_was_removed_at_the_pause_fires_after_it(self, store: Store) -> None:
+        old = pending(store)
+        pause(store, old.definition)
+        [resumed] = store.resume_definitions([old.definition.id])
+        assert ids(store.due_definitions(ahead=HOUR, limit=10)) == [resumed.id]
+        assert times(fire(store, resumed)) == [START]
+
+    def test_what_waited_for_a_retry_is_claimable(self, store: Store) -> None:
+        instance = waiting_for_retry(store)
+        pause(store, instance.definition)
+        store.resume_definitions([instance.definition.id])
+        assert ids(claim(store)) == [instance.id]
+
+    def test_a_claimed_retry_is_claimable(self, store: Store) -> None:
+        waiting_for_retry(store, retry_in=SECOND)
+        [instance] = claim(store, ahead=SECOND)
+        pause(store, instance.definition)
+        store.resume_definitions([instance.definition.id])
+        assert ids(claim(store, OTHER_NODE, ahead=SECOND)) == [instance.id]
+
+    def test_what_was_given_back_meanwhile_is_claimable(self, store: Store) -> None:
+        instance = running(store)
+        pause(store, instance.definition)
+        release(store, instance)
+        store.resume_definitions([instance.definition.id])
+        assert ids(claim(store)) == [instance.id]
+
+    def test_what_failed_meanwhile_is_claimable_when_due(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = running(store)
+        pause(store, instance.definition)
+        finish(store, instance, None, retry_in=SECOND)
+        store.resume_definitions([instance.definition.id])
+        assert claim(store) == []
+        clock.advance(SECOND)
+        assert ids(claim(store)) == [instance.id]
+
+    def test_what_lapsed_meanwhile_is_taken_over(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = running(store)
+        pause(store, instance.definition)
+        clock.advance(LEASE)
+        store.resume_definitions([instance.definition.id])
+        assert ids(claim(store, OTHER_NODE, lapsed=True)) == [instance.id]
+
+    def test_a_paused_definition_that_ran_on_keeps_what_it_ran(
+        self, store: Store
+    ) -> None:
+        instance = running(store)
+        pause(store, instance.definition)
+        finish(store, instance)
+        store.resume_definitions([instance.definition.id])
+        assert times(instances(store, instance.definition)) == [START]
+        assert claim(store, ahead=HOUR) == []

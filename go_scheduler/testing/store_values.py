@@ -1,0 +1,325 @@
+"""Store suite: what is stored comes back as it was, and a store opens and closes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta, timezone
+from typing import TYPE_CHECKING, ClassVar
+from uuid import UUID
+
+import pytest
+
+from go_scheduler.clock import ZERO
+from go_scheduler.models import METADATA_LIMIT, NAME_LIMIT, Outcome, Skipped
+from go_scheduler.policies import CatchUp, RetryPolicy
+from go_scheduler.testing.builders import (
+    HOUR,
+    LEASE,
+    SECOND,
+    TICK,
+    claim,
+    definition,
+    finish,
+    fire,
+    firing,
+    instances,
+    pending,
+    put,
+    running,
+    start,
+)
+from go_scheduler.testing.clock import START
+from go_scheduler.triggers import base
+from go_scheduler.triggers.base import Trigger, UnknownTrigger, dump_trigger
+from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
+from go_scheduler.triggers.interval import IntervalTrigger
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from go_scheduler.json import JSON
+    from go_scheduler.stores.base import Store
+    from go_scheduler.testing.clock import ManualClock
+
+KATHMANDU = timezone(timedelta(hours=5, minutes=45))
+LISBON_IN_1900 = timezone(-timedelta(minutes=36, seconds=44, microseconds=680000))
+TIMES = [
+    pytest.param(datetime(2030, 1, 1, 0, 0, 0, 1, tzinfo=UTC), id="microsecond"),
+    pytest.param(datetime(2030, 1, 1, 0, 0, 0, 999999, tzinfo=UTC), id="microseconds"),
+    pytest.param(datetime(2030, 1, 1, 3, 4, 5, 6, tzinfo=KATHMANDU), id="+05:45"),
+    pytest.param(datetime(1900, 1, 1, tzinfo=LISBON_IN_1900), id="odd-offset"),
+    pytest.param(datetime(1969, 12, 31, 23, 59, 59, 1, tzinfo=UTC), id="before-1970"),
+    pytest.param(datetime(2038, 1, 19, 3, 14, 8, tzinfo=UTC), id="after-2038"),
+    pytest.param(datetime(2262, 4, 12, tzinfo=UTC), id="after-nanoseconds-in-64-bits"),
+    pytest.param(datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC), id="the-last"),
+]
+TEXTS = [
+    "plain",
+    " spaces ",
+    "Größe 東京 🕰️ שלום",
+    "e\u0301 is not \xe9",
+    "'\"`\\%_$1?:name;--",
+    "\t\r\n\x01\x7f\u2028\ufeff",
+    "null",
+]
+DEEP: JSON = 0
+for _ in range(90):
+    DEEP = {"a": [DEEP]} if isinstance(DEEP, list) else [DEEP]
+METADATA: list[Mapping[str, JSON]] = [
+    {},
+    {"": ""},
+    {"null": None, "true": True, "false": False, "zero": 0, "one": 1},
+    {"big": 2**53 + 1, "bigger": -(2**63) - 1, "biggest": 10**40 + 1},
+    {"tenth": 0.1, "third": 1 / 3, "small": 5e-324, "large": 1.7976931348623157e308},
+    {"whole": 1e15, "wide": 1e300, "negative": -1.5e-7},
+    {"empty": [[], {}, [[]]], "mixed": [1, "1", [1], {"1": 1}, None, True]},
+    {"deep": DEEP},
+    {text: [text, {text: text}] for text in TEXTS},
+    {"full": "é" * ((METADATA_LIMIT - len('{"full":""}')) // 2)},
+]
+
+
+@dataclass(frozen=True)
+class PassingTrigger(Trigger):
+    """A trigger whose class this process can lose; it fires once a day.
+
+    Attributes:
+        data: Anything.
+    """
+
+    kind: ClassVar[str] = "go_scheduler.testing.passing"
+
+    data: Mapping[str, JSON]
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        """A day later."""
+        return after + timedelta(days=1)
+
+
+def same(one: object, other: object) -> bool:
+    """Whether two JSON values are equal, and true is not taken for one."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(
+            same(value, other[key]) for key, value in one.items()
+        )
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    return isinstance(one, bool) == isinstance(other, bool) and one == other
+
+
+class TimeTests:
+    """Times, to the microsecond and in UTC."""
+
+    @pytest.mark.parametrize("at", TIMES)
+    def test_a_definitions_times_come_back(self, store: Store, at: datetime) -> None:
+        trigger = ExecuteOnceTrigger(at)
+        new = put(store, definition(at, trigger=trigger))
+        found = store.get_definition(new.id)
+        assert found.next_fire_time == at
+        assert found.next_fire_time.utcoffset() == ZERO
+        assert found.trigger == trigger
+
+    @pytest.mark.parametrize("at", TIMES)
+    def test_an_instances_times_come_back(self, store: Store, at: datetime) -> None:
+        [found] = fire(store, put(store), at)
+        for time in (found.fire_time, found.execute_at, found.due_at):
+            assert time == at
+            assert time.utcoffset() == ZERO
+
+    @pytest.mark.parametrize("at", TIMES)
+    def test_a_next_fire_time_comes_back(self, store: Store, at: datetime) -> None:
+        read = put(store)
+        fire(store, read, next_fire_time=at)
+        found = store.get_definition(read.id).next_fire_time
+        assert found is not None
+        assert found == at
+        assert found.utcoffset() == ZERO
+
+    @pytest.mark.parametrize("at", TIMES)
+    def test_a_record_of_skipped_ones_comes_back(self, store: Store, at: datetime) -> None:
+        skipped = Skipped(first=at, last=at, count=10**9, reason=TEXTS[2])
+        read = put(store)
+        store.fire_definitions([firing(read, skipped=skipped)])
+        [record] = instances(store, read)
+        assert record.skipped == skipped
+        assert record.skipped.first.utcoffset() == record.skipped.last.utcoffset() == ZERO
+
+    def test_the_time_of_a_call_comes_back(self, store: Store) -> None:
+        instance = running(store)
+        called_at = (START + TICK).astimezone(KATHMANDU)
+        assert finish(store, replace(instance, started_at=called_at))
+        found = store.get_instance(instance.id).started_at
+        assert found is not None
+        assert found == START + TICK
+        assert found.utcoffset() == ZERO
+
+    def test_a_fire_time_in_another_zone_is_the_same_fire_time(
+        self, store: Store
+    ) -> None:
+        read = put(store)
+        local = replace(read, next_fire_time=START.astimezone(KATHMANDU))
+        step = firing(local, START.astimezone(KATHMANDU), next_fire_time=START + HOUR)
+        assert store.fire_definitions([step]) == {read.id}
+        again = replace(read, trigger=IntervalTrigger(SECOND, anchor=START))
+        assert len(fire(store, put(store, replace(again, next_fire_time=START)))) == 1
+
+    @pytest.mark.parametrize("years", [0, 40, 1000])
+    def test_leases_and_due_times_keep_their_microseconds(
+        self, store: Store, clock: ManualClock, years: int
+    ) -> None:
+        clock.advance(timedelta(days=365 * years, microseconds=1))
+        now = clock.now()
+        pending(store, definition(now + SECOND))
+        [claimed] = claim(store, ahead=SECOND)
+        assert claimed.expires_at == now + SECOND + LEASE
+        [started] = start(store, claimed)
+        assert started.started_at == now + SECOND
+        assert finish(store, started, None, retry_in=TICK)
+        assert store.get_instance(started.id).due_at == now + TICK
+
+    def test_durations_keep_their_microseconds(self, store: Store) -> None:
+        new = definition(expire_after=timedelta(days=36_525) - TICK)
+        new = replace(new, catch_up=CatchUp(grace=timedelta(days=400, microseconds=3)))
+        found = store.get_definition(put(store, new).id)
+        assert found.expire_after == new.expire_after
+        assert found.catch_up == new.catch_up
+
+    def test_the_store_goes_by_the_clock_it_was_given(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        for _ in range(2):
+            assert store.now() == clock.now()
+            assert store.now().utcoffset() == ZERO
+            clock.advance(HOUR + TICK)
+
+
+class ValueTests:
+    """Ids, texts, policies and metadata."""
+
+    @pytest.mark.parametrize("number", [0, 1, 2**127, 2**128 - 1])
+    def test_any_id_comes_back(self, store: Store, number: int) -> None:
+        put(store, definition(key=number))
+        assert store.get_definition(UUID(int=number)).id.int == number
+
+    @pytest.mark.parametrize("text", [*TEXTS, "é" * NAME_LIMIT, "🕰" * NAME_LIMIT])
+    def test_names_and_queues_come_back(self, store: Store, text: str) -> None:
+        new = put(store, definition(name=text, queue=text))
+        found = store.get_definition(new.id)
+        assert (found.name, found.queue) == (text, text)
+        assert store.list_definitions(name=text, queue=text) == [new]
+        fire(store, new)
+        assert len(claim(store, queues=[text])) == 1
+
+    @pytest.mark.parametrize("text", [*TEXTS, "", "é" * 100_000])
+    def test_errors_and_notes_come_back(self, store: Store, text: str) -> None:
+        instance = running(store)
+        assert finish(store, instance, Outcome.FAILED, error=text)
+        assert store.get_instance(instance.id).error == text
+        [paused] = store.pause_definitions([instance.definition.id], note=text)
+        assert paused.note == text
+        assert store.get_definition(paused.id).note == text
+
+    @pytest.mark.parametrize("most", [None, 1, 2, 10**9])
+    def test_retry_policies_come_back(self, store: Store, most: int | None) -> None:
+        new = put(store, replace(definition(), retry=RetryPolicy(max_attempts=most)))
+        assert store.get_definition(new.id).retry.max_attempts == most
+
+    @pytest.mark.parametrize("metadata", METADATA)
+    def test_metadata_comes_back(
+        self, store: Store, metadata: Mapping[str, JSON]
+    ) -> None:
+        new = definition(metadata=metadata)
+        put(store, new)
+        assert same(store.get_definition(new.id).metadata, new.metadata)
+        assert store.get_definition(new.id) == new
+        assert put(store, new).revision == 1
+        [instance] = fire(store, put(store, new))
+        assert same(instance.metadata, new.metadata)
+
+    def test_a_negative_zero_stays_negative(self, store: Store) -> None:
+        new = put(store, definition(metadata={"a": -0.0}))
+        kept = store.get_definition(new.id).metadata["a"]
+        assert isinstance(kept, float)
+        assert math.copysign(1, kept) == -1
+
+    def test_what_is_read_cannot_be_changed(self, store: Store) -> None:
+        new = put(store, definition(metadata={"a": {"b": [1]}}))
+        found = store.get_definition(new.id)
+        with pytest.raises(TypeError):
+            found.metadata["a"]["b"].append(2)  # type: ignore[call-overload,index,union-attr]
+        assert store.get_definition(new.id).metadata == {"a": {"b": [1]}}
+
+
+class UnknownTriggerTests:
+    """Triggers that this process cannot load."""
+
+    def test_an_unknown_trigger_keeps_its_kind_and_state(self, store: Store) -> None:
+        state = {"text": TEXTS[2], "nested": [{"a": None}], "big": 2**70, "float": 0.1}
+        unknown = UnknownTrigger("from.another.node", state, "not here")
+        new = put(store, definition(trigger=unknown))
+        found = store.get_definition(new.id).trigger
+        assert isinstance(found, UnknownTrigger)
+        assert dump_trigger(found) == ("from.another.node", state)
+        assert found.reason
+
+    def test_an_unknown_trigger_survives_an_edit(self, store: Store) -> None:
+        unknown = UnknownTrigger("from.another.node", {"a": 1}, "not here")
+        read = put(store, definition(trigger=unknown))
+        edited = put(store, replace(read, name="edited", next_fire_time=None))
+        assert (edited.name, edited.revision) == ("edited", 2)
+        assert edited.next_fire_time == START
+        kept = store.get_definition(read.id)
+        assert dump_trigger(kept.trigger) == ("from.another.node", {"a": 1})
+
+    def test_an_instance_of_an_unknown_trigger_runs(self, store: Store) -> None:
+        unknown = UnknownTrigger("from.another.node", {"a": 1}, "not here")
+        instance = running(store, definition(trigger=unknown))
+        assert isinstance(instance.definition.trigger, UnknownTrigger)
+        assert finish(store, instance)
+
+    def test_a_trigger_is_not_lost_with_its_class(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        trigger = PassingTrigger({"a": [1, "é"]})
+        passing = put(store, definition(trigger=trigger))
+        other = put(store, definition(START + SECOND))
+        with monkeypatch.context() as patch:
+            patch.delitem(base._kinds, PassingTrigger.kind)  # noqa: SLF001 - as a process has it that never imported the class
+            found = store.list_definitions(ids=[passing.id, other.id])
+            assert {each.id for each in found} == {passing.id, other.id}
+            first, second = store.due_definitions(ahead=HOUR, limit=10)
+            assert dump_trigger(first.trigger) == dump_trigger(trigger)
+            assert second == other
+            put(store, replace(first, name="edited"))
+            store.pause_definitions([passing.id])
+            store.resume_definitions([passing.id])
+        found_again = store.get_definition(passing.id)
+        assert (found_again.trigger, found_again.name) == (trigger, "edited")
+
+
+class OpenTests:
+    """``initialize`` and ``close``."""
+
+    def test_initializing_again_is_harmless(self, store: Store) -> None:
+        instance = running(store)
+        for _ in range(2):
+            store.initialize()
+        assert store.get_definition(instance.definition.id) == instance.definition
+        assert store.get_instance(instance.id) == instance
+
+    def test_closing_again_is_harmless(self, store: Store) -> None:
+        for _ in range(2):
+            store.close()
+
+    def test_a_closed_store_may_be_initialized_again(self, store: Store) -> None:
+        for _ in range(2):
+            store.close()
+            store.initialize()
+            new = put(store)
+            assert store.get_definition(new.id) == new
+
+    def test_a_store_is_closed_before_it_was_used(self, store: Store) -> None:
+        store.close()
+        store.initialize()
+        assert store.list_definitions() == []

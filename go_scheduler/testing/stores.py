@@ -1,0 +1,91 @@
+"""The store suite: tests every sentence of ``Store``, for any store, in six lines."""
+
+from __future__ import annotations
+
+import pytest
+
+from go_scheduler.testing.clock import ManualClock
+from go_scheduler.testing.store_claims import (
+    ClaimTests,
+    LapsedTests,
+    RenewTests,
+    StartTests,
+)
+from go_scheduler.testing.store_definitions import DeleteTests, EditTests, PutTests
+from go_scheduler.testing.store_firings import (
+    DueTests,
+    FireTests,
+    SkipTests,
+    WaitingTests,
+)
+from go_scheduler.testing.store_lists import (
+    CleanupTests,
+    DefinitionListTests,
+    InstanceListTests,
+)
+from go_scheduler.testing.store_pauses import PauseTests, ResumeTests
+from go_scheduler.testing.store_runs import (
+    CancelTests,
+    FinishTests,
+    NextFireTimeTests,
+    ReleaseTests,
+    RetryTests,
+)
+from go_scheduler.testing.store_threads import ThreadTests
+from go_scheduler.testing.store_values import (
+    OpenTests,
+    TimeTests,
+    UnknownTriggerTests,
+    ValueTests,
+)
+
+
+class StoreSuite(
+    PutTests,
+    EditTests,
+    DeleteTests,
+    PauseTests,
+    ResumeTests,
+    DueTests,
+    FireTests,
+    SkipTests,
+    WaitingTests,
+    ClaimTests,
+    LapsedTests,
+    StartTests,
+    RenewTests,
+    FinishTests,
+    RetryTests,
+    NextFireTimeTests,
+    ReleaseTests,
+    CancelTests,
+    DefinitionListTests,
+    InstanceListTests,
+    CleanupTests,
+    TimeTests,
+    ValueTests,
+    UnknownTriggerTests,
+    OpenTests,
+    ThreadTests,
+):
+    """Tests a store: subclass it and say how to make one.
+
+    ```python
+    class TestMyStore(StoreSuite):
+        @pytest.fixture
+        def store(self, clock: ManualClock) -> Iterator[Store]:
+            store = MyStore(clock=clock)
+            store.initialize()
+            yield store
+            store.close()
+    ```
+
+    The fixture ``store`` yields an empty, initialized store on the ``clock``. Nothing else
+    is needed, and there is nothing to switch off: a store that fails a test breaks a
+    promise that the schedulers rely on.
+    """
+
+    @pytest.fixture
+    def clock(self) -> ManualClock:
+        """The clock that the store goes by; the tests move it."""
+        return ManualClock()

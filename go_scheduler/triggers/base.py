@@ -1,0 +1,281 @@
+"""The trigger interface, and the registry by which a stored trigger is found again."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import entry_points
+from typing import ClassVar, Self, cast
+
+from go_scheduler.errors import (
+    ConfigurationError,
+    InvalidTriggerError,
+    UnknownTriggerError,
+)
+from go_scheduler.json import JSON, FrozenObject, freeze
+
+ENTRY_POINTS = "go_scheduler.triggers"
+STATE_LIMIT = 64 * 1024
+_kinds: dict[str, type[Trigger]] = {}
+_announced = threading.Event()
+_broken: dict[str, str] = {}
+
+
+class Trigger(ABC):
+    """When a definition fires: a set of instants, as a frozen value.
+
+    Subclass it as a frozen dataclass, give it a ``kind``, and write
+    ``next_fire_time``. Defining the class registers it, so that stores can load it.
+
+    Attributes:
+        kind: The trigger's stable name in the store. Renaming the class is safe, changing
+            the kind is not.
+        recurring: Whether it can fire more than once.
+        waits: Whether the next fire time counts from the end of the last run. Such a
+            definition never has two open instances; its trigger is asked again, with the
+            time its run ended, when a run has ended for good.
+    """
+
+    __slots__ = ()
+
+    kind: ClassVar[str]
+    recurring: ClassVar[bool] = True
+    waits: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **options: object) -> None:
+        super().__init_subclass__(**options)
+        kind = cls.__dict__.get("kind")
+        if kind is None:
+            return
+        if not isinstance(kind, str) or not kind:
+            raise ConfigurationError(f"{cls.__qualname__}.kind must be a name: {kind!r}")
+        known = _kinds.get(kind)
+        # A module loaded again, and a dataclass that is given slots, define a class anew.
+        if known is not None and _name(known) != _name(cls):
+            raise ConfigurationError(
+                f"{_name(cls)}: the trigger kind {kind!r} is taken by {_name(known)}"
+            )
+        _kinds[kind] = cls
+
+    @abstractmethod
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        """The earliest fire time strictly later than a given instant.
+
+        It must depend on the trigger's fields and on ``after`` alone, and answer for any
+        instant, so that every node computes the same series.
+
+        Args:
+            after: Any aware instant.
+
+        Returns:
+            An aware time in UTC; None if it never fires again.
+        """
+
+    def first_fire_time(self, now: datetime) -> datetime | None:
+        """The fire time a definition starts with.
+
+        Args:
+            now: When the definition is scheduled.
+
+        Returns:
+            An aware time in UTC, possibly past; None if it never fires.
+        """
+        return self.next_fire_time(now)
+
+    def anchored(self, now: datetime) -> Self:
+        """This trigger, counting from ``now`` if it counts from somewhere not given.
+
+        The first ``schedule()`` calls it, and what it returns is kept. The result must be
+        equal to the trigger it was made from.
+        """
+        return self
+
+    def to_dict(self) -> Mapping[str, JSON]:
+        """The trigger's fields as JSON; overwrite it if they are not plain values.
+
+        Returns:
+            Each field of the dataclass by its name, datetimes as ISO 8601 text, timedeltas
+            as whole microseconds.
+
+        Raises:
+            InvalidTriggerError: The class is no dataclass, or a field is neither JSON,
+                datetime nor timedelta.
+        """
+        if not dataclasses.is_dataclass(self):
+            raise InvalidTriggerError(
+                f"{_name(type(self))} is no dataclass: it must have its own to_dict()"
+                " and from_dict()"
+            )
+        state = {
+            each.name: _to_json(getattr(self, each.name))
+            for each in dataclasses.fields(self)
+        }
+        try:
+            return freeze(state, name=_name(type(self)), limit=STATE_LIMIT)
+        except ConfigurationError as error:
+            raise InvalidTriggerError(str(error)) from None
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, JSON]) -> Self:
+        """The trigger that ``to_dict`` was called on.
+
+        Args:
+            state: What ``to_dict`` returned.
+
+        Raises:
+            InvalidTriggerError: The state does not make a trigger of this class.
+        """
+        try:
+            return cls(**{key: _from_json(value) for key, value in state.items()})
+        except (TypeError, ValueError) as error:
+            raise InvalidTriggerError(f"{cls.kind}: {error}") from error
+
+
+@dataclass(frozen=True)
+class UnknownTrigger(Trigger):
+    """Stands for a stored trigger that this process cannot load.
+
+    It keeps what was stored, so that nothing is lost, and leaves firing to a node that
+    knows the kind.
+
+    Attributes:
+        unknown_kind: The kind in the store.
+        state: The state in the store.
+        reason: Why it could not be loaded.
+    """
+
+    unknown_kind: str
+    state: Mapping[str, JSON]
+    reason: str = field(compare=False)
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        """Refuse: only a process that knows the kind can tell.
+
+        Raises:
+            UnknownTriggerError: Always.
+        """
+        raise UnknownTriggerError(self.reason)
+
+
+def dump_trigger(trigger: Trigger) -> tuple[str, Mapping[str, JSON]]:
+    """A trigger's kind and state, as a store keeps them.
+
+    Raises:
+        InvalidTriggerError: The trigger has no kind, or a state that is not JSON.
+    """
+    if isinstance(trigger, UnknownTrigger):
+        return trigger.unknown_kind, trigger.state
+    kind = getattr(trigger, "kind", None)
+    if not isinstance(kind, str):
+        raise InvalidTriggerError(
+            f"{_name(type(trigger))} needs a `kind`, its stable name in the store"
+        )
+    return kind, trigger.to_dict()
+
+
+def next_fire_time_of(trigger: Trigger, after: datetime) -> datetime | None:
+    """A trigger's next fire time, checked: foreign code may return anything.
+
+    Raises:
+        InvalidTriggerError: The answer is no aware datetime later than ``after``, or None.
+    """
+    found: object = trigger.next_fire_time(after)
+    if found is None:
+        return None
+    fire_time = checked_fire_time(trigger, found)
+    if fire_time <= after:
+        raise InvalidTriggerError(
+            f"{_name(type(trigger))}.next_fire_time({after}) returned {found!r},"
+            " which is not later"
+        )
+    return fire_time
+
+
+def checked_fire_time(trigger: Trigger, found: object) -> datetime:
+    """What a trigger returned as a fire time, as UTC.
+
+    Raises:
+        InvalidTriggerError: It is no aware datetime.
+    """
+    try:
+        return utc(found, name=f"what {_name(type(trigger))} returned")
+    except ConfigurationError as error:
+        raise InvalidTriggerError(str(error)) from None
+
+
+def load_trigger(kind: str, state: Mapping[str, JSON]) -> Trigger:
+    """The trigger of a stored kind and state; never raises.
+
+    Returns:
+        The trigger; an ``UnknownTrigger`` that keeps both if this process has no such kind
+        or the kind does not accept the state.
+    """
+    cls = _kinds.get(kind)
+    if cls is None and not _announced.is_set():
+        _load_announced()
+        cls = _kinds.get(kind)
+    if cls is None:
+        reason = f"no imported class has the trigger kind {kind!r}"
+        if _broken:
+            reason += f"; these announced triggers could not be imported: {_broken}"
+        return UnknownTrigger(kind, FrozenObject(state), reason)
+    try:
+        return cls.from_dict(state)
+    except Exception as error:
+        reason = f"the stored state of a {kind!r} trigger does not load: {error}"
+        return UnknownTrigger(kind, FrozenObject(state), reason)
+
+
+def _load_announced() -> None:
+    """Import the triggers that installed packages announce; a broken one costs itself."""
+    for announced in entry_points(group=ENTRY_POINTS):
+        try:
+            announced.load()
+        except Exception as error:
+            _broken[announced.name] = repr(error)
+    _announced.set()
+
+
+def utc(value: object, *, name: str) -> datetime:
+    """An aware datetime as UTC.
+
+    Raises:
+        ConfigurationError: It is not a datetime, or has no time zone.
+    """
+    if not isinstance(value, datetime):
+        raise ConfigurationError(f"{name} must be a datetime, not {value!r:.200}")
+    if value.tzinfo is None or value.utcoffset() is None:
+        raise ConfigurationError(
+            f"{name} has no time zone: {value!r}; pass an aware datetime, such as"
+            " datetime(2030, 1, 1, 9, tzinfo=UTC)"
+        )
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise ConfigurationError(f"{name} is out of range in UTC: {value!r}") from None
+
+
+def _name(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _to_json(value: object) -> JSON:
+    if isinstance(value, datetime):
+        return {"datetime": utc(value, name="a trigger's field").isoformat()}
+    if isinstance(value, timedelta):
+        return {"microseconds": value // timedelta(microseconds=1)}
+    return cast("JSON", value)
+
+
+def _from_json(value: JSON) -> object:
+    if isinstance(value, Mapping) and len(value) == 1:
+        match dict(value):
+            case {"datetime": str(text)}:
+                return datetime.fromisoformat(text)
+            case {"microseconds": int(count)}:
+                return timedelta(microseconds=count)
+    return value

@@ -1,0 +1,61 @@
+"""The trigger that counts from the end of the last run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import ClassVar
+
+from go_scheduler.errors import InvalidTriggerError
+from go_scheduler.triggers.base import Trigger, utc
+
+
+@dataclass(frozen=True, slots=True)
+class DelayTrigger(Trigger):
+    """Fires so long after the last run ended, well or badly; never two at once.
+
+    The first run is so long after it was scheduled.
+
+    Attributes:
+        every: How long after the end of one run the next is due; longer than zero.
+
+    Raises:
+        InvalidTriggerError: ``every`` is not a timedelta longer than zero.
+    """
+
+    kind: ClassVar[str] = "delay"
+    waits: ClassVar[bool] = True
+
+    every: timedelta
+
+    def __post_init__(self) -> None:
+        check_every(self.every)
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        """The instant ``every`` later than a given one.
+
+        Args:
+            after: Any aware instant: the end of the last run.
+
+        Returns:
+            A time in UTC; None if it lies beyond the year 9999.
+        """
+        try:
+            return utc(after, name="after") + self.every
+        except OverflowError:
+            return None
+
+
+def check_every(every: object) -> None:
+    """Refuse what is not a timedelta longer than zero.
+
+    Raises:
+        InvalidTriggerError: It is something else.
+    """
+    if not isinstance(every, timedelta):
+        raise InvalidTriggerError(
+            "every must be a timedelta, such as timedelta(minutes=5), not"
+            f" {every!r:.200}"
+        )
+    if every <= timedelta(0):
+        raise InvalidTriggerError(f"every must be longer than zero: {every!r}")

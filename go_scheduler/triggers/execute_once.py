@@ -1,0 +1,52 @@
+"""The trigger that fires at one instant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar
+
+from go_scheduler.errors import ConfigurationError, InvalidTriggerError
+from go_scheduler.triggers.base import Trigger, utc
+
+
+@dataclass(frozen=True, slots=True)
+class ExecuteOnceTrigger(Trigger):
+    """Fires once, even when its time has passed before it is scheduled.
+
+    Attributes:
+        fire_at: When; kept in UTC.
+
+    Raises:
+        InvalidTriggerError: ``fire_at`` is not a datetime, or has no time zone.
+    """
+
+    kind: ClassVar[str] = "once"
+    recurring: ClassVar[bool] = False
+
+    fire_at: datetime
+
+    def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "fire_at", utc(self.fire_at, name="fire_at"))
+        except ConfigurationError as error:
+            raise InvalidTriggerError(str(error)) from None
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        """Its one fire time, if that is later than a given instant.
+
+        Args:
+            after: Any aware instant.
+
+        Returns:
+            ``fire_at``; None if that is not later than ``after``.
+        """
+        return self.fire_at if self.fire_at > utc(after, name="after") else None
+
+    def first_fire_time(self, now: datetime) -> datetime | None:
+        """Its one fire time, also when it has passed.
+
+        Args:
+            now: When the definition is scheduled; it makes no difference.
+        """
+        return self.fire_at

@@ -1,0 +1,77 @@
+"""The trigger that counts elapsed time from an anchor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import ClassVar, Self
+
+from go_scheduler.errors import ConfigurationError, InvalidTriggerError
+from go_scheduler.triggers.base import Trigger, utc
+from go_scheduler.triggers.delay import check_every
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalTrigger(Trigger):
+    """Fires at its anchor and whenever so much time has passed since, without drift.
+
+    It counts elapsed time, so a day is 24 hours; for nine o'clock each day use a
+    ``CronTrigger``.
+
+    Attributes:
+        every: The time from one fire time to the next; longer than zero.
+        anchor: The first fire time, kept in UTC; None: count from when the definition
+            is first scheduled, so that it first fires ``every`` later.
+        anchored_at: What it counts from if no anchor is given. Kept by the store and
+            not part of the trigger's value.
+
+    Raises:
+        InvalidTriggerError: ``every`` is not a timedelta longer than zero, or an anchor
+            is not an aware datetime.
+    """
+
+    kind: ClassVar[str] = "interval"
+
+    every: timedelta
+    anchor: datetime | None = None
+    anchored_at: datetime | None = field(
+        default=None, compare=False, repr=False, kw_only=True
+    )
+
+    def __post_init__(self) -> None:
+        check_every(self.every)
+        try:
+            for name in ("anchor", "anchored_at"):
+                if (value := getattr(self, name)) is not None:
+                    object.__setattr__(self, name, utc(value, name=name))
+        except ConfigurationError as error:
+            raise InvalidTriggerError(str(error)) from None
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        """The first multiple of ``every`` from the anchor later than a given instant.
+
+        Args:
+            after: Any aware instant; before the anchor, the answer is the anchor.
+
+        Returns:
+            A time in UTC; None if it lies beyond the year 9999. Without any anchor, the
+            time ``every`` later than ``after``.
+        """
+        after = utc(after, name="after")
+        anchor = self.anchor or self.anchored_at or after
+        if after < anchor:
+            return anchor
+        try:
+            return anchor + ((after - anchor) // self.every + 1) * self.every
+        except OverflowError:
+            return None
+
+    def anchored(self, now: datetime) -> Self:
+        """This trigger counting from ``now``, unless it counts from somewhere already.
+
+        Args:
+            now: When the definition is first scheduled; aware.
+        """
+        if self.anchor is not None or self.anchored_at is not None:
+            return self
+        return replace(self, anchored_at=now)

@@ -1,0 +1,239 @@
+"""The workers: a bounded pool of threads, and an event loop, that call handlers."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections import deque
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from datetime import timedelta
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+from go_scheduler.handlers import find_handler
+from go_scheduler.recorder import describe_error
+from go_scheduler.run import running
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from go_scheduler.clock import StoreClock
+    from go_scheduler.handlers import Handler
+    from go_scheduler.held import Held
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.recorder import Recorder
+    from go_scheduler.run import Run
+
+_MARGIN = timedelta(seconds=2)
+
+
+class Workers:
+    """Calls a handler for every run that is handed over.
+
+    Sync handlers are called on daemon threads, started as they are needed, ``async def``
+    ones as tasks of one event loop; of each at most ``max_workers`` at once.
+
+    Args:
+        handler: What is called.
+        clock: The store's time, as this node has it.
+        held: The node's runs.
+        recorder: Takes what became of them.
+        watch: Told of each run as it is called.
+        extended: Called when a run is allowed more time.
+        lease: How long a claim holds.
+        max_workers: The most handlers that run at once.
+        executor: Calls the handlers instead of the threads; None: the threads.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        clock: StoreClock,
+        *,
+        held: Held,
+        recorder: Recorder,
+        watch: Callable[[Run], None],
+        extended: Callable[[], None],
+        lease: timedelta,
+        max_workers: int,
+        executor: Executor | None = None,
+    ) -> None:
+        self._handler = handler
+        self._clock = clock
+        self._held = held
+        self._recorder = recorder
+        self._watch = watch
+        self._extended = extended
+        self._lease = lease
+        self._max_workers = max_workers
+        self._executor = executor
+        self._queue: SimpleQueue[Run | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads = 0
+        # One entry for each thread that waits; taking one out is atomic.
+        self._free: deque[None] = deque()
+        self._loop: _EventLoop | None = None
+
+    def submit(self, run: Run) -> None:
+        """Call the handler for a run that is due, as soon as a worker is free."""
+        if not self._held.enqueue(run, self._clock.elapsed()):
+            return
+        handler = find_handler(self._handler, run.instance)
+        if isinstance(self._executor, ProcessPoolExecutor):
+            self._submit_to_processes(self._executor, run)
+        elif self._executor is not None:
+            self._executor.submit(self._perform, run)
+        elif inspect.iscoroutinefunction(handler):
+            self._event_loop().submit(self._perform_async(run))
+        else:
+            self._queue.put(run)
+            self._add_thread()
+
+    def stop(self) -> None:
+        """Let the threads end once they are free; what runs goes on."""
+        with self._lock:
+            for _ in range(self._threads):
+                self._queue.put(None)
+            if self._loop is not None:
+                self._loop.stop()
+
+    def _add_thread(self) -> None:
+        if self._threads >= self._max_workers:
+            return
+        try:
+            self._free.pop()
+        except IndexError:
+            with self._lock:
+                if self._threads < self._max_workers:
+                    self._threads += 1
+                    name = f"go_scheduler worker {self._threads}"
+                    threading.Thread(target=self._work, name=name, daemon=True).start()
+
+    def _work(self) -> None:
+        while (run := self._queue.get()) is not None:
+            self._perform(run)
+            if self._threads < self._max_workers:
+                self._free.append(None)
+
+    def _perform(self, run: Run) -> None:
+        if not self._begin(run):
+            return
+        try:
+            with running(run):
+                result = self._handler(run.instance)
+                if inspect.isawaitable(result):
+                    self._wait_for(result)
+        # Whatever a handler raises is a failed run and must not cost the thread.
+        except BaseException as error:
+            self._end(run, error)
+        else:
+            self._end(run, None)
+
+    async def _perform_async(self, run: Run) -> None:
+        if not self._begin(run):
+            return
+        try:
+            with running(run):
+                result = self._handler(run.instance)
+                assert inspect.isawaitable(result)
+                await result
+        # SystemExit would end the event loop, and with it every other handler.
+        except BaseException as error:
+            self._end(run, error)
+        else:
+            self._end(run, None)
+
+    def _submit_to_processes(self, executor: ProcessPoolExecutor, run: Run) -> None:
+        if not self._begin(run):
+            return
+
+        def done(future: Future[object]) -> None:
+            self._end(run, future.exception())
+
+        try:
+            executor.submit(_call, self._handler, run.instance).add_done_callback(done)
+        except Exception as error:
+            self._end(run, error)
+
+    def _begin(self, run: Run) -> bool:
+        """Look once more at the lease, without the store; false if it must not be called."""
+        margin = min(_MARGIN, run.expire_after / 4, self._lease / 4)
+        if run.lost or run.expires_at - self._clock.latest() <= margin:
+            if self._held.drop(run):
+                self._recorder.release(run)
+            return False
+        if not self._held.call(run):
+            return False
+        run.begin(self._clock.elapsed(), self._clock.now(), self._extended)
+        self._watch(run)
+        return True
+
+    def _end(self, run: Run, error: BaseException | None) -> None:
+        # Recorded first: between the two the run counts twice, which claims too little.
+        if self._held.settle(run) and not run.lost:
+            if error is None:
+                self._recorder.succeed(run)
+            else:
+                self._recorder.fail(run, describe_error(error))
+        self._held.end(run)
+
+    def _wait_for(self, result: Awaitable[object]) -> None:
+        if self._executor is None:
+            self._event_loop().wait_for(_finish(result))
+        else:
+            asyncio.run(_finish(result))
+
+    def _event_loop(self) -> _EventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = _EventLoop(self._max_workers)
+            return self._loop
+
+
+class _EventLoop:
+    """An event loop on a daemon thread, with a bound on what it runs at once."""
+
+    def __init__(self, max_tasks: int) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._places = asyncio.Semaphore(max_tasks)
+        # The loop itself keeps only weak references to its tasks.
+        self._tasks: set[asyncio.Task[None]] = set()
+        threading.Thread(
+            target=self._loop.run_forever, name="go_scheduler event loop", daemon=True
+        ).start()
+
+    def submit(self, work: Coroutine[object, object, None]) -> None:
+        self._loop.call_soon_threadsafe(self._start, work)
+
+    def wait_for(self, work: Coroutine[object, object, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._stop_when_idle)
+
+    def _start(self, work: Coroutine[object, object, None]) -> None:
+        task = self._loop.create_task(self._bounded(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _bounded(self, work: Coroutine[object, object, None]) -> None:
+        async with self._places:
+            await work
+
+    def _stop_when_idle(self) -> None:
+        if not self._tasks:
+            self._loop.stop()
+        for task in self._tasks:
+            task.add_done_callback(lambda _: self._loop.call_soon(self._stop_when_idle))
+
+
+async def _finish(result: Awaitable[object]) -> None:
+    await result
+
+
+def _call(handler: Handler, instance: TaskInstance) -> None:
+    """Call a handler in the process of a process pool, which has no event loop."""
+    result = handler(instance)
+    if inspect.isawaitable(result):
+        asyncio.run(_finish(result))
