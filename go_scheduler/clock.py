@@ -137,14 +137,18 @@ class StoreClock:
 
     def now(self) -> datetime:
         """The store's time, or a little earlier; never later."""
+        return self.at(self.base.elapsed())
+
+    def at(self, elapsed: timedelta) -> datetime:
+        """The store's time when the elapsed time is this, or a little earlier."""
         if self._best is None:
             self.refresh()
             assert self._best is not None
-        return max(self._floor, self._best.at(self.base.elapsed()))
+        return max(self._floor, self._best.at(elapsed))
 
-    def latest(self) -> datetime:
-        """The latest that the store's time can be now; for judging what is left."""
-        now = self.now()
+    def latest_at(self, elapsed: timedelta) -> datetime:
+        """The latest that the store's time can be then; for judging what is left."""
+        now = self.at(elapsed)
         assert self._best is not None
         return now + self._best.round_trip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
@@ -33,6 +34,7 @@ class HandlerRegistry:
 
     def __init__(self) -> None:
         self._handlers: dict[str | None, Handler] = {}
+        self._async: set[str | None] = set()
 
     def register(self, name: str) -> Callable[[_Handler], _Handler]:
         """Decorate the handler of all definitions with this name.
@@ -48,6 +50,8 @@ class HandlerRegistry:
         def add(handler: _Handler) -> _Handler:
             if not callable(handler):
                 raise ConfigurationError(f"{handler!r} cannot be called")
+            if _is_async(handler):
+                self._async.add(name)
             self._handlers[name] = handler
             return handler
 
@@ -56,6 +60,10 @@ class HandlerRegistry:
     def find(self, instance: TaskInstance) -> Handler | None:
         """The handler for an instance; None if its name is not registered."""
         return self._handlers.get(instance.definition.name)
+
+    def is_async(self, instance: TaskInstance) -> bool:
+        """Whether the handler for an instance is an ``async def``."""
+        return instance.definition.name in self._async
 
     def __call__(self, instance: TaskInstance) -> object:
         """Call the handler for an instance.
@@ -74,3 +82,17 @@ class HandlerRegistry:
 def find_handler(handler: Handler, instance: TaskInstance) -> Handler | None:
     """The callable that runs an instance; None if this node has none."""
     return handler.find(instance) if isinstance(handler, HandlerRegistry) else handler
+
+
+def async_test(handler: Handler) -> Callable[[TaskInstance], bool]:
+    """What tells whether the handler of an instance is an ``async def``."""
+    if isinstance(handler, HandlerRegistry):
+        return handler.is_async
+    answer = _is_async(handler)
+    return lambda instance: answer
+
+
+def _is_async(handler: Handler) -> bool:
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
+        getattr(handler, "__call__", None)  # noqa: B004 - it is called, not tested
+    )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from datetime import timedelta
 
     from go_scheduler.run import Run
@@ -16,11 +15,12 @@ class Held:
     """The runs of a node that have not ended.
 
     A run *waits* for its time, is *queued* for a worker, and *runs*. Each step succeeds for
-    one caller only, so that a run that is given back is not called as well.
+    one caller only, so that a run that is given back is not called as well: taking a key out
+    of a dictionary is atomic, and whoever gets it goes on. A run enters its next stage
+    before it leaves the last, so that it is never in none.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         # Dictionaries for their order: the first is the one that has been there longest.
         self._waiting: dict[Run, None] = {}
         self._queued: dict[Run, None] = {}
@@ -36,15 +36,13 @@ class Held:
         """How many runs need a worker or have one."""
         return len(self._queued) + len(self._running)
 
-    def running(self) -> Sequence[Run]:
+    def running(self) -> Collection[Run]:
         """The runs whose handler has been called and has not come back."""
-        with self._lock:
-            return list(self._running)
+        return self._running.copy()
 
     def uncalled(self) -> Sequence[Run]:
         """The runs that wait for their time or for a worker."""
-        with self._lock:
-            return [*self._waiting, *self._queued]
+        return [*self._waiting.copy(), *self._queued.copy()]
 
     def queued(self, *, before: timedelta | None = None) -> Sequence[Run]:
         """The runs that wait for a worker, longest waiting first.
@@ -53,55 +51,45 @@ class Held:
             before: Only those queued before this elapsed time; None: all.
         """
         found = []
-        with self._lock:
-            for run in self._queued:
-                if before is not None and run.queued is not None and run.queued >= before:
-                    break
-                found.append(run)
+        for run in self._queued.copy():
+            if before is not None and run.queued is not None and run.queued >= before:
+                break
+            found.append(run)
         return found
 
     def add(self, runs: Iterable[Run]) -> None:
         """Take claimed runs, which now wait for their time."""
-        with self._lock:
-            self._waiting.update(dict.fromkeys(runs))
+        for run in runs:
+            self._waiting[run] = None
 
     def enqueue(self, run: Run, elapsed: timedelta) -> bool:
         """Say that a run's time has come; false if it is not waiting any more."""
-        with self._lock:
-            if run not in self._waiting:
-                return False
-            del self._waiting[run]
-            run.queued = elapsed
-            self._queued[run] = None
-            return True
+        run.queued = elapsed
+        return _move(run, self._waiting, self._queued)
 
     def call(self, run: Run) -> bool:
         """Say that a run is being called; false if it is not queued any more."""
-        with self._lock:
-            if run not in self._queued:
-                return False
-            del self._queued[run]
-            self._running[run] = None
-            return True
+        return _move(run, self._queued, self._running)
 
     def drop(self, run: Run) -> bool:
         """Let go of a run that was not called; false if it was, or was let go before."""
-        with self._lock:
-            for runs in (self._waiting, self._queued):
-                if run in runs:
-                    del runs[run]
-                    return True
-            return False
+        return _take(run, self._waiting) or _take(run, self._queued)
 
     def end(self, run: Run) -> None:
         """Say that a called run has come back."""
-        with self._lock:
-            del self._running[run]
+        del self._running[run]
 
-    def settle(self, run: Run) -> bool:
-        """Decide a run's outcome; false if it has been decided before."""
-        with self._lock:
-            if run.settled:
-                return False
-            run.settled = True
-            return True
+
+def _move(run: Run, source: dict[Run, None], target: dict[Run, None]) -> bool:
+    target[run] = None
+    if _take(run, source):
+        return True
+    del target[run]
+    return False
+
+
+def _take(run: Run, stage: dict[Run, None]) -> bool:
+    return stage.pop(run, _ABSENT) is not _ABSENT
+
+
+_ABSENT = object()

@@ -195,17 +195,17 @@ class InstanceRunner:
         return min(due, ahead, _BATCH), self._window
 
     def _accept(self, instances: Sequence[TaskInstance]) -> None:
-        started = []
+        accepted = []
         for instance in instances:
             run = Run(instance, expire_after=self._claimant.expire_after)
             if self._is_refused(run):
                 continue
-            self._held.add([run])
-            if instance.started_at is None:
+            accepted.append(run)
+        self._held.add(accepted)
+        for run in accepted:
+            if run.instance.started_at is None:
                 self._hold(run)
-            else:
-                started.append(run)
-        self._timer.hold(started)
+        self._timer.hold(run for run in accepted if run.instance.started_at is not None)
 
     def _is_refused(self, run: Run) -> bool:
         """Whether an instance is not to be called at all, or not by this node."""

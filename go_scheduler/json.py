@@ -87,6 +87,27 @@ def contains(outer: JSON, inner: JSON) -> bool:
     return isinstance(outer, bool) == isinstance(inner, bool) and outer == inner
 
 
+def check_text(text: str, path: str) -> str:
+    """A text, if every store can keep it.
+
+    Args:
+        text: The text.
+        path: What to call it in an error.
+
+    Raises:
+        ConfigurationError: It holds a NUL or a lone surrogate.
+    """
+    if "\0" in text:
+        raise ConfigurationError(f"{path} holds a NUL, which no database keeps")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ConfigurationError(
+            f"{path} holds a lone surrogate, which no database keeps"
+        ) from None
+    return str(text)
+
+
 def _freeze(value: object, path: str, depth: int) -> JSON:
     if depth > _DEEPEST:
         raise ConfigurationError(
@@ -95,7 +116,7 @@ def _freeze(value: object, path: str, depth: int) -> JSON:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return _text(value, path)
+        return check_text(value, path)
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
@@ -120,16 +141,4 @@ def _freeze(value: object, path: str, depth: int) -> JSON:
 def _key(key: object, path: str) -> str:
     if not isinstance(key, str):
         raise ConfigurationError(f"{path} has the key {key!r}; JSON keys are strings")
-    return _text(key, path)
-
-
-def _text(text: str, path: str) -> str:
-    if "\0" in text:
-        raise ConfigurationError(f"{path} holds a NUL, which no database keeps")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ConfigurationError(
-            f"{path} holds a lone surrogate, which no database keeps"
-        ) from None
-    return str(text)
+    return check_text(key, path)

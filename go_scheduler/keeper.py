@@ -175,7 +175,7 @@ class Keeper:
         )
 
     def _presume_hung(self, run: Run) -> None:
-        if not self._held.settle(run):
+        if not run.settle():
             return
         log.warning(
             "instance %s: attempt %d has no result after %s and is presumed hung",

@@ -9,7 +9,7 @@ from enum import StrEnum
 from uuid import UUID, uuid4, uuid5
 
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.json import JSON, FrozenObject, freeze
+from go_scheduler.json import JSON, FrozenObject, check_text, freeze
 from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.triggers.base import Trigger, utc
 
@@ -322,7 +322,7 @@ def check_name(name: str, value: object) -> None:
         raise ConfigurationError(
             f"{name} must have 1 to {NAME_LIMIT} characters, not {len(value)}"
         )
-    freeze({name: value}, name="a definition", limit=METADATA_LIMIT)
+    check_text(value, name)
 
 
 def check_positive(name: str, value: object) -> None:

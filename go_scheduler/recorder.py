@@ -61,8 +61,10 @@ class Recorder:
         self._lock = threading.Lock()
         self._pending: deque[RunOutcome | Release] = deque()
         self._writing = 0
+        self._announced = False
         self._aside: deque[tuple[timedelta, RunOutcome | Release]] = deque()
         self._written: deque[tuple[timedelta, int]] = deque()
+        self._lately = 0
         self._last: timedelta | None = None
 
     @property
@@ -74,8 +76,8 @@ class Recorder:
         """How many ends have been recorded since then; older ones are forgotten."""
         with self._lock:
             while self._written and self._written[0][0] < elapsed:
-                self._written.popleft()
-            return sum(count for _, count in self._written)
+                self._lately -= self._written.popleft()[1]
+            return self._lately
 
     def succeed(self, run: Run) -> None:
         """Record that a handler returned."""
@@ -118,23 +120,22 @@ class Recorder:
         self._take_back(elapsed)
         if self._last is not None and (wait := self._last + _GAP - elapsed) > ZERO:
             return wait if self._pending else self._next_aside(elapsed)
-        with self._lock:
-            count = min(len(self._pending), _BATCH)
-            batch = [self._pending.popleft() for _ in range(count)]
-            self._writing = count
+        self._announced = False
+        self._writing = min(len(self._pending), _BATCH)
+        batch = [self._pending.popleft() for _ in range(self._writing)]
         if not batch:
             return self._next_aside(elapsed)
         try:
             self._write(batch)
         except BaseException:
-            with self._lock:
-                self._pending.extendleft(reversed(batch))
+            self._pending.extendleft(reversed(batch))
             raise
         finally:
             self._writing = 0
         self._last = self._clock.elapsed()
         with self._lock:
-            self._written.append((self._last, count))
+            self._written.append((self._last, len(batch)))
+            self._lately += len(batch)
         self._recorded()
         return _GAP if self._pending else self._next_aside(elapsed)
 
@@ -168,10 +169,10 @@ class Recorder:
             return now + _ASIDE
 
     def _put(self, end: RunOutcome | Release) -> None:
-        with self._lock:
-            first = not self._pending
-            self._pending.append(end)
-        if first:
+        self._pending.append(end)
+        # In this order, and reset before the pending are taken: no end waits unannounced.
+        if not self._announced:
+            self._announced = True
             self._wake()
 
     def _write(self, batch: Sequence[RunOutcome | Release]) -> None:
@@ -219,8 +220,7 @@ class Recorder:
 
     def _take_back(self, elapsed: timedelta) -> None:
         while self._aside and self._aside[0][0] <= elapsed:
-            with self._lock:
-                self._pending.append(self._aside.popleft()[1])
+            self._pending.append(self._aside.popleft()[1])
 
     def _next_aside(self, elapsed: timedelta) -> timedelta | None:
         return self._aside[0][0] - elapsed if self._aside else None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
@@ -11,7 +10,7 @@ from go_scheduler.errors import ClaimLostError, SchedulerStateError
 from go_scheduler.models import Claim, check_positive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from datetime import datetime, timedelta
     from uuid import UUID
 
@@ -34,6 +33,7 @@ class Run:
 
     __slots__ = (
         "_extended",
+        "_undecided",
         "called",
         "called_at",
         "cancel_requested",
@@ -44,7 +44,6 @@ class Run:
         "instance",
         "lost",
         "queued",
-        "settled",
     )
 
     def __init__(self, instance: TaskInstance, *, expire_after: timedelta) -> None:
@@ -60,8 +59,7 @@ class Run:
         self.queued: timedelta | None = None
         self.called: timedelta | None = None
         self.called_at: datetime | None = None
-        # Whether its outcome has been decided, be it by its end or because it hung.
-        self.settled = False
+        self._undecided = [None]
         self._extended: Callable[[], None] | None = None
 
     @property
@@ -101,6 +99,20 @@ class Run:
         if self._extended is not None:
             self._extended()
 
+    @property
+    def settled(self) -> bool:
+        """Whether its outcome has been decided, by its end or because it hung."""
+        return not self._undecided
+
+    def settle(self) -> bool:
+        """Decide its outcome; false if that has been done."""
+        try:
+            # Atomic: of two that try, one gets the entry.
+            self._undecided.pop()
+        except IndexError:
+            return False
+        return True
+
     def start(self, instance: TaskInstance) -> Run:
         """Note that its start has been recorded, and what the instance is by now."""
         assert instance.expires_at is not None
@@ -134,14 +146,14 @@ def run_here() -> Run | None:
     return _current.get(None)
 
 
-@contextmanager
-def running(run: Run) -> Iterator[None]:
-    """Make a run the current one while its handler executes."""
-    token = _current.set(run)
-    try:
-        yield
-    finally:
-        _current.reset(token)
+def enter_run(run: Run) -> Token[Run]:
+    """Make a run the current one, until ``leave_run`` is called with what this returns."""
+    return _current.set(run)
+
+
+def leave_run(token: Token[Run]) -> None:
+    """Undo ``enter_run``."""
+    _current.reset(token)
 
 
 def current_run() -> Run:

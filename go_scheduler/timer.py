@@ -8,7 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime, timedelta
 
     from go_scheduler.clock import Clock
@@ -20,7 +20,7 @@ class Timer:
 
     Args:
         clock: The store's time, as this node has it.
-        hand_over: Takes a run that is due.
+        hand_over: Takes runs that are due.
         wake: Makes the timer's ticker tick.
     """
 
@@ -28,7 +28,7 @@ class Timer:
         self,
         clock: Clock,
         *,
-        hand_over: Callable[[Run], None],
+        hand_over: Callable[[Sequence[Run]], None],
         wake: Callable[[], None],
     ) -> None:
         self._clock = clock
@@ -41,24 +41,31 @@ class Timer:
 
     def hold(self, runs: Iterable[Run]) -> None:
         """Hand these over when they are due; those that are due, at once."""
+        now = self._clock.now()
+        due = []
         with self._lock:
             first = self._heap[0][0] if self._heap else None
             for run in runs:
+                if run.instance.due_at <= now:
+                    due.append(run)
+                    continue
                 entry = (run.instance.due_at, next(self._sequence), run)
                 heappush(self._heap, entry)
             moved = bool(self._heap) and self._heap[0][0] != first
         if moved:
             self._wake()
+        self._hand_over(due)
 
     def tick(self) -> timedelta | None:
         """Hand over what is due; answer how long until the next one is."""
-        while True:
-            now = self._clock.now()
-            with self._lock:
-                if not self._heap:
-                    return None
-                due_at, _, run = self._heap[0]
-                if due_at > now:
-                    return due_at - now
-                heappop(self._heap)
-            self._hand_over(run)
+        while due := self._take_due(self._clock.now()):
+            self._hand_over(due)
+        with self._lock:
+            return self._heap[0][0] - self._clock.now() if self._heap else None
+
+    def _take_due(self, now: datetime) -> Sequence[Run]:
+        due = []
+        with self._lock:
+            while self._heap and self._heap[0][0] <= now:
+                due.append(heappop(self._heap)[2])
+        return due

@@ -11,12 +11,12 @@ from datetime import timedelta
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from go_scheduler.handlers import find_handler
+from go_scheduler.handlers import async_test
 from go_scheduler.recorder import describe_error
-from go_scheduler.run import running
+from go_scheduler.run import enter_run, leave_run
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable
 
     from go_scheduler.clock import StoreClock
     from go_scheduler.handlers import Handler
@@ -60,6 +60,7 @@ class Workers:
         executor: Executor | None = None,
     ) -> None:
         self._handler = handler
+        self._is_async = async_test(handler)
         self._clock = clock
         self._held = held
         self._recorder = recorder
@@ -75,16 +76,19 @@ class Workers:
         self._free: deque[None] = deque()
         self._loop: _EventLoop | None = None
 
-    def submit(self, run: Run) -> None:
-        """Call the handler for a run that is due, as soon as a worker is free."""
-        if not self._held.enqueue(run, self._clock.elapsed()):
-            return
-        handler = find_handler(self._handler, run.instance)
+    def submit(self, runs: Iterable[Run]) -> None:
+        """Call the handler for runs that are due, each as soon as a worker is free."""
+        elapsed = self._clock.elapsed()
+        for run in runs:
+            if self._held.enqueue(run, elapsed):
+                self._hand_over(run)
+
+    def _hand_over(self, run: Run) -> None:
         if isinstance(self._executor, ProcessPoolExecutor):
             self._submit_to_processes(self._executor, run)
         elif self._executor is not None:
             self._executor.submit(self._perform, run)
-        elif inspect.iscoroutinefunction(handler):
+        elif self._is_async(run.instance):
             self._event_loop().submit(self._perform_async(run))
         else:
             self._queue.put(run)
@@ -119,25 +123,27 @@ class Workers:
     def _perform(self, run: Run) -> None:
         if not self._begin(run):
             return
+        token = enter_run(run)
         try:
-            with running(run):
-                result = self._handler(run.instance)
-                if inspect.isawaitable(result):
-                    self._wait_for(result)
+            result = self._handler(run.instance)
+            if result is not None and inspect.isawaitable(result):
+                self._wait_for(result)
         # Whatever a handler raises is a failed run and must not cost the thread.
         except BaseException as error:
             self._end(run, error)
         else:
             self._end(run, None)
+        finally:
+            leave_run(token)
 
     async def _perform_async(self, run: Run) -> None:
         if not self._begin(run):
             return
+        enter_run(run)
         try:
-            with running(run):
-                result = self._handler(run.instance)
-                assert inspect.isawaitable(result)
-                await result
+            result = self._handler(run.instance)
+            assert inspect.isawaitable(result)
+            await result
         # SystemExit would end the event loop, and with it every other handler.
         except BaseException as error:
             self._end(run, error)
@@ -159,19 +165,20 @@ class Workers:
     def _begin(self, run: Run) -> bool:
         """Look once more at the lease, without the store; false if it must not be called."""
         margin = min(_MARGIN, run.expire_after / 4, self._lease / 4)
-        if run.lost or run.expires_at - self._clock.latest() <= margin:
+        elapsed = self._clock.elapsed()
+        if run.lost or run.expires_at - self._clock.latest_at(elapsed) <= margin:
             if self._held.drop(run):
                 self._recorder.release(run)
             return False
         if not self._held.call(run):
             return False
-        run.begin(self._clock.elapsed(), self._clock.now(), self._extended)
+        run.begin(elapsed, self._clock.at(elapsed), self._extended)
         self._watch(run)
         return True
 
     def _end(self, run: Run, error: BaseException | None) -> None:
         # Recorded first: between the two the run counts twice, which claims too little.
-        if self._held.settle(run) and not run.lost:
+        if run.settle() and not run.lost:
             if error is None:
                 self._recorder.succeed(run)
             else:

@@ -142,7 +142,7 @@ class InstanceTable:
 
     def __init__(self) -> None:
         self.counts: Counter[State] = Counter()
-        self._rows: dict[UUID, InstanceRow] = {}
+        self._rows: dict[int, InstanceRow] = {}
         self._by_time: SortedList[_Entry] = SortedList()
         self._pending: dict[str, SortedList[_Entry]] = {}
         self._leases: SortedList[_Entry] = SortedList()
@@ -150,18 +150,18 @@ class InstanceTable:
 
     def get(self, instance_id: UUID) -> InstanceRow | None:
         """The row of this id."""
-        return self._rows.get(instance_id)
+        return self._rows.get(instance_id.int)
 
     def current(self, claim: Claim) -> InstanceRow | None:
         """The row that this claim owns, unless it has been lost."""
-        row = self._rows.get(claim.instance_id)
+        row = self._rows.get(claim.instance_id.int)
         if row is None or row.attempt != claim.attempt:
             return None
         return row if row.state in (State.CLAIMED, State.RUNNING) else None
 
     def add(self, row: InstanceRow) -> None:
         """Take a new, pending row."""
-        self._rows[row.id] = row
+        self._rows[row.id.int] = row
         if row.of.instances is None:
             row.of.instances = {}
         row.of.instances[row.key] = row
@@ -308,7 +308,7 @@ class InstanceTable:
             self._leases.remove((row.expires_at, row.id.int, row))
 
     def _forget(self, row: InstanceRow) -> None:
-        del self._rows[row.id]
+        del self._rows[row.id.int]
         self._by_time.remove((row.execute_at, row.id.int, row))
         self.counts[row.state] -= 1
         if row.of.instances is not None:

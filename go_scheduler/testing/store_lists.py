@@ -416,7 +416,8 @@ class CleanupTests:
     ) -> None:
         instance = self.of_a_live_definition(store)
         store.delete_finished(older_than=ZERO, limit=1)
-        assert store.fire_definitions([firing(instance.definition)]) == set()
+        before = replace(instance.definition, next_fire_time=START)
+        assert store.fire_definitions([firing(before)]) == set()
         assert store.list_instances() == []
 
     @staticmethod

@@ -224,9 +224,9 @@ class PauseTests:
         assert claim(store, queues=["default", "other"], ahead=HOUR) == []
 
     def test_a_pause_holds_nothing_of_others(self, store: Store) -> None:
-        held, free = waiting_for_retry(store), waiting_for_retry(store)
+        held, free = (waiting_for_retry(store, retry_in=HOUR) for _ in range(2))
         pause(store, held.definition)
-        assert ids(claim(store)) == [free.id]
+        assert ids(claim(store, ahead=HOUR)) == [free.id]
 
 
 class ResumeTests:

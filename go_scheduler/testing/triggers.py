@@ -65,7 +65,7 @@ class TriggerSuite:
         if dataclasses.is_dataclass(trigger):
             names = [each.name for each in dataclasses.fields(trigger)]
         else:
-            names = list(vars(trigger))
+            names = list(getattr(trigger, "__dict__", ()))
         for name in names:
             with pytest.raises(AttributeError):
                 setattr(trigger, name, getattr(trigger, name))

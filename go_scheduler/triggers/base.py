@@ -248,6 +248,8 @@ def utc(value: object, *, name: str) -> datetime:
     """
     if not isinstance(value, datetime):
         raise ConfigurationError(f"{name} must be a datetime, not {value!r:.200}")
+    if value.tzinfo is UTC:
+        return value
     if value.tzinfo is None or value.utcoffset() is None:
         raise ConfigurationError(
             f"{name} has no time zone: {value!r}; pass an aware datetime, such as"

@@ -1,0 +1,54 @@
+"""Opening a store by its URL."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
+
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.stores.base import Store
+from go_scheduler.stores.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from go_scheduler.clock import Clock
+
+ENTRY_POINTS = "go_scheduler.stores"
+
+
+def open_store(url: str, *, clock: Clock | None = None) -> Store:
+    """The store that a URL names.
+
+    ``memory://`` is a new ``MemoryStore``. For any other scheme, an installed package
+    announces a callable by the entry-point group ``go_scheduler.stores``: the scheme is the
+    entry point's name, and the callable takes the URL and ``clock=`` and returns a store.
+
+    Args:
+        url: Such as ``memory://``.
+        clock: Used instead of the store's own time, for tests.
+
+    Raises:
+        ConfigurationError: No store has this scheme, or what an installed package announces
+            cannot be imported or makes no store. The URL, which may hold a password, is not
+            repeated.
+    """
+    if not isinstance(url, str) or "://" not in url:
+        raise ConfigurationError("a store's URL begins with a scheme, as in memory://")
+    scheme = url.split("://", 1)[0].lower()
+    if scheme == "memory":
+        return MemoryStore(clock)
+    announced = {each.name: each for each in entry_points(group=ENTRY_POINTS)}
+    if scheme not in announced:
+        known = ", ".join(sorted({"memory", *announced}))
+        raise ConfigurationError(f"no store has the scheme {scheme!r}; known: {known}")
+    try:
+        make = announced[scheme].load()
+    except Exception as error:
+        raise ConfigurationError(
+            f"the store announced for {scheme!r} cannot be imported: {error!r}"
+        ) from error
+    store = make(url, clock=clock)
+    if not isinstance(store, Store):
+        raise ConfigurationError(
+            f"what is announced for {scheme!r} made a {type(store).__name__}, not a Store"
+        )
+    return store

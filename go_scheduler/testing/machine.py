@@ -1,0 +1,441 @@
+"""The store machine: any store behaves as ``MemoryStore`` does, whatever is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, TypeVar
+from uuid import UUID
+
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from go_scheduler.errors import ConflictError
+from go_scheduler.models import (
+    Claim,
+    Claimant,
+    Firing,
+    Outcome,
+    Release,
+    Renewal,
+    RunOutcome,
+    Skipped,
+    State,
+    TaskDefinition,
+    TaskInstance,
+)
+from go_scheduler.stores.memory import MemoryStore
+from go_scheduler.testing.clock import ManualClock
+from go_scheduler.triggers.base import Trigger, dump_trigger
+from go_scheduler.triggers.delay import DelayTrigger
+from go_scheduler.triggers.interval import IntervalTrigger
+
+if TYPE_CHECKING:
+    from go_scheduler.stores.base import Store
+
+_T = TypeVar("_T")
+
+_SECOND = timedelta(seconds=1)
+_STEP = 10 * _SECOND
+_ALL = 10_000
+_QUEUES = ("default", "other")
+_TRIGGERS: Sequence[Trigger] = (
+    IntervalTrigger(_STEP),
+    IntervalTrigger(2 * _STEP),
+    DelayTrigger(_STEP),
+)
+
+_ids = st.integers(0, 3).map(lambda number: UUID(int=number))
+_some_ids = st.sets(_ids, min_size=1, max_size=2)
+_seconds = st.sampled_from([0, 0, 1, 5, 10, 20, 60]).map(lambda each: each * _SECOND)
+_offsets = st.integers(-3, 6).map(lambda each: each * _STEP)
+_nodes = st.sampled_from([UUID(int=101), UUID(int=102)])
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Calls a store and a ``MemoryStore`` alike, and compares what can be seen of both.
+
+    ```python
+    class MyMachine(StoreMachine):
+        def make_store(self, clock: ManualClock) -> Store:
+            store = MyStore(clock=clock)
+            store.initialize()
+            return store
+
+    TestMyMachine = MyMachine.TestCase
+    ```
+
+    ``make_store`` is called once for each example, and the store is closed after it; what
+    the store keeps elsewhere must be gone by then or cleared by ``make_store``.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = ManualClock()
+        self.oracle: Store = MemoryStore(self.clock)
+        self.oracle.initialize()
+        self.store = self.make_store(self.clock)
+        # Both stores choose their instances' ids: of the oracle's id the store's.
+        self._twins: dict[UUID, UUID] = {}
+        self._read: list[TaskDefinition] = []
+        self._claims: list[Claim] = []
+
+    def make_store(self, clock: ManualClock) -> Store:
+        """An empty, initialized store on a clock.
+
+        Args:
+            clock: What the store goes by.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no make_store(self, clock)")
+
+    def teardown(self) -> None:
+        """Close the store."""
+        self.store.close()
+
+    @initialize()
+    def begin(self) -> None:
+        """Some definitions have fired, so that short examples are about claims too."""
+        now = self.clock.now()
+        new = [
+            TaskDefinition(id=UUID(int=number), trigger=trigger, next_fire_time=now)
+            for number, trigger in enumerate(_TRIGGERS)
+        ]
+        self._alike(lambda store: _by_id(store.put_definitions(new)))
+        for read in self.oracle.list_definitions():
+            later = None if read.trigger.waits else now + 2 * _STEP
+            times = (now,) if read.trigger.waits else (now, now + _STEP)
+            self._fire(
+                Firing(definition=read, fire_times=times, next_fire_time=later)
+            )
+
+    @rule(delta=st.one_of(_seconds, st.just(timedelta(microseconds=1))))
+    def advance(self, delta: timedelta) -> None:
+        """Time goes on."""
+        self.clock.advance(delta)
+
+    @rule(
+        new_id=_ids,
+        trigger=st.sampled_from(_TRIGGERS),
+        offset=st.none() | _offsets,
+        name=st.sampled_from([None, "a", "b"]),
+        queue=st.sampled_from(_QUEUES),
+        expire_after=st.sampled_from([None, 5 * _SECOND]),
+        revision=st.none() | st.integers(1, 3),
+    )
+    def put(
+        self,
+        new_id: UUID,
+        trigger: Trigger,
+        offset: timedelta | None,
+        name: str | None,
+        queue: str,
+        expire_after: timedelta | None,
+        revision: int | None,
+    ) -> None:
+        """A definition is put, or conflicts."""
+        new = TaskDefinition(
+            id=new_id,
+            trigger=trigger.anchored(self.clock.now()),
+            name=name,
+            queue=queue,
+            expire_after=expire_after,
+            next_fire_time=None if offset is None else self.clock.now() + offset,
+            revision=revision,
+        )
+
+        def put(store: Store) -> object:
+            try:
+                return [_definition(each) for each in store.put_definitions([new])]
+            except ConflictError as error:
+                return error.definition_id, error.expected, error.revision
+
+        self._alike(put)
+
+    @rule(which=_some_ids)
+    def delete(self, which: set[UUID]) -> None:
+        """Definitions are deleted."""
+        self._alike(lambda store: set(store.delete_definitions(which)))
+
+    @rule(which=_some_ids, note=st.sampled_from([None, "why"]))
+    def pause(self, which: set[UUID], note: str | None) -> None:
+        """Definitions are paused."""
+        self._alike(lambda store: _by_id(store.pause_definitions(which, note=note)))
+
+    @rule(which=_some_ids)
+    def resume(self, which: set[UUID]) -> None:
+        """Definitions are resumed."""
+        self._alike(lambda store: _by_id(store.resume_definitions(which)))
+
+    @rule(
+        data=st.data(),
+        ahead=_seconds,
+        limit=st.sampled_from([1, 2, _ALL]),
+        skips=st.booleans(),
+        goes_on=st.booleans(),
+    )
+    def fire(
+        self,
+        data: st.DataObject,
+        ahead: timedelta,
+        limit: int,
+        skips: bool,
+        goes_on: bool,
+    ) -> None:
+        """A definition that is due is fired, as it was read now or some time ago."""
+
+        def read_due(store: Store) -> object:
+            due = store.due_definitions(ahead=ahead, limit=limit)
+            return [_definition(each) for each in due]
+
+        self._alike(read_due)
+        due = self.oracle.due_definitions(ahead=ahead, limit=limit)
+        known = [*due, *self._read[-2:]]
+        if not known:
+            return
+        read = data.draw(st.sampled_from(known))
+        assert read.next_fire_time is not None
+        self._read.append(read)
+        count = data.draw(st.integers(0, 1 if read.trigger.waits else 3))
+        series = [read.next_fire_time + number * _STEP for number in range(count + 2)]
+        skipped = None
+        if skips:
+            first = series.pop(0)
+            skipped = Skipped(first=first, last=first, count=1, reason="late")
+        firing = Firing(
+            definition=read,
+            fire_times=tuple(series[:count]),
+            skipped=skipped,
+            next_fire_time=series[-1] if goes_on else None,
+        )
+        self._fire(firing)
+
+    @rule(
+        node=_nodes,
+        queues=st.sampled_from([_QUEUES, _QUEUES[:1], _QUEUES[1:]]),
+        ahead=_seconds,
+        lead=_seconds,
+        lapsed=st.booleans(),
+    )
+    def claim(
+        self,
+        node: UUID,
+        queues: tuple[str, ...],
+        ahead: timedelta,
+        lead: timedelta,
+        lapsed: bool,
+    ) -> None:
+        """A node claims all that it can get."""
+        claimant = self._claimant(node, queues)
+
+        def claim(store: Store) -> object:
+            claimed = store.claim_instances(
+                claimant, ahead=ahead, lead=lead, limit=_ALL, lapsed=lapsed
+            )
+            if store is self.oracle:
+                self._note(claimed)
+            return {self._known(store, each): _instance(each) for each in claimed}
+
+        self._alike(claim)
+
+    @precondition(lambda self: self._claims)
+    @rule(data=st.data(), node=_nodes)
+    def start(self, data: st.DataObject, node: UUID) -> None:
+        """A node starts what it has claimed or lost."""
+        claims = self._some(data, self._claims)
+
+        def start(store: Store) -> object:
+            mine = [self._claim(store, each) for each in claims]
+            started = store.start_instances(self._claimant(node, _QUEUES), mine)
+            return {
+                self._known(store, each): (_instance(each), _definition(each.definition))
+                for each in started
+            }
+
+        self._alike(start)
+
+    @precondition(lambda self: self._claims)
+    @rule(data=st.data(), lease=_seconds.filter(bool))
+    def renew(self, data: st.DataObject, lease: timedelta) -> None:
+        """A node renews what it has claimed or lost."""
+        claims = self._some(data, self._claims)
+
+        def renew(store: Store) -> object:
+            answer = store.renew_claims(
+                [Renewal(claim=self._claim(store, each), lease=lease) for each in claims]
+            )
+            return {self._oracles(store, each): asked for each, asked in answer.items()}
+
+        self._alike(renew)
+
+    @precondition(lambda self: self._claims)
+    @rule(
+        data=st.data(),
+        outcome=st.none() | st.sampled_from(Outcome),
+        retry_in=_seconds,
+        error=st.sampled_from([None, "no"]),
+        called=st.booleans(),
+        next_fire_time=st.none() | _offsets,
+    )
+    def finish(
+        self,
+        data: st.DataObject,
+        outcome: Outcome | None,
+        retry_in: timedelta,
+        error: str | None,
+        called: bool,
+        next_fire_time: timedelta | None,
+    ) -> None:
+        """A node finishes what it has claimed or lost."""
+        [claim] = self._some(data, self._claims, most=1)
+        now = self.clock.now()
+        end = RunOutcome(
+            claim=claim,
+            started_at=now if called or outcome is None else None,
+            outcome=outcome,
+            retry_in=retry_in,
+            error=error,
+            next_fire_time=None if next_fire_time is None else now + next_fire_time,
+        )
+
+        def finish(store: Store) -> object:
+            mine = replace(end, claim=self._claim(store, claim))
+            accepted = store.finish_instances([mine])
+            return {self._oracles(store, each) for each in accepted}
+
+        self._alike(finish)
+
+    @precondition(lambda self: self._claims)
+    @rule(data=st.data(), delay=_seconds)
+    def release(self, data: st.DataObject, delay: timedelta) -> None:
+        """A node gives back what it has claimed or lost."""
+        claims = self._some(data, self._claims)
+
+        def release(store: Store) -> object:
+            accepted = store.release_instances(
+                [Release(claim=self._claim(store, each), delay=delay) for each in claims]
+            )
+            return {self._oracles(store, each) for each in accepted}
+
+        self._alike(release)
+
+    @precondition(lambda self: self._twins)
+    @rule(data=st.data(), next_fire_time=st.none() | _offsets)
+    def cancel(self, data: st.DataObject, next_fire_time: timedelta | None) -> None:
+        """Instances are cancelled."""
+        which = self._some(data, list(self._twins))
+        at = None if next_fire_time is None else self.clock.now() + next_fire_time
+
+        def cancel(store: Store) -> object:
+            mine = {self._twin(store, each): at for each in which}
+            answer = store.cancel_instances(mine)
+            return {self._oracles(store, each): came for each, came in answer.items()}
+
+        self._alike(cancel)
+
+    @rule(older_than=_seconds)
+    def clean_up(self, older_than: timedelta) -> None:
+        """What is over is deleted."""
+        self._alike(lambda store: store.delete_finished(older_than=older_than, limit=_ALL))
+
+    @invariant()
+    def stores_are_alike(self) -> None:
+        """All that can be read is the same in both stores."""
+        self._alike(lambda store: _by_id(store.list_definitions(limit=_ALL)))
+        self._alike(lambda store: dict(store.counts()))
+
+        def read(store: Store) -> object:
+            found = store.list_instances(limit=_ALL)
+            return {self._known(store, each): _instance(each) for each in found}
+
+        self._alike(read)
+
+    def _alike(self, call: Callable[[Store], object]) -> None:
+        expected, found = call(self.oracle), call(self.store)
+        assert found == expected, f"{found}\nis not what MemoryStore has:\n{expected}"
+
+    def _fire(self, firing: Firing) -> None:
+        """Fire, and note which new instance of the store is which of the oracle."""
+        definition_id = firing.definition.id
+        self._alike(lambda store: set(store.fire_definitions([firing])))
+
+        def by_time(store: Store) -> Mapping[object, UUID]:
+            made = store.list_instances(definition_id=definition_id, limit=_ALL)
+            return {each.fire_time: each.id for each in made}
+
+        ours, theirs = by_time(self.oracle), by_time(self.store)
+        assert ours.keys() == theirs.keys()
+        self._twins.update((ours[at], theirs[at]) for at in ours)
+
+    def _note(self, claimed: Sequence[TaskInstance]) -> None:
+        # Not in the order of ids, which are random: Hypothesis must draw the same again.
+        def order(instance: TaskInstance) -> tuple[UUID, datetime]:
+            return instance.definition.id, instance.execute_at
+
+        self._claims += [
+            Claim(instance_id=each.id, attempt=each.attempt)
+            for each in sorted(claimed, key=order)
+        ]
+
+    def _twin(self, store: Store, oracles: UUID) -> UUID:
+        return oracles if store is self.oracle else self._twins[oracles]
+
+    def _oracles(self, store: Store, its: UUID) -> UUID | None:
+        if store is self.oracle:
+            return its
+        return next((ours for ours, twin in self._twins.items() if twin == its), None)
+
+    def _known(self, store: Store, instance: TaskInstance) -> UUID | None:
+        return self._oracles(store, instance.id)
+
+    def _claim(self, store: Store, claim: Claim) -> Claim:
+        return replace(claim, instance_id=self._twin(store, claim.instance_id))
+
+    def _claimant(self, node: UUID, queues: tuple[str, ...]) -> Claimant:
+        return Claimant(
+            node=node, queues=queues, lease=2 * _STEP, expire_after=3 * _STEP
+        )
+
+    def _some(
+        self, data: st.DataObject, given: Sequence[_T], *, most: int = 3
+    ) -> Sequence[_T]:
+        latest = st.sampled_from(given[-8:])
+        return data.draw(st.lists(latest, min_size=1, max_size=most, unique=True))
+
+
+def _definition(given: TaskDefinition) -> object:
+    """All that a store keeps of a definition, its trigger's anchor too."""
+    return (
+        given,
+        dump_trigger(given.trigger),
+        given.next_fire_time,
+        (given.paused, given.note),
+        given.completed_at,
+        given.revision,
+    )
+
+
+def _by_id(given: Sequence[TaskDefinition]) -> Mapping[UUID, object]:
+    return {each.id: _definition(each) for each in given}
+
+
+def _instance(given: TaskInstance) -> object:
+    """What the interface promises of an instance, its id apart."""
+    owned = given.state in (State.CLAIMED, State.RUNNING)
+    unstarted = given.state in (State.PENDING, State.CLAIMED)
+    return (
+        given.state,
+        given.definition if unstarted else given.definition.id,
+        (given.fire_time, given.execute_at, given.due_at),
+        (given.attempt, given.runs, given.claimed_by),
+        given.expires_at if owned else None,
+        (given.started_at, given.completed_at, given.error),
+        given.cancel_requested and owned,
+        given.skipped,
+    )

@@ -1,0 +1,91 @@
+"""The store machine finds no fault with the reference store, and finds real ones."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from go_scheduler.stores.memory import MemoryStore
+from go_scheduler.testing.machine import StoreMachine
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from go_scheduler.models import Claim, Claimant, TaskInstance
+    from go_scheduler.stores.base import Store
+    from go_scheduler.testing.clock import ManualClock
+
+SETTINGS = settings(
+    max_examples=100,
+    stateful_step_count=40,
+    deadline=None,
+    database=None,
+    derandomize=True,
+    print_blob=False,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+class MemoryMachine(StoreMachine):
+    def make_store(self, clock: ManualClock) -> Store:
+        return MemoryStore(clock)
+
+
+class EarlyStore(MemoryStore):
+    """Claims further ahead than it was told."""
+
+    def claim_instances(
+        self,
+        claimant: Claimant,
+        *,
+        ahead: timedelta,
+        lead: timedelta,
+        limit: int,
+        lapsed: bool,
+    ) -> Sequence[TaskInstance]:
+        further = ahead + timedelta(seconds=10)
+        return super().claim_instances(
+            claimant, ahead=further, lead=lead, limit=limit, lapsed=lapsed
+        )
+
+
+class ForgetfulStore(MemoryStore):
+    """Starts nothing and says it did."""
+
+    def start_instances(
+        self, claimant: Claimant, claims: Sequence[Claim]
+    ) -> Sequence[TaskInstance]:
+        return [self.get_instance(each.instance_id) for each in claims]
+
+
+class EarlyMachine(StoreMachine):
+    def make_store(self, clock: ManualClock) -> Store:
+        return EarlyStore(clock)
+
+
+class ForgetfulMachine(StoreMachine):
+    def make_store(self, clock: ManualClock) -> Store:
+        return ForgetfulStore(clock)
+
+
+@pytest.mark.slow
+def test_the_reference_store_is_like_itself() -> None:
+    run_state_machine_as_test(MemoryMachine, settings=SETTINGS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", [EarlyMachine, ForgetfulMachine])
+def test_a_store_that_differs_is_found(machine: type[StoreMachine]) -> None:
+    # It differs in what it says or in what it knows: an assertion or an unknown id.
+    with pytest.raises((AssertionError, LookupError)):
+        run_state_machine_as_test(machine, settings=SETTINGS)
+
+
+def test_a_machine_without_a_store_says_what_is_missing() -> None:
+    with pytest.raises(NotImplementedError, match="has no make_store"):
+        StoreMachine()

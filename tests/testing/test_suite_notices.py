@@ -1,0 +1,514 @@
+"""Every deliberately broken store fails the suite, by the test that names its fault."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+import pytest
+
+from go_scheduler.models import (
+    Cancelled,
+    Claim,
+    Claimant,
+    Firing,
+    Release,
+    Renewal,
+    RunOutcome,
+    State,
+    TaskDefinition,
+    TaskInstance,
+)
+from go_scheduler.stores.memory import MemoryStore
+from go_scheduler.testing.stores import StoreSuite
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence, Set
+    from datetime import datetime
+    from uuid import UUID
+
+    from go_scheduler.json import JSON
+
+ROOT = Path(__file__).parents[2]
+ZERO = timedelta(0)
+
+
+class SoundStore(MemoryStore):
+    """Nothing is wrong with it."""
+
+
+class NoCompareAndSet(MemoryStore):
+    """Fires whatever the definition was when it was read."""
+
+    def fire_definitions(self, firings: Sequence[Firing]) -> Set[UUID]:
+        stored = {each.id: each for each in self.list_definitions(limit=1000)}
+        return super().fire_definitions(
+            [
+                replace(each, definition=stored.get(each.definition.id, each.definition))
+                for each in firings
+            ]
+        )
+
+
+class NoRevision(MemoryStore):
+    """Compares the next fire time and forgets the revision."""
+
+    def fire_definitions(self, firings: Sequence[Firing]) -> Set[UUID]:
+        stored = {each.id: each for each in self.list_definitions(limit=1000)}
+        loose = []
+        for each in firings:
+            read = each.definition
+            revision = stored.get(read.id, read).revision
+            loose.append(replace(each, definition=replace(read, revision=revision)))
+        return super().fire_definitions(loose)
+
+
+class AllOrNone(MemoryStore):
+    """One firing that loses takes the whole batch with it."""
+
+    def fire_definitions(self, firings: Sequence[Firing]) -> Set[UUID]:
+        for each in firings:
+            [*stored] = self.list_definitions(ids=[each.definition.id])
+            if not stored or stored[0].revision != each.definition.revision:
+                return set()
+        return super().fire_definitions(firings)
+
+
+class HandsOutTwice(MemoryStore):
+    """Hands what is claimed to the next node too."""
+
+    def claim_instances(
+        self,
+        claimant: Claimant,
+        *,
+        ahead: timedelta,
+        lead: timedelta,
+        limit: int,
+        lapsed: bool,
+    ) -> Sequence[TaskInstance]:
+        old = self.list_instances(state=State.CLAIMED)
+        new = super().claim_instances(
+            claimant, ahead=ahead, lead=lead, limit=limit, lapsed=lapsed
+        )
+        return [*old, *new]
+
+
+class WithClaimOptions(MemoryStore):
+    """Changes what a claim was asked for."""
+
+    def claim_instances(
+        self,
+        claimant: Claimant,
+        *,
+        ahead: timedelta,
+        lead: timedelta,
+        limit: int,
+        lapsed: bool,
+    ) -> Sequence[TaskInstance]:
+        return super().claim_instances(
+            self.claimant(claimant),
+            ahead=ahead,
+            lead=self.lead(lead, ahead),
+            limit=self.limit(limit),
+            lapsed=self.lapsed(lapsed),
+        )
+
+    def claimant(self, claimant: Claimant) -> Claimant:
+        return claimant
+
+    def lead(self, lead: timedelta, ahead: timedelta) -> timedelta:
+        return lead
+
+    def limit(self, limit: int) -> int:
+        return limit
+
+    def lapsed(self, asked: bool) -> bool:
+        return asked
+
+
+class IgnoresLead(WithClaimOptions):
+    """Starts only what is due already."""
+
+    def lead(self, lead: timedelta, ahead: timedelta) -> timedelta:
+        return ZERO
+
+
+class StartsWhatItClaims(WithClaimOptions):
+    """Starts all that it claims."""
+
+    def lead(self, lead: timedelta, ahead: timedelta) -> timedelta:
+        return ahead
+
+
+class TakesLapsedUnasked(WithClaimOptions):
+    """Takes over lapsed claims though it was told not to."""
+
+    def lapsed(self, asked: bool) -> bool:
+        return True
+
+
+class LeavesLapsed(WithClaimOptions):
+    """Never takes over a lapsed claim."""
+
+    def lapsed(self, asked: bool) -> bool:
+        return False
+
+
+class IgnoresLimit(WithClaimOptions):
+    """Claims all there is."""
+
+    def limit(self, limit: int) -> int:
+        return 1000
+
+
+class IgnoresQueues(WithClaimOptions):
+    """Serves every queue."""
+
+    def claimant(self, claimant: Claimant) -> Claimant:
+        served = {each.queue for each in self.list_definitions(limit=1000)}
+        return replace(claimant, queues=tuple(served))
+
+
+class IgnoresExpireAfter(WithClaimOptions):
+    """Lets every run hold for a whole lease, if its definition does not say less."""
+
+    def claimant(self, claimant: Claimant) -> Claimant:
+        return replace(claimant, expire_after=claimant.lease)
+
+
+class NoFence(MemoryStore):
+    """Takes every claim for the present one."""
+
+    def current(self, claim: Claim) -> Claim:
+        known = {each.id: each.attempt for each in self.list_instances(limit=1000)}
+        return replace(claim, attempt=known.get(claim.instance_id, claim.attempt))
+
+
+class AcceptsStaleCompletion(NoFence):
+    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Set[UUID]:
+        fresh = [replace(each, claim=self.current(each.claim)) for each in outcomes]
+        return super().finish_instances(fresh)
+
+
+class AcceptsStaleRenewal(NoFence):
+    def renew_claims(self, renewals: Sequence[Renewal]) -> Mapping[UUID, bool]:
+        fresh = [replace(each, claim=self.current(each.claim)) for each in renewals]
+        return super().renew_claims(fresh)
+
+
+class AcceptsStaleRelease(NoFence):
+    def release_instances(self, releases: Sequence[Release]) -> Set[UUID]:
+        fresh = [replace(each, claim=self.current(each.claim)) for each in releases]
+        return super().release_instances(fresh)
+
+
+class AcceptsStaleStart(NoFence):
+    def start_instances(
+        self, claimant: Claimant, claims: Sequence[Claim]
+    ) -> Sequence[TaskInstance]:
+        return super().start_instances(claimant, [self.current(each) for each in claims])
+
+
+class DoesNotCount(MemoryStore):
+    """Starts without one more in ``runs``."""
+
+    def start_instances(
+        self, claimant: Claimant, claims: Sequence[Claim]
+    ) -> Sequence[TaskInstance]:
+        started = super().start_instances(claimant, claims)
+        for each in started:
+            row = self._instances.get(each.id)
+            assert row is not None
+            row.runs = 0
+        return [replace(each, runs=0) for each in started]
+
+
+class StartsTwice(MemoryStore):
+    """Counts a repeated start as another run."""
+
+    def start_instances(
+        self, claimant: Claimant, claims: Sequence[Claim]
+    ) -> Sequence[TaskInstance]:
+        started = super().start_instances(claimant, claims)
+        for each in started:
+            row = self._instances.get(each.id)
+            assert row is not None
+            row.runs += 1
+        return [self.get_instance(each.id) for each in started]
+
+
+class KeepsTheRun(MemoryStore):
+    """Gives back what was started and still counts its run."""
+
+    def release_instances(self, releases: Sequence[Release]) -> Set[UUID]:
+        released = super().release_instances(releases)
+        for each in released:
+            row = self._instances.get(each)
+            assert row is not None
+            row.runs = row.attempt
+        return released
+
+
+class ForgetsHolds(MemoryStore):
+    """Leaves what is pending claimable during a pause."""
+
+    def pause_definitions(
+        self, ids: Collection[UUID], *, note: str | None = None
+    ) -> Sequence[TaskDefinition]:
+        paused = super().pause_definitions(ids, note=note)
+        self._offer(ids)
+        return paused
+
+    def _offer(self, ids: Collection[UUID]) -> None:
+        for id in ids:
+            for each in self.list_instances(definition_id=id, state=State.PENDING):
+                row = self._instances.get(each.id)
+                assert row is not None
+                old = row.of.definition
+                row.of.definition = replace(old, paused=False)
+                self._instances.list_pending(row)
+                row.of.definition = old
+
+
+class LosesFireTimes(MemoryStore):
+    """Removes instances at a pause without going back to their fire time."""
+
+    def pause_definitions(
+        self, ids: Collection[UUID], *, note: str | None = None
+    ) -> Sequence[TaskDefinition]:
+        before = {each.id: each for each in self.list_definitions(ids=ids)}
+        super().pause_definitions(ids, note=note)
+        for row in self._rows(ids):
+            kept = before[row.definition.id].next_fire_time
+            self._change(row, next_fire_time=kept)
+        return self.list_definitions(ids=ids)
+
+
+class PutsInPart(MemoryStore):
+    """Puts what comes before the definition that conflicts."""
+
+    def put_definitions(
+        self, definitions: Sequence[TaskDefinition]
+    ) -> Sequence[TaskDefinition]:
+        return [super(PutsInPart, self).put_definitions([each])[0] for each in definitions]
+
+
+class NeverConflicts(MemoryStore):
+    """Takes no notice of the revision that was read."""
+
+    def put_definitions(
+        self, definitions: Sequence[TaskDefinition]
+    ) -> Sequence[TaskDefinition]:
+        loose = [replace(each, revision=None) for each in definitions]
+        return super().put_definitions(loose)
+
+
+class MovesOnEdit(MemoryStore):
+    """Takes the next fire time that was passed, whatever the trigger."""
+
+    def put_definitions(
+        self, definitions: Sequence[TaskDefinition]
+    ) -> Sequence[TaskDefinition]:
+        super().put_definitions(definitions)
+        given = {each.id: each.next_fire_time for each in definitions}
+        for row in self._rows(given):
+            self._change(row, next_fire_time=given[row.definition.id])
+        return [self.get_definition(each.id) for each in definitions]
+
+
+class CutsMicroseconds(MemoryStore):
+    """Keeps whole milliseconds."""
+
+    def put_definitions(
+        self, definitions: Sequence[TaskDefinition]
+    ) -> Sequence[TaskDefinition]:
+        cut = [
+            replace(each, next_fire_time=_cut(each.next_fire_time))
+            for each in definitions
+        ]
+        return super().put_definitions(cut)
+
+
+class FindsExactMetadata(MemoryStore):
+    """Compares metadata where it should look inside."""
+
+    def list_definitions(
+        self,
+        *,
+        ids: Collection[UUID] | None = None,
+        metadata: Mapping[str, JSON] | None = None,
+        name: str | None = None,
+        queue: str | None = None,
+        after: UUID | None = None,
+        limit: int = 100,
+    ) -> Sequence[TaskDefinition]:
+        found = super().list_definitions(
+            ids=ids, name=name, queue=queue, after=after, limit=limit
+        )
+        return [each for each in found if metadata in (None, each.metadata)]
+
+
+class DeletesTheYoung(MemoryStore):
+    """Deletes what has ended, however lately."""
+
+    def delete_finished(self, *, older_than: timedelta, limit: int) -> int:
+        return super().delete_finished(older_than=ZERO, limit=limit)
+
+
+class AlwaysCancelled(MemoryStore):
+    """Says of a run that it will not run."""
+
+    def cancel_instances(
+        self, cancellations: Mapping[UUID, datetime | None]
+    ) -> Mapping[UUID, Cancelled]:
+        answer = super().cancel_instances(cancellations)
+        return dict.fromkeys(answer, Cancelled.CANCELLED)
+
+
+class StopsTheSeries(MemoryStore):
+    """Forgets the next fire time that came with the end of a run."""
+
+    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Set[UUID]:
+        return super().finish_instances(
+            [replace(each, next_fire_time=None) for each in outcomes]
+        )
+
+
+class CountsWhatIsThere(MemoryStore):
+    """Leaves out the states that no instance is in."""
+
+    def counts(self) -> Mapping[State, int]:
+        return {state: count for state, count in super().counts().items() if count}
+
+
+class RepeatsThePage(MemoryStore):
+    """Begins a page with the last instance of the one before."""
+
+    def list_instances(
+        self,
+        *,
+        definition_id: UUID | None = None,
+        state: State | None = None,
+        after: TaskInstance | None = None,
+        limit: int = 100,
+    ) -> Sequence[TaskInstance]:
+        found = super().list_instances(
+            definition_id=definition_id, state=state, after=after, limit=limit
+        )
+        return found if after is None else [after, *found][:limit]
+
+
+NOTICED: dict[type[MemoryStore], str] = {
+    NoCompareAndSet: "test_the_same_firing_wins_once",
+    NoRevision: "test_a_firing_of_another_revision_changes_nothing",
+    AllOrNone: "test_one_firing_that_loses_costs_only_itself",
+    HandsOutTwice: "test_a_claimed_instance_is_not_claimed_again",
+    IgnoresLead: "test_what_is_due_within_lead_is_also_started",
+    StartsWhatItClaims: "test_what_is_due_after_lead_is_not_started",
+    TakesLapsedUnasked: "test_a_lapsed_claim_is_left_alone_unless_asked_for",
+    LeavesLapsed: "test_a_lapsed_claim_is_taken_over",
+    IgnoresLimit: "test_at_most_limit_are_claimed_and_the_earliest",
+    IgnoresQueues: "test_a_node_gets_what_is_in_its_queues",
+    IgnoresExpireAfter: (
+        "test_a_start_with_the_claim_takes_the_nodes_expire_after_by_default"
+    ),
+    AcceptsStaleCompletion: "test_the_owner_before_cannot_finish",
+    AcceptsStaleRenewal: "test_the_owner_before_cannot_renew",
+    AcceptsStaleRelease: "test_the_owner_before_cannot_release",
+    AcceptsStaleStart: "test_the_owner_before_cannot_start",
+    DoesNotCount: "test_a_start_ahead_of_time_begins_at_the_due_time",
+    StartsTwice: "test_a_second_start_is_answered_alike_and_changes_nothing",
+    KeepsTheRun: "test_a_run_that_was_recorded_is_taken_off",
+    ForgetsHolds: "test_what_waits_for_a_retry_is_held",
+    LosesFireTimes: (
+        "test_the_next_fire_time_goes_back_to_the_earliest_that_was_removed"
+    ),
+    PutsInPart: "test_where_one_definition_conflicts_none_is_put",
+    NeverConflicts: "test_another_revision_than_the_stored_one_conflicts",
+    MovesOnEdit: "test_another_value_raises_the_revision_and_moves_nothing",
+    CutsMicroseconds: "test_a_definitions_times_come_back",
+    FindsExactMetadata: "test_by_what_the_metadata_contains",
+    DeletesTheYoung: "test_instances_go_when_they_ended_long_enough_ago",
+    AlwaysCancelled: "test_what_runs_is_asked_to_stop",
+    StopsTheSeries: "test_a_definition_that_waits_fires_after_the_end",
+    CountsWhatIsThere: "test_every_state_has_a_count",
+    RepeatsThePage: "test_pages_of_instances_follow_each_other",
+}
+THEIR_TEST = """
+class Test{name}(StoreSuite):
+    @pytest.fixture
+    def store(self, clock):
+        return stores.{name}(clock)
+"""
+
+
+@pytest.fixture(scope="module")
+def failed(tmp_path_factory: pytest.TempPathFactory) -> Set[tuple[str, str]]:
+    """Which tests fail for which store, in one run for all of them."""
+    folder = tmp_path_factory.mktemp("broken")
+    suite, report = folder / "test_broken.py", folder / "report.xml"
+    lines = ["import pytest", "from go_scheduler.testing import StoreSuite"]
+    lines += ["from tests.testing import test_suite_notices as stores"]
+    names = [each.__name__ for each in (SoundStore, *NOTICED)]
+    suite.write_text(
+        "\n".join([*lines, *(THEIR_TEST.format(name=name) for name in names)])
+    )
+    tests = [f"{suite}::Test{broken.__name__}::{name}" for broken, name in NOTICED.items()]
+    tests += [f"{suite}::TestSoundStore::{name}" for name in set(NOTICED.values())]
+    command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "--strict-markers"]
+    command += ["-p", "go_scheduler.testing.plugin", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, f"--rootdir={folder}", f"--junit-xml={report}", *tests],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout + done.stderr
+    cases = list(ElementTree.parse(report).getroot().iter("testcase"))
+    assert len(cases) >= len(tests)
+    assert not list(ElementTree.parse(report).getroot().iter("error"))
+    return {
+        (case.attrib["classname"].rpartition(".Test")[2], case.attrib["name"].split("[")[0])
+        for case in cases
+        if case.find("failure") is not None
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("broken", "name"), [pytest.param(*pair, id=pair[0].__name__) for pair in NOTICED.items()]
+)
+def test_the_suite_notices_a_broken_store(
+    failed: Set[tuple[str, str]], broken: type[MemoryStore], name: str
+) -> None:
+    assert (broken.__name__, name) in failed
+
+
+@pytest.mark.slow
+def test_the_suite_finds_no_fault_with_a_sound_store(
+    failed: Set[tuple[str, str]],
+) -> None:
+    assert "SoundStore" not in {store for store, _ in failed}
+
+
+def test_no_test_of_the_suite_hides_another() -> None:
+    names = [
+        name
+        for part in StoreSuite.__bases__
+        for name in vars(part)
+        if name.startswith("test_")
+    ]
+    assert len(names) == len(set(names))
+
+
+def _cut(at: datetime | None) -> datetime | None:
+    return None if at is None else at.replace(microsecond=at.microsecond // 1000 * 1000)

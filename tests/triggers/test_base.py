@@ -1,0 +1,405 @@
+from __future__ import annotations
+
+import dataclasses
+import threading
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import TYPE_CHECKING, ClassVar
+
+import pytest
+
+from go_scheduler.errors import (
+    ConfigurationError,
+    InvalidTriggerError,
+    UnknownTriggerError,
+)
+from go_scheduler.testing.triggers import TriggerSuite
+from go_scheduler.triggers import Trigger, UnknownTrigger, base
+from go_scheduler.triggers.base import (
+    checked_fire_time,
+    dump_trigger,
+    load_trigger,
+    next_fire_time_of,
+    utc,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from go_scheduler.json import JSON
+
+NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class NoonTrigger(Trigger):
+    """A third party's trigger: noon in UTC, for some days from a first one."""
+
+    kind: ClassVar[str] = "tests.noon"
+
+    first: datetime = NOON
+    days: int = 30
+    every: timedelta = DAY
+    labels: Mapping[str, JSON] | None = field(default=None, hash=False)
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        times = (self.first + count * self.every for count in range(self.days))
+        return next((time for time in times if time > after), None)
+
+
+class TestThirdPartyTrigger(TriggerSuite):
+    @pytest.fixture
+    def trigger(self) -> Trigger:
+        return NoonTrigger(labels={"a": [1, 2.5, None, True, "ü"], "b": {}})
+
+
+class TestUnknownTrigger:
+    def test_an_unknown_kind_keeps_what_was_stored(self) -> None:
+        state = {"phase": "full", "hours": [22, 23]}
+        trigger = load_trigger("tests.moon", state)
+        assert isinstance(trigger, UnknownTrigger)
+        assert "no imported class has the trigger kind 'tests.moon'" in trigger.reason
+        assert dump_trigger(trigger) == ("tests.moon", state)
+        with pytest.raises(UnknownTriggerError, match=r"tests\.moon"):
+            trigger.next_fire_time(NOON)
+
+    @pytest.mark.parametrize(
+        "state",
+        [
+            {"nobody": 1},
+            {"first": {"datetime": "yesterday"}},
+            {"every": {"microseconds": 10**30}},
+        ],
+    )
+    def test_a_state_that_does_not_load_is_kept(self, state: dict[str, JSON]) -> None:
+        trigger = load_trigger("tests.noon", state)
+        assert isinstance(trigger, UnknownTrigger)
+        assert "the stored state of a 'tests.noon' trigger" in trigger.reason
+        assert dump_trigger(trigger) == ("tests.noon", state)
+
+    def test_why_it_is_unknown_is_not_compared(self) -> None:
+        one = UnknownTrigger("a", {"b": 1}, "one reason")
+        assert one == UnknownTrigger("a", {"b": 1}, "another")
+        assert one != UnknownTrigger("a", {"b": 2}, "one reason")
+
+
+class TestRegistry:
+    @pytest.fixture(autouse=True)
+    def registry(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What a test registers is forgotten."""
+        monkeypatch.setattr(base, "_kinds", dict(base._kinds))
+        monkeypatch.setattr(base, "_announced", threading.Event())
+        monkeypatch.setattr(base, "_broken", {})
+
+    def test_defining_a_kind_registers_the_class(self) -> None:
+        assert isinstance(load_trigger("tests.moon", {}), UnknownTrigger)
+        cls = define("tests.moon")
+        assert type(load_trigger("tests.moon", {})) is cls
+
+    def test_a_kind_belongs_to_one_class(self) -> None:
+        with pytest.raises(ConfigurationError, match="is taken by") as caught:
+
+            class OtherTrigger(NoonTrigger):
+                kind: ClassVar[str] = "tests.noon"
+
+        assert "OtherTrigger" in str(caught.value)
+        assert "NoonTrigger" in str(caught.value)
+        assert type(load_trigger("tests.noon", {})) is NoonTrigger
+
+    def test_a_class_may_be_defined_anew(self) -> None:
+        define("tests.moon")
+        again = define("tests.moon")
+        assert type(load_trigger("tests.moon", {})) is again
+
+    def test_slots_do_not_count_as_another_class(self) -> None:
+        loaded = load_trigger("tests.slotted", {"days": 3})
+        assert loaded == SlottedTrigger(3)
+        assert not hasattr(loaded, "__dict__")
+
+    @pytest.mark.parametrize("kind", ["", 5, b"noon"])
+    def test_a_kind_is_a_name(self, kind: object) -> None:
+        with pytest.raises(ConfigurationError, match="must be a name"):
+            define(kind)
+
+    def test_a_class_without_a_kind_cannot_be_stored(self) -> None:
+        with pytest.raises(InvalidTriggerError, match="needs a `kind`"):
+            dump_trigger(define(None)())
+
+    def test_an_announced_trigger_is_imported_when_its_kind_is_met(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked = announce(monkeypatch, moon=lambda: define("tests.moon"))
+        assert isinstance(load_trigger("tests.noon", {}), NoonTrigger)
+        assert asked == []
+        loaded = load_trigger("tests.moon", {})
+        assert type(loaded).kind == "tests.moon"
+        assert not isinstance(loaded, UnknownTrigger)
+        assert asked == ["go_scheduler.triggers"]
+
+    def test_a_broken_announced_trigger_costs_only_itself(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def broken() -> object:
+            raise ImportError("no module named tides")
+
+        announce(monkeypatch, tide=broken, moon=lambda: define("tests.moon"))
+        assert not isinstance(load_trigger("tests.moon", {}), UnknownTrigger)
+        tide = load_trigger("tests.tide", {"high": True})
+        assert isinstance(tide, UnknownTrigger)
+        assert "no module named tides" in tide.reason
+        assert dump_trigger(tide) == ("tests.tide", {"high": True})
+
+    def test_announced_triggers_are_looked_for_once(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked = announce(monkeypatch)
+        load_trigger("tests.one", {})
+        load_trigger("tests.two", {})
+        assert len(asked) == 1
+
+
+class TestState:
+    def test_times_and_lengths_of_time_are_kept_exactly(self) -> None:
+        trigger = NoonTrigger(
+            first=NOON + timedelta(microseconds=1),
+            every=timedelta(days=400_000, microseconds=1),
+        )
+        state = trigger.to_dict()
+        assert state["first"] == {"datetime": "2030-06-01T12:00:00.000001+00:00"}
+        assert state["every"] == {"microseconds": 34_560_000_000_000_001}
+        assert NoonTrigger.from_dict(state) == trigger
+
+    @pytest.mark.parametrize("labels", [{"a": 1}, {"a": 1, "b": 2}, {"datetime": 3}])
+    def test_a_mapping_stays_a_mapping(self, labels: dict[str, JSON]) -> None:
+        trigger = NoonTrigger(labels=labels)
+        assert NoonTrigger.from_dict(trigger.to_dict()) == trigger
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            {1, 2},
+            object(),
+            float("nan"),
+            float("inf"),
+            "a\0b",
+            "\ud800",
+            b"bytes",
+            {"at": NOON},
+            [timedelta(1)],
+            {1: "a key that is no text"},
+            NOON.replace(tzinfo=None),
+            "x" * 65_536,
+        ],
+    )
+    def test_a_field_that_no_store_can_keep_is_refused(self, value: object) -> None:
+        trigger = dataclasses.replace(NoonTrigger(), labels=value)  # type: ignore[arg-type]
+        with pytest.raises(ConfigurationError):
+            trigger.to_dict()
+
+    def test_only_a_dataclass_has_a_state_of_its_own(self) -> None:
+        with pytest.raises(InvalidTriggerError, match="no dataclass"):
+            Answer(None).to_dict()
+
+    @pytest.mark.parametrize(
+        "state", [{"nobody": 1}, {"first": {"datetime": "?"}}, {"first": 1, "": 2}]
+    )
+    def test_a_wrong_state_is_refused(self, state: dict[str, JSON]) -> None:
+        with pytest.raises(InvalidTriggerError, match=r"^tests\.noon: "):
+            NoonTrigger.from_dict(state)
+
+
+class TestDefaults:
+    def test_a_trigger_recurs_and_does_not_wait(self) -> None:
+        assert NoonTrigger().recurring
+        assert not NoonTrigger().waits
+
+    def test_the_first_fire_time_is_the_next_one(self) -> None:
+        assert NoonTrigger().first_fire_time(NOON) == NOON + DAY
+
+    def test_a_trigger_has_nothing_to_anchor(self) -> None:
+        trigger = NoonTrigger()
+        assert trigger.anchored(NOON) is trigger
+
+
+class TestAnswers:
+    def test_a_good_answer_is_given_in_utc(self) -> None:
+        elsewhere = (NOON + DAY).astimezone(timezone(timedelta(hours=9)))
+        found = next_fire_time_of(Answer(elsewhere), NOON)
+        assert found == NOON + DAY
+        assert found.tzinfo is UTC
+
+    def test_a_trigger_may_never_fire_again(self) -> None:
+        assert next_fire_time_of(Answer(None), NOON) is None
+
+    @pytest.mark.parametrize("answer", [NOON, NOON - DAY])
+    def test_an_answer_that_is_not_later_is_refused(self, answer: datetime) -> None:
+        with pytest.raises(InvalidTriggerError, match="which is not later"):
+            next_fire_time_of(Answer(answer), NOON)
+
+    @pytest.mark.parametrize("answer", ["tomorrow", 5, NOON.replace(tzinfo=None)])
+    def test_an_answer_that_is_no_instant_is_refused(self, answer: object) -> None:
+        with pytest.raises(InvalidTriggerError, match="Answer returned"):
+            next_fire_time_of(Answer(answer), NOON)
+        with pytest.raises(InvalidTriggerError, match="Answer returned"):
+            checked_fire_time(Answer(answer), answer)
+
+    def test_a_time_without_an_offset_is_no_instant(self) -> None:
+        with pytest.raises(ConfigurationError, match="at has no time zone"):
+            utc(NOON.replace(tzinfo=Nowhere()), name="at")
+
+
+class TestSuite:
+    """A trigger that breaks a law fails the suite."""
+
+    @pytest.mark.parametrize(
+        ("broken", "law"),
+        [
+            (lambda after: after, "the_next_fire_time_is_strictly_later"),
+            (lambda after: NOON, "the_next_fire_time_is_strictly_later"),
+            (
+                lambda after: (after + DAY).replace(tzinfo=None),
+                "the_next_fire_time_is_strictly_later",
+            ),
+            (
+                lambda after: (after + DAY).astimezone(timezone(DAY / 24)),
+                "the_first_fire_time_is_utc",
+            ),
+            (lambda after: after + DAY, "no_fire_time_is_passed_over"),
+            (lambda after: NOON, "it_answers_at_the_ends_of_time"),
+            (lambda after: NOON.replace(year=after.year + 1), "it_is_frozen"),
+            (
+                lambda after, asked=[]: asked.append(1) or NOON + len(asked) * DAY,  # noqa: B006
+                "the_answer_depends_on_the_instant_alone",
+            ),
+            (
+                lambda after: after + DAY,
+                "it_fires_once_unless_it_is_recurring",
+            ),
+        ],
+    )
+    def test_a_broken_answer_is_noticed(
+        self, broken: Callable[[datetime], datetime], law: str
+    ) -> None:
+        assert fails(law, Computed(broken))
+
+    @pytest.mark.parametrize(
+        "law",
+        [
+            "it_is_compared_by_value",
+            "it_survives_the_store",
+            "it_survives_pickling",
+            "an_anchor_is_no_part_of_its_value",
+        ],
+    )
+    def test_a_trigger_that_comes_back_as_another_is_noticed(self, law: str) -> None:
+        assert fails(law, Forgetful(3))
+
+    def test_a_subclass_without_a_kind_of_its_own_is_noticed(self) -> None:
+        assert fails("its_kind_is_registered", Nameless())
+
+    def test_the_fixture_says_what_to_write(self) -> None:
+        with pytest.raises(NotImplementedError, match="fixture `trigger`"):
+            TriggerSuite.trigger.__wrapped__(TriggerSuite())  # type: ignore[attr-defined]
+
+
+class Answer(Trigger):
+    """Answers with anything."""
+
+    def __init__(self, answer: object) -> None:
+        self.answer = answer
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        return self.answer  # type: ignore[return-value]
+
+
+class Computed(Trigger):
+    """Answers with what a function says; not frozen, and fires once."""
+
+    recurring: ClassVar[bool] = False
+
+    def __init__(self, answer: Callable[[datetime], datetime]) -> None:
+        self.answer = answer
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        return self.answer(after)
+
+
+@dataclass(frozen=True)
+class Forgetful(Trigger):
+    """Comes back from a store, from a pickle and anchored as another value."""
+
+    kind: ClassVar[str] = "tests.forgetful"
+
+    days: int
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        return None
+
+    def anchored(self, now: datetime) -> Forgetful:
+        return Forgetful(self.days + 1)
+
+    def to_dict(self) -> Mapping[str, JSON]:
+        return {"days": self.days + 1}
+
+    def __reduce__(self) -> tuple[type[Forgetful], tuple[int]]:
+        return Forgetful, (self.days + 1,)
+
+
+class Nameless(NoonTrigger):
+    """Has no kind of its own, and so would come back as its parent."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlottedTrigger(Trigger):
+    """Is defined twice, the second time with slots."""
+
+    kind: ClassVar[str] = "tests.slotted"
+
+    days: int
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        return None
+
+
+class Nowhere(tzinfo):
+    def utcoffset(self, dt: datetime | None) -> timedelta | None:
+        return None
+
+
+def define(kind: object) -> type[Trigger]:
+    @dataclass(frozen=True)
+    class MoonTrigger(Trigger):
+        def next_fire_time(self, after: datetime) -> datetime | None:
+            return None
+
+    if kind is None:
+        return MoonTrigger
+    return type("Moon", (MoonTrigger,), {"kind": kind, "__module__": __name__})
+
+
+def announce(
+    monkeypatch: pytest.MonkeyPatch, **loads: Callable[[], object]
+) -> list[str]:
+    """Let packages announce triggers; the list takes each group asked for."""
+    asked: list[str] = []
+
+    @dataclass
+    class Announced:
+        name: str
+        load: Callable[[], object]
+
+    def entry_points(*, group: str) -> Sequence[Announced]:
+        asked.append(group)
+        return [Announced(name, load) for name, load in loads.items()]
+
+    monkeypatch.setattr(base, "entry_points", entry_points)
+    return asked
+
+
+def fails(law: str, trigger: Trigger) -> bool:
+    try:
+        getattr(TriggerSuite(), f"test_{law}")(trigger)
+    except (AssertionError, pytest.fail.Exception):
+        return True
+    return False

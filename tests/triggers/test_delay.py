@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from go_scheduler.errors import InvalidTriggerError
+from go_scheduler.testing.triggers import TriggerSuite
+from go_scheduler.triggers import DelayTrigger, Trigger
+
+NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
+
+
+class TestDelayTrigger(TriggerSuite):
+    @pytest.fixture
+    def trigger(self) -> Trigger:
+        return DelayTrigger(timedelta(minutes=5, microseconds=1))
+
+    def test_it_waits_for_the_end_of_a_run(self) -> None:
+        trigger = DelayTrigger(timedelta(minutes=5))
+        assert trigger.waits
+        assert trigger.recurring
+
+    def test_it_counts_from_the_instant_it_is_given(self) -> None:
+        trigger = DelayTrigger(timedelta(minutes=5))
+        ended = NOON + timedelta(seconds=17, microseconds=3)
+        assert trigger.next_fire_time(ended) == ended + timedelta(minutes=5)
+        assert trigger.first_fire_time(NOON) == NOON + timedelta(minutes=5)
+
+    def test_it_never_fires_beyond_the_last_year(self) -> None:
+        assert DelayTrigger(timedelta.max).next_fire_time(NOON) is None
+
+    @pytest.mark.parametrize(
+        "every", [timedelta(0), timedelta(seconds=-1), 5, 5.0, "5m", None, True]
+    )
+    def test_what_is_no_length_of_time_is_refused(self, every: object) -> None:
+        with pytest.raises(InvalidTriggerError, match="every must be"):
+            DelayTrigger(every)  # type: ignore[arg-type]

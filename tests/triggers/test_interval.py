@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from go_scheduler.errors import InvalidTriggerError
+from go_scheduler.testing.triggers import TriggerSuite
+from go_scheduler.triggers import IntervalTrigger, Trigger
+
+NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+MICROSECOND = timedelta(microseconds=1)
+END = datetime.max.replace(tzinfo=UTC)
+
+instants = st.datetimes(timezones=st.just(UTC))
+lengths = st.timedeltas(min_value=MICROSECOND, max_value=timedelta(days=400_000))
+
+
+class TestIntervalTrigger(TriggerSuite):
+    @pytest.fixture(
+        params=[
+            IntervalTrigger(timedelta(days=1, seconds=1)),
+            IntervalTrigger(timedelta(minutes=7), NOON),
+            IntervalTrigger(MICROSECOND, datetime(1901, 1, 1, tzinfo=UTC)),
+        ],
+        ids=["unanchored", "anchored", "microsecond"],
+    )
+    def trigger(self, request: pytest.FixtureRequest) -> Trigger:
+        assert isinstance(request.param, Trigger)
+        return request.param
+
+    def test_it_fires_at_its_anchor_and_each_multiple_after_it(self) -> None:
+        trigger = IntervalTrigger(HOUR, NOON)
+        assert trigger.next_fire_time(NOON - MICROSECOND) == NOON
+        assert trigger.next_fire_time(NOON) == NOON + HOUR
+        assert trigger.next_fire_time(NOON + HOUR - MICROSECOND) == NOON + HOUR
+        assert trigger.next_fire_time(NOON + HOUR) == NOON + 2 * HOUR
+
+    def test_long_before_its_anchor_the_anchor_comes_next(self) -> None:
+        trigger = IntervalTrigger(MICROSECOND, END)
+        assert trigger.next_fire_time(datetime(1, 1, 1, tzinfo=UTC)) == END
+
+    @settings(max_examples=60, deadline=None)
+    @given(every=lengths, anchor=instants, after=instants)
+    def test_it_is_exact_over_any_distance(
+        self, every: timedelta, anchor: datetime, after: datetime
+    ) -> None:
+        found = IntervalTrigger(every, anchor).next_fire_time(after)
+        gone = Fraction((after - anchor) // MICROSECOND, every // MICROSECOND)
+        count = max(0, gone.__floor__() + 1)
+        micros = count * (every // MICROSECOND)
+        if micros > (END - anchor) // MICROSECOND:
+            assert found is None
+        else:
+            assert found == anchor + timedelta(microseconds=micros)
+
+    def test_it_never_drifts(self) -> None:
+        third = timedelta(microseconds=333_333)
+        trigger = IntervalTrigger(third, NOON)
+        after = NOON
+        for _ in range(1000):
+            found = trigger.next_fire_time(after)
+            assert found is not None
+            after = found
+        assert after == NOON + 1000 * third
+
+    @pytest.mark.parametrize("every", [HOUR, timedelta.max, timedelta(days=3_000_000)])
+    def test_it_never_fires_beyond_the_last_year(self, every: timedelta) -> None:
+        for anchor in (None, NOON, END - MICROSECOND):
+            assert IntervalTrigger(every, anchor).next_fire_time(END) is None
+
+    def test_it_counts_elapsed_time_across_a_change_of_the_clocks(self) -> None:
+        new_york = ZoneInfo("America/New_York")
+        anchor = datetime(2024, 3, 9, 12, tzinfo=new_york)
+        found = IntervalTrigger(timedelta(days=1), anchor).next_fire_time(anchor)
+        assert found == datetime(2024, 3, 10, 13, tzinfo=new_york)
+
+    def test_without_an_anchor_it_counts_from_the_instant_it_is_given(self) -> None:
+        assert IntervalTrigger(HOUR).next_fire_time(NOON) == NOON + HOUR
+
+    def test_the_series_starts_one_interval_after_it_was_scheduled(self) -> None:
+        trigger = IntervalTrigger(HOUR).anchored(NOON)
+        assert trigger.first_fire_time(NOON) == NOON + HOUR
+        assert trigger.next_fire_time(NOON + HOUR * 1.5) == NOON + 2 * HOUR
+
+    def test_what_it_counts_from_is_kept_but_not_compared(self) -> None:
+        plain = IntervalTrigger(HOUR)
+        anchored = plain.anchored(NOON)
+        assert anchored.anchored_at == NOON
+        assert anchored == plain
+        assert hash(anchored) == hash(plain)
+        assert repr(anchored) == repr(plain)
+        assert IntervalTrigger.from_dict(anchored.to_dict()).anchored_at == NOON
+
+    def test_it_is_anchored_only_once(self) -> None:
+        anchored = IntervalTrigger(HOUR).anchored(NOON)
+        assert anchored.anchored(NOON + HOUR) is anchored
+        given_one = IntervalTrigger(HOUR, NOON)
+        assert given_one.anchored(NOON + HOUR) is given_one
+        assert given_one.anchored_at is None
+
+    def test_an_anchor_the_user_gave_is_part_of_its_value(self) -> None:
+        assert IntervalTrigger(HOUR, NOON) != IntervalTrigger(HOUR)
+        tokyo = NOON.astimezone(ZoneInfo("Asia/Tokyo"))
+        assert IntervalTrigger(HOUR, anchor=tokyo) == IntervalTrigger(HOUR, NOON)
+        assert IntervalTrigger(HOUR, tokyo).anchor.tzinfo is UTC  # type: ignore[union-attr]
+
+    @pytest.mark.parametrize(
+        "every", [timedelta(0), timedelta(microseconds=-1), 60, "1h", None, False]
+    )
+    def test_what_is_no_length_of_time_is_refused(self, every: object) -> None:
+        with pytest.raises(InvalidTriggerError, match="every must be"):
+            IntervalTrigger(every)  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("anchor", [NOON.replace(tzinfo=None), "noon", 0])
+    def test_what_is_no_instant_is_refused(self, anchor: object) -> None:
+        with pytest.raises(InvalidTriggerError, match="^anchor "):
+            IntervalTrigger(HOUR, anchor)  # type: ignore[arg-type]
+        with pytest.raises(InvalidTriggerError, match="^anchored_at "):
+            IntervalTrigger(HOUR, anchored_at=anchor)  # type: ignore[arg-type]
