@@ -224,7 +224,9 @@ def main() -> None:
     print(f"drain of {count} due instances, per second")
     for _ in range(rounds):
         ours, floor = drain_scheduler(count), drain_floor(count)
-        print(f"  scheduler {ours:9.0f}   floor {floor:9.0f}   ratio {ours / floor:.2f}")
+        print(
+            f"  scheduler {ours:9.0f}   floor {floor:9.0f}   ratio {ours / floor:.2f}"
+        )
 
     print("lateness in ms:        p50      p99      max")
     for rate in (200, 1000):
@@ -232,7 +234,9 @@ def main() -> None:
         print(f"  {rate:5}/s scheduler {spread(late)}   earliest {min(late):.3f}")
         print(f"  {rate:5}/s floor     {spread(bare)}")
 
-    print("definitions: bytes each, schedule() per second, tick in us; heap: bytes, look")
+    print(
+        "definitions: bytes each, schedule() per second, tick in us; heap: bytes, look"
+    )
     for size in (10_000, 100_000) if quick else (10_000, 100_000, 1_000_000):
         each, rate_, tick = alone(many_definitions, size)
         entry, look = alone(heap_of, size)

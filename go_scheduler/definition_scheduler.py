@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.batches import write_in_halves
+from go_scheduler.bounded_log import BoundedLog
 from go_scheduler.clock import ZERO
 
 if TYPE_CHECKING:
@@ -19,12 +20,9 @@ if TYPE_CHECKING:
     from go_scheduler.models import Firing, TaskDefinition
     from go_scheduler.stores.base import Store
 
-log = logging.getLogger(__name__)
-
 _BATCH = 100
 _ASIDE = timedelta(minutes=1)
 _MOST_ASIDE = 10_000
-_LINES = 5
 
 
 class DefinitionScheduler:
@@ -59,40 +57,37 @@ class DefinitionScheduler:
         self._runner_window = runner_window
         self._created = created
         self._after: TaskDefinition | None = None
+        self._again = False
         self._aside: dict[UUID, tuple[int | None, timedelta]] = {}
-        self._lines = 0
+        self._log = BoundedLog(logging.getLogger(__name__))
 
     def look(self) -> None:
-        """Begin at the first page at the next tick: there may be something new."""
-        self._after = None
+        """Read from the first page on, at once when this pass over the pages has ended."""
+        # Not sooner, else who calls this often keeps the later pages from being read.
+        self._again = True
 
     def tick(self) -> timedelta | None:
         """Fire one page of due definitions; ask to be called at once while there is more."""
         self._clock.refresh()
-        self._lines = 0
+        self._log.begin()
         after, self._after = self._after, None
-        page = self._store.due_definitions(
-            ahead=self._ahead, after=after, limit=_BATCH
-        )
+        if after is None:
+            self._again = False
+        page = self._store.due_definitions(ahead=self._ahead, after=after, limit=_BATCH)
         now = self._clock.now()
         until = now + self._ahead
         ready = [definition for definition in page if not self._is_aside(definition)]
-        firings = self._guard.plan(
-            ready, now=now, until=until, failed=self._set_aside
-        )
+        firings = self._guard.plan(ready, now=now, until=until, failed=self._set_aside)
         won = self._fire(firings)
         self._tell(won, now + self._runner_window)
-        if self._lines > _LINES:
-            log.error("%d more definitions cannot fire", self._lines - _LINES)
         if any(
             firing.next_fire_time is not None and firing.next_fire_time <= until
             for firing in won
         ):
-            return ZERO
-        if len(page) < _BATCH:
-            return None
-        self._after = page[-1]
-        return ZERO
+            self._again = True
+        if len(page) == _BATCH:
+            self._after = page[-1]
+        return ZERO if self._after is not None or self._again else None
 
     def _fire(self, firings: Sequence[Firing]) -> Sequence[Firing]:
         def failed(firing: Firing, error: Exception) -> None:
@@ -125,12 +120,11 @@ class DefinitionScheduler:
             del self._aside[next(iter(self._aside))]
         if revision == definition.revision:
             return
-        self._lines += 1
-        if self._lines <= _LINES:
-            log.error(
-                "definition %s cannot fire and is left alone for a minute: %r",
-                definition.id,
-                error,
-                exc_info=error,
-                extra={"definition_id": str(definition.id)},
-            )
+        self._log.write(
+            logging.ERROR,
+            "definition %s cannot fire and is left alone for a minute: %r",
+            definition.id,
+            error,
+            ids={"definition_id": definition.id},
+            error=error,
+        )

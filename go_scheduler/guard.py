@@ -99,9 +99,7 @@ class Guard:
                 take(definition, result)
             if helper.hung is not None:
                 self._helpers.append(helper)
-                failed(
-                    helper.hung, _hung(f"it did not answer within {self._patience}")
-                )
+                failed(helper.hung, _hung(f"it did not answer within {self._patience}"))
         return firings
 
     def _is_trusted(self, definition: TaskDefinition) -> bool:
@@ -125,6 +123,7 @@ class _Helper:
         self._plan_one = plan_one
         self._clock = clock
         self._condition = threading.Condition()
+        self._called: timedelta | None = None
         self._results: list[tuple[TaskDefinition, Firing | Exception]] = []
         self._ticker = Ticker("trigger helper", self._work, interval=None, clock=clock)
 
@@ -138,37 +137,34 @@ class _Helper:
         """
         self._ticker.start()
         with self._condition:
-            while not self.done and self._advances(patience):
-                pass
-            if not self.done:
-                self.hung = self._current
+            while not self.done:
+                # The patience counts from the call, however late the thread came to it.
+                until = None if self._called is None else self._called + patience
+                if until is not None and self._clock.elapsed() >= until:
+                    self.hung = self._current
+                    break
+                self._clock.wait(self._condition, until)
             return self._results
 
-    def _advances(self, patience: timedelta) -> bool:
-        seen = len(self._results)
-        deadline = self._clock.elapsed() + patience
-        while not self.done and len(self._results) == seen:
-            if self._clock.elapsed() >= deadline:
-                return False
-            self._clock.wait(self._condition, deadline)
-        return True
-
     def _work(self) -> None:
-        while (definition := self._take()) is not None:
-            result = self._plan_one(definition)
-            with self._condition:
-                if self.hung is None:
-                    self._results.append((definition, result))
-                    self._condition.notify()
+        result = None
+        while (definition := self._take(result)) is not None:
+            result = (definition, self._plan_one(definition))
         self._ticker.stop()
 
-    def _take(self) -> TaskDefinition | None:
+    def _take(
+        self, result: tuple[TaskDefinition, Firing | Exception] | None
+    ) -> TaskDefinition | None:
+        """Hand in what was planned and take the next, in one step."""
         with self._condition:
+            self._condition.notify()
+            if result is not None and self.hung is None:
+                self._results.append(result)
             if self.hung is not None or not self._waiting:
                 self.done = True
-                self._condition.notify()
                 return None
             self._current = self._waiting.popleft()
+            self._called = self._clock.elapsed()
             return self._current
 
 

@@ -10,6 +10,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from go_scheduler.batches import write_in_halves
+from go_scheduler.bounded_log import BoundedLog
 from go_scheduler.clock import ZERO
 from go_scheduler.handlers import find_handler
 from go_scheduler.models import Outcome
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from go_scheduler.recorder import Recorder
     from go_scheduler.stores.base import Store
     from go_scheduler.timer import Timer
-
-log = logging.getLogger(__name__)
 
 _BATCH = 500
 _SHORTEST_LEAD = timedelta(milliseconds=20)
@@ -88,6 +87,7 @@ class InstanceRunner:
         self._claim_at = ZERO
         self._all_due_taken = False
         self._unknown: set[str | None] = set()
+        self._log = BoundedLog(logging.getLogger(__name__))
         self.hungry = False
 
     def look(self) -> None:
@@ -96,6 +96,7 @@ class InstanceRunner:
 
     def tick(self) -> timedelta | None:
         """Start what is nearly due, claim a batch, and answer when to do so again."""
+        self._log.begin()
         try:
             self._clock.refresh()
             self._give_back_late()
@@ -237,12 +238,13 @@ class InstanceRunner:
         return max(ZERO, wait)
 
     def _report(self, claim: Claim, error: Exception) -> None:
-        log.error(
+        self._log.write(
+            logging.ERROR,
             "instance %s: its start cannot be recorded: %r",
             claim.instance_id,
             error,
-            exc_info=error,
-            extra={"instance_id": str(claim.instance_id), "attempt": claim.attempt},
+            ids={"instance_id": claim.instance_id, "attempt": claim.attempt},
+            error=error,
         )
 
     def _report_unknown(self, instance: TaskInstance) -> None:
@@ -250,13 +252,11 @@ class InstanceRunner:
         if name in self._unknown or len(self._unknown) >= _MOST_REPORTED:
             return
         self._unknown.add(name)
-        log.warning(
+        self._log.write(
+            logging.WARNING,
             "no handler is registered as %r here; its instances are given back",
             name,
-            extra={
-                "instance_id": str(instance.id),
-                "definition_id": str(instance.definition.id),
-            },
+            ids={"instance_id": instance.id, "definition_id": instance.definition.id},
         )
 
 

@@ -105,7 +105,8 @@ def check_text(text: str, path: str) -> str:
         raise ConfigurationError(
             f"{path} holds a lone surrogate, which no database keeps"
         ) from None
-    return str(text)
+    # str() of a member of `class Colour(str, Enum)` would be "Colour.RED".
+    return str.__str__(text)
 
 
 def _freeze(value: object, path: str, depth: int) -> JSON:
@@ -118,7 +119,7 @@ def _freeze(value: object, path: str, depth: int) -> JSON:
     if isinstance(value, str):
         return check_text(value, path)
     if isinstance(value, int):
-        return int(value)
+        return _checked_int(value, path)
     if isinstance(value, float):
         if not math.isfinite(value):
             raise ConfigurationError(f"{path} is {value!r}, which JSON cannot hold")
@@ -136,6 +137,17 @@ def _freeze(value: object, path: str, depth: int) -> JSON:
     raise ConfigurationError(
         f"{path} is a {type(value).__name__}, which JSON cannot hold"
     )
+
+
+def _checked_int(value: int, path: str) -> int:
+    try:
+        # Python refuses to write, and databases to read, numbers of many digits.
+        str(int(value))
+    except ValueError:
+        raise ConfigurationError(
+            f"{path} is a number of so many digits that it cannot be written as text"
+        ) from None
+    return int(value)
 
 
 def _key(key: object, path: str) -> str:

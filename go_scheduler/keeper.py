@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.batches import write_in_halves
+from go_scheduler.bounded_log import BoundedLog
 from go_scheduler.clock import ZERO
 from go_scheduler.models import Renewal
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from go_scheduler.held import Held
     from go_scheduler.run import Run
     from go_scheduler.stores.base import Store
-
-log = logging.getLogger(__name__)
 
 _BATCH = 1000
 _SHORTEST = timedelta(milliseconds=1)
@@ -93,6 +92,7 @@ class Keeper:
         self._lease = lease
         self._wake = wake
         self._next = ZERO
+        self._log = BoundedLog(logging.getLogger(__name__))
 
     def watch(self, run: Run) -> None:
         """Look after a run that is being called, in time for its ``expire_after``."""
@@ -106,6 +106,7 @@ class Keeper:
 
     def tick(self) -> timedelta | None:
         """Renew all claims in one write; answer how soon the next run may hang."""
+        self._log.begin()
         elapsed = self._clock.elapsed()
         running = [run for run in self._held.running() if not run.settled]
         for run in running:
@@ -133,11 +134,13 @@ class Keeper:
 
         def fail(renewal: Renewal, error: Exception) -> None:
             failed.add(renewal.claim.instance_id)
-            log.error(
+            self._log.write(
+                logging.ERROR,
                 "instance %s: its claim cannot be renewed: %r",
                 renewal.claim.instance_id,
                 error,
-                extra={"instance_id": str(renewal.claim.instance_id)},
+                ids={"instance_id": renewal.claim.instance_id},
+                error=error,
             )
 
         try:
@@ -163,30 +166,24 @@ class Keeper:
         if run.settled:
             return
         run.lost = True
-        log.warning(
-            "instance %s: attempt %d has lost its claim",
-            run.instance.id,
-            run.claim.attempt,
-            extra={
-                "instance_id": str(run.instance.id),
-                "definition_id": str(run.instance.definition.id),
-                "attempt": run.claim.attempt,
-            },
-        )
+        self._warn(run, "instance %s: attempt %d has lost its claim")
 
     def _presume_hung(self, run: Run) -> None:
         if not run.settle():
             return
-        log.warning(
-            "instance %s: attempt %d has no result after %s and is presumed hung",
+        self._warn(run, "instance %s: attempt %d has no result in time, presumed hung")
+        self._give_up(run, f"no result within {run.allowed}: presumed hung")
+        run.lost = True
+
+    def _warn(self, run: Run, message: str) -> None:
+        self._log.write(
+            logging.WARNING,
+            message,
             run.instance.id,
             run.claim.attempt,
-            run.allowed,
-            extra={
-                "instance_id": str(run.instance.id),
-                "definition_id": str(run.instance.definition.id),
+            ids={
+                "instance_id": run.instance.id,
+                "definition_id": run.instance.definition.id,
                 "attempt": run.claim.attempt,
             },
         )
-        self._give_up(run, f"no result within {run.allowed}: presumed hung")
-        run.lost = True

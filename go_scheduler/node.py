@@ -92,7 +92,9 @@ class Node:
                 settings=settings,
                 executor=executor,
             )
-        self._stopper = Ticker("stop", self._stop_step, interval=_STOP_STEP, clock=clock)
+        self._stopper = Ticker(
+            "stop", self._stop_step, interval=_STOP_STEP, clock=clock
+        )
         self._condition = threading.Condition()
         self._stopping = False
         self._quiet_since: timedelta | None = None
@@ -113,7 +115,9 @@ class Node:
     def start(self) -> None:
         """Begin to tick."""
         log.info(
-            "node %s starts", self._claimant.node, extra={"node": str(self._claimant.node)}
+            "node %s starts",
+            self._claimant.node,
+            extra={"node": str(self._claimant.node)},
         )
         for ticker in self._tickers():
             ticker.start()

@@ -49,8 +49,11 @@ def plan(definition: TaskDefinition, *, now: datetime, until: datetime) -> Firin
     if trigger.waits:
         return Firing(definition=definition, fire_times=(fire_time,))
     grace = definition.catch_up.grace
-    missed, following = _pass_over(trigger, fire_time, now - grace)
+    missed, following = _pass_over(trigger, fire_time, now - grace - _MICROSECOND)
     fire_times: list[datetime] = []
+    if missed is not None and (following is None or following > now):
+        fire_times.append(missed.last)
+        missed = _without_last(missed)
     while (
         following is not None
         and following <= until
@@ -58,9 +61,6 @@ def plan(definition: TaskDefinition, *, now: datetime, until: datetime) -> Firin
     ):
         fire_times.append(following)
         following = next_fire_time_of(trigger, following)
-    if missed is not None and (not fire_times or fire_times[0] > now):
-        fire_times.insert(0, missed.last)
-        missed = _without_last(missed)
     return Firing(
         definition=definition,
         fire_times=tuple(fire_times),
@@ -99,7 +99,7 @@ def _latest(trigger: Trigger, low: datetime, until: datetime) -> datetime:
         until: The end.
     """
     high = until
-    while high - low > _MICROSECOND:
+    while low < high:
         following = next_fire_time_of(trigger, low)
         if following is None or following > until:
             break

@@ -8,6 +8,7 @@ from datetime import timedelta
 from go_scheduler.errors import ConfigurationError
 
 _ZERO = timedelta(0)
+_LONGEST_GRACE = timedelta(days=36_525)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +62,16 @@ class CatchUp:
     latest missed one does. All older ones are recorded in one skipped row.
 
     Attributes:
-        grace: How far back a missed fire time still runs; zero or more.
+        grace: How far back a missed fire time still runs; zero or more, at most 100 years.
     """
 
     grace: timedelta = timedelta(minutes=1)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.grace, timedelta) or self.grace < _ZERO:
+        if not isinstance(self.grace, timedelta) or not (
+            _ZERO <= self.grace <= _LONGEST_GRACE
+        ):
             raise ConfigurationError(
-                f"grace must be a timedelta of zero or more: {self.grace!r}"
+                "grace must be a timedelta of zero or more, and at most 100 years:"
+                f" {self.grace!r}"
             )

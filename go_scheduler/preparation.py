@@ -5,9 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from go_scheduler.errors import GoSchedulerError, InvalidTriggerError
+from go_scheduler.errors import (
+    ConfigurationError,
+    GoSchedulerError,
+    InvalidTriggerError,
+)
+from go_scheduler.json import freeze
 from go_scheduler.models import TaskDefinition, check_type
 from go_scheduler.triggers.base import (
+    STATE_LIMIT,
     Trigger,
     checked_fire_time,
     dump_trigger,
@@ -51,7 +57,7 @@ def next_after_end(definition: TaskDefinition, now: datetime) -> datetime | None
 
 def _check_storable(trigger: Trigger, given: Trigger) -> None:
     """Refuse a trigger that would be another one when it is loaded."""
-    kind, state = dump_trigger(trigger)
+    kind, given_state = dump_trigger(trigger)
     if trigger != given:
         raise InvalidTriggerError(
             f"{given!r:.200} is not equal to itself when anchored: {trigger!r:.200}; fields"
@@ -59,6 +65,12 @@ def _check_storable(trigger: Trigger, given: Trigger) -> None:
         )
     if type(trigger).__module__.startswith("go_scheduler."):
         return
+    try:
+        state = freeze(
+            given_state, name=f"the state of {given!r:.200}", limit=STATE_LIMIT
+        )
+    except ConfigurationError as error:
+        raise InvalidTriggerError(str(error)) from None
     loaded = load_trigger(kind, state)
     if loaded != trigger:
         raise InvalidTriggerError(

@@ -10,7 +10,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.batches import write_in_halves
+from go_scheduler.bounded_log import BoundedLog
 from go_scheduler.clock import ZERO
+from go_scheduler.errors import TaskInstanceNotFoundError
 from go_scheduler.models import Outcome, Release, RunOutcome
 from go_scheduler.triggers.base import next_fire_time_of
 
@@ -19,10 +21,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from go_scheduler.clock import StoreClock
+    from go_scheduler.models import Claim
     from go_scheduler.run import Run
     from go_scheduler.stores.base import Store
-
-log = logging.getLogger(__name__)
 
 ERROR_LIMIT = 16 * 1024
 """The most characters of a traceback that are kept: the last ones."""
@@ -30,7 +31,6 @@ ERROR_LIMIT = 16 * 1024
 _GAP = timedelta(milliseconds=3)
 _BATCH = 500
 _ASIDE = timedelta(minutes=1)
-_LINES = 5
 
 
 class Recorder:
@@ -62,6 +62,8 @@ class Recorder:
         self._pending: deque[RunOutcome | Release] = deque()
         self._writing = 0
         self._announced = False
+        self._unsure: set[Claim] = set()
+        self._log = BoundedLog(logging.getLogger(__name__))
         self._aside: deque[tuple[timedelta, RunOutcome | Release]] = deque()
         self._written: deque[tuple[timedelta, int]] = deque()
         self._lately = 0
@@ -121,6 +123,7 @@ class Recorder:
         if self._last is not None and (wait := self._last + _GAP - elapsed) > ZERO:
             return wait if self._pending else self._next_aside(elapsed)
         self._announced = False
+        self._log.begin()
         self._writing = min(len(self._pending), _BATCH)
         batch = [self._pending.popleft() for _ in range(self._writing)]
         if not batch:
@@ -128,6 +131,8 @@ class Recorder:
         try:
             self._write(batch)
         except BaseException:
+            # What had been taken before the failure is answered as lost the next time.
+            self._unsure.update(end.claim for end in batch)
             self._pending.extendleft(reversed(batch))
             raise
         finally:
@@ -159,12 +164,13 @@ class Recorder:
         try:
             return next_fire_time_of(definition.trigger, now)
         except Exception as error:
-            log.error(
+            self._log.write(
+                logging.ERROR,
                 "definition %s: its trigger failed, it fires again in a minute: %r",
                 definition.id,
                 error,
-                exc_info=error,
-                extra={"definition_id": str(definition.id)},
+                ids={"definition_id": definition.id},
+                error=error,
             )
             return now + _ASIDE
 
@@ -187,35 +193,40 @@ class Recorder:
             self._report_lost(
                 [end for end in outcomes if end.claim.instance_id not in owned]
             )
+        self._unsure.difference_update(end.claim for end in batch)
 
     def _report_lost(self, outcomes: Sequence[RunOutcome]) -> None:
         """Say which results were discarded; those set aside have been reported."""
         aside = {end.claim for _, end in self._aside}
-        lost = [end for end in outcomes if end.claim not in aside]
-        for end in lost[:_LINES]:
-            log.warning(
+        for end in outcomes:
+            if end.claim in aside or self._was_taken(end.claim):
+                continue
+            self._log.write(
+                logging.WARNING,
                 "instance %s: the result of attempt %d is discarded, its claim is lost",
                 end.claim.instance_id,
                 end.claim.attempt,
-                extra={
-                    "instance_id": str(end.claim.instance_id),
-                    "attempt": end.claim.attempt,
-                },
+                ids=_ids(end.claim),
             )
-        if len(lost) > _LINES:
-            log.warning("%d more results are discarded", len(lost) - _LINES)
+
+    def _was_taken(self, claim: Claim) -> bool:
+        """Whether an earlier write, whose answer was lost, had recorded it."""
+        if claim not in self._unsure:
+            return False
+        try:
+            return self._store.get_instance(claim.instance_id).attempt == claim.attempt
+        except TaskInstanceNotFoundError:
+            return False
 
     def _set_aside(self, end: RunOutcome | Release, error: Exception) -> None:
         self._aside.append((self._clock.elapsed() + _ASIDE, end))
-        log.error(
+        self._log.write(
+            logging.ERROR,
             "instance %s: its end cannot be recorded, next try in a minute: %r",
             end.claim.instance_id,
             error,
-            exc_info=error,
-            extra={
-                "instance_id": str(end.claim.instance_id),
-                "attempt": end.claim.attempt,
-            },
+            ids=_ids(end.claim),
+            error=error,
         )
 
     def _take_back(self, elapsed: timedelta) -> None:
@@ -224,6 +235,10 @@ class Recorder:
 
     def _next_aside(self, elapsed: timedelta) -> timedelta | None:
         return self._aside[0][0] - elapsed if self._aside else None
+
+
+def _ids(claim: Claim) -> dict[str, object]:
+    return {"instance_id": claim.instance_id, "attempt": claim.attempt}
 
 
 def describe_error(error: BaseException) -> str:

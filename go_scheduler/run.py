@@ -32,6 +32,7 @@ class Run:
     """
 
     __slots__ = (
+        "_default",
         "_extended",
         "_undecided",
         "called",
@@ -50,6 +51,7 @@ class Run:
         assert instance.expires_at is not None
         self.instance = instance
         self.claim = Claim(instance_id=instance.id, attempt=instance.attempt)
+        self._default = expire_after
         self.expire_after = instance.definition.expire_after or expire_after
         self.allowed = self.expire_after
         self.expires_at: datetime = instance.expires_at
@@ -118,6 +120,8 @@ class Run:
         assert instance.expires_at is not None
         self.instance = instance
         self.expires_at = instance.expires_at
+        self.expire_after = instance.definition.expire_after or self._default
+        self.allowed = self.expire_after
         return self
 
     def begin(

@@ -224,7 +224,11 @@ class InstanceTable:
             waiting.discard((row.due_at, row.id.int, row))
 
     def claim(
-        self, rows: Sequence[InstanceRow], claimant: Claimant, now: datetime, lead: datetime
+        self,
+        rows: Sequence[InstanceRow],
+        claimant: Claimant,
+        now: datetime,
+        lead: datetime,
     ) -> None:
         """Mark rows that ``take`` returned as claimed, and started if due by ``lead``."""
         for row in rows:

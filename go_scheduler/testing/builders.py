@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from go_scheduler.json import JSON
     from go_scheduler.models import Skipped, TaskInstance
     from go_scheduler.stores.base import Store
+    from go_scheduler.testing.clock import ManualClock
     from go_scheduler.triggers.base import Trigger
 
 TICK = timedelta(microseconds=1)
@@ -73,9 +74,20 @@ def definition(
 
 
 def put(store: Store, new: TaskDefinition | None = None) -> TaskDefinition:
-    """Put one definition, as a user does who has not read it, and return it as stored."""
+    """Put one definition and return it as stored."""
     [stored] = store.put_definitions([new or definition()])
     return stored
+
+
+def kept_by_store(given: TaskDefinition) -> tuple[object, ...]:
+    """What a store keeps, and equality leaves out."""
+    return (
+        given.next_fire_time,
+        given.paused,
+        given.note,
+        given.completed_at,
+        given.revision,
+    )
 
 
 def firing(
@@ -183,8 +195,20 @@ def claim(
 ) -> Sequence[TaskInstance]:
     """Claim for a node; what is due now, unless told otherwise."""
     return store.claim_instances(
-        claimant(node, queues=queues), ahead=ahead, lead=lead, limit=limit, lapsed=lapsed
+        claimant(node, queues=queues),
+        ahead=ahead,
+        lead=lead,
+        limit=limit,
+        lapsed=lapsed,
     )
+
+
+def passed_on(store: Store, clock: ManualClock) -> tuple[TaskInstance, TaskInstance]:
+    """An instance as its first owner has it, and as the second one has it."""
+    first = running(store)
+    clock.advance(LEASE)
+    [second] = claim(store, OTHER_NODE, lapsed=True)
+    return first, second
 
 
 def claim_of(instance: TaskInstance) -> Claim:
@@ -266,11 +290,12 @@ def at_once(*calls: Callable[[], object]) -> list[object]:
         try:
             barrier.wait(_FAILED_AFTER)
             results[number] = call()
-        except BaseException as error:  # noqa: BLE001 - raised again by the test's thread
+        except BaseException as error:
             errors.append(error)
 
     threads = [
-        threading.Thread(target=run, args=pair, daemon=True) for pair in enumerate(calls)
+        threading.Thread(target=run, args=pair, daemon=True)
+        for pair in enumerate(calls)
     ]
     for thread in threads:
         thread.start()
@@ -280,5 +305,3 @@ def at_once(*calls: Callable[[], object]) -> list[object]:
         raise errors[0]
     assert len(results) == len(calls), f"a call took longer than {_FAILED_AFTER} s"
     return [results[number] for number in range(len(calls))]
-
-

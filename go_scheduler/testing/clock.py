@@ -69,8 +69,8 @@ class ManualClock:
     def attach(self, driven: Driven) -> None:
         """Call ``driven.step()`` whenever it is due, until it is detached.
 
-        What is due at the same instant is called in the order of attachment. Attaching what
-        is attached changes nothing.
+        What is due at the same instant is called in the order of attachment. Attaching
+        what is attached changes nothing.
         """
         with self._lock:
             if not any(each is driven for each in self._attached):
@@ -85,9 +85,9 @@ class ManualClock:
     def advance(self, delta: timedelta) -> None:
         """Move the time on, and run all that falls due meanwhile, in time order.
 
-        Each step runs with the clock at the instant it is due, and may attach, detach or
-        wake others. What was due before runs first, at the present time. An error that a
-        step raises leaves the clock where it was raised.
+        Each step runs with the clock at the instant it is due, and may attach, detach
+        or wake others. What was due before runs first, at the present time. An error
+        that a step raises leaves the clock where it was raised.
 
         A handler that is to take time waits on the clock, it does not advance it; if it
         waits beyond the end, the clock ends where that wait did.
@@ -97,7 +97,8 @@ class ManualClock:
 
         Raises:
             ConfigurationError: ``delta`` is negative or leads past the year 9999.
-            SchedulerStateError: It was called from a step or while another thread drives
+            SchedulerStateError: It was called from a step or while another thread
+            drives
                 the clock, or steps went on without end at one instant.
         """
         if not isinstance(delta, timedelta) or delta < ZERO:
@@ -112,11 +113,12 @@ class ManualClock:
         """Run what falls due next instead of waiting for it.
 
         The condition is released meanwhile. It goes up to the next instant at which
-        anything is due, but not past ``until``, runs all that is due then, and returns, as
-        nothing tells whether the condition was notified: callers look again. If ``until``
-        has been reached already, nothing runs.
+        anything is due, but not past ``until``, runs all that is due then, and returns,
+        as nothing tells whether the condition was notified: callers look again. If
+        ``until`` has been reached already, nothing runs.
 
-        Called from a step, a handler say, it runs nothing, since one step never interrupts
+        Called from a step, a handler say, it runs nothing, since one step never
+        interrupts
         another: it moves the time to ``until``, and what falls due meanwhile runs late,
         after the step.
 
@@ -126,7 +128,8 @@ class ManualClock:
 
         Raises:
             ConfigurationError: ``until`` is past the year 9999.
-            SchedulerStateError: ``until`` is None and nothing is due, or this is called from
+            SchedulerStateError: ``until`` is None and nothing is due, or this is called
+            from
                 a step: it would hang for ever. Or another thread drives the clock.
         """
         if until is not None and until <= self._elapsed:
@@ -141,8 +144,8 @@ class ManualClock:
             with self._driving():
                 dues = [each.due for each in self._attached]
                 bounds = [each for each in (*dues, until) if each is not None]
-                bound = min(bounds, default=None)
-                bound = _reachable(bound, "nothing attached is due")
+                first = min(bounds, default=None)
+                bound = _reachable(first, "nothing attached is due")
                 self._refuse_past_the_end(bound - self._elapsed)
                 self._run_until(bound)
         finally:
@@ -152,10 +155,11 @@ class ManualClock:
     def _driving(self) -> Iterator[None]:
         with self._lock:
             if self._driver is not None:
-                who = "a step of" if self._driver == threading.get_ident() else "a thread"
+                mine = self._driver == threading.get_ident()
                 raise SchedulerStateError(
-                    f"this clock is being advanced already: {who} may not drive it too;"
-                    " a handler that is to take time calls wait()"
+                    f"{'a step of this clock' if mine else 'another thread'} cannot"
+                    " drive it while it is being driven: what is to take time, such"
+                    " as a handler, waits on the clock instead"
                 )
             self._driver = threading.get_ident()
         try:
@@ -172,8 +176,8 @@ class ManualClock:
             at, steps = self._elapsed, steps + 1 if self._elapsed == at else 1
             if steps > _MOST_STEPS:
                 raise SchedulerStateError(
-                    f"{_MOST_STEPS:,} steps ran at {self.now()} and the time does not get"
-                    f" on: {driven!r} is due again and again"
+                    f"{_MOST_STEPS:,} steps ran at {self.now()} and the time does not"
+                    f" go on: {driven!r} is due again and again"
                 )
             driven.step()
         self._elapsed = max(self._elapsed, target)
@@ -186,7 +190,9 @@ class ManualClock:
 
     def _refuse_past_the_end(self, delta: timedelta) -> None:
         if delta > _END - self.now():
-            raise ConfigurationError(f"{delta} after {self.now()} is past the year 9999")
+            raise ConfigurationError(
+                f"{delta} after {self.now()} is past the year 9999"
+            )
 
 
 def _reachable(until: timedelta | None, reason: str) -> timedelta:

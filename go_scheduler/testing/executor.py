@@ -15,7 +15,8 @@ _T = TypeVar("_T")
 class InlineExecutor(Executor):
     """Runs what is submitted at once, in the caller's thread.
 
-    It holds nothing, so that ``shutdown()`` has nothing to end and it can be used again.
+    It holds nothing, so that ``shutdown()`` has nothing to end and it can be used
+    again.
     """
 
     def submit(
@@ -36,7 +37,7 @@ class InlineExecutor(Executor):
         future.set_running_or_notify_cancel()
         try:
             result = fn(*args, **kwargs)
-        except BaseException as error:  # noqa: BLE001 - a future carries all of them
+        except BaseException as error:
             future.set_exception(error)
         else:
             future.set_result(result)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
@@ -38,6 +37,8 @@ from go_scheduler.triggers.delay import DelayTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     from go_scheduler.stores.base import Store
 
 _T = TypeVar("_T")
@@ -72,8 +73,8 @@ class StoreMachine(RuleBasedStateMachine):
     TestMyMachine = MyMachine.TestCase
     ```
 
-    ``make_store`` is called once for each example, and the store is closed after it; what
-    the store keeps elsewhere must be gone by then or cleared by ``make_store``.
+    ``make_store`` is called once for each example, and the store is closed after it;
+    what the store keeps elsewhere must be gone by then or cleared by ``make_store``.
     """
 
     def __init__(self) -> None:
@@ -93,7 +94,9 @@ class StoreMachine(RuleBasedStateMachine):
         Args:
             clock: What the store goes by.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no make_store(self, clock)")
+        raise NotImplementedError(
+            f"{type(self).__name__} has no make_store(self, clock)"
+        )
 
     def teardown(self) -> None:
         """Close the store."""
@@ -111,9 +114,7 @@ class StoreMachine(RuleBasedStateMachine):
         for read in self.oracle.list_definitions():
             later = None if read.trigger.waits else now + 2 * _STEP
             times = (now,) if read.trigger.waits else (now, now + _STEP)
-            self._fire(
-                Firing(definition=read, fire_times=times, next_fire_time=later)
-            )
+            self._fire(Firing(definition=read, fire_times=times, next_fire_time=later))
 
     @rule(delta=st.one_of(_seconds, st.just(timedelta(microseconds=1))))
     def advance(self, delta: timedelta) -> None:
@@ -254,7 +255,10 @@ class StoreMachine(RuleBasedStateMachine):
             mine = [self._claim(store, each) for each in claims]
             started = store.start_instances(self._claimant(node, _QUEUES), mine)
             return {
-                self._known(store, each): (_instance(each), _definition(each.definition))
+                self._known(store, each): (
+                    _instance(each),
+                    _definition(each.definition),
+                )
                 for each in started
             }
 
@@ -268,7 +272,10 @@ class StoreMachine(RuleBasedStateMachine):
 
         def renew(store: Store) -> object:
             answer = store.renew_claims(
-                [Renewal(claim=self._claim(store, each), lease=lease) for each in claims]
+                [
+                    Renewal(claim=self._claim(store, each), lease=lease)
+                    for each in claims
+                ]
             )
             return {self._oracles(store, each): asked for each, asked in answer.items()}
 
@@ -319,7 +326,10 @@ class StoreMachine(RuleBasedStateMachine):
 
         def release(store: Store) -> object:
             accepted = store.release_instances(
-                [Release(claim=self._claim(store, each), delay=delay) for each in claims]
+                [
+                    Release(claim=self._claim(store, each), delay=delay)
+                    for each in claims
+                ]
             )
             return {self._oracles(store, each) for each in accepted}
 
@@ -342,7 +352,9 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(older_than=_seconds)
     def clean_up(self, older_than: timedelta) -> None:
         """What is over is deleted."""
-        self._alike(lambda store: store.delete_finished(older_than=older_than, limit=_ALL))
+        self._alike(
+            lambda store: store.delete_finished(older_than=older_than, limit=_ALL)
+        )
 
     @invariant()
     def stores_are_alike(self) -> None:
@@ -374,7 +386,7 @@ class StoreMachine(RuleBasedStateMachine):
         self._twins.update((ours[at], theirs[at]) for at in ours)
 
     def _note(self, claimed: Sequence[TaskInstance]) -> None:
-        # Not in the order of ids, which are random: Hypothesis must draw the same again.
+        # Ids are random, and Hypothesis has to draw the same again.
         def order(instance: TaskInstance) -> tuple[UUID, datetime]:
             return instance.definition.id, instance.execute_at
 

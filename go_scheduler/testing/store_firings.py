@@ -122,14 +122,16 @@ class DueTests:
         store.delete_definitions([first.id])
         assert [each.id.int for each in due(store, after=first)] == [1]
 
-    def test_a_trigger_that_cannot_be_read_costs_only_itself(self, store: Store) -> None:
+    def test_a_trigger_that_cannot_be_read_costs_only_itself(
+        self, store: Store
+    ) -> None:
         unknown = UnknownTrigger("from.another.node", {"a": [1, None]}, "not here")
         strange = put(store, definition(START - HOUR, trigger=unknown))
         known = put(store, definition())
         first, second = due(store)
         assert (first, second) == (strange, known)
         assert isinstance(first.trigger, UnknownTrigger)
-        assert "from.another.node" in first.trigger.reason or first.trigger.reason
+        assert first.trigger.reason
         assert fire(store, second)
 
 
@@ -240,7 +242,11 @@ class FireTests:
         put(store, replace(stale, name="edited"))
         steps = [firing(first), firing(stale), firing(last)]
         assert store.fire_definitions(steps) == {first.id, last.id}
-        assert [len(instances(store, each)) for each in (first, stale, last)] == [1, 0, 1]
+        assert [len(instances(store, each)) for each in (first, stale, last)] == [
+            1,
+            0,
+            1,
+        ]
 
     def test_different_definitions_may_have_the_same_fire_time(
         self, store: Store
@@ -266,7 +272,9 @@ class FireTests:
         assert ids(fire(store, again)) == [first.id]
         assert store.get_instance(first.id).state is State.COMPLETED
 
-    def test_a_fire_time_within_a_microsecond_is_another_one(self, store: Store) -> None:
+    def test_a_fire_time_within_a_microsecond_is_another_one(
+        self, store: Store
+    ) -> None:
         made = fire(store, put(store), START, START + TICK)
         assert times(made) == [START, START + TICK]
 
@@ -288,7 +296,9 @@ class SkipTests:
         assert (instance.fire_time, instance.skipped) == (START, None)
         assert store.get_instance(record.id) == record
 
-    def test_skipped_fire_times_alone_move_the_definition_on(self, store: Store) -> None:
+    def test_skipped_fire_times_alone_move_the_definition_on(
+        self, store: Store
+    ) -> None:
         read = put(store, definition(SKIPPED.first))
         step = firing(read, skipped=SKIPPED, next_fire_time=START)
         assert store.fire_definitions([step]) == {read.id}

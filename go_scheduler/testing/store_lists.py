@@ -140,7 +140,9 @@ class DefinitionListTests:
         assert store.list_definitions(ids=[]) == []
 
     def test_by_name(self, store: Store) -> None:
-        wanted, *_ = [put(store, definition(name=name)) for name in ("a", "b", "A", None)]
+        wanted, *_ = [
+            put(store, definition(name=name)) for name in ("a", "b", "A", None)
+        ]
         assert store.list_definitions(name="a") == [wanted]
 
     def test_by_queue(self, store: Store) -> None:
@@ -173,7 +175,7 @@ class DefinitionListTests:
         store: Store,
         stored: Mapping[str, JSON],
         asked: Mapping[str, JSON],
-        found: bool,  # noqa: FBT001 - a column of the table
+        found: bool,
     ) -> None:
         new = put(store, definition(metadata=stored))
         assert store.list_definitions(metadata=asked) == ([new] if found else [])
@@ -192,11 +194,9 @@ class InstanceListTests:
     ) -> None:
         for _ in range(3):
             fire(store, put(store), START + HOUR, START, START - TICK)
-        found = store.list_instances()
-        assert len(found) == 9
-        assert ids(found) == ids(
-            sorted(found, key=lambda each: (each.execute_at, each.id))
-        )
+        order = [(each.execute_at, each.id) for each in store.list_instances()]
+        assert len(order) == 9
+        assert order == sorted(order)
 
     def test_a_retry_keeps_its_place(self, store: Store) -> None:
         retried = waiting_for_retry(store, retry_in=HOUR)
@@ -267,7 +267,10 @@ class InstanceListTests:
         [first] = claim(store)
         assert finish(store, first)
         found = store.list_instances(state=State.PENDING, limit=2)
-        assert [each.fire_time for each in found] == [START + SECOND, START + 2 * SECOND]
+        assert [each.fire_time for each in found] == [
+            START + SECOND,
+            START + 2 * SECOND,
+        ]
 
     def test_a_claim_that_has_lapsed_still_counts_as_claimed(
         self, store: Store, clock: ManualClock

@@ -112,7 +112,9 @@ class PauseTests:
         fire(store, read, START + HOUR, START, next_fire_time=START + 2 * HOUR)
         assert pause(store, read).next_fire_time == START
 
-    def test_the_next_fire_time_goes_back_over_a_claimed_one(self, store: Store) -> None:
+    def test_the_next_fire_time_goes_back_over_a_claimed_one(
+        self, store: Store
+    ) -> None:
         read = put(store, definition(START + SECOND))
         later = START + HOUR
         fire(store, read, START + SECOND, later, next_fire_time=START + 2 * HOUR)

@@ -1,4 +1,4 @@
-"""Store suite: what becomes of runs: they end, run again, are given back or cancelled."""
+"""Store suite: runs end, are repeated, given back or cancelled."""
 
 from __future__ import annotations
 
@@ -219,7 +219,9 @@ class NextFireTimeTests:
         found = self.definition_of(store, instance, None)
         assert found.completed_at == START + SECOND
 
-    def test_an_edit_during_the_run_does_not_stop_the_series(self, store: Store) -> None:
+    def test_an_edit_during_the_run_does_not_stop_the_series(
+        self, store: Store
+    ) -> None:
         instance = running(store, definition(trigger=WAITING))
         put(store, replace(instance.definition, name="edited"))
         assert finish(store, instance, next_fire_time=START + HOUR)

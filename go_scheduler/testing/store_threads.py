@@ -17,8 +17,8 @@ from go_scheduler.testing.builders import (
     LEASE,
     MINUTE,
     OTHER_NODE,
-    SECOND,
     TICK,
+    WAITING,
     at_once,
     cancel,
     claim,
@@ -107,7 +107,8 @@ class ThreadTests:
         for _ in range(ROUNDS):
             instance = running(store)
             finished, released = at_once(
-                partial(finish, store, instance), partial(release, store, instance, HOUR)
+                partial(finish, store, instance),
+                partial(release, store, instance, HOUR),
             )
             assert finished != released
             state = store.get_instance(instance.id).state
@@ -168,16 +169,14 @@ class ThreadTests:
     def test_a_fire_and_another_trigger_leave_no_instance_of_the_old_one(
         self, store: Store
     ) -> None:
-        for number in range(ROUNDS):
+        for _ in range(ROUNDS):
             read = put(store)
-            at = START + MINUTE + number * SECOND
-            new = replace(
-                read, trigger=replace(definition().trigger, every=MINUTE), next_fire_time=at  # type: ignore[call-arg,type-var]
-            )
+            later = START + MINUTE
+            new = replace(read, trigger=WAITING, next_fire_time=later)
             step = firing(read, next_fire_time=START + HOUR)
             at_once(partial(store.fire_definitions, [step]), partial(put, store, new))
             assert instances(store, read) == []
-            assert store.get_definition(read.id).next_fire_time == at
+            assert store.get_definition(read.id).next_fire_time == later
 
     def test_an_id_put_by_many_is_one_definition(self, store: Store) -> None:
         for _ in range(ROUNDS):

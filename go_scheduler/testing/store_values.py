@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, ClassVar
@@ -11,6 +12,7 @@ from uuid import UUID
 import pytest
 
 from go_scheduler.clock import ZERO
+from go_scheduler.json import JSON
 from go_scheduler.models import METADATA_LIMIT, NAME_LIMIT, Outcome, Skipped
 from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.testing.builders import (
@@ -36,9 +38,6 @@ from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from go_scheduler.json import JSON
     from go_scheduler.stores.base import Store
     from go_scheduler.testing.clock import ManualClock
 
@@ -149,7 +148,9 @@ class TimeTests:
         assert found.utcoffset() == ZERO
 
     @pytest.mark.parametrize("at", TIMES)
-    def test_a_record_of_skipped_ones_comes_back(self, store: Store, at: datetime) -> None:
+    def test_a_record_of_skipped_ones_comes_back(
+        self, store: Store, at: datetime
+    ) -> None:
         skipped = Skipped(first=at, last=at, count=10**9, reason=TEXTS[2])
         read = put(store)
         store.fire_definitions([firing(read, skipped=skipped)])
@@ -263,7 +264,12 @@ class UnknownTriggerTests:
     """Triggers that this process cannot load."""
 
     def test_an_unknown_trigger_keeps_its_kind_and_state(self, store: Store) -> None:
-        state = {"text": TEXTS[2], "nested": [{"a": None}], "big": 2**70, "float": 0.1}
+        state: Mapping[str, JSON] = {
+            "text": TEXTS[2],
+            "nested": [{"a": None}],
+            "big": 2**70,
+            "float": 0.1,
+        }
         unknown = UnknownTrigger("from.another.node", state, "not here")
         new = put(store, definition(trigger=unknown))
         found = store.get_definition(new.id).trigger
@@ -293,7 +299,8 @@ class UnknownTriggerTests:
         passing = put(store, definition(trigger=trigger))
         other = put(store, definition(START + SECOND))
         with monkeypatch.context() as patch:
-            patch.delitem(base._kinds, PassingTrigger.kind)  # noqa: SLF001 - as a process has it that never imported the class
+            # As in a process that never imported the class.
+            patch.delitem(base._kinds, PassingTrigger.kind)
             found = store.list_definitions(ids=[passing.id, other.id])
             assert {each.id for each in found} == {passing.id, other.id}
             first, second = store.due_definitions(ahead=HOUR, limit=10)

@@ -5,13 +5,9 @@ from __future__ import annotations
 import pytest
 
 from go_scheduler.testing.clock import ManualClock
-from go_scheduler.testing.store_claims import (
-    ClaimTests,
-    LapsedTests,
-    RenewTests,
-    StartTests,
-)
-from go_scheduler.testing.store_definitions import DeleteTests, EditTests, PutTests
+from go_scheduler.testing.store_claims import ClaimTests, LapsedTests
+from go_scheduler.testing.store_definitions import PutTests
+from go_scheduler.testing.store_edits import DeleteTests, EditTests
 from go_scheduler.testing.store_firings import (
     DueTests,
     FireTests,
@@ -31,6 +27,7 @@ from go_scheduler.testing.store_runs import (
     ReleaseTests,
     RetryTests,
 )
+from go_scheduler.testing.store_starts import RenewTests, StartTests
 from go_scheduler.testing.store_threads import ThreadTests
 from go_scheduler.testing.store_values import (
     OpenTests,
@@ -80,9 +77,9 @@ class StoreSuite(
             store.close()
     ```
 
-    The fixture ``store`` yields an empty, initialized store on the ``clock``. Nothing else
-    is needed, and there is nothing to switch off: a store that fails a test breaks a
-    promise that the schedulers rely on.
+    The fixture ``store`` yields an empty, initialized store on the ``clock``. Nothing
+    else is needed, and there is nothing to switch off: a store that fails a test breaks
+    a promise that the schedulers rely on.
     """
 
     @pytest.fixture

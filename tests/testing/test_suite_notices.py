@@ -50,7 +50,9 @@ class NoCompareAndSet(MemoryStore):
         stored = {each.id: each for each in self.list_definitions(limit=1000)}
         return super().fire_definitions(
             [
-                replace(each, definition=stored.get(each.definition.id, each.definition))
+                replace(
+                    each, definition=stored.get(each.definition.id, each.definition)
+                )
                 for each in firings
             ]
         )
@@ -212,7 +214,9 @@ class AcceptsStaleStart(NoFence):
     def start_instances(
         self, claimant: Claimant, claims: Sequence[Claim]
     ) -> Sequence[TaskInstance]:
-        return super().start_instances(claimant, [self.current(each) for each in claims])
+        return super().start_instances(
+            claimant, [self.current(each) for each in claims]
+        )
 
 
 class DoesNotCount(MemoryStore):
@@ -296,7 +300,9 @@ class PutsInPart(MemoryStore):
     def put_definitions(
         self, definitions: Sequence[TaskDefinition]
     ) -> Sequence[TaskDefinition]:
-        return [super(PutsInPart, self).put_definitions([each])[0] for each in definitions]
+        return [
+            super(PutsInPart, self).put_definitions([each])[0] for each in definitions
+        ]
 
 
 class NeverConflicts(MemoryStore):
@@ -440,6 +446,7 @@ NOTICED: dict[type[MemoryStore], str] = {
     CountsWhatIsThere: "test_every_state_has_a_count",
     RepeatsThePage: "test_pages_of_instances_follow_each_other",
 }
+PAIRS: list[tuple[type[MemoryStore], str]] = list(NOTICED.items())
 THEIR_TEST = """
 class Test{name}(StoreSuite):
     @pytest.fixture
@@ -459,14 +466,20 @@ def failed(tmp_path_factory: pytest.TempPathFactory) -> Set[tuple[str, str]]:
     suite.write_text(
         "\n".join([*lines, *(THEIR_TEST.format(name=name) for name in names)])
     )
-    tests = [f"{suite}::Test{broken.__name__}::{name}" for broken, name in NOTICED.items()]
+    tests = [
+        f"{suite}::Test{broken.__name__}::{name}" for broken, name in NOTICED.items()
+    ]
     tests += [f"{suite}::TestSoundStore::{name}" for name in set(NOTICED.values())]
     command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "--strict-markers"]
     command += ["-p", "go_scheduler.testing.plugin", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [*command, f"--rootdir={folder}", f"--junit-xml={report}", *tests],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -477,7 +490,10 @@ def failed(tmp_path_factory: pytest.TempPathFactory) -> Set[tuple[str, str]]:
     assert len(cases) >= len(tests)
     assert not list(ElementTree.parse(report).getroot().iter("error"))
     return {
-        (case.attrib["classname"].rpartition(".Test")[2], case.attrib["name"].split("[")[0])
+        (
+            case.attrib["classname"].rpartition(".Test")[2],
+            case.attrib["name"].split("[")[0],
+        )
         for case in cases
         if case.find("failure") is not None
     }
@@ -485,7 +501,8 @@ def failed(tmp_path_factory: pytest.TempPathFactory) -> Set[tuple[str, str]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("broken", "name"), [pytest.param(*pair, id=pair[0].__name__) for pair in NOTICED.items()]
+    ("broken", "name"),
+    [pytest.param(*each, id=each[0].__name__) for each in PAIRS],
 )
 def test_the_suite_notices_a_broken_store(
     failed: Set[tuple[str, str]], broken: type[MemoryStore], name: str

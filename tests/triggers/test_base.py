@@ -48,15 +48,44 @@ class NoonTrigger(Trigger):
         return next((time for time in times if time > after), None)
 
 
+class LeapTrigger(Trigger):
+    """A third party's trigger that is no dataclass and cannot be hashed."""
+
+    kind: ClassVar[str] = "tests.leap"
+    __slots__ = ("years",)
+
+    def __init__(self, years: Sequence[int]) -> None:
+        self.years = tuple(years)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LeapTrigger) and self.years == other.years
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        days = (datetime(year, 2, 29, tzinfo=UTC) for year in sorted(self.years))
+        return next((day for day in days if day > after), None)
+
+    def to_dict(self) -> Mapping[str, JSON]:
+        return {"years": list(self.years)}
+
+
 class TestThirdPartyTrigger(TriggerSuite):
-    @pytest.fixture
-    def trigger(self) -> Trigger:
-        return NoonTrigger(labels={"a": [1, 2.5, None, True, "ü"], "b": {}})
+    @pytest.fixture(
+        params=[
+            NoonTrigger(labels={"a": [1, 2.5, None, True, "ü"], "b": {}}),
+            LeapTrigger([2024, 1960, 2028]),
+        ],
+        ids=["dataclass", "by hand"],
+    )
+    def trigger(self, request: pytest.FixtureRequest) -> Trigger:
+        assert isinstance(request.param, Trigger)
+        return request.param
 
 
 class TestUnknownTrigger:
     def test_an_unknown_kind_keeps_what_was_stored(self) -> None:
-        state = {"phase": "full", "hours": [22, 23]}
+        state: dict[str, JSON] = {"phase": "full", "hours": [22, 23]}
         trigger = load_trigger("tests.moon", state)
         assert isinstance(trigger, UnknownTrigger)
         assert "no imported class has the trigger kind 'tests.moon'" in trigger.reason
@@ -364,6 +393,11 @@ class SlottedTrigger(Trigger):
 
 class Nowhere(tzinfo):
     def utcoffset(self, dt: datetime | None) -> timedelta | None:
+        return None
+
+    dst = utcoffset
+
+    def tzname(self, dt: datetime | None) -> str | None:
         return None
 
 

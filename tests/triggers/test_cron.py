@@ -37,7 +37,7 @@ WEEKDAYS = "Sunday Monday Tuesday Wednesday Thursday Friday Saturday"
 
 
 def fire_times(trigger: Trigger, after: datetime, count: int) -> list[datetime]:
-    found = []
+    found: list[datetime] = []
     while len(found) < count:
         next_one = trigger.next_fire_time(after)
         assert next_one is not None
@@ -161,7 +161,7 @@ class TestFields:
         assert [each.day for each in found[:-1]] == days
         assert found[-1].month == 4
 
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=25, deadline=None)
     @given(st.data())
     def test_every_list_means_the_numbers_it_names(self, data: st.DataObject) -> None:
         minutes, hours = (data.draw(lists(name)) for name in ("minute", "hour"))
@@ -445,7 +445,7 @@ class TestChangesOfTheClocks:
 class TestAgainstCronsim:
     """cronsim keeps Debian's rules too; what it reads otherwise is rewritten for it."""
 
-    @settings(max_examples=120, deadline=None)
+    @settings(max_examples=40, deadline=None)
     @given(data=st.data())
     def test_it_agrees_with_cronsim(self, data: st.DataObject) -> None:
         parts = [data.draw(fields(name)) for name in BOUNDS]
@@ -459,8 +459,7 @@ class TestAgainstCronsim:
         after = start.replace(second=0, microsecond=0, tzinfo=UTC)
         try:
             trigger = CronTrigger(" ".join(parts), zone)
-        except InvalidTriggerError as error:
-            assert "never fires" in str(error)
+        except InvalidTriggerError:
             with pytest.raises((CronSimError, StopIteration)):
                 next(CronSim(for_cronsim(parts), after.astimezone(zone)))
             return
@@ -483,6 +482,14 @@ class TestAgainstCronsim:
         assert cronsim_next("0 0 * * 3/2", saturday) == sunday
         found = CronTrigger("0 0 * * 3/2").next_fire_time(saturday)
         assert found == sunday + timedelta(days=3)
+
+    def test_cronsim_passes_over_the_end_of_an_hour_that_is_repeated(self) -> None:
+        zone = ZoneInfo("Pacific/Chatham")
+        after = datetime(2024, 4, 7, 2, 46, tzinfo=zone)
+        again = after.replace(fold=1).astimezone(UTC)
+        assert again == after.astimezone(UTC) + timedelta(hours=1)
+        assert CronTrigger("*/23 0-2 * * *", zone).next_fire_time(after) == again
+        assert cronsim_next("*/23 0-2 * * *", after) > again
 
     def test_cronsim_knows_no_gap_that_is_too_long(self) -> None:
         zone = ZoneInfo("Pacific/Apia")
@@ -691,6 +698,7 @@ ZONES = [
     *("Asia/Beirut", "America/Santiago", "Africa/Cairo", "America/Havana"),
     *("Asia/Kathmandu", "America/St_Johns"),
 ]
+# cronsim moves by whole hours, and these change to or from the middle of one.
 UNALIGNED = ["Australia/Lord_Howe", "Pacific/Chatham"]
 NEAR_CHANGES = [
     *(datetime(2024, 3, 10, hour, 30) for hour in range(5, 9)),  # noqa: DTZ001
@@ -738,9 +746,9 @@ def numbers(text: str, name: str) -> set[int]:
 def for_cronsim(parts: Sequence[str]) -> str:
     """The same schedule in cronsim's words: plain lists of numbers.
 
-    To cronsim a day field that begins with ``*`` is no restriction, also ``*/2``; a step
-    counts on to Sunday as the seventh day; and ``9-9/2`` is ``9/2``. A ``*`` at the start
-    of minute or hour stays, as it decides what happens where the clocks change.
+    To cronsim a day field that begins with ``*`` is no restriction, also ``*/2``; a
+    step counts on to Sunday as the seventh day; and ``9-9/2`` is ``9/2``. A ``*`` at
+    the start of minute or hour stays: it decides what happens where the clocks change.
     """
     written = []
     for part, name in zip(parts, BOUNDS, strict=True):

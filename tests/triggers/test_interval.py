@@ -119,7 +119,7 @@ class TestIntervalTrigger(TriggerSuite):
 
     @pytest.mark.parametrize("anchor", [NOON.replace(tzinfo=None), "noon", 0])
     def test_what_is_no_instant_is_refused(self, anchor: object) -> None:
-        with pytest.raises(InvalidTriggerError, match="^anchor "):
+        with pytest.raises(InvalidTriggerError, match=r"^anchor "):
             IntervalTrigger(HOUR, anchor)  # type: ignore[arg-type]
-        with pytest.raises(InvalidTriggerError, match="^anchored_at "):
+        with pytest.raises(InvalidTriggerError, match=r"^anchored_at "):
             IntervalTrigger(HOUR, anchored_at=anchor)  # type: ignore[arg-type]

@@ -1,0 +1,51 @@
+"""Logging that cannot flood: a few lines for each tick, and how many were left out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import logging
+    from collections.abc import Mapping
+
+_LINES = 5
+
+
+class BoundedLog:
+    """Writes at most five lines between two calls of ``begin``.
+
+    Args:
+        log: Where to write.
+    """
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._lines = 0
+
+    def begin(self) -> None:
+        """Begin a tick: say how much was left out of the last one."""
+        left_out, self._lines = self._lines - _LINES, 0
+        if left_out > 0:
+            self._log.warning("%d more such lines were left out", left_out)
+
+    def write(
+        self,
+        level: int,
+        message: str,
+        *args: object,
+        ids: Mapping[str, object],
+        error: BaseException | None = None,
+    ) -> None:
+        """Write a line, unless there were five already.
+
+        Args:
+            level: One of the levels of ``logging``.
+            message: With a place for each of ``args``.
+            *args: What goes there.
+            ids: Given to the record as attributes, as text.
+            error: Written with its traceback.
+        """
+        self._lines += 1
+        if self._lines <= _LINES:
+            extra = {key: str(value) for key, value in ids.items()}
+            self._log.log(level, message, *args, exc_info=error, extra=extra)

@@ -1,0 +1,330 @@
+"""Store suite: an edit or a delete reaches the instances."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from go_scheduler.errors import (
+    TaskDefinitionNotFoundError,
+    TaskInstanceNotFoundError,
+)
+from go_scheduler.models import Outcome, Skipped, State
+from go_scheduler.testing.builders import (
+    EXPIRE_AFTER,
+    HOUR,
+    HOURLY,
+    LEASE,
+    NOBODY,
+    OTHER_NODE,
+    SECOND,
+    WAITING,
+    cancel,
+    claim,
+    claimed,
+    definition,
+    ended,
+    finish,
+    fire,
+    firing,
+    ids,
+    instances,
+    kept_by_store,
+    pending,
+    put,
+    release,
+    renew,
+    running,
+    start,
+    times,
+    waiting_for_retry,
+)
+from go_scheduler.testing.clock import START
+from go_scheduler.triggers.interval import IntervalTrigger
+
+if TYPE_CHECKING:
+    from go_scheduler.stores.base import Store
+    from go_scheduler.testing.clock import ManualClock
+    from go_scheduler.triggers.base import Trigger
+
+EVERY_TWO_HOURS = IntervalTrigger(2 * HOUR, anchor=START)
+
+
+class EditTests:
+    """What ``put_definitions`` does to instances."""
+
+    def test_unclaimed_instances_go_to_the_new_queue(self, store: Store) -> None:
+        instance = pending(store)
+        put(store, replace(instance.definition, queue="other"))
+        assert claim(store) == []
+        assert ids(claim(store, queues=["other"])) == [instance.id]
+
+    def test_later_instances_are_in_the_new_queue(self, store: Store) -> None:
+        changed = put(store, replace(put(store), queue="other"))
+        [instance] = fire(store, changed)
+        assert claim(store) == []
+        assert ids(claim(store, queues=["other"])) == [instance.id]
+
+    @pytest.mark.parametrize("trigger", [HOURLY, EVERY_TWO_HOURS])
+    def test_what_waits_for_a_retry_goes_to_the_new_queue(
+        self, store: Store, trigger: Trigger
+    ) -> None:
+        instance = waiting_for_retry(store)
+        put(store, replace(instance.definition, queue="other", trigger=trigger))
+        assert claim(store) == []
+        assert ids(claim(store, queues=["other"])) == [instance.id]
+
+    def test_what_is_claimed_goes_to_the_new_queue(self, store: Store) -> None:
+        instance = claimed(store)
+        put(store, replace(instance.definition, queue="other"))
+        assert release(store, instance)
+        assert claim(store, ahead=HOUR) == []
+        assert ids(claim(store, queues=["other"], ahead=HOUR)) == [instance.id]
+
+    @pytest.mark.parametrize("trigger", [HOURLY, EVERY_TWO_HOURS])
+    def test_what_runs_goes_to_the_new_queue(
+        self, store: Store, clock: ManualClock, trigger: Trigger
+    ) -> None:
+        instance = running(store)
+        put(store, replace(instance.definition, queue="other", trigger=trigger))
+        clock.advance(LEASE)
+        assert claim(store, OTHER_NODE, lapsed=True) == []
+        [taken] = claim(store, OTHER_NODE, queues=["other"], lapsed=True)
+        assert taken.id == instance.id
+
+    def test_a_claim_survives_another_value(self, store: Store) -> None:
+        instance = claimed(store)
+        put(store, replace(instance.definition, name="other", queue="other"))
+        assert ids(start(store, instance)) == [instance.id]
+
+    def test_a_start_uses_the_latest_values(self, store: Store) -> None:
+        instance = claimed(store)
+        new = replace(
+            instance.definition, name="b", metadata={"c": 2}, expire_after=SECOND
+        )
+        put(store, new)
+        [started] = start(store, instance)
+        assert started.definition == new
+        assert started.metadata == {"c": 2}
+        assert started.expires_at == instance.due_at + SECOND
+
+    def test_a_claim_with_a_start_uses_the_latest_values(self, store: Store) -> None:
+        instance = pending(store)
+        put(store, replace(instance.definition, name="b", expire_after=SECOND))
+        [started] = claim(store)
+        assert started.definition.name == "b"
+        assert started.expires_at == START + SECOND
+
+    def test_another_value_moves_no_instance(self, store: Store) -> None:
+        instance = pending(store, definition(START + SECOND))
+        put(store, replace(instance.definition, name="b", next_fire_time=START + HOUR))
+        assert ids(instances(store, instance.definition)) == [instance.id]
+
+    def test_another_trigger_removes_what_is_pending(self, store: Store) -> None:
+        instance = pending(store)
+        put(store, replace(instance.definition, trigger=EVERY_TWO_HOURS))
+        assert instances(store, instance.definition) == []
+        assert claim(store, ahead=HOUR) == []
+
+    def test_another_trigger_removes_what_is_claimed_and_not_started(
+        self, store: Store
+    ) -> None:
+        instance = claimed(store)
+        put(store, replace(instance.definition, trigger=EVERY_TWO_HOURS))
+        assert start(store, instance) == []
+        assert renew(store, instance) == {}
+        assert not finish(store, instance)
+        with pytest.raises(TaskInstanceNotFoundError):
+            store.get_instance(instance.id)
+
+    def test_another_trigger_leaves_what_runs(self, store: Store) -> None:
+        instance = running(store)
+        put(store, replace(instance.definition, trigger=EVERY_TWO_HOURS))
+        assert renew(store, instance) == {instance.id: False}
+        assert finish(store, instance)
+
+    def test_another_trigger_leaves_what_waits_for_a_retry(self, store: Store) -> None:
+        instance = waiting_for_retry(store)
+        put(store, replace(instance.definition, trigger=EVERY_TWO_HOURS))
+        assert ids(claim(store)) == [instance.id]
+
+    def test_another_trigger_leaves_a_claimed_retry(self, store: Store) -> None:
+        waiting_for_retry(store, retry_in=SECOND)
+        [instance] = claim(store, ahead=SECOND)
+        put(store, replace(instance.definition, trigger=EVERY_TWO_HOURS))
+        assert ids(start(store, instance)) == [instance.id]
+
+    def test_another_trigger_leaves_what_has_ended(self, store: Store) -> None:
+        instance = ended(store)
+        put(store, replace(instance.definition, trigger=EVERY_TWO_HOURS))
+        assert ids(instances(store, instance.definition)) == [instance.id]
+
+    def test_another_trigger_leaves_the_record_of_skipped_ones(
+        self, store: Store
+    ) -> None:
+        skipped = Skipped(first=START, last=START, count=1, reason="late")
+        stored = put(store)
+        store.fire_definitions([firing(stored, skipped=skipped)])
+        put(store, replace(stored, trigger=EVERY_TWO_HOURS))
+        [record] = instances(store, stored)
+        assert record.skipped == skipped
+
+    def test_a_removed_instance_leaves_its_fire_time_free(self, store: Store) -> None:
+        old = pending(store)
+        changed = put(store, replace(old.definition, trigger=EVERY_TWO_HOURS))
+        [new] = fire(store, replace(changed), START)
+        assert new.fire_time == START
+        assert new.id != old.id
+
+
+class DeleteTests:
+    """``delete_definitions``."""
+
+    def test_a_delete_answers_those_that_existed(self, store: Store) -> None:
+        one, other = put(store), put(store)
+        assert store.delete_definitions([one.id, NOBODY]) == {one.id}
+        assert store.delete_definitions([one.id]) == set()
+        assert store.list_definitions() == [other]
+
+    def test_deleting_nothing_deletes_nothing(self, store: Store) -> None:
+        one = put(store)
+        assert store.delete_definitions([]) == set()
+        assert store.list_definitions() == [one]
+
+    def test_a_deleted_definition_does_not_fire(self, store: Store) -> None:
+        read = put(store)
+        store.delete_definitions([read.id])
+        assert store.due_definitions(ahead=HOUR, limit=10) == []
+        assert store.fire_definitions([firing(read)]) == set()
+        assert store.list_instances() == []
+        with pytest.raises(TaskDefinitionNotFoundError):
+            store.get_definition(read.id)
+
+    def test_its_pending_instances_are_removed(self, store: Store) -> None:
+        instance = pending(store)
+        store.delete_definitions([instance.definition.id])
+        assert claim(store) == []
+        with pytest.raises(TaskInstanceNotFoundError):
+            store.get_instance(instance.id)
+
+    def test_its_claimed_instances_are_removed(self, store: Store) -> None:
+        instance = claimed(store)
+        store.delete_definitions([instance.definition.id])
+        assert start(store, instance) == []
+        assert renew(store, instance) == {}
+        with pytest.raises(TaskInstanceNotFoundError):
+            store.get_instance(instance.id)
+
+    def test_its_instances_that_wait_for_a_retry_are_removed(
+        self, store: Store
+    ) -> None:
+        instance = waiting_for_retry(store)
+        store.delete_definitions([instance.definition.id])
+        assert claim(store) == []
+        with pytest.raises(TaskInstanceNotFoundError):
+            store.get_instance(instance.id)
+
+    def test_its_running_instances_end_as_cancelled_at_once(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = running(store)
+        clock.advance(SECOND)
+        store.delete_definitions([instance.definition.id])
+        found = store.get_instance(instance.id)
+        assert found.outcome is Outcome.CANCELLED
+        assert found.completed_at == START + SECOND
+
+    def test_the_node_of_a_running_instance_finds_its_claim_lost(
+        self, store: Store
+    ) -> None:
+        instance = running(store)
+        store.delete_definitions([instance.definition.id])
+        assert renew(store, instance) == {}
+        assert not finish(store, instance)
+        assert store.get_instance(instance.id).outcome is Outcome.CANCELLED
+
+    def test_a_running_instance_is_not_taken_over_later(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = running(store)
+        store.delete_definitions([instance.definition.id])
+        clock.advance(HOUR)
+        assert claim(store, OTHER_NODE, lapsed=True) == []
+
+    def test_its_history_is_readable_by_id_and_listed_under_no_definition(
+        self, store: Store
+    ) -> None:
+        instance = ended(store)
+        store.delete_definitions([instance.definition.id])
+        found = store.get_instance(instance.id)
+        assert found.outcome is Outcome.COMPLETED
+        assert found.definition == instance.definition
+        assert instances(store, instance.definition) == []
+
+    def test_its_history_goes_with_the_cleanup(self, store: Store) -> None:
+        over, cut_short = ended(store), running(store)
+        store.delete_definitions([over.definition.id, cut_short.definition.id])
+        assert store.delete_finished(older_than=EXPIRE_AFTER, limit=10) == 0
+        assert store.delete_finished(older_than=0 * HOUR, limit=10) == 2
+        for instance in (over, cut_short):
+            with pytest.raises(TaskInstanceNotFoundError):
+                store.get_instance(instance.id)
+
+    def test_a_deleted_id_may_be_put_again_and_is_new(self, store: Store) -> None:
+        new = definition()
+        store.pause_definitions([put(store, new).id], note="why")
+        store.delete_definitions([new.id])
+        assert kept_by_store(put(store, new)) == (START, False, None, None, 1)
+
+    def test_no_instance_of_the_old_one_joins_the_new_one(self, store: Store) -> None:
+        new = definition()
+        history = ended(store, new)
+        store.delete_definitions([new.id])
+        put(store, new)
+        assert instances(store, new) == []
+        assert store.get_instance(history.id).state is State.COMPLETED
+
+    def test_no_fire_time_of_the_old_one_blocks_the_new_one(self, store: Store) -> None:
+        new = definition()
+        history = ended(store, new)
+        store.delete_definitions([new.id])
+        [instance] = fire(store, put(store, new))
+        assert times([instance]) == [START]
+        assert instance.id != history.id
+        assert ids(claim(store)) == [instance.id]
+
+    def test_no_pause_of_the_new_one_touches_the_old_ones_history(
+        self, store: Store
+    ) -> None:
+        new = definition()
+        history = ended(store, new)
+        store.delete_definitions([new.id])
+        put(store, new)
+        store.pause_definitions([new.id])
+        store.delete_definitions([new.id])
+        assert store.get_instance(history.id).state is State.COMPLETED
+
+    def test_a_run_of_the_old_one_says_nothing_to_the_new_one(
+        self, store: Store
+    ) -> None:
+        new = definition(trigger=WAITING)
+        instance = running(store, new)
+        store.delete_definitions([new.id])
+        put(store, replace(new, next_fire_time=None))
+        assert not finish(store, instance, next_fire_time=START + HOUR)
+        kept = store.get_definition(new.id)
+        assert (kept.next_fire_time, kept.completed_at) == (None, None)
+
+    def test_what_the_old_one_ran_has_ended(self, store: Store) -> None:
+        instance = running(store)
+        store.delete_definitions([instance.definition.id])
+        put(store, replace(instance.definition, revision=None))
+        assert cancel(store, instance) == {}
+        assert store.get_instance(instance.id).state is State.CANCELLED
+
+    def test_other_definitions_lose_nothing(self, store: Store) -> None:
+        gone, kept = pending(store), pending(store)
+        store.delete_definitions([gone.definition.id])
+        assert ids(claim(store)) == [kept.id]

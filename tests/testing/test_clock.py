@@ -1,0 +1,415 @@
+"""The manual clock: time moves when told, and what falls due runs in order."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from go_scheduler.clock import Clock, DrivingClock, StoreClock
+from go_scheduler.errors import ConfigurationError, SchedulerStateError
+from go_scheduler.testing import InlineExecutor, ManualClock
+
+ZERO = timedelta(0)
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+
+
+@dataclass(eq=False)
+class Step:
+    """Notes when it is called; due once, or every so often."""
+
+    clock: ManualClock
+    due: timedelta | None
+    every: timedelta | None = None
+    called: Callable[[], object] = lambda: None
+    at: list[timedelta] = field(default_factory=list)
+
+    def step(self) -> None:
+        self.at.append(self.clock.elapsed())
+        self.due = None if self.every is None else self.clock.elapsed() + self.every
+        self.called()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+def attached(
+    clock: ManualClock,
+    due: timedelta | None,
+    *,
+    every: timedelta | None = None,
+    called: Callable[[], object] = lambda: None,
+) -> Step:
+    step = Step(clock, due, every=every, called=called)
+    clock.attach(step)
+    return step
+
+
+def test_it_is_a_clock_that_drives(clock: ManualClock) -> None:
+    as_clock: Clock = clock
+    assert isinstance(as_clock, DrivingClock)
+    assert isinstance(clock.executor, InlineExecutor)
+    assert clock.executor is clock.executor
+
+
+def test_it_starts_at_a_fixed_time(clock: ManualClock) -> None:
+    assert clock.now() == ManualClock().now() == datetime(2030, 1, 1, tzinfo=UTC)
+    assert clock.elapsed() == ZERO
+
+
+def test_it_starts_where_it_is_told_and_tells_utc() -> None:
+    start = datetime(2024, 2, 29, 12, tzinfo=timezone(timedelta(hours=-3)))
+    clock = ManualClock(start)
+    assert clock.now() == start
+    assert clock.now().utcoffset() == ZERO
+
+
+def test_it_refuses_a_start_without_a_zone() -> None:
+    with pytest.raises(ConfigurationError, match="start has no time zone"):
+        ManualClock(datetime(2030, 1, 1))  # noqa: DTZ001 - what is refused
+
+
+def test_it_stands_still_until_it_is_advanced(clock: ManualClock) -> None:
+    before = clock.now()
+    assert clock.now() == before
+    clock.advance(MINUTE)
+    clock.advance(SECOND)
+    assert clock.now() - before == clock.elapsed() == MINUTE + SECOND
+
+
+@pytest.mark.parametrize("delta", [-timedelta(microseconds=1), 5, None])
+def test_it_refuses_to_go_back(clock: ManualClock, delta: object) -> None:
+    with pytest.raises(ConfigurationError, match="zero or more"):
+        clock.advance(delta)  # type: ignore[arg-type]
+    assert clock.elapsed() == ZERO
+
+
+@pytest.mark.parametrize("delta", [timedelta.max, timedelta(days=366 * 8000)])
+def test_it_refuses_to_pass_the_year_9999(clock: ManualClock, delta: timedelta) -> None:
+    with pytest.raises(ConfigurationError, match="past the year 9999"):
+        clock.advance(delta)
+    with pytest.raises(ConfigurationError, match="past the year 9999"):
+        wait(clock, delta)
+    attached(clock, ZERO, called=lambda: wait(clock, delta))
+    with pytest.raises(ConfigurationError, match="past the year 9999"):
+        clock.advance(ZERO)
+    assert clock.elapsed() == ZERO
+    clock.advance(SECOND)
+
+
+def test_the_last_instant_can_be_reached(clock: ManualClock) -> None:
+    last = datetime.max.replace(tzinfo=UTC)
+    clock.advance(last - clock.now())
+    assert clock.now() == last
+
+
+class TestAdvance:
+    def test_a_step_runs_at_the_instant_it_is_due(self, clock: ManualClock) -> None:
+        step = attached(clock, SECOND)
+        clock.advance(SECOND - timedelta(microseconds=1))
+        assert step.at == []
+        clock.advance(MINUTE)
+        assert step.at == [SECOND]
+        assert clock.elapsed() == MINUTE + SECOND - timedelta(microseconds=1)
+
+    def test_what_is_due_at_the_end_runs(self, clock: ManualClock) -> None:
+        step = attached(clock, SECOND)
+        clock.advance(SECOND)
+        assert step.at == [SECOND]
+
+    def test_advancing_by_nothing_runs_what_is_due_now(
+        self, clock: ManualClock
+    ) -> None:
+        due, later = attached(clock, ZERO), attached(clock, SECOND)
+        clock.advance(ZERO)
+        assert (due.at, later.at) == ([ZERO], [])
+
+    def test_what_was_due_before_runs_at_the_present_time(
+        self, clock: ManualClock
+    ) -> None:
+        clock.advance(MINUTE)
+        step = attached(clock, SECOND)
+        clock.advance(ZERO)
+        assert step.at == [MINUTE]
+
+    def test_a_step_runs_as_often_as_it_falls_due(self, clock: ManualClock) -> None:
+        step = attached(clock, SECOND, every=SECOND)
+        clock.advance(3 * SECOND)
+        assert step.at == [SECOND, 2 * SECOND, 3 * SECOND]
+
+    def test_steps_run_in_the_order_of_their_time(self, clock: ManualClock) -> None:
+        order: list[str] = []
+        attached(clock, 3 * SECOND, called=lambda: order.append("c"))
+        attached(clock, SECOND, called=lambda: order.append("a"))
+        attached(clock, 2 * SECOND, called=lambda: order.append("b"))
+        clock.advance(MINUTE)
+        assert order == ["a", "b", "c"]
+
+    def test_steps_of_one_instant_run_in_the_order_of_attachment(
+        self, clock: ManualClock
+    ) -> None:
+        order: list[str] = []
+        first, second = Step(clock, SECOND), Step(clock, SECOND)
+        first.called = lambda: order.append("1")
+        second.called = lambda: order.append("2")
+        clock.attach(second)
+        clock.attach(first)
+        clock.attach(second)
+        clock.advance(SECOND)
+        assert order == ["2", "1"]
+
+    def test_what_is_not_due_until_woken_does_not_run(self, clock: ManualClock) -> None:
+        step = attached(clock, None)
+        clock.advance(MINUTE)
+        assert step.at == []
+
+    def test_a_step_may_wake_another_at_once(self, clock: ManualClock) -> None:
+        asleep = attached(clock, None)
+
+        def wake() -> None:
+            asleep.due = clock.elapsed()
+
+        attached(clock, SECOND, called=wake)
+        clock.advance(MINUTE)
+        assert asleep.at == [SECOND]
+
+    def test_a_step_may_attach_another(self, clock: ManualClock) -> None:
+        later: list[Step] = []
+        attached(
+            clock, SECOND, called=lambda: later.append(attached(clock, 2 * SECOND))
+        )
+        clock.advance(MINUTE)
+        assert later[0].at == [2 * SECOND]
+
+    def test_a_step_may_detach_another_and_itself(self, clock: ManualClock) -> None:
+        other = Step(clock, SECOND, every=SECOND)
+        itself = Step(clock, SECOND, every=SECOND)
+
+        def detach() -> None:
+            clock.detach(other)
+            clock.detach(itself)
+
+        itself.called = detach
+        clock.attach(itself)
+        clock.attach(other)
+        clock.advance(MINUTE)
+        assert (itself.at, other.at) == ([SECOND], [])
+
+    def test_detaching_what_is_not_attached_is_harmless(
+        self, clock: ManualClock
+    ) -> None:
+        clock.detach(Step(clock, ZERO))
+
+    def test_steps_run_in_the_callers_thread(self, clock: ManualClock) -> None:
+        threads: list[threading.Thread] = []
+        attached(clock, ZERO, called=lambda: threads.append(threading.current_thread()))
+        clock.advance(ZERO)
+        assert threads == [threading.current_thread()]
+
+    def test_an_error_in_a_step_leaves_the_clock_there(
+        self, clock: ManualClock
+    ) -> None:
+        def fail() -> None:
+            raise ValueError("no")
+
+        attached(clock, SECOND, called=fail)
+        after = attached(clock, MINUTE)
+        with pytest.raises(ValueError, match="no"):
+            clock.advance(MINUTE)
+        assert clock.elapsed() == SECOND
+        clock.advance(MINUTE)
+        assert after.at == [MINUTE]
+
+    def test_a_step_may_not_advance_the_clock(self, clock: ManualClock) -> None:
+        attached(clock, SECOND, called=lambda: clock.advance(SECOND))
+        with pytest.raises(SchedulerStateError, match="a step of this clock"):
+            clock.advance(MINUTE)
+        assert clock.elapsed() == SECOND
+
+    def test_another_thread_may_not_advance_it_meanwhile(
+        self, clock: ManualClock
+    ) -> None:
+        errors: list[Exception] = []
+
+        def advance() -> None:
+            try:
+                clock.advance(SECOND)
+            except SchedulerStateError as error:
+                errors.append(error)
+
+        def in_a_thread() -> None:
+            thread = threading.Thread(target=advance)
+            thread.start()
+            thread.join(30)
+
+        attached(clock, SECOND, called=in_a_thread)
+        clock.advance(MINUTE)
+        assert "another thread" in str(errors[0])
+        assert clock.elapsed() == MINUTE
+
+    def test_another_thread_may_read_the_time_meanwhile(
+        self, clock: ManualClock
+    ) -> None:
+        read: list[tuple[datetime, timedelta]] = []
+
+        def in_a_thread() -> None:
+            thread = threading.Thread(
+                target=lambda: read.append((clock.now(), clock.elapsed()))
+            )
+            thread.start()
+            thread.join(30)
+
+        start = clock.now()
+        attached(clock, SECOND, called=in_a_thread)
+        clock.advance(MINUTE)
+        assert read == [(start + SECOND, SECOND)]
+
+    def test_steps_that_never_let_the_time_go_on_are_stopped(
+        self, clock: ManualClock
+    ) -> None:
+        step = attached(clock, SECOND, every=ZERO)
+        with pytest.raises(SchedulerStateError, match="again and again"):
+            clock.advance(MINUTE)
+        assert len(step.at) == 100_000
+        assert clock.elapsed() == SECOND
+
+    def test_many_steps_are_fine_while_the_time_goes_on(
+        self, clock: ManualClock
+    ) -> None:
+        step = attached(clock, ZERO, every=timedelta(microseconds=1))
+        clock.advance(timedelta(microseconds=100_500))
+        assert len(step.at) == 100_501
+
+
+def wait(clock: ManualClock, until: timedelta | None) -> None:
+    condition = threading.Condition()
+    with condition:
+        clock.wait(condition, until)
+
+
+class TestWait:
+    def test_it_goes_to_the_end_if_nothing_is_due(self, clock: ManualClock) -> None:
+        attached(clock, MINUTE)
+        wait(clock, SECOND)
+        assert clock.elapsed() == SECOND
+
+    def test_it_runs_what_falls_due_next_and_returns(self, clock: ManualClock) -> None:
+        first, second = attached(clock, SECOND), attached(clock, 2 * SECOND)
+        wait(clock, MINUTE)
+        assert clock.elapsed() == SECOND
+        assert (first.at, second.at) == ([SECOND], [])
+
+    def test_it_runs_all_that_is_due_then(self, clock: ManualClock) -> None:
+        steps = [attached(clock, SECOND) for _ in range(3)]
+        wait(clock, SECOND)
+        assert [step.at for step in steps] == [[SECOND]] * 3
+
+    def test_it_runs_what_was_due_before(self, clock: ManualClock) -> None:
+        clock.advance(MINUTE)
+        step = attached(clock, SECOND)
+        wait(clock, None)
+        assert step.at == [MINUTE]
+        assert clock.elapsed() == MINUTE
+
+    @pytest.mark.parametrize("until", [ZERO, SECOND, MINUTE])
+    def test_it_returns_at_once_if_the_end_has_been_reached(
+        self, clock: ManualClock, until: timedelta
+    ) -> None:
+        clock.advance(MINUTE)
+        step = attached(clock, ZERO)
+        wait(clock, until)
+        assert step.at == []
+        assert clock.elapsed() == MINUTE
+
+    def test_without_an_end_it_goes_from_one_instant_to_the_next(
+        self, clock: ManualClock
+    ) -> None:
+        step = attached(clock, SECOND, every=SECOND)
+        while len(step.at) < 3:
+            wait(clock, None)
+        assert clock.elapsed() == 3 * SECOND
+
+    @pytest.mark.parametrize("asleep", [True, False])
+    def test_it_refuses_to_wait_for_ever(
+        self, clock: ManualClock, asleep: bool
+    ) -> None:
+        if asleep:
+            attached(clock, None)
+        with pytest.raises(SchedulerStateError, match="would never end"):
+            wait(clock, None)
+        clock.advance(SECOND)
+
+    def test_the_condition_is_released_meanwhile_and_held_after(
+        self, clock: ManualClock
+    ) -> None:
+        condition = threading.Condition(threading.Lock())
+
+        def use() -> None:
+            assert condition.acquire(blocking=False)
+            condition.notify_all()
+            condition.release()
+
+        attached(clock, SECOND, called=use)
+        with condition:
+            clock.wait(condition, None)
+            assert not condition.acquire(blocking=False)
+
+    def test_the_condition_is_held_after_an_error(self, clock: ManualClock) -> None:
+        condition = threading.Condition(threading.Lock())
+
+        def fail() -> None:
+            raise ValueError("no")
+
+        attached(clock, SECOND, called=fail)
+        with condition, pytest.raises(ValueError, match="no"):
+            clock.wait(condition, None)
+        assert condition.acquire(blocking=False)
+
+    def test_a_step_that_waits_takes_its_time_and_runs_no_other(
+        self, clock: ManualClock
+    ) -> None:
+        ends: list[timedelta] = []
+
+        def work() -> None:
+            wait(clock, 10 * SECOND)
+            ends.append(clock.elapsed())
+
+        attached(clock, SECOND, called=work)
+        other = attached(clock, 2 * SECOND)
+        clock.advance(MINUTE)
+        assert ends == [10 * SECOND]
+        assert other.at == [10 * SECOND]
+        assert clock.elapsed() == MINUTE
+
+    def test_a_step_may_wait_beyond_the_end(self, clock: ManualClock) -> None:
+        attached(clock, SECOND, called=lambda: wait(clock, MINUTE))
+        late, later = attached(clock, 30 * SECOND), attached(clock, 61 * SECOND)
+        clock.advance(2 * SECOND)
+        assert clock.elapsed() == MINUTE
+        assert (late.at, later.at) == ([MINUTE], [])
+
+    def test_a_step_that_waits_for_what_has_been_reached_goes_on(
+        self, clock: ManualClock
+    ) -> None:
+        step = attached(clock, SECOND, called=lambda: wait(clock, SECOND))
+        clock.advance(MINUTE)
+        assert step.at == [SECOND]
+
+    def test_a_step_may_not_wait_for_ever(self, clock: ManualClock) -> None:
+        attached(clock, SECOND, called=lambda: wait(clock, None))
+        attached(clock, 2 * SECOND)
+        with pytest.raises(SchedulerStateError, match="waits without a bound"):
+            clock.advance(MINUTE)
+
+
+def test_it_can_stand_in_for_a_stores_clock(clock: ManualClock) -> None:
+    store_clock = StoreClock(clock, clock.now)
+    clock.advance(MINUTE)
+    assert store_clock.now() == clock.now()
+    assert store_clock.elapsed() == clock.elapsed()
