@@ -1,7 +1,8 @@
 """The scheduler over a memory store, beside a bare heap feeding the same kind of pool.
 
-Run it on a quiet machine: ``python benchmarks/memory_store.py`` takes about three minutes,
-``--quick`` one. Judge the ratios: both columns are measured alternately in one run.
+Run it on a quiet machine: ``python benchmarks/memory_store.py`` takes about three
+minutes, ``--quick`` one. Judge the ratios: both columns are measured alternately in one
+run.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Floor:
         self._stopped = False
 
     def run(self, times: Sequence[datetime]) -> None:
-        """Call the function at each of these times; return when the last is handed over."""
+        """Call the function at each of these times; return when all have been."""
         self._heap = [(due, number) for number, due in enumerate(times)]
         heapq.heapify(self._heap)
         threads = [threading.Thread(target=self._work) for _ in range(WORKERS)]
@@ -147,9 +148,9 @@ def lateness_floor(rate: int, seconds: int) -> list[float]:
 
 
 def many_definitions(count: int) -> tuple[float, float, float]:
-    """Bytes for each definition, schedule() calls a second, microseconds of store per tick.
+    """What a definition takes: bytes, schedule() calls a second, microseconds a tick.
 
-    The tick is that of all three loops with nothing due.
+    The tick is what all three loops ask of the store when nothing is due.
     """
     gc.collect()
     before = resident()

@@ -29,7 +29,8 @@ def write_in_halves(
         The answers of the writes that succeeded, in the order of the rows.
 
     Raises:
-        StoreUnavailableError: The store is away; some of the rows may have been written.
+        StoreUnavailableError: The store is away; some of the rows may have been
+            written.
     """
     if not rows:
         return []

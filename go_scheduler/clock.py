@@ -82,11 +82,12 @@ class SystemClock:
         return timedelta(microseconds=time.clock_gettime_ns(_ELAPSED_CLOCK) // 1000)
 
     def wait(self, condition: threading.Condition, until: timedelta | None) -> None:
-        """Wait on a held condition until notified or until ``elapsed()`` is ``until``."""
+        """Wait on a held condition until notified, or until that elapsed time."""
         if until is None:
             condition.wait()
         elif (left := until - self.elapsed()) > ZERO:
-            # A wait beyond TIMEOUT_MAX (292 years, or 49 days on some platforms) raises.
+            # A wait beyond TIMEOUT_MAX (292 years, or 49 days on some platforms)
+            # raises.
             condition.wait(min(left.total_seconds(), threading.TIMEOUT_MAX))
 
 

@@ -28,8 +28,8 @@ _MOST_ASIDE = 10_000
 class DefinitionScheduler:
     """Reads definitions that fire soon, creates their instances, and moves them on.
 
-    One tick is one page. A definition whose trigger fails, or that cannot be written, is
-    reported once and left alone for a minute at a time.
+    One tick is one page. A definition whose trigger fails, or that cannot be written,
+    is reported once and left alone for a minute at a time.
 
     Args:
         store: Where the definitions are.
@@ -62,12 +62,12 @@ class DefinitionScheduler:
         self._log = BoundedLog(logging.getLogger(__name__))
 
     def look(self) -> None:
-        """Read from the first page on, at once when this pass over the pages has ended."""
+        """Begin with the first page, once this pass over the pages has ended."""
         # Not sooner, else who calls this often keeps the later pages from being read.
         self._again = True
 
     def tick(self) -> timedelta | None:
-        """Fire one page of due definitions; ask to be called at once while there is more."""
+        """Fire one page of due definitions; zero while there are more."""
         self._clock.refresh()
         self._log.begin()
         after, self._after = self._after, None

@@ -1,4 +1,4 @@
-"""The execution side of a node: the runner, timer, workers, recorder and keeper, wired."""
+"""A node's execution side: runner, timer, workers, recorder and keeper, wired."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guard: calls triggers so that one that raises or hangs costs only its definition."""
+"""The guard: a trigger that raises or hangs costs only its own definition."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _MOST_HANGING = 4
 class Guard:
     """Plans firings: the package's own triggers in place, foreign ones on a thread.
 
-    A foreign trigger that does not answer in time is left behind with its thread, at most
-    four at a time; while there are four, no foreign trigger is called.
+    A foreign trigger that does not answer in time is left behind with its thread, at
+    most four at a time; while there are four, no foreign trigger is called.
 
     Args:
-        clock: Measures how long a trigger takes. On a driving clock, which has no threads,
-            foreign triggers are called in place.
+        clock: Measures how long a trigger takes. On a driving clock, which has no
+            threads, foreign triggers are called in place.
         patience: How long one call may take.
     """
 

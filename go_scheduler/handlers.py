@@ -1,4 +1,4 @@
-"""Handlers: what is called with a due instance, and the registry that picks one by name."""
+"""Handlers: what is called with a due instance, and a registry of them by name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import TaskInstance, check_name
 
 Handler: TypeAlias = Callable[[TaskInstance], object]
-"""Called with a due instance; returning is success, raising is failure. May be async."""
+"""Called with a due instance, sync or async: returning is success, raising failure."""
 
 _Handler = TypeVar("_Handler", bound=Handler)
 
@@ -28,8 +28,8 @@ class HandlerRegistry:
     scheduler = Scheduler(handlers)
     ```
 
-    An instance whose name is not registered on this node is given back, a little later each
-    time, for a node that knows it.
+    An instance whose name is not registered on this node is given back, a little later
+    each time, for a node that knows it.
     """
 
     def __init__(self) -> None:
@@ -40,8 +40,8 @@ class HandlerRegistry:
         """Decorate the handler of all definitions with this name.
 
         Raises:
-            ConfigurationError: The name is taken, or is not a text of 1 to 200 characters;
-                or what is decorated cannot be called.
+            ConfigurationError: The name is taken, or is not a text of 1 to 200
+                characters; or what is decorated cannot be called.
         """
         check_name("name", name)
         if name in self._handlers:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import timedelta
-    from uuid import UUID
+from datetime import timedelta
+from uuid import UUID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

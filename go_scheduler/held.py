@@ -14,14 +14,15 @@ if TYPE_CHECKING:
 class Held:
     """The runs of a node that have not ended.
 
-    A run *waits* for its time, is *queued* for a worker, and *runs*. Each step succeeds for
-    one caller only, so that a run that is given back is not called as well: taking a key out
-    of a dictionary is atomic, and whoever gets it goes on. A run enters its next stage
-    before it leaves the last, so that it is never in none.
+    A run *waits* for its time, is *queued* for a worker, and *runs*. Each step succeeds
+    for one caller only, so that a run that is given back is not called as well: taking
+    a key out of a dictionary is atomic, and whoever gets it goes on. A run enters its
+    next stage before it leaves the last, so that it is never in none.
     """
 
     def __init__(self) -> None:
-        # Dictionaries for their order: the first is the one that has been there longest.
+        # Dictionaries for their order: the first is the one that has been there
+        # longest.
         self._waiting: dict[Run, None] = {}
         self._queued: dict[Run, None] = {}
         self._running: dict[Run, None] = {}
@@ -72,7 +73,7 @@ class Held:
         return _move(run, self._queued, self._running)
 
     def drop(self, run: Run) -> bool:
-        """Let go of a run that was not called; false if it was, or was let go before."""
+        """Let go of a run that was not called; false if it was called or let go."""
         return _take(run, self._waiting) or _take(run, self._queued)
 
     def end(self, run: Run) -> None:

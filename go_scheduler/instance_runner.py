@@ -182,8 +182,8 @@ class InstanceRunner:
     def _room(self) -> tuple[int, timedelta]:
         """How many to claim, and how far ahead.
 
-        Of what is due no more than can be called within a window: the free workers, and as
-        many as came free in the last one. Of what is not due yet, what may be held.
+        Of what is due no more than can be called within a window: the free workers, and
+        as many as came free in the last one. Of what is not due yet, what may be held.
         """
         recently = self._recorder.written_since(self._clock.elapsed() - self._window)
         busy = self._held.busy + self._recorder.unrecorded

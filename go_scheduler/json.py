@@ -10,7 +10,7 @@ from typing import Never, TypeAlias
 from go_scheduler.errors import ConfigurationError
 
 JSON: TypeAlias = (
-    "None | bool | int | float | str | Sequence[JSON] | Mapping[str, JSON]"
+    "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 )
 
 _DEEPEST = 100
@@ -25,7 +25,7 @@ class FrozenObject(dict[str, JSON]):
         raise TypeError("this value is read-only: make a changed copy instead")
 
     __setitem__ = __delitem__ = clear = pop = popitem = _refuse
-    setdefault = update = __ior__ = _refuse  # type: ignore[assignment]
+    setdefault = update = __ior__ = _refuse
 
     def __reduce__(self) -> tuple[type[FrozenObject], tuple[dict[str, JSON]]]:
         return type(self), (dict(self),)
@@ -36,7 +36,7 @@ class FrozenArray(list[JSON]):
 
     __slots__ = ()
 
-    _refuse = FrozenObject._refuse  # noqa: SLF001
+    _refuse = FrozenObject._refuse
 
     __setitem__ = __delitem__ = append = clear = extend = insert = _refuse
     pop = remove = reverse = sort = __iadd__ = __imul__ = _refuse

@@ -27,8 +27,8 @@ _SHORTEST = timedelta(milliseconds=1)
 class Contact:
     """How long a node's contact with its store has been unbroken.
 
-    After an outage every node must have had the time to renew what it runs before any node
-    takes over claims that have lapsed meanwhile.
+    After an outage every node must have had the time to renew what it runs before any
+    node takes over claims that have lapsed meanwhile.
 
     Args:
         clock: Measures elapsed time.
@@ -124,7 +124,8 @@ class Keeper:
             self._renew_batch(runs[start : start + _BATCH])
 
     def _renew_batch(self, runs: Sequence[Run]) -> None:
-        # Read before the write is sent: the store counts from a later time, never an earlier.
+        # Read before the write is sent: the store counts from a later time, never an
+        # earlier.
         now, elapsed = self._clock.now(), self._clock.elapsed()
         renewals = [
             Renewal(claim=run.claim, lease=max(_SHORTEST, self._lease_of(run, elapsed)))

@@ -1,4 +1,4 @@
-"""Definitions, instances, and the small values they are made of: frozen, compared by value."""
+"""Definitions, instances, and the small frozen values they are made of."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class TaskDefinition:
         name: Which handler of a ``HandlerRegistry`` runs it; at most 200 characters.
         queue: Which nodes run it: those that serve this queue; at most 200 characters.
         metadata: The user's payload: a JSON object of at most 64 KiB, read-only.
-        expire_after: How long a run may take before it is presumed hung and the instance
-            runs again; None: the scheduler's default.
+        expire_after: How long a run may take before it is presumed hung and the
+            instance runs again; None: the scheduler's default.
         retry: What happens after a run that did not succeed.
         catch_up: What becomes of missed fire times.
         next_fire_time: The next fire time without an instance. Kept by the store.
@@ -67,12 +67,12 @@ class TaskDefinition:
         note: Why it was paused. Kept by the store.
         completed_at: When its last fire time was given its instance. Kept by the store.
         revision: Rises with every change. Kept by the store; set it, or pass on a
-            definition that was read, and scheduling it raises ``ConflictError`` if somebody
-            else has changed it since.
+            definition that was read, and scheduling it raises ``ConflictError`` if
+            somebody else has changed it since.
 
     Raises:
-        ConfigurationError: A value is of the wrong type, out of range, or one that no store
-            can keep.
+        ConfigurationError: A value is of the wrong type, out of range, or one that no
+            store can keep.
     """
 
     trigger: Trigger
@@ -146,7 +146,8 @@ class TaskInstance:
 
     Attributes:
         id: Its identity, the same over all attempts: use it to recognise a repetition.
-        definition: The definition as it was when this was read, or when its run started.
+        definition: The definition as it was when this was read, or when its run
+            started.
         fire_time: The trigger's own time; None if it was made by hand.
         execute_at: When it is to run. A retry does not change it.
         due_at: When it may run next: ``execute_at`` at first, later for a retry.
@@ -257,9 +258,11 @@ class RunOutcome:
         claim: The claim it ran under.
         started_at: When its handler was called; None if it was not.
         outcome: The instance's end; None: it is to run again.
-        retry_in: How long from the store's time it is due again; used without an outcome.
+        retry_in: How long from the store's time it is due again; used without an
+            outcome.
         error: What the handler raised, for a person to read.
-        next_fire_time: When its definition fires next, if its trigger waits; None: never.
+        next_fire_time: When its definition fires next, if its trigger waits; None:
+            never.
     """
 
     claim: Claim
@@ -279,8 +282,8 @@ class Firing:
             ``next_fire_time`` and ``revision`` are still the same.
         fire_times: The fire times that become instances, earliest first.
         skipped: The fire times before those that will not run.
-        next_fire_time: The next fire time after all of these; None: there is none, or a run
-            has to end first.
+        next_fire_time: The next fire time after all of these; None: there is none, or a
+            run has to end first.
     """
 
     definition: TaskDefinition
@@ -314,7 +317,8 @@ def check_name(name: str, value: object) -> None:
     """Refuse what is not a short text that every store can keep.
 
     Raises:
-        ConfigurationError: It is no text, empty, too long, or holds a NUL or a surrogate.
+        ConfigurationError: It is no text, empty, too long, or holds a NUL or a
+            surrogate.
     """
     check_type(name, value, str)
     assert isinstance(value, str)
@@ -329,7 +333,8 @@ def check_positive(name: str, value: object) -> None:
     """Refuse what is not a timedelta above zero.
 
     Raises:
-        ConfigurationError: It is no timedelta, zero, negative, or longer than 100 years.
+        ConfigurationError: It is no timedelta, zero, negative, or longer than 100
+            years.
     """
     check_type(name, value, timedelta)
     assert isinstance(value, timedelta)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from go_scheduler.cleanup import Cleanup
-from go_scheduler.clock import ZERO, StoreClock
+from go_scheduler.clock import StoreClock
 from go_scheduler.definition_scheduler import DefinitionScheduler
 from go_scheduler.errors import StoreError
 from go_scheduler.execution import Execution
@@ -60,7 +60,7 @@ class Node:
         self._settings = settings
         self._claimant = Claimant(
             node=uuid4(),
-            queues=settings.queues,
+            queues=tuple(settings.queues),
             lease=settings.lease,
             expire_after=settings.expire_after,
         )
@@ -152,8 +152,9 @@ class Node:
                 each handler has come back or has outlived its ``expire_after``.
 
         Returns:
-            Whether all came back and was recorded. False at once if called by one of its own
-            handlers or loops, which cannot wait for themselves: it stops all the same.
+            Whether all came back and was recorded. False at once if called by one of
+            its own handlers or loops, which cannot wait for themselves: it stops all
+            the same.
         """
         self.request_stop()
         if self._is_own_thread():
@@ -208,9 +209,8 @@ class Node:
 
     def _is_own_thread(self) -> bool:
         run = run_here()
-        if run is not None and self._execution is not None:
-            if run in self._execution.held.running():
-                return True
+        if self._execution is not None and run in self._execution.held.running():
+            return True
         return any(ticker.is_current for ticker in self._tickers())
 
     def _stop_step(self) -> None:

@@ -1,4 +1,4 @@
-"""The planner: which fire times of a definition become instances, and which are skipped."""
+"""The planner: which fire times become instances, and which are skipped."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class _Missed(NamedTuple):
     first: datetime
     before_last: datetime
     last: datetime
-    count: int
+    number: int
     counted: bool
 
 
 def plan(definition: TaskDefinition, *, now: datetime, until: datetime) -> Firing:
     """One step of a due definition.
 
-    Each fire time up to ``until`` becomes an instance, but those missed by more than the
-    grace of its ``catch_up``: they are skipped, all but the latest if nothing was missed
-    by less. At most a thousand become instances in one step.
+    Each fire time up to ``until`` becomes an instance, but those missed by more than
+    the grace of its ``catch_up``: they are skipped, all but the latest if nothing was
+    missed by less. At most a thousand become instances in one step.
 
     Args:
         definition: The definition, with a ``next_fire_time``.
@@ -42,7 +42,8 @@ def plan(definition: TaskDefinition, *, now: datetime, until: datetime) -> Firin
         until: How far ahead to go.
 
     Raises:
-        Exception: Whatever its trigger raises, ``InvalidTriggerError`` for what it returns.
+        Exception: Whatever its trigger raises, ``InvalidTriggerError`` for what it
+            returns.
     """
     trigger, fire_time = definition.trigger, definition.next_fire_time
     assert fire_time is not None
@@ -113,15 +114,15 @@ def _latest(trigger: Trigger, low: datetime, until: datetime) -> datetime:
 
 
 def _without_last(missed: _Missed) -> _Missed | None:
-    if missed.count == 1:
+    if missed.number == 1:
         return None
-    return missed._replace(last=missed.before_last, count=missed.count - 1)
+    return missed._replace(last=missed.before_last, number=missed.number - 1)
 
 
 def _skip(missed: _Missed, grace: timedelta) -> Skipped:
     reason = f"missed by more than the grace of {grace}; a later fire time ran instead"
     if not missed.counted:
-        reason += f"; there are more than the {missed.count} that were counted"
+        reason += f"; there are more than the {missed.number} that were counted"
     return Skipped(
-        first=missed.first, last=missed.last, count=missed.count, reason=reason
+        first=missed.first, last=missed.last, count=missed.number, reason=reason
     )

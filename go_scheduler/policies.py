@@ -1,4 +1,4 @@
-"""What to do when a run fails and when fire times were missed: decisions without I/O."""
+"""What to do when a run fails or fire times were missed: decisions without I/O."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ class CatchUp:
     latest missed one does. All older ones are recorded in one skipped row.
 
     Attributes:
-        grace: How far back a missed fire time still runs; zero or more, at most 100 years.
+        grace: How far back a missed fire time still runs; zero or more, at most 100
+            years.
     """
 
     grace: timedelta = timedelta(minutes=1)

@@ -30,8 +30,8 @@ def prepare(definition: TaskDefinition, now: datetime) -> TaskDefinition:
 
     Raises:
         ConfigurationError: It is no definition.
-        InvalidTriggerError: Its trigger raised, does not survive being stored, or returned
-            what is no fire time.
+        InvalidTriggerError: Its trigger raised, does not survive being stored, or
+            returned what is no fire time.
     """
     check_type("definition", definition, TaskDefinition)
     given = definition.trigger
@@ -49,7 +49,7 @@ def prepare(definition: TaskDefinition, now: datetime) -> TaskDefinition:
 
 
 def next_after_end(definition: TaskDefinition, now: datetime) -> datetime | None:
-    """When a definition fires next if its only instance ends now; None if it is not so."""
+    """When a definition that waits for its instance's end fires, if it ends now."""
     if not definition.trigger.waits:
         return None
     return next_fire_time_of(definition.trigger, now)
@@ -60,8 +60,8 @@ def _check_storable(trigger: Trigger, given: Trigger) -> None:
     kind, given_state = dump_trigger(trigger)
     if trigger != given:
         raise InvalidTriggerError(
-            f"{given!r:.200} is not equal to itself when anchored: {trigger!r:.200}; fields"
-            " that anchored() fills in must be compare=False"
+            f"{given!r:.200} is not equal to itself when anchored: {trigger!r:.200};"
+            " fields that anchored() fills in must be compare=False"
         )
     if type(trigger).__module__.startswith("go_scheduler."):
         return
@@ -74,5 +74,6 @@ def _check_storable(trigger: Trigger, given: Trigger) -> None:
     loaded = load_trigger(kind, state)
     if loaded != trigger:
         raise InvalidTriggerError(
-            f"{trigger!r:.200} is another trigger when stored and loaded: {loaded!r:.200}"
+            f"{trigger!r:.200} is another trigger when stored and loaded:"
+            f" {loaded!r:.200}"
         )

@@ -36,8 +36,8 @@ _ASIDE = timedelta(minutes=1)
 class Recorder:
     """Decides what follows from a run's end, and writes it.
 
-    It writes at once after a pause, else what has gathered, every few milliseconds. What
-    the store does not take is kept and written again.
+    It writes at once after a pause, else what has gathered, every few milliseconds.
+    What the store does not take is kept and written again.
 
     Args:
         store: Where to write.
@@ -86,7 +86,7 @@ class Recorder:
         self._finish(run, Outcome.COMPLETED)
 
     def fail(self, run: Run, error: str) -> None:
-        """Record that a run did not succeed: it is cancelled, due again, or has failed."""
+        """Record that a run did not succeed: cancelled, due again, or failed."""
         if run.cancel_requested:
             self._finish(run, Outcome.CANCELLED, error)
             return
@@ -176,7 +176,8 @@ class Recorder:
 
     def _put(self, end: RunOutcome | Release) -> None:
         self._pending.append(end)
-        # In this order, and reset before the pending are taken: no end waits unannounced.
+        # In this order, and reset before the pending are taken: no end waits
+        # unannounced.
         if not self._announced:
             self._announced = True
             self._wake()

@@ -35,11 +35,11 @@ class Run:
         "_default",
         "_extended",
         "_undecided",
+        "allowed",
         "called",
         "called_at",
         "cancel_requested",
         "claim",
-        "allowed",
         "expire_after",
         "expires_at",
         "instance",
@@ -68,8 +68,8 @@ class Run:
     def token(self) -> tuple[UUID, int]:
         """The fencing token, ``(instance.id, attempt)``.
 
-        Hand it to whatever the handler writes to: of two tokens with one id, the one with
-        the higher attempt is the later run.
+        Hand it to whatever the handler writes to: of two tokens with one id, the one
+        with the higher attempt is the later run.
         """
         return self.claim.instance_id, self.claim.attempt
 
@@ -94,8 +94,8 @@ class Run:
         check_positive("by", by)
         if self.lost or self.settled:
             raise ClaimLostError(
-                f"instance {self.instance.id}, attempt {self.claim.attempt}, is no longer"
-                " this run's"
+                f"instance {self.instance.id}, attempt {self.claim.attempt}, is not"
+                " this run's any more"
             )
         self.allowed += by
         if self._extended is not None:
@@ -139,7 +139,7 @@ class Run:
         self._extended = extended
 
     def left(self, elapsed: timedelta) -> timedelta:
-        """What is left of ``expire_after``, all of it before the call; at least zero."""
+        """What is left of ``expire_after``; zero at least, all before the call."""
         if self.called is None:
             return self.allowed
         return max(ZERO, self.called + self.allowed - elapsed)
@@ -151,7 +151,7 @@ def run_here() -> Run | None:
 
 
 def enter_run(run: Run) -> Token[Run]:
-    """Make a run the current one, until ``leave_run`` is called with what this returns."""
+    """Make a run the current one, until ``leave_run`` gets what this returns."""
     return _current.set(run)
 
 
@@ -174,6 +174,6 @@ def current_run() -> Run:
         return _current.get()
     except LookupError:
         raise SchedulerStateError(
-            "current_run() has an answer only inside a handler, and not in the process of"
-            " a process pool"
+            "current_run() has an answer only inside a handler, and not in the"
+            " process of a process pool"
         ) from None

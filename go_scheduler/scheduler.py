@@ -55,33 +55,36 @@ class Scheduler:
         ...
     ```
 
-    Any number of schedulers, in any number of processes, may share a store that processes
-    can share: each fire time is run by one of them.
+    Any number of schedulers, in any number of processes, may share a store that
+    processes can share: each fire time is run by one of them.
 
-    All methods may be called from any thread and from handlers. Those that read or change
-    the store raise ``StoreUnavailableError`` if it cannot be reached.
+    All methods may be called from any thread and from handlers. Those that read or
+    change the store raise ``StoreUnavailableError`` if it cannot be reached.
 
     Args:
         handler: Called with each due instance; sync or ``async def``, or a
             ``HandlerRegistry``. None: this scheduler manages definitions and creates
             instances for others to run.
         store: Where definitions and instances are kept; None: a new ``MemoryStore``.
-        schedule_window: Look for definitions that fire soon at least every half of this.
-        runner_window: Claim instances this long before they are due, and look for them at
-            least every half of it.
+        schedule_window: Look for definitions that fire soon at least every half of
+            this.
+        runner_window: Claim instances this long before they are due, and look for them
+            at least every half of it.
         cleanup_window: Look for what can be deleted at least every half of this.
         queues: Run the instances of these queues, and of no others.
         max_workers: The most handlers that run at once.
         max_held: The most instances to hold before they are due.
-        expire_after: How long a run may take before it is presumed hung and the instance
-            runs again, for definitions that do not say; see ``Run.extend``.
-        lease: How long a claim holds unless it is renewed, which happens every third of it:
-            the work of a node that died runs elsewhere after so long, and a little more.
+        expire_after: How long a run may take before it is presumed hung and the
+            instance runs again, for definitions that do not say; see ``Run.extend``.
+        lease: How long a claim holds unless it is renewed, which happens every third of
+            it: the work of a node that died runs elsewhere after so long, and a little
+            more.
         retention: How long finished instances and definitions are kept.
         clock: Measures time; a ``ManualClock`` for tests. None: the system's.
-        executor: Calls the handlers, such as a ``ProcessPoolExecutor``, whose handlers and
-            instances travel pickled and have no ``current_run()``; it is not shut down.
-            None: the scheduler's own threads, and an event loop for async handlers.
+        executor: Calls the handlers, such as a ``ProcessPoolExecutor``, whose handlers
+            and instances travel pickled and have no ``current_run()``; it is not shut
+            down. None: the scheduler's own threads, and an event loop for async
+            handlers.
 
     Raises:
         ConfigurationError: An argument is wrong.
@@ -110,7 +113,7 @@ class Scheduler:
             schedule_window=schedule_window,
             runner_window=runner_window,
             cleanup_window=cleanup_window,
-            queues=tuple(queues) if isinstance(queues, list) else queues,
+            queues=queues,
             max_workers=max_workers,
             max_held=max_held,
             expire_after=expire_after,
@@ -125,8 +128,8 @@ class Scheduler:
         if isinstance(self._clock, DrivingClock):
             if self._store.clock is not self._clock:
                 raise ConfigurationError(
-                    "the store must have the same manual clock as the scheduler: pass it"
-                    " to both"
+                    "the store must have the same manual clock as the scheduler:"
+                    " pass it to both"
                 )
             self._executor = executor or self._clock.executor
         self._lock = threading.Lock()
@@ -136,13 +139,14 @@ class Scheduler:
     def schedule(self, definition: TaskDefinition) -> TaskDefinition:
         """Insert a definition, or replace the one with its id.
 
-        Scheduling an equal definition again changes nothing. Another trigger starts anew
-        from now: what has not started of the old one is removed. Any other change leaves
-        the fire times as they are and applies to each instance that starts from now on.
+        Scheduling an equal definition again changes nothing. Another trigger starts
+        anew from now: what has not started of the old one is removed. Any other change
+        leaves the fire times as they are and applies to each instance that starts from
+        now on.
 
         Args:
-            definition: What to run, and when. Its ``revision``, if it has one, must be the
-                stored one.
+            definition: What to run, and when. Its ``revision``, if it has one, must be
+                the stored one.
 
         Returns:
             The definition as stored, with its ``next_fire_time``.
@@ -207,8 +211,8 @@ class Scheduler:
     def delete_definition(self, definition_id: UUID) -> bool:
         """Delete a definition and what has not started of it.
 
-        What runs is told that it has lost its claim, and its result is dropped. After this
-        the same id may be scheduled again, as a new definition.
+        What runs is told that it has lost its claim, and its result is dropped. After
+        this the same id may be scheduled again, as a new definition.
 
         Returns:
             Whether there was one.
@@ -307,7 +311,8 @@ class Scheduler:
             limit: The most to return, 1 to 1,000.
 
         Returns:
-            The instances in the order of ``execute_at`` and id; empty if there are no more.
+            The instances in the order of ``execute_at`` and id; empty if there are no
+            more.
 
         Raises:
             ConfigurationError: An argument is wrong.
@@ -330,12 +335,13 @@ class Scheduler:
     def cancel(self, instance_id: UUID) -> Cancelled | None:
         """Cancel an instance that has not started, or ask its run to stop.
 
-        A start is recorded some 20 ms before the instance is due; from then on its run is
-        asked, by ``current_run().cancelled``, which it learns within a third of the lease.
+        A start is recorded some 20 ms before the instance is due; from then on its run
+        is asked, by ``current_run().cancelled``, which it learns within a third of the
+        lease.
 
         Returns:
-            *cancelled*: it will not run; *requested*: it runs, or is about to; None: it had
-            ended before.
+            *cancelled*: it will not run; *requested*: it runs, or is about to; None: it
+            had ended before.
 
         Raises:
             TaskInstanceNotFoundError: There is none with this id.
@@ -364,9 +370,9 @@ class Scheduler:
                 each handler has come back or has outlived its ``expire_after``.
 
         Returns:
-            Whether everything came back and was recorded; true if it was not running. Called
-            from a handler, which cannot wait for itself, it answers false at once and the
-            scheduler stops as soon as it can.
+            Whether everything came back and was recorded; true if it was not running.
+            Called from a handler, which cannot wait for itself, it answers false at
+            once and the scheduler stops as soon as it can.
 
         Raises:
             ConfigurationError: The timeout is neither None nor a timedelta.

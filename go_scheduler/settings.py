@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import timedelta
 
@@ -16,7 +17,7 @@ class Settings:
     schedule_window: timedelta
     runner_window: timedelta
     cleanup_window: timedelta
-    queues: tuple[str, ...]
+    queues: Sequence[str]
     max_workers: int
     max_held: int
     expire_after: timedelta

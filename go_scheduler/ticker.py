@@ -25,14 +25,16 @@ _LONGEST_BACKOFF = timedelta(seconds=5)
 class Ticker:
     """Calls ``tick`` at once and then at an interval, or when it asks, until stopped.
 
-    The thread is a daemon and survives every exception: it backs off, up to five seconds,
-    and goes on. On a driving clock there is no thread; the clock calls the ticks.
+    The thread is a daemon and survives every exception: it backs off, up to five
+    seconds, and goes on. On a driving clock there is no thread; the clock calls the
+    ticks.
 
     Args:
         name: For the thread and the log.
-        tick: Does what is due; answers how soon to be called again, None for the interval.
-        interval: The longest time between two ticks, shortened at random by up to a fifth so
-            that nodes do not tick in step; None: only when woken or asked for.
+        tick: Does what is due; answers how soon to be called again, None for the
+            interval.
+        interval: The longest time between two ticks, shortened at random by up to a
+            fifth so that nodes do not tick in step; None: only when woken or asked for.
         clock: Measures the time between ticks.
     """
 
@@ -115,7 +117,8 @@ class Ticker:
         delay = self._call()
         with self._condition:
             self._ticking = None
-            # A wake during the tick may have come too late for it: it calls for another.
+            # A wake during the tick may have come too late for it: it calls for
+            # another.
             if self._stopping or (self._due is not None and not self._failures):
                 return
             self._due = None if delay is None else self._clock.elapsed() + delay
@@ -166,4 +169,4 @@ class Ticker:
             exc_info=error,
             extra={"ticker": self.name, "failures": self._failures},
         )
-        return delay * random.uniform(0.5, 1)
+        return timedelta(seconds=delay.total_seconds() * random.uniform(0.5, 1))

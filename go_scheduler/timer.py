@@ -35,7 +35,8 @@ class Timer:
         self._hand_over = hand_over
         self._wake = wake
         self._lock = threading.Lock()
-        # The sequence decides ties before the comparison reaches a run, which has no order.
+        # The sequence decides ties before the comparison reaches a run, which has no
+        # order.
         self._heap: list[tuple[datetime, int, Run]] = []
         self._sequence = count()
 

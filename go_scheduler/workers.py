@@ -31,8 +31,8 @@ _MARGIN = timedelta(seconds=2)
 class Workers:
     """Calls a handler for every run that is handed over.
 
-    Sync handlers are called on daemon threads, started as they are needed, ``async def``
-    ones as tasks of one event loop; of each at most ``max_workers`` at once.
+    Sync handlers are called on daemon threads, started as they are needed, ``async
+    def`` ones as tasks of one event loop; of each at most ``max_workers`` at once.
 
     Args:
         handler: What is called.
@@ -154,7 +154,7 @@ class Workers:
         if not self._begin(run):
             return
 
-        def done(future: Future[object]) -> None:
+        def done(future: Future[None]) -> None:
             self._end(run, future.exception())
 
         try:
@@ -163,7 +163,7 @@ class Workers:
             self._end(run, error)
 
     def _begin(self, run: Run) -> bool:
-        """Look once more at the lease, without the store; false if it must not be called."""
+        """Look once more at the lease, without the store; false: do not call."""
         margin = min(_MARGIN, run.expire_after / 4, self._lease / 4)
         elapsed = self._clock.elapsed()
         if run.lost or run.expires_at - self._clock.latest_at(elapsed) <= margin:

@@ -1,8 +1,8 @@
 """The store interface: what the loops need of whatever keeps the rows.
 
-A store moves rows and keeps the promises about them; policy lives above it. Every method is
-one transaction. Losing a race is an answer, an absence from what comes back, and never an
-exception.
+A store moves rows and keeps the promises about them; policy lives above it. Every
+method is one transaction. Losing a race is an answer, an absence from what comes back,
+and never an exception.
 """
 
 from __future__ import annotations
@@ -34,25 +34,26 @@ if TYPE_CHECKING:
 class Store(ABC):
     """Where definitions and instances are kept.
 
-    All methods may be called by any number of threads, and, if the store is shared, by any
-    number of nodes at once. ``StoreSuite`` in ``go_scheduler.testing`` tests every sentence
-    written here.
+    All methods may be called by any number of threads, and, if the store is shared, by
+    any number of nodes at once. ``StoreSuite`` in ``go_scheduler.testing`` tests every
+    sentence written here.
 
     **Fire times** are unique: a live definition has at most one instance, a record of
     skipped ones included, per fire time.
 
-    **Claims** are judged by the store's time alone. A claim is *current* if the instance is
-    claimed, has not ended, and has the claim's ``attempt``. A claim that has lapsed stays
-    current until another claim replaces it. ``start_instances``, ``renew_claims``,
-    ``finish_instances`` and ``release_instances`` change nothing for a claim that is not
-    current.
+    **Claims** are judged by the store's time alone. A claim is *current* if the
+    instance is claimed, has not ended, and has the claim's ``attempt``. A claim that
+    has lapsed stays current until another claim replaces it. ``start_instances``,
+    ``renew_claims``, ``finish_instances`` and ``release_instances`` change nothing for
+    a claim that is not current.
 
-    **Errors**: every method raises ``StoreUnavailableError`` if trying again may help and
-    ``StoreError`` if not. After either nothing has changed, unless the connection was lost
-    while the change was being confirmed; all methods may safely be repeated.
+    **Errors**: every method raises ``StoreUnavailableError`` if trying again may help
+    and ``StoreError`` if not. After either nothing has changed, unless the connection
+    was lost while the change was being confirmed; all methods may safely be repeated.
 
     Args:
-        clock: Used wherever the store's own time would be, for tests; None: its own time.
+        clock: Used wherever the store's own time would be, for tests; None: its own
+            time.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -76,24 +77,24 @@ class Store(ABC):
     ) -> Sequence[TaskDefinition]:
         """Insert each definition, or replace the one with its id.
 
-        A new one is kept as it is, at revision 1, not paused. It is completed at once if its
-        ``next_fire_time`` is None and its trigger does not wait.
+        A new one is kept as it is, at revision 1, not paused. It is completed at once
+        if its ``next_fire_time`` is None and its trigger does not wait.
 
-        One equal to what is stored changes nothing. Otherwise the revision rises by one,
-        and what else happens depends on the trigger:
+        One equal to what is stored changes nothing. Otherwise the revision rises by
+        one, and what else happens depends on the trigger:
 
         * An equal trigger: the stored trigger stays, with its anchor, and so does
           ``next_fire_time``. The next start of each instance uses the new values.
-        * Another trigger: its instances that have not started and never ran are removed,
-          ``next_fire_time`` is as passed, and the definition is live again if it was
-          completed. Instances that run or wait for a retry stay.
+        * Another trigger: its instances that have not started and never ran are
+          removed, ``next_fire_time`` is as passed, and the definition is live again if
+          it was completed. Instances that run or wait for a retry stay.
 
-        Either way its open instances go to its queue, and ``paused`` and ``note`` stay as
-        stored.
+        Either way its open instances go to its queue, and ``paused`` and ``note`` stay
+        as stored.
 
         Args:
-            definitions: Each id once; anchored, and with the ``next_fire_time`` that a new
-                trigger starts with. What else the store keeps is ignored, but for a
+            definitions: Each id once; anchored, and with the ``next_fire_time`` that a
+                new trigger starts with. What else the store keeps is ignored, but for a
                 ``revision`` that is not None.
 
         Returns:
@@ -126,8 +127,8 @@ class Store(ABC):
 
         Args:
             ids: Their id is among these.
-            metadata: Their metadata contains this: each key with a value that contains the
-                one given; an array contains those whose items it all contains.
+            metadata: Their metadata contains this: each key with a value that contains
+                the one given; an array contains those whose items it all contains.
             name: They have this name.
             queue: They have this queue.
             after: Their id is greater than this one: the last of the page before.
@@ -156,11 +157,11 @@ class Store(ABC):
     ) -> Sequence[TaskDefinition]:
         """Pause definitions, so that nothing of theirs starts.
 
-        Instances that have not started and never ran are removed, and ``next_fire_time``
-        goes back to the earliest fire time among them. Instances that wait for a retry, or
-        are given back or fail meanwhile, are held: pending, but not claimable. Running ones
-        go on. The revision rises by one. A definition that is paused already only takes the
-        note.
+        Instances that have not started and never ran are removed, and
+        ``next_fire_time`` goes back to the earliest fire time among them. Instances
+        that wait for a retry, or are given back or fail meanwhile, are held: pending,
+        but not claimable. Running ones go on. The revision rises by one. A definition
+        that is paused already only takes the note.
 
         Args:
             ids: The definitions.
@@ -195,8 +196,8 @@ class Store(ABC):
             limit: Most definitions to return; at least 1.
 
         Returns:
-            The definitions in the order of ``(next_fire_time, id)``. One that this process
-            cannot read has an ``UnknownTrigger`` that says why.
+            The definitions in the order of ``(next_fire_time, id)``. One that this
+            process cannot read has an ``UnknownTrigger`` that says why.
         """
 
     @abstractmethod
@@ -204,9 +205,9 @@ class Store(ABC):
         """Create the instances of each firing and move its definition on, in one step.
 
         A firing wins if the definition exists, is not paused, and has the
-        ``next_fire_time`` and ``revision`` that were read; and, if its trigger waits, no
-        open instance. The others change nothing. A fire time that has its instance already
-        gets no second one. The revision stays.
+        ``next_fire_time`` and ``revision`` that were read; and, if its trigger waits,
+        no open instance. The others change nothing. A fire time that has its instance
+        already gets no second one. The revision stays.
 
         An instance is pending, in the definition's queue, with ``execute_at`` and
         ``due_at`` at its fire time. Skipped ones become one instance with the outcome
@@ -235,14 +236,15 @@ class Store(ABC):
         An instance can be claimed if it has not ended, is not held, is in one of the
         claimant's queues, and either
 
-        * nobody has claimed it and it is due within ``ahead`` of the store's time, or
-        * ``lapsed`` is true and its claim has: ``expires_at`` is not after the store's time.
+        * nobody has claimed it and it is due within ``ahead`` of the store's time, or *
+          ``lapsed`` is true and its claim has: ``expires_at`` is not after the store's
+          time.
 
-        Each gets ``claimed_by``, an ``attempt`` one higher, and a claim that holds for one
-        lease past the later of the store's time and ``due_at``. One that is due within
-        ``lead`` is also started, as ``start_instances`` does it. Selecting and
-        marking is one atomic step: nodes calling at the same moment never receive the same
-        instance.
+        Each gets ``claimed_by``, an ``attempt`` one higher, and a claim that holds for
+        one lease past the later of the store's time and ``due_at``. One that is due
+        within ``lead`` is also started, as ``start_instances`` does it. Selecting and
+        marking is one atomic step: nodes calling at the same moment never receive the
+        same instance.
 
         Args:
             claimant: The calling node.
@@ -252,8 +254,8 @@ class Store(ABC):
             lapsed: Whether to take over claims that have lapsed.
 
         Returns:
-            The claimed instances, lapsed claims first, then earliest ``due_at`` first; empty
-            if none is due. Only those with ``started_at`` have been started.
+            The claimed instances, lapsed claims first, then earliest ``due_at`` first;
+            empty if none is due. Only those with ``started_at`` have been started.
         """
 
     @abstractmethod
@@ -263,14 +265,15 @@ class Store(ABC):
         """Record that handlers are about to be called.
 
         Each instance whose claim is current and that has not started has one more in
-        ``runs``, ``started_at`` at the later of the store's time and ``due_at``, and a claim
-        that holds past ``started_at`` for one lease, or for the definition's
+        ``runs``, ``started_at`` at the later of the store's time and ``due_at``, and a
+        claim that holds past ``started_at`` for one lease, or for the definition's
         ``expire_after`` if that is shorter. One that has started under this claim is
         answered alike and changed in nothing.
 
         Returns:
-            The instances whose claim is current, with their definition as it is now, in no
-            order. The others have been cancelled, edited, paused, deleted or claimed anew.
+            The instances whose claim is current, with their definition as it is now, in
+            no order. The others have been cancelled, edited, paused, deleted or claimed
+            anew.
         """
 
     @abstractmethod
@@ -278,34 +281,37 @@ class Store(ABC):
         """Let claims hold for their ``lease`` from the store's time on.
 
         Returns:
-            For each instance whose claim is current: whether its run is asked to stop. The
-            others are lost.
+            For each instance whose claim is current: whether its run is asked to stop.
+            The others are lost.
         """
 
     @abstractmethod
     def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Set[UUID]:
         """Record what became of runs.
 
-        An instance with an outcome ends at the store's time and keeps ``claimed_by`` and
-        ``attempt``. One without is pending again, due ``retry_in`` from the store's time,
-        with ``started_at`` empty; it is held if its definition is paused. An ``error`` that
-        is given is kept. One that ends keeps the ``started_at`` given: if there is none its
-        handler was not called, and a run recorded as started is taken off ``runs``.
+        An instance with an outcome ends at the store's time and keeps ``claimed_by``
+        and ``attempt``. One without is pending again, due ``retry_in`` from the store's
+        time, with ``started_at`` empty; it is held if its definition is paused. An
+        ``error`` that is given is kept. One that ends keeps the ``started_at`` given:
+        if there is none its handler was not called, and a run recorded as started is
+        taken off ``runs``.
 
         If one ends whose definition's trigger waits, and that definition has no
-        ``next_fire_time`` and is not completed, it gets the one given; without one it is
-        completed.
+        ``next_fire_time`` and is not completed, it gets the one given; without one it
+        is completed.
 
         Returns:
-            The ids of the instances whose claim was current; for the others nothing changed.
+            The ids of the instances whose claim was current; for the others nothing
+            changed.
         """
 
     @abstractmethod
     def release_instances(self, releases: Sequence[Release]) -> Set[UUID]:
         """Give back what was claimed and not called.
 
-        Each is pending again, due when it was or after ``delay``; a run that was recorded as
-        started is taken off ``runs``. It is held if its definition is paused.
+        Each is pending again, due when it was or after ``delay``; a run that was
+        recorded as started is taken off ``runs``. It is held if its definition is
+        paused.
 
         Returns:
             The ids of the instances whose claim was current.
@@ -318,8 +324,8 @@ class Store(ABC):
         """Cancel instances that have not started; ask the runs of the others to stop.
 
         Args:
-            cancellations: The ids of the instances, and for each the ``next_fire_time`` of
-                its definition if its trigger waits, used as by ``finish_instances``.
+            cancellations: The ids of the instances, and for each the ``next_fire_time``
+                of its definition if its trigger waits, used as by ``finish_instances``.
 
         Returns:
             What it came to, for each that exists and has not ended.
@@ -329,7 +335,8 @@ class Store(ABC):
     def delete_finished(self, *, older_than: timedelta, limit: int) -> int:
         """Delete instances that ended long ago, then completed definitions without any.
 
-        A definition goes once it has been completed for so long and has no instance left.
+        A definition goes once it has been completed for so long and has no instance
+        left.
 
         Args:
             older_than: How long ago by the store's time; zero or more.
@@ -365,7 +372,8 @@ class Store(ABC):
             limit: Most instances to return; at least 1.
 
         Returns:
-            The instances in the order of ``(execute_at, id)``; empty if there are no more.
+            The instances in the order of ``(execute_at, id)``; empty if there are no
+            more.
         """
 
     @abstractmethod

@@ -50,8 +50,8 @@ _CHUNK = 1000
 class MemoryStore(Store):
     """Keeps everything in this process's memory, and nothing when it ends.
 
-    It is shared by the schedulers of one process only. Looking for what is due costs what
-    is due, not what is stored.
+    It is shared by the schedulers of one process only. Looking for what is due costs
+    what is due, not what is stored.
 
     Args:
         clock: Used instead of the system's clock, for tests.
@@ -173,7 +173,7 @@ class MemoryStore(Store):
             return page
 
     def fire_definitions(self, firings: Sequence[Firing]) -> Set[UUID]:
-        """Create the instances of each firing and move its definition on, in one step."""
+        """Create the instances of each firing and move its definition on."""
         with self._lock:
             now = self._time()
             return {
@@ -247,7 +247,7 @@ class MemoryStore(Store):
     def cancel_instances(
         self, cancellations: Mapping[UUID, datetime | None]
     ) -> Mapping[UUID, Cancelled]:
-        """Cancel instances that have not started; ask the runs of the others to stop."""
+        """Cancel what has not started; ask what runs to stop."""
         with self._lock:
             now = self._time()
             answers = {}
@@ -265,7 +265,7 @@ class MemoryStore(Store):
             return answers
 
     def delete_finished(self, *, older_than: timedelta, limit: int) -> int:
-        """Delete instances that ended long ago, then completed definitions without any."""
+        """Delete what ended long ago."""
         with self._lock:
             until = self._time() - older_than
             ended = self._instances.forget_ended(until, limit)
@@ -326,8 +326,8 @@ class MemoryStore(Store):
         self,
         new: TaskDefinition,
         row: DefinitionRow | None,
-        equal: bool,  # noqa: FBT001 - what _plan_put found
-        same_trigger: bool,  # noqa: FBT001 - likewise
+        equal: bool,
+        same_trigger: bool,
         now: datetime,
     ) -> TaskDefinition:
         if row is None:

@@ -13,14 +13,14 @@ from go_scheduler.models import Outcome, State, TaskInstance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from datetime import datetime, timedelta
+    from datetime import datetime
     from uuid import UUID
 
     from go_scheduler.models import Claim, Claimant, Skipped, TaskDefinition
 
 
 class DefinitionRow:
-    """A definition as stored, and its instances by fire time, or by id if they have none."""
+    """A definition as stored, and its instances by fire time, or else by id."""
 
     __slots__ = ("definition", "instances")
 
@@ -59,7 +59,7 @@ class InstanceRow:
 
     def __init__(
         self,
-        id: UUID,  # noqa: A002 - it is the field's name everywhere
+        id: UUID,
         of: DefinitionRow,
         execute_at: datetime,
         *,
@@ -95,7 +95,7 @@ class InstanceRow:
 
     @property
     def removable(self) -> bool:
-        """Whether its fire time may be served anew: it has not started and never ran."""
+        """Whether its fire time may be served anew: it never started."""
         return (
             self.state in (State.PENDING, State.CLAIMED)
             and not self.runs
@@ -136,8 +136,8 @@ _Entry = tuple["datetime", int, InstanceRow]
 class InstanceTable:
     """The rows by id, and each in the one list that its state calls for.
 
-    Pending rows stand in their queue's list unless they are held, claimed and running ones
-    in the list of leases, ended ones in the list that cleanup takes from.
+    Pending rows stand in their queue's list unless they are held, claimed and running
+    ones in the list of leases, ended ones in the list that cleanup takes from.
     """
 
     def __init__(self) -> None:
@@ -230,7 +230,7 @@ class InstanceTable:
         now: datetime,
         lead: datetime,
     ) -> None:
-        """Mark rows that ``take`` returned as claimed, and started if due by ``lead``."""
+        """Mark taken rows as claimed, and as started if they are due by ``lead``."""
         for row in rows:
             row.claimed_by = claimant.node
             row.attempt += 1
@@ -247,7 +247,7 @@ class InstanceTable:
         self, queues: Sequence[str], now: datetime, limit: int
     ) -> list[InstanceRow]:
         """Take rows whose claim has lapsed out of the list of leases."""
-        found = []
+        found: list[InstanceRow] = []
         for expires_at, _, row in self._leases:
             if expires_at > now or len(found) == limit:
                 break

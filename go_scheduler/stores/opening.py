@@ -19,17 +19,18 @@ def open_store(url: str, *, clock: Clock | None = None) -> Store:
     """The store that a URL names.
 
     ``memory://`` is a new ``MemoryStore``. For any other scheme, an installed package
-    announces a callable by the entry-point group ``go_scheduler.stores``: the scheme is the
-    entry point's name, and the callable takes the URL and ``clock=`` and returns a store.
+    announces a callable by the entry-point group ``go_scheduler.stores``: the scheme is
+    the entry point's name, and the callable takes the URL and ``clock=`` and returns a
+    store.
 
     Args:
         url: Such as ``memory://``.
         clock: Used instead of the store's own time, for tests.
 
     Raises:
-        ConfigurationError: No store has this scheme, or what an installed package announces
-            cannot be imported or makes no store. The URL, which may hold a password, is not
-            repeated.
+        ConfigurationError: No store has this scheme, or what an installed package
+            announces cannot be imported or makes no store. The URL, which may hold a
+            password, is not repeated.
     """
     if not isinstance(url, str) or "://" not in url:
         raise ConfigurationError("a store's URL begins with a scheme, as in memory://")
@@ -49,6 +50,7 @@ def open_store(url: str, *, clock: Clock | None = None) -> Store:
     store = make(url, clock=clock)
     if not isinstance(store, Store):
         raise ConfigurationError(
-            f"what is announced for {scheme!r} made a {type(store).__name__}, not a Store"
+            f"what is announced for {scheme!r} made a {type(store).__name__},"
+            " not a Store"
         )
     return store

@@ -34,6 +34,7 @@ from go_scheduler.testing.builders import (
 )
 from go_scheduler.testing.clock import START
 
+if TYPE_CHECKING:
     from go_scheduler.stores.base import Store
     from go_scheduler.testing.clock import ManualClock
 

@@ -32,12 +32,12 @@ class Trigger(ABC):
     ``next_fire_time``. Defining the class registers it, so that stores can load it.
 
     Attributes:
-        kind: The trigger's stable name in the store. Renaming the class is safe, changing
-            the kind is not.
+        kind: The trigger's stable name in the store. Renaming the class is safe,
+            changing the kind is not.
         recurring: Whether it can fire more than once.
         waits: Whether the next fire time counts from the end of the last run. Such a
-            definition never has two open instances; its trigger is asked again, with the
-            time its run ended, when a run has ended for good.
+            definition never has two open instances; its trigger is asked again, with
+            the time its run ended, when a run has ended for good.
     """
 
     __slots__ = ()
@@ -52,9 +52,11 @@ class Trigger(ABC):
         if kind is None:
             return
         if not isinstance(kind, str) or not kind:
-            raise ConfigurationError(f"{cls.__qualname__}.kind must be a name: {kind!r}")
+            raise ConfigurationError(
+                f"{cls.__qualname__}.kind must be a name: {kind!r}"
+            )
         known = _kinds.get(kind)
-        # A module loaded again, and a dataclass that is given slots, define a class anew.
+        # A module loaded again and a dataclass given slots define the class anew.
         if known is not None and _name(known) != _name(cls):
             raise ConfigurationError(
                 f"{_name(cls)}: the trigger kind {kind!r} is taken by {_name(known)}"
@@ -65,8 +67,8 @@ class Trigger(ABC):
     def next_fire_time(self, after: datetime) -> datetime | None:
         """The earliest fire time strictly later than a given instant.
 
-        It must depend on the trigger's fields and on ``after`` alone, and answer for any
-        instant, so that every node computes the same series.
+        It must depend on the trigger's fields and on ``after`` alone, and answer for
+        any instant, so that every node computes the same series.
 
         Args:
             after: Any aware instant.
@@ -89,8 +91,8 @@ class Trigger(ABC):
     def anchored(self, now: datetime) -> Self:
         """This trigger, counting from ``now`` if it counts from somewhere not given.
 
-        The first ``schedule()`` calls it, and what it returns is kept. The result must be
-        equal to the trigger it was made from.
+        The first ``schedule()`` calls it, and what it returns is kept. The result must
+        be equal to the trigger it was made from.
         """
         return self
 
@@ -98,8 +100,8 @@ class Trigger(ABC):
         """The trigger's fields as JSON; overwrite it if they are not plain values.
 
         Returns:
-            Each field of the dataclass by its name, datetimes as ISO 8601 text, timedeltas
-            as whole microseconds.
+            Each field of the dataclass by its name, datetimes as ISO 8601 text,
+            timedeltas as whole microseconds.
 
         Raises:
             InvalidTriggerError: The class is no dataclass, or a field is neither JSON,
@@ -181,7 +183,8 @@ def next_fire_time_of(trigger: Trigger, after: datetime) -> datetime | None:
     """A trigger's next fire time, checked: foreign code may return anything.
 
     Raises:
-        InvalidTriggerError: The answer is no aware datetime later than ``after``, or None.
+        InvalidTriggerError: The answer is no aware datetime later than ``after``, or
+            None.
     """
     found: object = trigger.next_fire_time(after)
     if found is None:
@@ -211,8 +214,8 @@ def load_trigger(kind: str, state: Mapping[str, JSON]) -> Trigger:
     """The trigger of a stored kind and state; never raises.
 
     Returns:
-        The trigger; an ``UnknownTrigger`` that keeps both if this process has no such kind
-        or the kind does not accept the state.
+        The trigger; an ``UnknownTrigger`` that keeps both if this process has no such
+        kind or the kind does not accept the state.
     """
     cls = _kinds.get(kind)
     if cls is None and not _announced.is_set():
@@ -231,7 +234,7 @@ def load_trigger(kind: str, state: Mapping[str, JSON]) -> Trigger:
 
 
 def _load_announced() -> None:
-    """Import the triggers that installed packages announce; a broken one costs itself."""
+    """Import the triggers that installed packages announce; note the broken ones."""
     for announced in entry_points(group=ENTRY_POINTS):
         try:
             announced.load()

@@ -1,0 +1,72 @@
+"""The cleanup deletes one bounded batch a tick, and only what is past its retention."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from go_scheduler.cleanup import Cleanup
+from go_scheduler.clock import ZERO
+from go_scheduler.errors import StoreUnavailableError, TaskInstanceNotFoundError
+from go_scheduler.stores.memory import MemoryStore
+from go_scheduler.testing.builders import HOUR, TICK, ended, pending
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from go_scheduler.testing import ManualClock
+
+
+class Counted(MemoryStore):
+    """Says that it deleted so many rows, and notes what it was asked."""
+
+    def __init__(self, deleted: int) -> None:
+        super().__init__()
+        self.deleted = deleted
+        self.asked: list[tuple[timedelta, int]] = []
+
+    def delete_finished(self, *, older_than: timedelta, limit: int) -> int:
+        self.asked.append((older_than, limit))
+        return self.deleted
+
+
+class Away(MemoryStore):
+    def delete_finished(self, *, older_than: timedelta, limit: int) -> int:
+        raise StoreUnavailableError("away")
+
+
+def test_what_ended_is_kept_for_its_retention_and_then_deleted(
+    clock: ManualClock, store: MemoryStore
+) -> None:
+    old = ended(store)
+    cleanup = Cleanup(store, retention=HOUR)
+    clock.advance(HOUR - TICK)
+    assert cleanup.tick() is None
+    assert store.get_instance(old.id) == old
+    clock.advance(TICK)
+    assert cleanup.tick() is None
+    with pytest.raises(TaskInstanceNotFoundError):
+        store.get_instance(old.id)
+
+
+def test_what_has_not_ended_stays(clock: ManualClock, store: MemoryStore) -> None:
+    open_one = pending(store)
+    clock.advance(100 * HOUR)
+    Cleanup(store, retention=HOUR).tick()
+    assert store.get_instance(open_one.id) == open_one
+
+
+def test_a_full_batch_asks_for_another_at_once() -> None:
+    store = Counted(deleted=500)
+    assert Cleanup(store, retention=HOUR).tick() == ZERO
+    assert store.asked == [(HOUR, 500)]
+
+
+def test_a_batch_that_is_not_full_waits_for_the_interval() -> None:
+    assert Cleanup(Counted(deleted=499), retention=HOUR).tick() is None
+
+
+def test_a_store_that_is_away_is_left_to_the_ticker() -> None:
+    with pytest.raises(StoreUnavailableError):
+        Cleanup(Away(), retention=HOUR).tick()

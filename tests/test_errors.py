@@ -1,0 +1,116 @@
+"""Every error says what its docstring's tree says, and survives a process boundary."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import re
+from uuid import UUID
+
+import pytest
+
+from go_scheduler import errors
+from go_scheduler.errors import (
+    ClaimLostError,
+    ConfigurationError,
+    ConflictError,
+    GoSchedulerError,
+    InvalidTriggerError,
+    SchedulerStateError,
+    StoreError,
+    StoreUnavailableError,
+    TaskDefinitionNotFoundError,
+    TaskInstanceNotFoundError,
+    UnknownTriggerError,
+)
+
+ID = UUID(int=7)
+CLASSES = [
+    each
+    for each in vars(errors).values()
+    if inspect.isclass(each) and issubclass(each, Exception)
+]
+EXAMPLES = [
+    ClaimLostError("lost"),
+    ConfigurationError("wrong"),
+    ConflictError(ID, expected=1, revision=2),
+    ConflictError(ID, expected=1, revision=None),
+    InvalidTriggerError("never"),
+    SchedulerStateError("stopped"),
+    StoreError("broken"),
+    StoreUnavailableError("away"),
+    TaskDefinitionNotFoundError(ID),
+    TaskInstanceNotFoundError(ID),
+    UnknownTriggerError("unknown"),
+]
+
+
+@pytest.mark.parametrize(
+    ("error", "builtin"),
+    [
+        (ConfigurationError, ValueError),
+        (InvalidTriggerError, ConfigurationError),
+        (UnknownTriggerError, LookupError),
+        (TaskDefinitionNotFoundError, LookupError),
+        (TaskInstanceNotFoundError, LookupError),
+        (SchedulerStateError, RuntimeError),
+        (StoreUnavailableError, StoreError),
+    ],
+)
+def test_an_error_is_also_what_a_caller_would_guess(
+    error: type[Exception], builtin: type[Exception]
+) -> None:
+    assert issubclass(error, builtin)
+
+
+@pytest.mark.parametrize("error", CLASSES, ids=lambda cls: cls.__name__)
+def test_every_error_is_of_this_package(error: type[Exception]) -> None:
+    assert issubclass(error, GoSchedulerError)
+
+
+def test_the_docstring_draws_every_error_under_its_base() -> None:
+    drawn: dict[str, str] = {}
+    above: list[str] = []
+    for line in (errors.__doc__ or "").splitlines():
+        if found := re.match(r"^([│ ]*(?:[├└]── )?)(\w+Error)\b", line):
+            depth = len(found[1]) // 4
+            drawn[found[2]] = above[depth - 1] if depth else "Exception"
+            above[depth:] = [found[2]]
+    assert drawn == {each.__name__: each.__bases__[0].__name__ for each in CLASSES}
+
+
+def test_what_is_not_found_is_named_by_its_id() -> None:
+    definition, instance = (
+        TaskDefinitionNotFoundError(ID),
+        TaskInstanceNotFoundError(ID),
+    )
+    assert definition.definition_id == instance.instance_id == ID
+    assert str(definition) == f"no task definition has the id {ID}"
+    assert str(instance) == f"no task instance has the id {ID}"
+
+
+def test_a_conflict_says_what_was_expected_and_what_was_found() -> None:
+    error = ConflictError(ID, expected=3, revision=5)
+    assert (error.definition_id, error.expected, error.revision) == (ID, 3, 5)
+    assert str(error) == (
+        f"task definition {ID} was expected at revision 3, but it is at revision 5:"
+        " read it again and repeat the change"
+    )
+
+
+def test_a_conflict_with_a_deletion_says_that_it_is_gone() -> None:
+    assert "revision 3, but it is gone:" in str(
+        ConflictError(ID, expected=3, revision=None)
+    )
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
+def test_an_error_is_the_same_in_another_process(error: GoSchedulerError) -> None:
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error)
+    assert str(copy) == str(error)
+    assert vars(copy) == vars(error)
+
+
+def test_every_error_has_an_example_above() -> None:
+    assert {type(error) for error in EXAMPLES} == {*CLASSES} - {GoSchedulerError}

@@ -1,0 +1,279 @@
+"""JSON values are copied, read-only, and nothing but what every store can keep."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from enum import Enum, IntEnum, StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.json import FrozenArray, FrozenObject, check_text, contains, freeze
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from go_scheduler.json import JSON
+
+LIMIT = 1000
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from("abcdef"), inner, max_size=3)
+    ),
+    max_leaves=10,
+)
+
+
+class Colour(str, Enum):  # noqa: UP042 - its str() is not its value
+    RED = "red"
+
+
+class Shade(StrEnum):
+    DARK = "dark"
+
+
+class Size(IntEnum):
+    LARGE = 3
+
+
+class Text(str):
+    __slots__ = ()
+
+
+class Weight(float):
+    __slots__ = ()
+
+
+def frozen(value: object) -> FrozenObject:
+    return freeze(value, name="metadata", limit=LIMIT)
+
+
+def refusal(value: object) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        frozen(value)
+    return str(caught.value)
+
+
+@settings(deadline=None, max_examples=50)
+@given(VALUES)
+def test_what_is_json_is_kept_as_it_is(value: object) -> None:
+    kept = freeze({"value": value}, name="metadata", limit=10**6)
+    assert kept == {"value": value}
+    assert json.loads(json.dumps(kept)) == kept
+
+
+def test_an_object_may_be_any_mapping_and_an_array_a_tuple() -> None:
+    assert frozen(MappingProxyType({"a": (1, [2])})) == {"a": [1, [2]]}
+
+
+def test_subclasses_of_plain_values_become_plain_values() -> None:
+    given = {
+        Text("key"): Text("text"),
+        "colour": Colour.RED,
+        "shade": Shade.DARK,
+        "size": Size.LARGE,
+        "weight": Weight(1.5),
+    }
+    kept = frozen(given)
+    assert kept == {
+        "key": "text",
+        "colour": "red",
+        "shade": "dark",
+        "size": 3,
+        "weight": 1.5,
+    }
+    assert {type(key) for key in kept} == {str}
+    assert [type(value) for value in kept.values()] == [str, str, str, int, float]
+
+
+def test_it_is_a_copy() -> None:
+    inner = [1]
+    kept = frozen({"a": inner})
+    inner.append(2)
+    assert kept == {"a": [1]}
+
+
+def test_what_is_frozen_already_is_not_copied_again() -> None:
+    kept = frozen({"a": 1})
+    assert frozen(kept) is kept
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda it: it.__setitem__("a", 1),
+        lambda it: it.__delitem__("a"),
+        lambda it: it.clear(),
+        lambda it: it.pop("a"),
+        lambda it: it.popitem(),
+        lambda it: it.setdefault("b", 1),
+        lambda it: it.update(a=2),
+        lambda it: it.__ior__({"a": 2}),
+    ],
+)
+def test_an_object_refuses_every_change(
+    change: Callable[[FrozenObject], object],
+) -> None:
+    kept = frozen({"a": 1})
+    with pytest.raises(TypeError, match="read-only"):
+        change(kept)
+    assert kept == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda it: it.__setitem__(0, 1),
+        lambda it: it.__delitem__(0),
+        lambda it: it.append(1),
+        lambda it: it.clear(),
+        lambda it: it.extend([1]),
+        lambda it: it.insert(0, 1),
+        lambda it: it.pop(),
+        lambda it: it.remove(3),
+        lambda it: it.reverse(),
+        lambda it: it.sort(),
+        lambda it: it.__iadd__([1]),
+        lambda it: it.__imul__(2),
+    ],
+)
+def test_an_array_refuses_every_change(change: Callable[[FrozenArray], object]) -> None:
+    kept = frozen({"a": [3, 2]})["a"]
+    assert isinstance(kept, FrozenArray)
+    with pytest.raises(TypeError, match="read-only"):
+        change(kept)
+    assert kept == [3, 2]
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))]
+)
+def test_a_copy_is_equal_and_read_only_as_well(
+    copied: Callable[[FrozenObject], FrozenObject],
+) -> None:
+    twin = copied(frozen({"a": [1, {"b": 2}]}))
+    assert twin == {"a": [1, {"b": 2}]}
+    assert type(twin) is FrozenObject
+    array = twin["a"]
+    assert isinstance(array, FrozenArray)
+    assert type(array[1]) is FrozenObject
+
+
+@pytest.mark.parametrize("value", [None, [1], "text", 5])
+def test_what_is_no_object_is_refused(value: object) -> None:
+    assert refusal(value) == f"metadata must be a mapping, not {value!r}"
+
+
+def test_a_refusal_repeats_little_of_what_was_given() -> None:
+    assert len(refusal("x" * 10_000)) < 300
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (float("nan"), "metadata['a'] is nan, which JSON cannot hold"),
+        (float("inf"), "metadata['a'] is inf, which JSON cannot hold"),
+        (float("-inf"), "metadata['a'] is -inf, which JSON cannot hold"),
+        (b"bytes", "metadata['a'] is a bytes, which JSON cannot hold"),
+        ({1}, "metadata['a'] is a set, which JSON cannot hold"),
+        ("\0", "metadata['a'] holds a NUL, which no database keeps"),
+        (
+            "\ud800",
+            "metadata['a'] holds a lone surrogate, which no database keeps",
+        ),
+        (
+            [1, {"b": "\0"}],
+            "metadata['a'][1]['b'] holds a NUL, which no database keeps",
+        ),
+        ({1: 2}, "metadata['a'] has the key 1; JSON keys are strings"),
+        ({"\0": 2}, "metadata['a'] holds a NUL, which no database keeps"),
+    ],
+)
+def test_what_no_store_can_keep_is_refused_with_its_place(
+    value: object, message: str
+) -> None:
+    assert refusal({"a": value}) == message
+
+
+def test_a_number_too_long_to_be_written_is_refused() -> None:
+    assert frozen({"a": -(10**600)}) == {"a": -(10**600)}
+    assert refusal({"a": 10**5000}) == (
+        "metadata['a'] is a number of so many digits that it cannot be written as text"
+    )
+
+
+def test_what_holds_itself_is_refused() -> None:
+    array: list[object] = []
+    array.append(array)
+    assert "is nested more than 100 deep, or holds itself" in refusal({"a": array})
+    mapping: dict[str, object] = {}
+    mapping["self"] = mapping
+    assert refusal(mapping).startswith("metadata['self']['self']")
+
+
+def nested(depth: int) -> dict[str, object]:
+    value: dict[str, object] = {}
+    for _ in range(depth):
+        value = {"a": value}
+    return value
+
+
+def test_a_hundred_levels_are_kept_and_no_more() -> None:
+    assert frozen(nested(100)) == nested(100)
+    assert "more than 100 deep" in refusal(nested(101))
+
+
+def test_the_limit_counts_bytes_of_text_in_utf_8() -> None:
+    assert len(json.dumps({"a": "é" * 496}, ensure_ascii=False)) < LIMIT
+    fits = {"a": "é" * ((LIMIT - 8) // 2)}
+    assert frozen(fits) == fits
+    assert refusal({"a": fits["a"] + "x"}) == (
+        "metadata is 1001 bytes as JSON; at most 1000 are kept: store large payloads"
+        " elsewhere and schedule a reference to them"
+    )
+
+
+def test_text_that_every_store_keeps_is_returned() -> None:
+    assert check_text("Grüße, 世界 🎉", "name") == "Grüße, 世界 🎉"
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "expected"),
+    [
+        ({"a": 1, "b": 2}, {"a": 1}, True),
+        ({"a": 1, "b": 2}, {}, True),
+        ({"a": 1}, {"a": 2}, False),
+        ({"a": 1}, {"b": 1}, False),
+        ({"a": {"b": 1, "c": 2}}, {"a": {"c": 2}}, True),
+        ({"a": 1}, {"a": {}}, False),
+        ([1, 2, 3], [3, 1], True),
+        ([1, 2], [1, 1], True),
+        ([1, 2], [4], False),
+        ([{"a": 1, "b": 2}], [{"b": 2}], True),
+        ("ab", ["a"], False),
+        (1, [1], False),
+        ({"a": [1]}, {"a": 1}, False),
+        ("ab", "a", False),
+        ("ab", "ab", True),
+        (1, 1.0, True),
+        (1, True, False),
+        (False, 0, False),
+        (True, True, True),
+        (None, None, True),
+        (None, False, False),
+    ],
+)
+def test_containment_is_that_of_sql(outer: JSON, inner: JSON, expected: bool) -> None:
+    assert contains(outer, inner) is expected

@@ -1,0 +1,74 @@
+"""Settings are checked before anything starts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.settings import Settings
+
+SECOND = timedelta(seconds=1)
+SETTINGS = Settings(
+    schedule_window=SECOND,
+    runner_window=SECOND,
+    cleanup_window=SECOND,
+    queues=("default",),
+    max_workers=1,
+    max_held=1,
+    expire_after=SECOND,
+    lease=SECOND,
+    retention=SECOND,
+)
+
+
+def refusal(name: str, value: object) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        replace(SETTINGS, **{name: value})  # type: ignore[arg-type]
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "schedule_window",
+        "runner_window",
+        "cleanup_window",
+        "expire_after",
+        "lease",
+        "retention",
+    ],
+)
+def test_a_duration_must_be_longer_than_zero(name: str) -> None:
+    assert refusal(name, timedelta(0)).startswith(f"{name} must be longer than zero")
+    assert refusal(name, 1) == f"{name} must be a timedelta, not 1"
+
+
+@pytest.mark.parametrize("name", ["max_workers", "max_held"])
+def test_a_count_must_be_a_whole_number_above_zero(name: str) -> None:
+    assert refusal(name, 0) == f"{name} must be at least 1: 0"
+    assert refusal(name, True) == f"{name} must be a int, not True"
+    assert refusal(name, 1.5) == f"{name} must be a int, not 1.5"
+
+
+@pytest.mark.parametrize("queues", ["default", {"default"}, None])
+def test_queues_must_be_a_sequence_of_names(queues: object) -> None:
+    assert refusal("queues", queues) == (
+        f"queues must be a sequence of names, not {queues!r}"
+    )
+
+
+def test_at_least_one_queue_must_be_served() -> None:
+    assert "pass handler=None" in refusal("queues", ())
+
+
+@pytest.mark.parametrize("queue", ["", "x" * 201, "\0", 5])
+def test_a_queue_must_have_a_name_that_every_store_keeps(queue: object) -> None:
+    assert refusal("queues", ("default", queue)).startswith("queue ")
+
+
+def test_each_queue_is_served_once_in_the_order_given() -> None:
+    assert replace(SETTINGS, queues=("b", "a", "b")).queues == ("b", "a")
+    assert replace(SETTINGS, queues=["b", "a"]).queues == ("b", "a")  # type: ignore[arg-type]
