@@ -1,16 +1,17 @@
-"""A store of your own: everything in one JSON file, which processes can share.
+"""A store of your own: a ``MemoryStore`` that keeps itself in a JSON file.
 
-Every call takes the file's lock, reads the file if another process has written it, works
-on a copy of the rows, and, if anything changed, writes them to a new file that replaces the
-old one. So a call happens as a whole or not at all, whatever dies meanwhile. It is slow,
-since it writes everything each time; what it keeps is what ``StoreSuite`` asks for.
+Every call takes the lock of the file, reads the file if another process has written it,
+does what ``MemoryStore`` does, and, if that changed anything, replaces the file by a new
+one. So a call happens as a whole or not at all, whatever dies meanwhile, and processes of
+one machine can share the file. It writes everything each time: use it for some hundreds
+of definitions. ``StoreSuite`` says that it keeps the promises.
 
 It prints::
 
-    first process: scheduled 2, ran 0
-    second process: water the plants
-    second process: feed the cat
-    third process: 2 completed
+    first: scheduled 2, ran 0
+    second: water the plants
+    second: feed the cat
+    third: 2 completed, 0 pending
 """
 
 from __future__ import annotations
@@ -19,43 +20,172 @@ import fcntl
 import json
 import os
 import tempfile
-from collections import Counter
-from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 from types import UnionType
-from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
-from uuid import UUID, uuid4
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    ParamSpec,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+from uuid import UUID
 
 from go_scheduler import (
-    ConflictError,
     ExecuteOnceTrigger,
+    MemoryStore,
     Scheduler,
-    Store,
     StoreError,
     StoreUnavailableError,
     TaskDefinition,
-    TaskDefinitionNotFoundError,
     TaskInstance,
-    TaskInstanceNotFoundError,
     Trigger,
 )
-from go_scheduler.json import contains
-from go_scheduler.models import Cancelled, Outcome, State
+from go_scheduler.models import Outcome, State
+from go_scheduler.stores.memory import Snapshot
 from go_scheduler.triggers.base import dump_trigger, load_trigger
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence, Set
-
     from go_scheduler.clock import Clock
-    from go_scheduler.json import JSON
-    from go_scheduler.models import Claim, Claimant, Firing, Release, Renewal, RunOutcome
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def in_file(
+    method: Callable[Concatenate[FileStore, P], T],
+) -> Callable[Concatenate[FileStore, P], T]:
+    """The same method as one transaction on the file."""
+
+    @wraps(method)
+    def call(self: FileStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            with self._guard, self._lock_path.open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                self._read()
+                try:
+                    answer = method(self, *args, **kwargs)
+                    self._write()
+                except BaseException:
+                    self._forget()
+                    raise
+                return answer
+        except OSError as error:
+            raise StoreUnavailableError(f"{self.path}: {error}") from error
+
+    return call
+
+
+class FileStore(MemoryStore):
+    """Keeps everything in a JSON file.
+
+    Args:
+        path: The file; its folder must exist.
+        clock: Used instead of the system's clock, for tests.
+    """
+
+    def __init__(self, path: str | Path, clock: Clock | None = None) -> None:
+        super().__init__(clock)
+        self.path = Path(path)
+        self._lock_path = self.path.with_name(self.path.name + ".lock")
+        self._guard = threading.Lock()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Read the file anew at the next call."""
+        self._seen: object = None
+
+    def _read(self) -> None:
+        seen = self._stat()
+        if self._seen is not None and seen == self._seen:
+            return
+        text = self.path.read_text() if seen else ""
+        try:
+            self.restore(load_snapshot(text))
+        except (ValueError, LookupError, TypeError) as error:
+            raise StoreError(f"{self.path} does not hold a store: {error!r}") from error
+        self._seen, self._text = seen, text
+
+    def _write(self) -> None:
+        text = dump_snapshot(self.snapshot())
+        if text == self._text:
+            return
+        new = self.path.with_name(self.path.name + ".new")
+        with new.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self.path)
+        self._seen, self._text = self._stat(), text
+
+    def _stat(self) -> tuple[int, ...]:
+        """What differs once another process has replaced the file; empty if there is none."""
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            return ()
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    put_definitions = in_file(MemoryStore.put_definitions)
+    get_definition = in_file(MemoryStore.get_definition)
+    list_definitions = in_file(MemoryStore.list_definitions)
+    delete_definitions = in_file(MemoryStore.delete_definitions)
+    pause_definitions = in_file(MemoryStore.pause_definitions)
+    resume_definitions = in_file(MemoryStore.resume_definitions)
+    due_definitions = in_file(MemoryStore.due_definitions)
+    fire_definitions = in_file(MemoryStore.fire_definitions)
+    claim_instances = in_file(MemoryStore.claim_instances)
+    start_instances = in_file(MemoryStore.start_instances)
+    renew_claims = in_file(MemoryStore.renew_claims)
+    finish_instances = in_file(MemoryStore.finish_instances)
+    release_instances = in_file(MemoryStore.release_instances)
+    cancel_instances = in_file(MemoryStore.cancel_instances)
+    delete_finished = in_file(MemoryStore.delete_finished)
+    get_instance = in_file(MemoryStore.get_instance)
+    list_instances = in_file(MemoryStore.list_instances)
+    counts = in_file(MemoryStore.counts)
+
+
+def dump_snapshot(snapshot: Snapshot) -> str:
+    """All rows as JSON; an instance names its definition, unless that is deleted."""
+    return json.dumps(
+        {
+            "definitions": [dump(each) for each in snapshot.definitions],
+            "instances": [
+                dump(each) | {"definition": str(each.definition.id)}
+                for each in snapshot.instances
+            ],
+            "orphans": [dump(each) for each in snapshot.orphans],
+        }
+    )
+
+
+def load_snapshot(text: str) -> Snapshot:
+    """The rows of a file; none if it is empty."""
+    if not text:
+        return Snapshot()
+    kept = json.loads(text)
+    definitions = [load(TaskDefinition, each) for each in kept["definitions"]]
+    by_id = {str(each.id): each for each in definitions}
+    for row in kept["instances"]:
+        row["definition"] = by_id[row["definition"]]
+    return Snapshot(
+        definitions=definitions,
+        instances=[load(TaskInstance, each) for each in kept["instances"]],
+        orphans=[load(TaskInstance, each) for each in kept["orphans"]],
+    )
 
 
 def dump(value: Any) -> Any:
-    """A value as JSON can hold it; ``load`` reverses it."""
+    """A value as JSON can hold it."""
     if isinstance(value, Trigger):
         return dump_trigger(value)
     if is_dataclass(value):
@@ -69,15 +199,15 @@ def dump(value: Any) -> Any:
 
 def load(kind: Any, value: Any) -> Any:
     """The value of this type that was dumped."""
-    if value is None:
-        return None
     if get_origin(kind) is UnionType:
         kind = get_args(kind)[0]
+    if value is None or isinstance(value, TaskDefinition):
+        return value
     if kind is Trigger:
         return load_trigger(*value)
     if is_dataclass(kind):
-        hints = cached_hints(kind)
-        return kind(**{name: load(hints[name], part) for name, part in value.items()})
+        types = types_of(kind)
+        return kind(**{name: load(types[name], part) for name, part in value.items()})
     if kind is timedelta:
         return timedelta(microseconds=value)
     if kind is datetime:
@@ -85,68 +215,36 @@ def load(kind: Any, value: Any) -> Any:
     return kind(value) if kind in (UUID, Outcome) else value
 
 
-cached_hints = cache(get_type_hints)
+types_of = cache(get_type_hints)
 
 
-@dataclass
-class Rows:
-    """What the file holds; orphans are ended instances of deleted definitions."""
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "tasks.json"
 
-    definitions: dict[UUID, TaskDefinition] = field(default_factory=dict)
-    instances: dict[UUID, TaskInstance] = field(default_factory=dict)
-    orphans: dict[UUID, TaskInstance] = field(default_factory=dict)
-    changed: bool = False
+        # A process that schedules, and ends before anything is due.
+        first = Scheduler(None, FileStore(path))
+        soon = datetime.now(UTC) + timedelta(milliseconds=200)
+        for number, text in enumerate(["water the plants", "feed the cat"]):
+            fire_at = soon + number * timedelta(milliseconds=200)
+            trigger = ExecuteOnceTrigger(fire_at)
+            first.schedule(TaskDefinition(trigger=trigger, metadata={"text": text}))
+        print(f"first: scheduled 2, ran {first.counts()[State.COMPLETED]}", flush=True)
 
-    def copy(self) -> Rows:
-        return Rows(dict(self.definitions), dict(self.instances), dict(self.orphans))
+        # Another one, later, that runs what the first one left.
+        def handler(instance: TaskInstance) -> None:
+            print("second:", instance.metadata["text"], flush=True)
+            if instance.metadata["text"] == "feed the cat":
+                second.stop()
 
-    def of(self, definition: TaskDefinition) -> list[TaskInstance]:
-        each_of = self.instances.values()
-        return [each for each in each_of if each.definition.id == definition.id]
+        second = Scheduler(handler, FileStore(path))
+        second.run()
 
-    def current(self, claim: Claim) -> TaskInstance | None:
-        found = self.instances.get(claim.instance_id)
-        if found is None or found.attempt != claim.attempt:
-            return None
-        return found if found.state in (State.CLAIMED, State.RUNNING) else None
+        # And one that only looks.
+        counts = FileStore(path).counts()
+        done, open_ = counts[State.COMPLETED], counts[State.PENDING]
+        print(f"third: {done} completed, {open_} pending")
 
-    def keep(self, row: TaskInstance) -> TaskInstance:
-        self.changed, self.instances[row.id] = True, row
-        return row
 
-    def keep_definition(self, row: TaskDefinition) -> TaskDefinition:
-        self.changed, self.definitions[row.id] = True, row
-        for each in self.of(row):
-            self.instances[each.id] = replace(each, definition=row)
-        return row
-
-    def go_on(self, instance: TaskInstance, at: datetime | None, now: datetime) -> None:
-        """Move a definition on that waited for the end of this instance."""
-        row = self.definitions[instance.definition.id]
-        if row.trigger.waits and row.next_fire_time is None and row.completed_at is None:
-            done = now if at is None else None
-            self.keep_definition(replace(row, next_fire_time=at, completed_at=done))
-
-    def write(self, path: Path) -> None:
-        document = {
-            "definitions": dump_all(self.definitions),
-            "instances": [
-                dump(each) | {"definition": str(each.definition.id)}
-                for each in self.instances.values()
-            ],
-            "orphans": dump_all(self.orphans),
-        }
-        new = path.with_suffix(".new")
-        with new.open("w") as file:
-            json.dump(document, file)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
-
-    @classmethod
-    def read(cls, path: Path) -> Rows:
-        document = json.loads(path.read_text())
-        rows = cls()
-        for part in document["definitions"]:
-            definition = load(TaskDefinition, part)
-            rows.definitions[definition.id] = definition
+if __name__ == "__main__":
+    main()

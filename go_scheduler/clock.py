@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 ZERO = timedelta(0)
 _MICROSECOND = timedelta(microseconds=1)
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _ELAPSED_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -105,7 +106,8 @@ class StoreClock:
 
     It is the store's last answer plus the time since that answer arrived. Of the
     readings of the last minutes the one with the shortest round trip counts, unless the
-    newest shows that the store's clock has been set since. It never runs back.
+    newest shows that the store's clock has been set since. It runs back only if that
+    clock was set back.
 
     Args:
         clock: Measures elapsed time and waits.
@@ -120,7 +122,7 @@ class StoreClock:
         self._read = read
         self._readings: deque[_Reading] = deque()
         self._best: _Reading | None = None
-        self._floor = datetime.min.replace(tzinfo=UTC)
+        self._floor = _LONG_AGO
         # Refreshed by whichever loop comes first; two at once would mix their readings.
         self._lock = threading.Lock()
 
@@ -145,7 +147,8 @@ class StoreClock:
         if self._best is None:
             self.refresh()
             assert self._best is not None
-        return max(self._floor, self._best.at(elapsed))
+        # In this order: a new best comes with its floor, which was set before it.
+        return max(self._best.at(elapsed), self._floor)
 
     def latest_at(self, elapsed: timedelta) -> datetime:
         """The latest that the store's time can be then; for judging what is left."""
@@ -163,7 +166,9 @@ class StoreClock:
 
     def _take(self, new: _Reading) -> None:
         if self._best is not None:
-            self._floor = self.now()
+            # After the store's clock was set back, going on would be to lead it.
+            was_set = not _agree(self._readings[-1], new)
+            self._floor = _LONG_AGO if was_set else self.now()
         kept = (
             old
             for old in self._readings

@@ -37,12 +37,12 @@ class Guard:
     def __init__(self, clock: Clock, *, patience: timedelta) -> None:
         self._clock = clock
         self._patience = patience
-        self._helpers: list[_Helper] = []
+        self._left_behind: list[_Helper] = []
 
     def hanging(self) -> Set[UUID]:
         """The definitions whose trigger was called and has not answered yet."""
-        self._helpers = [helper for helper in self._helpers if not helper.done]
-        return {helper.hung.id for helper in self._helpers if helper.hung is not None}
+        # Asked by other threads as well, so it forgets nobody: only plan() does.
+        return {id for id, _ in self._hanging()}
 
     def plan(
         self,
@@ -81,16 +81,17 @@ class Guard:
             else:
                 firings.append(result)
 
-        hanging = self.hanging()
+        hanging = self._hanging()
         for definition in definitions:
             if self._is_trusted(definition):
                 take(definition, plan_one(definition))
-            elif definition.id in hanging:
+            elif (definition.id, definition.revision) in hanging:
                 failed(definition, _hung("it has not answered yet"))
             else:
                 foreign.append(definition)
         while foreign:
-            if len(self.hanging()) >= _MOST_HANGING:
+            self._left_behind = [each for each in self._left_behind if not each.done]
+            if len(self._left_behind) >= _MOST_HANGING:
                 for definition in foreign:
                     failed(definition, _hung("as many as are allowed to do so already"))
                 break
@@ -98,9 +99,17 @@ class Guard:
             for definition, result in helper.run(self._patience):
                 take(definition, result)
             if helper.hung is not None:
-                self._helpers.append(helper)
+                self._left_behind.append(helper)
                 failed(helper.hung, _hung(f"it did not answer within {self._patience}"))
         return firings
+
+    def _hanging(self) -> Set[tuple[UUID, int | None]]:
+        """The id and the revision of each, as another revision may have been mended."""
+        return {
+            (helper.hung.id, helper.hung.revision)
+            for helper in self._left_behind
+            if helper.hung is not None and not helper.done
+        }
 
     def _is_trusted(self, definition: TaskDefinition) -> bool:
         if isinstance(self._clock, DrivingClock):

@@ -93,8 +93,8 @@ class TaskDefinition:
         check_type("trigger", self.trigger, Trigger)
         check_type("id", self.id, UUID)
         if self.name is not None:
-            check_name("name", self.name)
-        check_name("queue", self.queue)
+            object.__setattr__(self, "name", check_name("name", self.name))
+        object.__setattr__(self, "queue", check_name("queue", self.queue))
         if self.expire_after is not None:
             check_positive("expire_after", self.expire_after)
         check_type("retry", self.retry, RetryPolicy)
@@ -313,8 +313,11 @@ def check_type(name: str, value: object, kind: type) -> None:
         )
 
 
-def check_name(name: str, value: object) -> None:
-    """Refuse what is not a short text that every store can keep.
+def check_name(name: str, value: object) -> str:
+    """A short text, if every store can keep it.
+
+    Returns:
+        The text, as a plain one if it was of a subclass of ``str``.
 
     Raises:
         ConfigurationError: It is no text, empty, too long, or holds a NUL or a
@@ -326,7 +329,7 @@ def check_name(name: str, value: object) -> None:
         raise ConfigurationError(
             f"{name} must have 1 to {NAME_LIMIT} characters, not {len(value)}"
         )
-    check_text(value, name)
+    return check_text(value, name)
 
 
 def check_positive(name: str, value: object) -> None:

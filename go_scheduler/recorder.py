@@ -75,7 +75,7 @@ class Recorder:
         return len(self._pending) + self._writing + len(self._aside)
 
     def written_since(self, elapsed: timedelta) -> int:
-        """How many ends have been recorded since then; older ones are forgotten."""
+        """How many called runs were recorded since then; older ones are forgotten."""
         with self._lock:
             while self._written and self._written[0][0] < elapsed:
                 self._lately -= self._written.popleft()[1]
@@ -120,9 +120,9 @@ class Recorder:
         """Write what has gathered, unless the last write was a moment ago."""
         elapsed = self._clock.elapsed()
         self._take_back(elapsed)
+        self._announced = False
         if self._last is not None and (wait := self._last + _GAP - elapsed) > ZERO:
             return wait if self._pending else self._next_aside(elapsed)
-        self._announced = False
         self._log.begin()
         self._writing = min(len(self._pending), _BATCH)
         batch = [self._pending.popleft() for _ in range(self._writing)]
@@ -138,9 +138,12 @@ class Recorder:
         finally:
             self._writing = 0
         self._last = self._clock.elapsed()
+        # What was given back has freed no worker.
+        freed = sum(isinstance(end, RunOutcome) and end.started_at is not None
+            for end in batch)
         with self._lock:
-            self._written.append((self._last, len(batch)))
-            self._lately += len(batch)
+            self._written.append((self._last, freed))
+            self._lately += freed
         self._recorded()
         return _GAP if self._pending else self._next_aside(elapsed)
 
@@ -163,7 +166,8 @@ class Recorder:
         now = self._clock.now()
         try:
             return next_fire_time_of(definition.trigger, now)
-        except Exception as error:
+        # Foreign code: SystemExit would end the worker that called the handler.
+        except BaseException as error:
             self._log.write(
                 logging.ERROR,
                 "definition %s: its trigger failed, it fires again in a minute: %r",

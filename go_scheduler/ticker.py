@@ -67,7 +67,8 @@ class Ticker:
     @property
     def late(self) -> timedelta:
         """How long a tick has been due, or under way; zero if it is neither."""
-        since = self._ticking or self._due
+        ticking = self._ticking
+        since = self._due if ticking is None else ticking
         return ZERO if since is None else max(ZERO, self._clock.elapsed() - since)
 
     @property
@@ -96,7 +97,9 @@ class Ticker:
     def wake(self) -> None:
         """Tick as soon as possible, unless it is backing off."""
         with self._condition:
-            if not self._failures and not self._stopping:
+            # During a tick that may end a backing off, this may be too late for it.
+            backing_off = self._failures and self._ticking is None
+            if not backing_off and not self._stopping:
                 self._due = self._clock.elapsed()
                 self._condition.notify()
 

@@ -79,9 +79,18 @@ class Workers:
     def submit(self, runs: Iterable[Run]) -> None:
         """Call the handler for runs that are due, each as soon as a worker is free."""
         elapsed = self._clock.elapsed()
+        failure: Exception | None = None
         for run in runs:
             if self._held.enqueue(run, elapsed):
-                self._hand_over(run)
+                try:
+                    self._hand_over(run)
+                # No thread can be started, or the executor has been shut down.
+                except Exception as error:
+                    failure = error
+                    if self._held.drop(run):
+                        self._recorder.release(run)
+        if failure is not None:
+            raise failure
 
     def _hand_over(self, run: Run) -> None:
         if isinstance(self._executor, ProcessPoolExecutor):
@@ -110,9 +119,9 @@ class Workers:
         except IndexError:
             with self._lock:
                 if self._threads < self._max_workers:
-                    self._threads += 1
-                    name = f"go_scheduler worker {self._threads}"
+                    name = f"go_scheduler worker {self._threads + 1}"
                     threading.Thread(target=self._work, name=name, daemon=True).start()
+                    self._threads += 1
 
     def _work(self) -> None:
         while (run := self._queue.get()) is not None:

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
-from uuid import uuid4
-
-from sortedcontainers import SortedDict, SortedList
 
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import (
-    ConflictError,
     TaskDefinitionNotFoundError,
     TaskInstanceNotFoundError,
 )
 from go_scheduler.json import contains
 from go_scheduler.models import Cancelled, Outcome, State
 from go_scheduler.stores.base import Store
+from go_scheduler.stores.memory_definitions import DefinitionTable
 from go_scheduler.stores.memory_instances import (
-    DefinitionRow,
-    InstanceRow,
     InstanceTable,
 )
 
@@ -61,10 +55,8 @@ class MemoryStore(Store):
         super().__init__(clock)
         self._time = (clock or SystemClock()).now
         self._lock = threading.Lock()
-        self._definitions: SortedDict[int, DefinitionRow] = SortedDict()
-        self._due: SortedList[tuple[datetime, int, DefinitionRow]] = SortedList()
-        self._idle: SortedList[tuple[datetime, int, DefinitionRow]] = SortedList()
         self._instances = InstanceTable()
+        self._definitions = DefinitionTable(self._instances)
 
     def initialize(self) -> None:
         """Nothing needs to be done."""
@@ -82,14 +74,14 @@ class MemoryStore(Store):
         """Insert each definition, or replace the one with its id."""
         with self._lock:
             # Comparing runs the triggers' own code: all of it comes before any change.
-            plans = [self._plan_put(definition) for definition in definitions]
+            plans = [self._definitions.plan_put(each) for each in definitions]
             now = self._time()
-            return [self._put(*plan, now) for plan in plans]
+            return [self._definitions.put(plan, now) for plan in plans]
 
     def get_definition(self, definition_id: UUID) -> TaskDefinition:
         """Read one definition."""
         with self._lock:
-            row = self._definitions.get(definition_id.int)
+            row = self._definitions.get(definition_id)
         if row is None:
             raise TaskDefinitionNotFoundError(definition_id)
         return row.definition
@@ -118,15 +110,9 @@ class MemoryStore(Store):
         """Delete definitions, at once and with all that is not running."""
         with self._lock:
             now = self._time()
-            rows = self._rows(ids)
+            rows = self._definitions.find(ids)
             for row in rows:
-                for instance in row.rows:
-                    if instance.state is State.RUNNING:
-                        self._instances.end(instance, Outcome.CANCELLED, now)
-                    elif instance.completed_at is None:
-                        self._instances.remove(instance)
-                row.instances = None
-                self._forget(row)
+                self._definitions.delete(row, now)
             return {row.definition.id for row in rows}
 
     def pause_definitions(
@@ -134,24 +120,17 @@ class MemoryStore(Store):
     ) -> Sequence[TaskDefinition]:
         """Pause definitions, so that nothing of theirs starts."""
         with self._lock:
-            rows = self._rows(ids)
+            rows = self._definitions.find(ids)
             for row in rows:
-                if row.definition.paused:
-                    row.definition = replace(row.definition, note=note)
-                else:
-                    self._pause(row, note)
+                self._definitions.pause(row, note)
             return [row.definition for row in rows]
 
     def resume_definitions(self, ids: Collection[UUID]) -> Sequence[TaskDefinition]:
         """End a pause."""
         with self._lock:
-            rows = self._rows(ids)
+            rows = self._definitions.find(ids)
             for row in rows:
-                if row.definition.paused:
-                    self._change(row, paused=False, note=None, revision=_next(row))
-                    for instance in row.rows:
-                        if instance.state is State.PENDING:
-                            self._instances.list_pending(instance)
+                self._definitions.resume(row)
             return [row.definition for row in rows]
 
     def due_definitions(
@@ -159,25 +138,16 @@ class MemoryStore(Store):
     ) -> Sequence[TaskDefinition]:
         """Read a page of the definitions that fire soon."""
         with self._lock:
-            until = self._time() + ahead
-            if after is None or after.next_fire_time is None:
-                found = self._due.islice()
-            else:
-                last = (after.next_fire_time, after.id.int + 1)
-                found = self._due.irange(last)  # type: ignore[arg-type]
-            page = []
-            for next_fire_time, _, row in islice(found, limit):
-                if next_fire_time > until:
-                    break
-                page.append(row.definition)
-            return page
+            return self._definitions.due(self._time() + ahead, after, limit)
 
     def fire_definitions(self, firings: Sequence[Firing]) -> Set[UUID]:
         """Create the instances of each firing and move its definition on."""
         with self._lock:
             now = self._time()
             return {
-                firing.definition.id for firing in firings if self._fire(firing, now)
+                firing.definition.id
+                for firing in firings
+                if self._definitions.fire(firing, now)
             }
 
     def claim_instances(
@@ -260,7 +230,7 @@ class MemoryStore(Store):
                     answers[id] = Cancelled.REQUESTED
                 else:
                     self._instances.end(row, Outcome.CANCELLED, now)
-                    self._go_on(row.of, next_fire_time, now)
+                    self._definitions.go_on(row.of, next_fire_time, now)
                     answers[id] = Cancelled.CANCELLED
             return answers
 
@@ -270,15 +240,11 @@ class MemoryStore(Store):
             until = self._time() - older_than
             ended = self._instances.forget_ended(until, limit)
             for row in {instance.of for instance in ended}:
-                if self._definitions.get(row.definition.id.int) is row:
-                    self._note_idle(row)
-            idle = [
-                row
-                for completed_at, _, row in islice(self._idle, limit - len(ended))
-                if completed_at <= until
-            ]
+                if self._definitions.get(row.definition.id) is row:
+                    self._definitions.note_idle(row)
+            idle = self._definitions.idle_since(until, limit - len(ended))
             for row in idle:
-                self._forget(row)
+                self._definitions.forget(row)
             return len(ended) + len(idle)
 
     def get_instance(self, instance_id: UUID) -> TaskInstance:
@@ -311,132 +277,6 @@ class MemoryStore(Store):
         with self._lock:
             return {state: self._instances.counts[state] for state in State}
 
-    def _plan_put(
-        self, new: TaskDefinition
-    ) -> tuple[TaskDefinition, DefinitionRow | None, bool, bool]:
-        row = self._definitions.get(new.id.int)
-        revision = None if row is None else row.definition.revision
-        if new.revision is not None and new.revision != revision:
-            raise ConflictError(new.id, expected=new.revision, revision=revision)
-        if row is None:
-            return new, None, False, False
-        return new, row, new == row.definition, new.trigger == row.definition.trigger
-
-    def _put(
-        self,
-        new: TaskDefinition,
-        row: DefinitionRow | None,
-        equal: bool,
-        same_trigger: bool,
-        now: datetime,
-    ) -> TaskDefinition:
-        if row is None:
-            row = DefinitionRow(
-                replace(new, revision=1, paused=False, note=None, completed_at=None)
-            )
-            self._definitions[new.id.int] = row
-            self._settle(row, now)
-        elif same_trigger and not equal:
-            self._edit(row, new)
-        elif not equal:
-            self._reschedule(row, new, now)
-        return row.definition
-
-    def _edit(self, row: DefinitionRow, new: TaskDefinition) -> None:
-        old = row.definition
-        self._unlist(row)
-        row.definition = replace(
-            new,
-            trigger=old.trigger,
-            next_fire_time=old.next_fire_time,
-            paused=old.paused,
-            note=old.note,
-            completed_at=old.completed_at,
-            revision=_next(row),
-        )
-        self._list(row)
-        if new.queue != old.queue:
-            self._move(row)
-
-    def _move(self, row: DefinitionRow) -> None:
-        for instance in row.rows:
-            self._instances.move(instance, row.definition.queue)
-
-    def _reschedule(
-        self, row: DefinitionRow, new: TaskDefinition, now: datetime
-    ) -> None:
-        old = row.definition
-        self._unlist(row)
-        for instance in row.rows:
-            if instance.removable:
-                self._instances.remove(instance)
-        row.definition = replace(
-            new,
-            paused=old.paused,
-            note=old.note,
-            completed_at=None,
-            revision=_next(row),
-        )
-        self._settle(row, now)
-        if new.queue != old.queue:
-            self._move(row)
-
-    def _pause(self, row: DefinitionRow, note: str | None) -> None:
-        again = row.definition.next_fire_time
-        for instance in row.rows:
-            if instance.removable:
-                self._instances.remove(instance)
-                assert instance.fire_time is not None
-                again = min(again or instance.fire_time, instance.fire_time)
-            elif instance.state is State.CLAIMED:
-                self._instances.free(instance, instance.due_at)
-        completed_at = row.definition.completed_at if again is None else None
-        self._change(
-            row,
-            paused=True,
-            note=note,
-            next_fire_time=again,
-            completed_at=completed_at,
-            revision=_next(row),
-        )
-        for instance in row.rows:
-            if instance.state is State.PENDING:
-                self._instances.unlist_pending(instance)
-
-    def _fire(self, firing: Firing, now: datetime) -> bool:
-        read = firing.definition
-        row = self._definitions.get(read.id.int)
-        if row is None or row.definition.paused:
-            return False
-        stored = row.definition
-        if (stored.next_fire_time, stored.revision) != (
-            read.next_fire_time,
-            read.revision,
-        ):
-            return False
-        if stored.trigger.waits and any(one.completed_at is None for one in row.rows):
-            return False
-        self._unlist(row)
-        if firing.skipped is not None:
-            self._skip(row, firing, now)
-        for fire_time in firing.fire_times:
-            if row.instances is None or fire_time not in row.instances:
-                self._instances.add(
-                    InstanceRow(uuid4(), row, fire_time, fire_time=fire_time)
-                )
-        row.definition = replace(stored, next_fire_time=firing.next_fire_time)
-        self._settle(row, now)
-        return True
-
-    def _skip(self, row: DefinitionRow, firing: Firing, now: datetime) -> None:
-        assert firing.skipped is not None
-        first = firing.skipped.first
-        if row.instances is None or first not in row.instances:
-            instance = InstanceRow(uuid4(), row, first, fire_time=first)
-            instance.skipped = firing.skipped
-            self._instances.add(instance)
-            self._instances.end(instance, Outcome.SKIPPED, now)
-
     def _finish(self, outcome: RunOutcome, now: datetime) -> bool:
         row = self._instances.current(outcome.claim)
         if row is None:
@@ -450,64 +290,8 @@ class MemoryStore(Store):
             return True
         row.started_at = outcome.started_at
         self._instances.end(row, outcome.outcome, now)
-        self._go_on(row.of, outcome.next_fire_time, now)
+        self._definitions.go_on(row.of, outcome.next_fire_time, now)
         return True
-
-    def _go_on(
-        self, row: DefinitionRow, next_fire_time: datetime | None, now: datetime
-    ) -> None:
-        """Move a definition on that waited for the end of an instance."""
-        definition = row.definition
-        if (
-            definition.trigger.waits
-            and definition.next_fire_time is None
-            and definition.completed_at is None
-        ):
-            self._unlist(row)
-            completed_at = now if next_fire_time is None else None
-            row.definition = replace(
-                definition, next_fire_time=next_fire_time, completed_at=completed_at
-            )
-            self._list(row)
-
-    def _change(self, row: DefinitionRow, **changes: object) -> None:
-        self._unlist(row)
-        row.definition = replace(row.definition, **changes)  # type: ignore[arg-type]
-        self._list(row)
-
-    def _settle(self, row: DefinitionRow, now: datetime) -> None:
-        """List a definition, completed if nothing is left to wait for."""
-        definition = row.definition
-        if definition.next_fire_time is None and not definition.trigger.waits:
-            row.definition = replace(definition, completed_at=now)
-        self._list(row)
-
-    def _list(self, row: DefinitionRow) -> None:
-        definition = row.definition
-        if definition.next_fire_time is not None and not definition.paused:
-            self._due.add((definition.next_fire_time, definition.id.int, row))
-        self._note_idle(row)
-
-    def _unlist(self, row: DefinitionRow) -> None:
-        definition = row.definition
-        if definition.next_fire_time is not None:
-            self._due.discard((definition.next_fire_time, definition.id.int, row))
-        if definition.completed_at is not None:
-            self._idle.discard((definition.completed_at, definition.id.int, row))
-
-    def _note_idle(self, row: DefinitionRow) -> None:
-        """Offer a completed definition without instances to ``delete_finished``."""
-        definition = row.definition
-        if definition.completed_at is not None and not row.instances:
-            self._idle.add((definition.completed_at, definition.id.int, row))
-
-    def _forget(self, row: DefinitionRow) -> None:
-        self._unlist(row)
-        del self._definitions[row.definition.id.int]
-
-    def _rows(self, ids: Collection[UUID]) -> Sequence[DefinitionRow]:
-        keys = {id.int for id in ids}
-        return [self._definitions[key] for key in keys if key in self._definitions]
 
     def _walk_definitions(
         self, ids: Collection[UUID] | None, after: UUID | None
@@ -523,11 +307,7 @@ class MemoryStore(Store):
     ) -> Sequence[TaskDefinition]:
         """The lock is let go between chunks: a long list must not delay a fire."""
         with self._lock:
-            if keys is None:
-                found = self._definitions.irange(last, inclusive=(False, True))
-            else:
-                found = (key for key in keys if key > last and key in self._definitions)
-            return [self._definitions[key].definition for key in islice(found, _CHUNK)]
+            return self._definitions.walk(keys, last, _CHUNK)
 
     def _walk_instances(self, after: TaskInstance | None) -> Iterator[TaskInstance]:
         while chunk := self._instance_chunk(after):
@@ -542,7 +322,7 @@ class MemoryStore(Store):
         self, definition_id: UUID, after: TaskInstance | None
     ) -> Iterator[TaskInstance]:
         with self._lock:
-            row = self._definitions.get(definition_id.int)
+            row = self._definitions.get(definition_id)
             views = [] if row is None else [one.view() for one in row.rows]
         views.sort(key=_order)
         if after is None:
@@ -552,7 +332,3 @@ class MemoryStore(Store):
 
 def _order(instance: TaskInstance) -> tuple[datetime, int]:
     return instance.execute_at, instance.id.int
-
-
-def _next(row: DefinitionRow) -> int:
-    return (row.definition.revision or 0) + 1

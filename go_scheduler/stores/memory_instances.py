@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 class DefinitionRow:
     """A definition as stored, and its instances by fire time, or else by id."""
 
-    __slots__ = ("definition", "instances")
+    __slots__ = ("definition", "instances", "open")
 
     def __init__(self, definition: TaskDefinition) -> None:
         self.definition = definition
         self.instances: dict[datetime | UUID, InstanceRow] | None = None
+        self.open = 0
 
     @property
     def rows(self) -> Sequence[InstanceRow]:
@@ -165,6 +166,7 @@ class InstanceTable:
         if row.of.instances is None:
             row.of.instances = {}
         row.of.instances[row.key] = row
+        row.of.open += 1
         self._by_time.add((row.execute_at, row.id.int, row))
         self.counts[State.PENDING] += 1
         self.list_pending(row)
@@ -172,6 +174,7 @@ class InstanceTable:
     def remove(self, row: InstanceRow) -> None:
         """Forget a row that has not ended."""
         self._unlist(row)
+        row.of.open -= 1
         self._forget(row)
 
     def end(self, row: InstanceRow, outcome: Outcome, now: datetime) -> None:
@@ -179,6 +182,7 @@ class InstanceTable:
         self._unlist(row)
         row.outcome = outcome
         row.completed_at = now
+        row.of.open -= 1
         self._enter(row, State(outcome.value))
         self._ended.append(row)
 

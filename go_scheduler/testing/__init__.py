@@ -1,7 +1,7 @@
 """What this package is tested with, for testing what is built on it.
 
-``ManualClock`` and ``InlineExecutor`` need nothing else; the suites need pytest, and
-``StoreMachine`` and ``TriggerSuite`` Hypothesis: ``pip install go_scheduler[testing]``.
+``ManualClock`` and ``InlineExecutor`` need nothing else. The suites need pytest and
+Hypothesis: ``pip install go_scheduler[testing]``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from go_scheduler.testing.machine import StoreMachine
     from go_scheduler.testing.stores import StoreSuite
     from go_scheduler.testing.triggers import TriggerSuite
+else:
+    # Hidden from type checkers, which would take any misspelt name for an object.
+    def __getattr__(name: str) -> object:
+        return _load(name)
+
 
 __all__ = [
     "InlineExecutor",
@@ -44,11 +49,6 @@ def _load(name: str) -> object:
             raise
         raise ImportError(
             f"go_scheduler.testing.{name} needs {error.name}, which is not installed:"
-            f" pip install {error.name}",
+            " pip install go_scheduler[testing]",
             name=error.name,
         ) from error
-
-
-if not TYPE_CHECKING:
-    # Hidden from type checkers, which would take any misspelt name for an object.
-    __getattr__ = _load

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.clock import ZERO
-from go_scheduler.models import Outcome, State
+from go_scheduler.models import Outcome, Renewal, State
 from go_scheduler.testing.builders import (
     EXPIRE_AFTER,
     HOUR,
@@ -19,6 +19,7 @@ from go_scheduler.testing.builders import (
     SECOND,
     TICK,
     claim,
+    claim_of,
     claimant,
     claimed,
     definition,
@@ -265,6 +266,18 @@ class LapsedTests:
         assert second.id == first.id
         assert (second.attempt, second.runs) == (2, 1)
         assert second.started_at == START + SECOND + LEASE
+
+    def test_a_claim_that_lapsed_before_it_was_due_is_not_started_early(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        first = claimed(store, definition(START + HOUR))
+        store.renew_claims([Renewal(claim=claim_of(first), lease=SECOND)])
+        clock.advance(SECOND)
+        [second] = claim(store, OTHER_NODE, lapsed=True)
+        assert second == replace(
+            first, claimed_by=OTHER_NODE, attempt=2, expires_at=START + HOUR + LEASE
+        )
+        assert second.state is State.CLAIMED
 
     def test_a_node_may_take_over_its_own_lapsed_claim(
         self, store: Store, clock: ManualClock

@@ -225,6 +225,14 @@ class PauseTests:
         put(store, replace(paused, queue="other"))
         assert claim(store, queues=["default", "other"], ahead=HOUR) == []
 
+    def test_what_is_held_goes_to_the_new_queue(self, store: Store) -> None:
+        instance = waiting_for_retry(store)
+        paused = pause(store, instance.definition)
+        put(store, replace(paused, queue="other"))
+        store.resume_definitions([paused.id])
+        assert claim(store) == []
+        assert ids(claim(store, queues=["other"])) == [instance.id]
+
     def test_a_pause_holds_nothing_of_others(self, store: Store) -> None:
         held, free = (waiting_for_retry(store, retry_in=HOUR) for _ in range(2))
         pause(store, held.definition)

@@ -311,6 +311,7 @@ class UnknownTriggerTests:
             store.resume_definitions([passing.id])
         found_again = store.get_definition(passing.id)
         assert (found_again.trigger, found_again.name) == (trigger, "edited")
+        assert found_again.trigger.next_fire_time(START) == START + 24 * HOUR
 
 
 class OpenTests:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from go_scheduler.testing.clock import ManualClock
 
 SETTINGS = settings(
-    max_examples=100,
+    max_examples=60,
     stateful_step_count=40,
     deadline=None,
     database=None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -26,6 +27,8 @@ from go_scheduler.models import (
     TaskInstance,
 )
 from go_scheduler.stores.memory import MemoryStore
+from go_scheduler.testing.builders import at_once
+from go_scheduler.testing.store_threads import THREADS
 from go_scheduler.testing.stores import StoreSuite
 
 if TYPE_CHECKING:
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
+    from go_scheduler.clock import Clock
     from go_scheduler.json import JSON
 
 ROOT = Path(__file__).parents[2]
@@ -410,6 +414,50 @@ class RepeatsThePage(MemoryStore):
         return found if after is None else [after, *found][:limit]
 
 
+class ChecksThenActs(NoCompareAndSet):
+    """Compares in one step and sets in another."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self._met = threading.Barrier(THREADS)
+
+    def fire_definitions(self, firings: Sequence[Firing]) -> Set[UUID]:
+        unchanged = [
+            each
+            for each in firings
+            if self.get_definition(each.definition.id).next_fire_time
+            == each.definition.next_fire_time
+        ]
+        self._met.wait(30)
+        return super().fire_definitions(unchanged)
+
+
+class SelectsThenMarks(MemoryStore):
+    """Selects in one step and marks in another: all who selected then have it."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self._met = threading.Barrier(THREADS)
+        self._taken: Sequence[TaskInstance] = ()
+
+    def claim_instances(
+        self,
+        claimant: Claimant,
+        *,
+        ahead: timedelta,
+        lead: timedelta,
+        limit: int,
+        lapsed: bool,
+    ) -> Sequence[TaskInstance]:
+        if not lapsed or self._met.wait(30) == 0:
+            self._taken = super().claim_instances(
+                claimant, ahead=ahead, lead=lead, limit=limit, lapsed=lapsed
+            )
+        if lapsed:
+            self._met.wait(30)
+        return self._taken
+
+
 NOTICED: dict[type[MemoryStore], str] = {
     NoCompareAndSet: "test_the_same_firing_wins_once",
     NoRevision: "test_a_firing_of_another_revision_changes_nothing",
@@ -444,8 +492,12 @@ NOTICED: dict[type[MemoryStore], str] = {
     AlwaysCancelled: "test_what_runs_is_asked_to_stop",
     StopsTheSeries: "test_a_definition_that_waits_fires_after_the_end",
     CountsWhatIsThere: "test_every_state_has_a_count",
+    ChecksThenActs: "test_many_schedulers_fire_each_definition_once",
+    SelectsThenMarks: "test_two_nodes_never_take_over_the_same_claim",
     RepeatsThePage: "test_pages_of_instances_follow_each_other",
 }
+PAIRS: list[tuple[type[MemoryStore], str]] = list(NOTICED.items())
+PAIRS: list[tuple[type[MemoryStore], str]] = list(NOTICED.items())
 PAIRS: list[tuple[type[MemoryStore], str]] = list(NOTICED.items())
 THEIR_TEST = """
 class Test{name}(StoreSuite):
@@ -525,6 +577,11 @@ def test_no_test_of_the_suite_hides_another() -> None:
         if name.startswith("test_")
     ]
     assert len(names) == len(set(names))
+
+
+def test_an_error_in_one_of_the_suites_threads_fails_the_test() -> None:
+    with pytest.raises(ValueError, match="invalid literal"):
+        at_once(lambda: int("1"), lambda: int("x"))
 
 
 def _cut(at: datetime | None) -> datetime | None:

@@ -134,7 +134,7 @@ def test_a_suite_without_its_tool_says_what_to_install(
     done = run("-c", WITHOUT.format(tool=tool, suite=suite), folder=tmp_path)
     assert done.stderr == ""
     assert f"go_scheduler.testing.{suite} needs {tool}" in done.stdout
-    assert f"pip install {tool}" in done.stdout
+    assert "pip install go_scheduler[testing]" in done.stdout
 
 
 def test_the_public_names_are_sorted_and_all_there() -> None:
@@ -143,6 +143,15 @@ def test_the_public_names_are_sorted_and_all_there() -> None:
     assert all(getattr(go_scheduler.testing, name).__name__ == name for name in names)
     assert go_scheduler.testing.StoreSuite is stores.StoreSuite
     assert go_scheduler.testing.StoreMachine is StoreMachine
+
+
+def test_another_module_that_is_missing_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    absent = "go_scheduler.testing.absent"
+    monkeypatch.setitem(go_scheduler.testing._SUITES, "Absent", absent)
+    with pytest.raises(ModuleNotFoundError, match=absent):
+        go_scheduler.testing.Absent  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_a_misspelt_name_is_an_attribute_error() -> None:
