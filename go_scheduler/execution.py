@@ -100,7 +100,7 @@ class Execution:
     @property
     def is_running(self) -> bool:
         """Whether a handler runs that has not been given up."""
-        return any(not run.settled for run in self.held.running())
+        return any(not run.hung for run in self.held.running())
 
     def look(self) -> None:
         """Look for instances to claim at once."""

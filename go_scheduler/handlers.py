@@ -6,8 +6,9 @@ import inspect
 from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
+from go_scheduler.checks import check_name
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.models import TaskInstance, check_name
+from go_scheduler.models import TaskInstance
 
 Handler: TypeAlias = Callable[[TaskInstance], object]
 """Called with a due instance, sync or async: returning is success, raising failure."""

@@ -85,6 +85,7 @@ class InstanceRunner:
         self._sequence = count()
         self._lead = _Lead(longest=window / 2)
         self._claim_at = ZERO
+        self._looks = True
         self._all_due_taken = False
         self._unknown: set[str | None] = set()
         self._log = BoundedLog(logging.getLogger(__name__))
@@ -92,7 +93,7 @@ class InstanceRunner:
 
     def look(self) -> None:
         """Claim at the next tick: there may be something new, or new room."""
-        self._claim_at = ZERO
+        self._looks = True
 
     def tick(self) -> timedelta | None:
         """Start what is nearly due, claim a batch, and answer when to do so again."""
@@ -101,11 +102,14 @@ class InstanceRunner:
             self._clock.refresh()
             self._give_back_late()
             self._start()
-            if self._clock.elapsed() >= self._claim_at:
+            if self._looks or self._clock.elapsed() >= self._claim_at:
+                # Before the claim: what is new after it has been read needs another.
+                self._looks = False
                 self._claim()
                 self._start()
         except BaseException:
             self._contact.broke()
+            self._looks = True
             raise
         return self._next()
 
@@ -131,7 +135,7 @@ class InstanceRunner:
         return runs
 
     def _start_batch(self, runs: Sequence[Run]) -> None:
-        by_id = {run.instance.id: run for run in runs}
+        by_token = {run.token: run for run in runs}
 
         def write(claims: Sequence[Claim]) -> Sequence[TaskInstance]:
             return self._store.start_instances(self._claimant, claims)
@@ -146,7 +150,7 @@ class InstanceRunner:
             raise
         self._lead.took(self._clock.elapsed() - sent)
         started = [
-            by_id[instance.id].start(instance)
+            by_token[instance.id, instance.attempt].start(instance)
             for answer in answers
             for instance in answer
         ]
@@ -156,9 +160,11 @@ class InstanceRunner:
         self._timer.hold(started)
 
     def _claim(self) -> None:
+        # Before the room is measured: what comes free later has to call for a look.
+        self.hungry = True
         limit, ahead = self._room()
+        self._all_due_taken = False
         if limit <= 0:
-            self.hungry = True
             self._claim_at = self._clock.elapsed() + self._window / 2
             return
         sent = self._clock.elapsed()
@@ -231,7 +237,7 @@ class InstanceRunner:
 
     def _next(self) -> timedelta:
         """How long until the next start or claim is due."""
-        wait = self._claim_at - self._clock.elapsed()
+        wait = ZERO if self._looks else self._claim_at - self._clock.elapsed()
         if self._unstarted:
             lead = self._lead.value(len(self._unstarted))
             wait = min(wait, self._unstarted[0][0] - self._clock.now() - lead)

@@ -39,25 +39,30 @@ class Contact:
         self._clock = clock
         self._silence = silence
         self._since: timedelta | None = None
-        self._last: timedelta | None = None
+        self._last = ZERO
 
     @property
     def unbroken(self) -> timedelta:
         """For how long it has been; zero before the first."""
-        return ZERO if self._since is None else self._clock.elapsed() - self._since
+        now = self._clock.elapsed()
+        # After a long freeze nothing has been noted yet, and it is broken all the same.
+        if self._since is None or self._is_silent(now):
+            return ZERO
+        return now - self._since
 
     def made(self) -> None:
         """The store has answered."""
         now = self._clock.elapsed()
-        if self._last is None or now - self._last > self._silence:
-            self._since = None
-        self._last = now
-        if self._since is None:
+        if self._since is None or self._is_silent(now):
             self._since = now
+        self._last = now
 
     def broke(self) -> None:
         """The store has not answered, or not well."""
         self._since = None
+
+    def _is_silent(self, now: timedelta) -> bool:
+        return now - self._last > self._silence
 
 
 class Keeper:
@@ -68,7 +73,7 @@ class Keeper:
         clock: The store's time, as this node has it.
         held: The node's runs.
         give_up: Takes the runs that hang.
-        contact: Told of every failure.
+        contact: Told of every answer and every failure.
         lease: How long a claim holds; renewed every third of it.
         wake: Makes the keeper's ticker tick.
     """
@@ -95,19 +100,23 @@ class Keeper:
         self._log = BoundedLog(logging.getLogger(__name__))
 
     def watch(self, run: Run) -> None:
-        """Look after a run that is being called, in time for its ``expire_after``."""
+        """Look after a called run, before it hangs or its claim lapses."""
         assert run.called is not None
-        if run.called + run.allowed < self._next:
+        # What is left of its claim, which was made before it waited for a worker.
+        lapses = run.expires_at - self._clock.latest_at(run.called)
+        if run.called + min(run.allowed, lapses) < self._next:
             self._wake()
 
     def stuck(self) -> int:
         """How many workers are kept by runs that were given up."""
-        return sum(run.settled for run in self._held.running())
+        return sum(run.hung for run in self._held.running())
 
     def tick(self) -> timedelta | None:
         """Renew all claims in one write; answer how soon the next run may hang."""
         self._log.begin()
         elapsed = self._clock.elapsed()
+        # Before they are looked at: what is called from now on has to wake this again.
+        self._next = elapsed + self._lease / 3
         running = [run for run in self._held.running() if not run.settled]
         for run in running:
             if run.left(elapsed) == ZERO:
@@ -149,11 +158,15 @@ class Keeper:
         except BaseException:
             self._contact.broke()
             raise
+        self._contact.made()
         owned: Mapping[UUID, bool] = {
             key: asked for answer in answers for key, asked in answer.items()
         }
+        # The answer does not tell apart two runs of one instance: the older one, which
+        # had lapsed and was claimed again here, is lost.
+        newest = {run.instance.id: run for run in sorted(runs, key=_attempt)}
         for run, renewal in zip(runs, renewals, strict=True):
-            if run.instance.id in owned:
+            if run.instance.id in owned and newest[run.instance.id] is run:
                 run.expires_at = now + renewal.lease
                 run.cancel_requested = owned[run.instance.id]
             elif run.instance.id not in failed:
@@ -174,7 +187,7 @@ class Keeper:
             return
         self._warn(run, "instance %s: attempt %d has no result in time, presumed hung")
         self._give_up(run, f"no result within {run.allowed}: presumed hung")
-        run.lost = True
+        run.lost = run.hung = True
 
     def _warn(self, run: Run, message: str) -> None:
         self._log.write(
@@ -188,3 +201,7 @@ class Keeper:
                 "attempt": run.claim.attempt,
             },
         )
+
+
+def _attempt(run: Run) -> int:
+    return run.claim.attempt

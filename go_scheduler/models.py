@@ -8,16 +8,13 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from uuid import UUID, uuid4, uuid5
 
-from go_scheduler.errors import ConfigurationError
-from go_scheduler.json import JSON, FrozenObject, check_text, freeze
+from go_scheduler.checks import check_name, check_positive, check_type
+from go_scheduler.json import JSON, FrozenObject, freeze
 from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.triggers.base import Trigger, utc
 
 METADATA_LIMIT = 64 * 1024
 """The most bytes a definition's metadata may have, as JSON text in UTF-8."""
-
-NAME_LIMIT = 200
-"""The most characters a definition's name, or a queue's, may have."""
 
 _ZERO = timedelta(0)
 _IDS = UUID("7c0ee4ed-6d0c-4dbb-8f5c-0b1a6c1d8a52")
@@ -299,52 +296,3 @@ class Cancelled(StrEnum):
     """It will not run."""
     REQUESTED = "requested"
     """It runs, or is about to: its node will be told."""
-
-
-def check_type(name: str, value: object, kind: type) -> None:
-    """Refuse a value of another type; a bool is no int.
-
-    Raises:
-        ConfigurationError: It is of another type.
-    """
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise ConfigurationError(
-            f"{name} must be a {kind.__name__}, not {value!r:.200}"
-        )
-
-
-def check_name(name: str, value: object) -> str:
-    """A short text, if every store can keep it.
-
-    Returns:
-        The text, as a plain one if it was of a subclass of ``str``.
-
-    Raises:
-        ConfigurationError: It is no text, empty, too long, or holds a NUL or a
-            surrogate.
-    """
-    check_type(name, value, str)
-    assert isinstance(value, str)
-    if not 0 < len(value) <= NAME_LIMIT:
-        raise ConfigurationError(
-            f"{name} must have 1 to {NAME_LIMIT} characters, not {len(value)}"
-        )
-    return check_text(value, name)
-
-
-def check_positive(name: str, value: object) -> None:
-    """Refuse what is not a timedelta above zero.
-
-    Raises:
-        ConfigurationError: It is no timedelta, zero, negative, or longer than 100
-            years.
-    """
-    check_type(name, value, timedelta)
-    assert isinstance(value, timedelta)
-    if not _ZERO < value <= LONGEST:
-        raise ConfigurationError(
-            f"{name} must be longer than zero and at most 100 years: {value!r}"
-        )
-
-
-LONGEST = timedelta(days=36_525)

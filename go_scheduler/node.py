@@ -119,8 +119,14 @@ class Node:
             self._claimant.node,
             extra={"node": str(self._claimant.node)},
         )
-        for ticker in self._tickers():
-            ticker.start()
+        try:
+            for ticker in self._tickers():
+                ticker.start()
+        except BaseException:
+            # No more threads, say: half a node must not go on.
+            self._stopping = True
+            self._finish(clean=False)
+            raise
 
     def when_stopped(self, tell: Callable[[], None]) -> None:
         """Call this once it has stopped, at once if it has."""
@@ -139,10 +145,9 @@ class Node:
     def request_stop(self) -> None:
         """Begin to stop; returns at once."""
         with self._condition:
-            if self._stopping:
-                return
-            self._stopping = True
-        self._stopper.start()
+            if not self._stopping:
+                self._stopper.start()
+                self._stopping = True
 
     def stop(self, timeout: timedelta | None) -> bool:
         """Stop, and wait until it has.
@@ -246,13 +251,14 @@ class Node:
         with self._condition:
             if self._stopped:
                 return
+            for ticker in [*self._tickers(), self._stopper]:
+                ticker.stop()
+            if self._execution is not None:
+                self._execution.workers.stop()
+            # Last: whoever waits for it may close the store.
             self._stopped = True
             self._clean = clean
             self._condition.notify_all()
-        for ticker in [*self._tickers(), self._stopper]:
-            ticker.stop()
-        if self._execution is not None:
-            self._execution.workers.stop()
         log.info(
             "node %s has stopped%s",
             self._claimant.node,

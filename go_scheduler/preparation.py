@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from go_scheduler.checks import check_type
 from go_scheduler.errors import (
     ConfigurationError,
     GoSchedulerError,
     InvalidTriggerError,
 )
 from go_scheduler.json import freeze
-from go_scheduler.models import TaskDefinition, check_type
+from go_scheduler.models import TaskDefinition
 from go_scheduler.triggers.base import (
     STATE_LIMIT,
     Trigger,

@@ -139,8 +139,9 @@ class Recorder:
             self._writing = 0
         self._last = self._clock.elapsed()
         # What was given back has freed no worker.
-        freed = sum(isinstance(end, RunOutcome) and end.started_at is not None
-            for end in batch)
+        freed = sum(
+            isinstance(end, RunOutcome) and end.started_at is not None for end in batch
+        )
         with self._lock:
             self._written.append((self._last, freed))
             self._lately += freed

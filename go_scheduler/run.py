@@ -5,9 +5,10 @@ from __future__ import annotations
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING
 
+from go_scheduler.checks import check_positive
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ClaimLostError, SchedulerStateError
-from go_scheduler.models import Claim, check_positive
+from go_scheduler.models import Claim
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +43,7 @@ class Run:
         "claim",
         "expire_after",
         "expires_at",
+        "hung",
         "instance",
         "lost",
         "queued",
@@ -61,6 +63,8 @@ class Run:
         self.queued: timedelta | None = None
         self.called: timedelta | None = None
         self.called_at: datetime | None = None
+        # Whether it was given up: nothing waits for its handler any more.
+        self.hung = False
         self._undecided = [None]
         self._extended: Callable[[], None] | None = None
 

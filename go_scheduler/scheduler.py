@@ -9,44 +9,30 @@ from contextlib import contextmanager
 from datetime import timedelta
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Self
-from uuid import UUID
 
+from go_scheduler.checks import check_type
+from go_scheduler.client import Client
 from go_scheduler.clock import ZERO, DrivingClock, SystemClock
 from go_scheduler.errors import (
     ConfigurationError,
     SchedulerStateError,
-    TaskDefinitionNotFoundError,
 )
 from go_scheduler.health import STOPPED, Health
-from go_scheduler.json import freeze
-from go_scheduler.models import (
-    METADATA_LIMIT,
-    State,
-    TaskDefinition,
-    TaskInstance,
-    check_type,
-)
 from go_scheduler.node import Node
-from go_scheduler.preparation import next_after_end, prepare
 from go_scheduler.settings import Settings
-from go_scheduler.stores.base import Store
 from go_scheduler.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from concurrent.futures import Executor
     from types import FrameType, TracebackType
 
     from go_scheduler.clock import Clock
     from go_scheduler.handlers import Handler
-    from go_scheduler.json import JSON
-    from go_scheduler.models import Cancelled
-
-MOST_LISTED = 1000
-"""The most definitions or instances that one list returns."""
+    from go_scheduler.stores.base import Store
 
 
-class Scheduler:
+class Scheduler(Client):
     """Runs a handler for each fire time of the definitions in a store.
 
     ```python
@@ -120,9 +106,8 @@ class Scheduler:
             lease=lease,
             retention=retention,
         )
+        super().__init__(MemoryStore(clock) if store is None else store)
         self._handler = handler
-        self._store = MemoryStore(clock) if store is None else store
-        check_type("store", self._store, Store)
         self._clock = SystemClock() if clock is None else clock
         self._executor = executor
         if isinstance(self._clock, DrivingClock):
@@ -133,223 +118,7 @@ class Scheduler:
                 )
             self._executor = executor or self._clock.executor
         self._lock = threading.Lock()
-        self._initialized = False
         self._node: Node | None = None
-
-    def schedule(self, definition: TaskDefinition) -> TaskDefinition:
-        """Insert a definition, or replace the one with its id.
-
-        Scheduling an equal definition again changes nothing. Another trigger starts
-        anew from now: what has not started of the old one is removed. Any other change
-        leaves the fire times as they are and applies to each instance that starts from
-        now on.
-
-        Args:
-            definition: What to run, and when. Its ``revision``, if it has one, must be
-                the stored one.
-
-        Returns:
-            The definition as stored, with its ``next_fire_time``.
-
-        Raises:
-            ConfigurationError: It is no definition, or its trigger cannot be stored.
-            InvalidTriggerError: Its trigger raised, or returned what is no fire time.
-            ConflictError: It has been changed since it was read.
-        """
-        store = self._ready()
-        prepared = prepare(definition, store.now())
-        (stored,) = store.put_definitions([prepared])
-        self._look()
-        return stored
-
-    def get_definition(self, definition_id: UUID) -> TaskDefinition:
-        """Read one definition.
-
-        Raises:
-            TaskDefinitionNotFoundError: There is none with this id.
-        """
-        check_type("definition_id", definition_id, UUID)
-        return self._ready().get_definition(definition_id)
-
-    def list_definitions(
-        self,
-        *,
-        ids: Collection[UUID] | None = None,
-        metadata: Mapping[str, JSON] | None = None,
-        name: str | None = None,
-        queue: str | None = None,
-        after: UUID | None = None,
-        limit: int = 100,
-    ) -> Sequence[TaskDefinition]:
-        """Read a page of the definitions that meet every condition given.
-
-        Args:
-            ids: Their id is among these.
-            metadata: Their metadata contains this: each key, with a value that contains
-                the one given; an array contains those whose items it all contains.
-            name: They have this name.
-            queue: They have this queue.
-            after: Their id is greater: the id of the last one of the page before.
-            limit: The most to return, 1 to 1,000.
-
-        Returns:
-            The definitions in the order of their ids; empty if there are no more.
-
-        Raises:
-            ConfigurationError: An argument is wrong.
-        """
-        _check_limit(limit)
-        return self._ready().list_definitions(
-            ids=None if ids is None else _ids(ids),
-            metadata=None if metadata is None else _query(metadata),
-            name=name,
-            queue=queue,
-            after=after,
-            limit=limit,
-        )
-
-    def delete_definition(self, definition_id: UUID) -> bool:
-        """Delete a definition and what has not started of it.
-
-        What runs is told that it has lost its claim, and its result is dropped. After
-        this the same id may be scheduled again, as a new definition.
-
-        Returns:
-            Whether there was one.
-        """
-        return self.delete_definitions(ids=[definition_id]) == 1
-
-    def delete_definitions(
-        self,
-        *,
-        ids: Collection[UUID] | None = None,
-        metadata: Mapping[str, JSON] | None = None,
-    ) -> int:
-        """Delete the definitions that meet every condition given, as above.
-
-        Returns:
-            How many there were.
-
-        Raises:
-            ConfigurationError: No condition was given, or one is wrong.
-        """
-        if ids is None and metadata is None:
-            raise ConfigurationError("say which definitions to delete: ids or metadata")
-        store = self._ready()
-        if metadata is None and ids is not None:
-            return len(store.delete_definitions(_ids(ids)))
-        deleted = 0
-        after = None
-        while page := self.list_definitions(ids=ids, metadata=metadata, after=after):
-            after = page[-1].id
-            deleted += len(store.delete_definitions([one.id for one in page]))
-        return deleted
-
-    def pause(self, definition_id: UUID, note: str | None = None) -> TaskDefinition:
-        """Pause a definition: nothing of it starts until it is resumed.
-
-        Fire times that pass meanwhile are treated by ``catch_up`` when it is resumed.
-        What runs goes on.
-
-        Args:
-            definition_id: Which.
-            note: Why, for a person to read; at most 64 KiB.
-
-        Returns:
-            The definition as stored.
-
-        Raises:
-            TaskDefinitionNotFoundError: There is none with this id.
-            ConfigurationError: The note is no text that every store can keep.
-        """
-        check_type("definition_id", definition_id, UUID)
-        if note is not None:
-            check_type("note", note, str)
-            freeze({"note": note}, name="pause", limit=METADATA_LIMIT)
-        paused = self._ready().pause_definitions([definition_id], note=note)
-        return _only(paused, definition_id)
-
-    def resume(self, definition_id: UUID) -> TaskDefinition:
-        """End a definition's pause.
-
-        Returns:
-            The definition as stored.
-
-        Raises:
-            TaskDefinitionNotFoundError: There is none with this id.
-        """
-        check_type("definition_id", definition_id, UUID)
-        resumed = _only(
-            self._ready().resume_definitions([definition_id]), definition_id
-        )
-        self._look()
-        return resumed
-
-    def get_instance(self, instance_id: UUID) -> TaskInstance:
-        """Read one instance.
-
-        Raises:
-            TaskInstanceNotFoundError: There is none with this id.
-        """
-        check_type("instance_id", instance_id, UUID)
-        return self._ready().get_instance(instance_id)
-
-    def list_instances(
-        self,
-        *,
-        definition_id: UUID | None = None,
-        state: State | None = None,
-        after: TaskInstance | None = None,
-        limit: int = 100,
-    ) -> Sequence[TaskInstance]:
-        """Read a page of the instances that meet every condition given.
-
-        Args:
-            definition_id: They belong to this definition.
-            state: They are in this state.
-            after: They come later: the last one of the page before.
-            limit: The most to return, 1 to 1,000.
-
-        Returns:
-            The instances in the order of ``execute_at`` and id; empty if there are no
-            more.
-
-        Raises:
-            ConfigurationError: An argument is wrong.
-        """
-        _check_limit(limit)
-        if definition_id is not None:
-            check_type("definition_id", definition_id, UUID)
-        if state is not None:
-            check_type("state", state, State)
-        if after is not None:
-            check_type("after", after, TaskInstance)
-        return self._ready().list_instances(
-            definition_id=definition_id, state=state, after=after, limit=limit
-        )
-
-    def counts(self) -> Mapping[State, int]:
-        """How many instances are in each state."""
-        return self._ready().counts()
-
-    def cancel(self, instance_id: UUID) -> Cancelled | None:
-        """Cancel an instance that has not started, or ask its run to stop.
-
-        A start is recorded some 20 ms before the instance is due; from then on its run
-        is asked, by ``current_run().cancelled``, which it learns within a third of the
-        lease.
-
-        Returns:
-            *cancelled*: it will not run; *requested*: it runs, or is about to; None: it
-            had ended before.
-
-        Raises:
-            TaskInstanceNotFoundError: There is none with this id.
-        """
-        instance = self.get_instance(instance_id)
-        store = self._ready()
-        next_fire_time = next_after_end(instance.definition, store.now())
-        return store.cancel_instances({instance_id: next_fire_time}).get(instance_id)
 
     def start(self) -> None:
         """Start the loops on threads of their own; harmless if they run.
@@ -444,12 +213,6 @@ class Scheduler:
                 self._node.start()
             return self._node
 
-    def _ready(self) -> Store:
-        if not self._initialized:
-            self._store.initialize()
-            self._initialized = True
-        return self._store
-
     def _look(self) -> None:
         node = self._node
         if node is not None and not node.stopping and node.process == os.getpid():
@@ -481,25 +244,3 @@ def _signals(requests: SimpleQueue[int | None]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _only(found: Sequence[TaskDefinition], definition_id: UUID) -> TaskDefinition:
-    if not found:
-        raise TaskDefinitionNotFoundError(definition_id)
-    return found[0]
-
-
-def _check_limit(limit: int) -> None:
-    check_type("limit", limit, int)
-    if not 1 <= limit <= MOST_LISTED:
-        raise ConfigurationError(f"limit must be 1 to {MOST_LISTED}: {limit}")
-
-
-def _ids(ids: Collection[UUID]) -> Collection[UUID]:
-    for each in ids:
-        check_type("an id", each, UUID)
-    return ids
-
-
-def _query(metadata: Mapping[str, JSON]) -> Mapping[str, JSON]:
-    return freeze(metadata, name="metadata", limit=METADATA_LIMIT)

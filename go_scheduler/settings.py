@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import timedelta
 
+from go_scheduler.checks import check_name, check_positive, check_type
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.models import check_name, check_positive, check_type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,8 @@ import asyncio
 import inspect
 import threading
 from collections import deque
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from go_scheduler.recorder import describe_error
 from go_scheduler.run import enter_run, leave_run
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from go_scheduler.clock import StoreClock
     from go_scheduler.handlers import Handler
@@ -98,7 +99,7 @@ class Workers:
         elif self._executor is not None:
             self._executor.submit(self._perform, run)
         elif self._is_async(run.instance):
-            self._event_loop().submit(self._perform_async(run))
+            self._event_loop().submit(self._perform_async, run)
         else:
             self._queue.put(run)
             self._add_thread()
@@ -164,7 +165,8 @@ class Workers:
             return
 
         def done(future: Future[None]) -> None:
-            self._end(run, future.exception())
+            cancelled = future.cancelled()
+            self._end(run, CancelledError() if cancelled else future.exception())
 
         try:
             executor.submit(_call, self._handler, run.instance).add_done_callback(done)
@@ -196,7 +198,7 @@ class Workers:
 
     def _wait_for(self, result: Awaitable[object]) -> None:
         if self._executor is None:
-            self._event_loop().wait_for(_finish(result))
+            self._event_loop().wait_for(result)
         else:
             asyncio.run(_finish(result))
 
@@ -215,33 +217,60 @@ class _EventLoop:
         self._places = asyncio.Semaphore(max_tasks)
         # The loop itself keeps only weak references to its tasks.
         self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = False
+        self._ended = False
         threading.Thread(
-            target=self._loop.run_forever, name="go_scheduler event loop", daemon=True
+            target=self._run, name="go_scheduler event loop", daemon=True
         ).start()
 
-    def submit(self, work: Coroutine[object, object, None]) -> None:
-        self._loop.call_soon_threadsafe(self._start, work)
+    def submit(self, perform: Callable[[Run], Awaitable[None]], run: Run) -> None:
+        self._loop.call_soon_threadsafe(self._start, perform, run)
 
-    def wait_for(self, work: Coroutine[object, object, None]) -> None:
+    def wait_for(self, result: Awaitable[object]) -> None:
+        work = self._tracked(result)
         asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._stop_when_idle)
+        self._loop.call_soon_threadsafe(self._stop)
 
-    def _start(self, work: Coroutine[object, object, None]) -> None:
-        task = self._loop.create_task(self._bounded(work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _run(self) -> None:
+        while not self._ended:
+            # What a task raises that is no Exception, SystemExit say, comes out here.
+            with suppress(BaseException):
+                self._loop.run_forever()
+        self._loop.close()
 
-    async def _bounded(self, work: Coroutine[object, object, None]) -> None:
+    def _start(self, perform: Callable[[Run], Awaitable[None]], run: Run) -> None:
+        self._track(self._loop.create_task(self._bounded(perform, run)))
+
+    async def _bounded(
+        self, perform: Callable[[Run], Awaitable[None]], run: Run
+    ) -> None:
         async with self._places:
-            await work
+            await perform(run)
 
-    def _stop_when_idle(self) -> None:
-        if not self._tasks:
+    async def _tracked(self, result: Awaitable[object]) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._track(task)
+        await result
+
+    def _track(self, task: asyncio.Task[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._untrack)
+
+    def _untrack(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._end_if_idle()
+
+    def _stop(self) -> None:
+        self._stopping = True
+        self._end_if_idle()
+
+    def _end_if_idle(self) -> None:
+        if self._stopping and not self._tasks:
+            self._ended = True
             self._loop.stop()
-        for task in self._tasks:
-            task.add_done_callback(lambda _: self._loop.call_soon(self._stop_when_idle))
 
 
 async def _finish(result: Awaitable[object]) -> None:

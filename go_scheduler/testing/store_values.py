@@ -11,9 +11,10 @@ from uuid import UUID
 
 import pytest
 
+from go_scheduler.checks import NAME_LIMIT
 from go_scheduler.clock import ZERO
 from go_scheduler.json import JSON
-from go_scheduler.models import METADATA_LIMIT, NAME_LIMIT, Outcome, Skipped
+from go_scheduler.models import METADATA_LIMIT, Outcome, Skipped
 from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.testing.builders import (
     HOUR,

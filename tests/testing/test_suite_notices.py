@@ -496,9 +496,6 @@ NOTICED: dict[type[MemoryStore], str] = {
     SelectsThenMarks: "test_two_nodes_never_take_over_the_same_claim",
     RepeatsThePage: "test_pages_of_instances_follow_each_other",
 }
-PAIRS: list[tuple[type[MemoryStore], str]] = list(NOTICED.items())
-PAIRS: list[tuple[type[MemoryStore], str]] = list(NOTICED.items())
-PAIRS: list[tuple[type[MemoryStore], str]] = list(NOTICED.items())
 THEIR_TEST = """
 class Test{name}(StoreSuite):
     @pytest.fixture
@@ -554,7 +551,7 @@ def failed(tmp_path_factory: pytest.TempPathFactory) -> Set[tuple[str, str]]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("broken", "name"),
-    [pytest.param(*each, id=each[0].__name__) for each in PAIRS],
+    [pytest.param(store, name, id=store.__name__) for store, name in NOTICED.items()],
 )
 def test_the_suite_notices_a_broken_store(
     failed: Set[tuple[str, str]], broken: type[MemoryStore], name: str

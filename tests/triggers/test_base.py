@@ -298,7 +298,7 @@ class TestSuite:
             (lambda after: NOON, "it_answers_at_the_ends_of_time"),
             (lambda after: NOON.replace(year=after.year + 1), "it_is_frozen"),
             (
-                lambda after, asked=[]: asked.append(1) or NOON + len(asked) * DAY,  # noqa: B006
+                lambda after, asked=[]: asked.append(1) or NOON + len(asked) * DAY,
                 "the_answer_depends_on_the_instant_alone",
             ),
             (

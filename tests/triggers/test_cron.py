@@ -308,6 +308,10 @@ class TestChangesOfTheClocks:
                 ["00:00-0400", "01:00-0400", "01:00-0500", "02:00-0500", "03:00-0500"],
             ),
             (
+                "@hourly",
+                ["00:00-0400", "01:00-0400", "01:00-0500", "02:00-0500", "03:00-0500"],
+            ),
+            (
                 "*/40 1,4 3 * *",
                 ["01:00-0400", "01:40-0400", "01:00-0500", "01:40-0500", "04:00-0500"],
             ),
@@ -657,6 +661,8 @@ class TestRefusals:
         expression = f"{minutes} * * * *"
         assert len(expression) == 257
         assert CronTrigger(expression[1:]).expression == expression[1:]
+        with pytest.raises(InvalidTriggerError, match="at most 256 characters"):
+            CronTrigger(expression)
 
     @pytest.mark.parametrize(
         "timezone",

@@ -1,0 +1,265 @@
+"""Definitions and instances are checked, frozen, and compared by what a user sets."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+from enum import StrEnum
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import pytest
+
+from go_scheduler.checks import NAME_LIMIT
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.models import (
+    METADATA_LIMIT,
+    Cancelled,
+    Outcome,
+    State,
+    TaskDefinition,
+)
+from go_scheduler.policies import CatchUp, RetryPolicy
+from go_scheduler.testing.builders import (
+    HOUR,
+    HOURLY,
+    MINUTE,
+    NODE,
+    WAITING,
+    definition,
+)
+from go_scheduler.testing.clock import START
+from go_scheduler.triggers import ExecuteOnceTrigger
+from tests.conftest import instance
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ID = UUID(int=7)
+DEFINITION = TaskDefinition(trigger=HOURLY, id=ID)
+
+
+class Queue(StrEnum):
+    REPORTS = "reports"
+
+
+def refusal(name: str, value: object) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        replace(DEFINITION, **{name: value})  # type: ignore[arg-type]
+    return str(caught.value)
+
+
+def test_a_definition_needs_a_trigger_alone() -> None:
+    made = TaskDefinition(trigger=HOURLY)
+    assert made.id.version == 4
+    assert made.id != TaskDefinition(trigger=HOURLY).id
+    assert (made.name, made.queue, made.metadata) == (None, "default", {})
+    assert (made.expire_after, made.retry, made.catch_up) == (
+        None,
+        RetryPolicy(),
+        CatchUp(),
+    )
+    assert (made.next_fire_time, made.completed_at, made.revision) == (None, None, None)
+    assert (made.paused, made.note) == (False, None)
+
+
+def test_the_same_key_gives_the_same_id_for_ever() -> None:
+    # Stored definitions are found by it: it must not change between versions.
+    found = TaskDefinition.id_for("nightly report")
+    assert found == UUID("dbbf3e3c-8353-5efb-b9ac-9b6a5ca78fb5")
+    assert found != TaskDefinition.id_for("nightly reports")
+
+
+def test_a_key_must_be_text() -> None:
+    with pytest.raises(ConfigurationError, match="key must be a str, not 5"):
+        TaskDefinition.id_for(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kind"),
+    [
+        ("trigger", "* * * * *", "Trigger"),
+        ("id", "7", "UUID"),
+        ("name", 5, "str"),
+        ("queue", None, "str"),
+        ("expire_after", 300, "timedelta"),
+        ("retry", 3, "RetryPolicy"),
+        ("catch_up", None, "CatchUp"),
+        ("revision", True, "int"),
+        ("revision", "1", "int"),
+    ],
+)
+def test_a_value_of_another_type_is_refused(
+    name: str, value: object, kind: str
+) -> None:
+    assert refusal(name, value) == f"{name} must be a {kind}, not {value!r}"
+
+
+@pytest.mark.parametrize("name", ["name", "queue"])
+def test_a_name_is_a_short_text_that_every_store_keeps(name: str) -> None:
+    long = "é" * NAME_LIMIT
+    assert getattr(replace(DEFINITION, **{name: long}), name) == long  # type: ignore[arg-type]
+    assert refusal(name, long + "x").endswith("must have 1 to 200 characters, not 201")
+    assert refusal(name, "").endswith("must have 1 to 200 characters, not 0")
+    assert refusal(name, "\0") == f"{name} holds a NUL, which no database keeps"
+    assert refusal(name, "\udfff").startswith(f"{name} holds a lone surrogate")
+
+
+def test_a_name_is_kept_as_plain_text() -> None:
+    # A database driver may well write a member of an enum by its name.
+    made = replace(DEFINITION, name=Queue.REPORTS, queue=Queue.REPORTS)
+    assert made.name == made.queue == "reports"
+    assert type(made.name) is type(made.queue) is str
+
+
+@pytest.mark.parametrize("value", [timedelta(0), -HOUR, timedelta(days=36_526)])
+def test_a_run_may_take_more_than_nothing_and_at_most_a_century(
+    value: timedelta,
+) -> None:
+    assert refusal("expire_after", value) == (
+        f"expire_after must be longer than zero and at most 100 years: {value!r}"
+    )
+    longest = timedelta(days=36_525)
+    assert replace(DEFINITION, expire_after=longest).expire_after == longest
+
+
+def test_metadata_is_a_read_only_copy() -> None:
+    given: dict[str, list[int]] = {"a": [1]}
+    made = replace(DEFINITION, metadata=given)
+    given["a"].append(2)
+    assert made.metadata == {"a": [1]}
+    with pytest.raises(TypeError):
+        made.metadata["b"] = 1  # type: ignore[index]
+
+
+def test_metadata_has_at_most_64_kib() -> None:
+    room = METADATA_LIMIT - len('{"a":""}')
+    assert replace(DEFINITION, metadata={"a": "x" * room}).metadata
+    assert refusal("metadata", {"a": "x" * (room + 1)}).startswith(
+        "metadata is 65537 bytes as JSON; at most 65536 are kept"
+    )
+
+
+@pytest.mark.parametrize("name", ["next_fire_time", "completed_at"])
+def test_times_are_kept_in_utc(name: str) -> None:
+    nepal = timezone(timedelta(hours=5, minutes=45))
+    given = datetime(2030, 1, 1, 5, 45, tzinfo=nepal)
+    kept = getattr(replace(DEFINITION, **{name: given}), name)  # type: ignore[arg-type]
+    assert kept == START
+    assert kept.tzinfo is UTC
+    assert refusal(name, given.replace(tzinfo=None)).startswith(
+        f"{name} has no time zone"
+    )
+    assert refusal(name, "tomorrow").startswith(f"{name} must be a datetime")
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        {"next_fire_time": START},
+        {"paused": True},
+        {"note": "why"},
+        {"completed_at": START},
+        {"revision": 3},
+    ],
+)
+def test_what_the_store_keeps_is_not_compared(kept: Mapping[str, object]) -> None:
+    assert replace(DEFINITION, **kept) == DEFINITION  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"trigger": WAITING},
+        {"id": UUID(int=8)},
+        {"name": "report"},
+        {"queue": "slow"},
+        {"metadata": {"a": 1}},
+        {"expire_after": MINUTE},
+        {"retry": RetryPolicy(max_attempts=1)},
+        {"catch_up": CatchUp(grace=HOUR)},
+    ],
+)
+def test_everything_a_user_sets_is_compared(change: Mapping[str, object]) -> None:
+    assert replace(DEFINITION, **change) != DEFINITION  # type: ignore[arg-type]
+
+
+def test_every_field_is_tested_to_be_compared_or_not() -> None:
+    compared = {each.name for each in dataclasses.fields(DEFINITION) if each.compare}
+    assert compared == {
+        "trigger",
+        "id",
+        "name",
+        "queue",
+        "metadata",
+        "expire_after",
+        "retry",
+        "catch_up",
+    }
+
+
+def test_a_definition_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        DEFINITION.name = "other"  # type: ignore[misc]
+
+
+def test_a_definition_and_its_instances_travel_between_processes() -> None:
+    given = instance(definition(metadata={"a": [1, {"b": None}]}, name="n"))
+    for copied in (pickle.loads(pickle.dumps(given)), copy.deepcopy(given)):
+        assert copied == given
+        assert copied.definition.next_fire_time == given.definition.next_fire_time
+
+
+def test_a_definition_recurs_if_its_trigger_does() -> None:
+    assert DEFINITION.recurring
+    assert not TaskDefinition(trigger=ExecuteOnceTrigger(START)).recurring
+
+
+def test_metadata_is_at_hand_on_the_instance() -> None:
+    assert instance(definition(metadata={"a": 1})).metadata == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("claimed_by", "started_at", "state"),
+    [
+        (None, None, State.PENDING),
+        # After a retry or a release, the last run may still be told of.
+        (None, START, State.PENDING),
+        (NODE, None, State.CLAIMED),
+        (NODE, START, State.RUNNING),
+    ],
+)
+def test_the_state_of_an_open_instance_is_read_from_its_claim(
+    claimed_by: UUID | None, started_at: datetime | None, state: State
+) -> None:
+    given = instance(claimed_by=claimed_by, started_at=started_at)
+    assert given.state is state
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_the_state_of_an_ended_instance_is_its_outcome(outcome: Outcome) -> None:
+    ended = replace(instance(), outcome=outcome, completed_at=START)
+    assert ended.state is State(outcome.value)
+
+
+def test_the_words_of_the_domain_are_text() -> None:
+    assert [*State] == [
+        "pending",
+        "claimed",
+        "running",
+        "completed",
+        "failed",
+        "cancelled",
+        "skipped",
+    ]
+    assert [*Outcome] == [*State][3:]
+    assert [*Cancelled] == ["cancelled", "requested"]
+
+
+def test_a_refusal_repeats_little_of_what_was_given() -> None:
+    message = refusal("id", "x" * 10_000)
+    assert re.fullmatch(r"id must be a UUID, not 'x{199}", message)
