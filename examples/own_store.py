@@ -1,10 +1,10 @@
 """A store of your own: a ``MemoryStore`` that keeps itself in a JSON file.
 
-Every call takes the lock of the file, reads the file if another process has written it,
-does what ``MemoryStore`` does, and, if that changed anything, replaces the file by a new
-one. So a call happens as a whole or not at all, whatever dies meanwhile, and processes of
-one machine can share the file. It writes everything each time: use it for some hundreds
-of definitions. ``StoreSuite`` says that it keeps the promises.
+Every call locks the file, reads it if another process has written it, does what
+``MemoryStore`` does, and, if that changed anything, replaces the file by a new one. So a
+call happens as a whole or not at all, whatever dies meanwhile, and processes of one
+machine can share the file. It writes everything each time: use it for some hundreds of
+definitions. ``StoreSuite`` says that it keeps the promises.
 
 It prints::
 
@@ -21,27 +21,19 @@ import json
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cache, wraps
+from functools import wraps
 from pathlib import Path
-from types import UnionType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Concatenate,
-    ParamSpec,
-    TypeVar,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from uuid import UUID
 
 from go_scheduler import (
+    CatchUp,
     ExecuteOnceTrigger,
     MemoryStore,
+    RetryPolicy,
     Scheduler,
     StoreError,
     StoreUnavailableError,
@@ -49,7 +41,7 @@ from go_scheduler import (
     TaskInstance,
     Trigger,
 )
-from go_scheduler.models import Outcome, State
+from go_scheduler.models import Outcome, Skipped, State
 from go_scheduler.stores.memory import Snapshot
 from go_scheduler.triggers.base import dump_trigger, load_trigger
 
@@ -127,7 +119,7 @@ class FileStore(MemoryStore):
         self._seen, self._text = self._stat(), text
 
     def _stat(self) -> tuple[int, ...]:
-        """What differs once another process has replaced the file; empty if there is none."""
+        """What differs once the file has been replaced; empty if there is none."""
         try:
             found = self.path.stat()
         except FileNotFoundError:
@@ -173,7 +165,7 @@ def load_snapshot(text: str) -> Snapshot:
     if not text:
         return Snapshot()
     kept = json.loads(text)
-    definitions = [load(TaskDefinition, each) for each in kept["definitions"]]
+    definitions = [load_definition(each) for each in kept["definitions"]]
     by_id = {str(each.id): each for each in definitions}
     for row in kept["instances"]:
         row["definition"] = by_id[row["definition"]]
@@ -197,25 +189,32 @@ def dump(value: Any) -> Any:
     return str(value) if isinstance(value, UUID) else value
 
 
-def load(kind: Any, value: Any) -> Any:
-    """The value of this type that was dumped."""
-    if get_origin(kind) is UnionType:
-        kind = get_args(kind)[0]
-    if value is None or isinstance(value, TaskDefinition):
-        return value
-    if kind is Trigger:
-        return load_trigger(*value)
-    if is_dataclass(kind):
-        types = types_of(kind)
-        return kind(**{name: load(types[name], part) for name, part in value.items()})
-    if kind is timedelta:
-        return timedelta(microseconds=value)
-    if kind is datetime:
-        return datetime.fromisoformat(value)
-    return kind(value) if kind in (UUID, Outcome) else value
+def load(kind: type[T], values: dict[str, Any]) -> T:
+    """The dataclass of this type that was dumped."""
+    types = {each.name: str(each.type) for each in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: load_field(types[name], values[name]) for name in values})
 
 
-types_of = cache(get_type_hints)
+def load_field(type_name: str, value: Any) -> Any:
+    reader = READERS.get(type_name.removesuffix(" | None"))
+    return value if value is None or reader is None else reader(value)
+
+
+READERS: dict[str, Callable[[Any], Any]] = {
+    "datetime": datetime.fromisoformat,
+    "timedelta": lambda value: timedelta(microseconds=value),
+    "UUID": UUID,
+    "Outcome": Outcome,
+    "Trigger": lambda value: load_trigger(*value),
+    "RetryPolicy": lambda values: load(RetryPolicy, values),
+    "CatchUp": lambda values: load(CatchUp, values),
+    "Skipped": lambda values: load(Skipped, values),
+    "TaskDefinition": lambda value: load_definition(value),
+}
+
+
+def load_definition(value: Any) -> TaskDefinition:
+    return value if isinstance(value, TaskDefinition) else load(TaskDefinition, value)
 
 
 def main() -> None:

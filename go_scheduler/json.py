@@ -72,6 +72,11 @@ def freeze(value: object, *, name: str, limit: int) -> FrozenObject:
     return frozen
 
 
+def is_same(one: JSON, other: JSON) -> bool:
+    """Whether two values have the same JSON text, unlike ``1 == True`` in Python."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
 def contains(outer: JSON, inner: JSON) -> bool:
     """Whether every part of ``inner`` is found in ``outer``, as SQL's ``@>`` has it."""
     if isinstance(inner, Mapping):

@@ -9,7 +9,7 @@ from enum import StrEnum
 from uuid import UUID, uuid4, uuid5
 
 from go_scheduler.checks import check_name, check_positive, check_type
-from go_scheduler.json import JSON, FrozenObject, freeze
+from go_scheduler.json import JSON, FrozenObject, freeze, is_same
 from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.triggers.base import Trigger, utc
 
@@ -108,6 +108,13 @@ class TaskDefinition:
     def recurring(self) -> bool:
         """Whether its trigger can fire more than once."""
         return self.trigger.recurring
+
+    def is_same(self, other: TaskDefinition) -> bool:
+        """Whether putting one over the other changes nothing.
+
+        That is equality, but ``1`` and ``True`` in the metadata are not the same.
+        """
+        return self == other and is_same(self.metadata, other.metadata)
 
     @staticmethod
     def id_for(key: str) -> UUID:

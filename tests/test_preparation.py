@@ -1,4 +1,4 @@
-"""A definition is anchored, given its first fire time, and refused if it cannot work."""
+"""A definition is anchored, asked for its first fire time, or refused."""
 
 from __future__ import annotations
 

@@ -71,4 +71,4 @@ def test_a_queue_must_have_a_name_that_every_store_keeps(queue: object) -> None:
 
 def test_each_queue_is_served_once_in_the_order_given() -> None:
     assert replace(SETTINGS, queues=("b", "a", "b")).queues == ("b", "a")
-    assert replace(SETTINGS, queues=["b", "a"]).queues == ("b", "a")  # type: ignore[arg-type]
+    assert replace(SETTINGS, queues=["b", "a"]).queues == ("b", "a")

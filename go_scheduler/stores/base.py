@@ -80,8 +80,8 @@ class Store(ABC):
         A new one is kept as it is, at revision 1, not paused. It is completed at once
         if its ``next_fire_time`` is None and its trigger does not wait.
 
-        One equal to what is stored changes nothing. Otherwise the revision rises by
-        one, and what else happens depends on the trigger:
+        One that ``is_same`` as what is stored changes nothing. Otherwise the revision
+        rises by one, and what else happens depends on the trigger:
 
         * An equal trigger: the stored trigger stays, with its anchor, and so does
           ``next_fire_time``. The next start of each instance uses the new values.

@@ -93,7 +93,7 @@ class DefinitionTable:
         return PutPlan(
             new,
             row,
-            equal=new == row.definition,
+            equal=new.is_same(row.definition),
             same_trigger=new.trigger == row.definition.trigger,
         )
 

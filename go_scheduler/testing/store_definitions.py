@@ -124,6 +124,14 @@ class PutTests:
         assert kept_by_store(changed) == (START, False, None, None, 2)
         assert store.get_definition(stored.id) == new
 
+    def test_metadata_that_only_python_calls_equal_is_another_value(
+        self, store: Store
+    ) -> None:
+        stored = put(store, definition(metadata={"a": 1}))
+        changed = put(store, replace(stored, metadata={"a": True}))
+        assert changed.revision == 2
+        assert store.get_definition(stored.id).metadata["a"] is True
+
     def test_another_value_keeps_the_anchor_of_the_first(self, store: Store) -> None:
         first = IntervalTrigger(HOUR).anchored(START)
         stored = put(store, definition(trigger=first))

@@ -1,0 +1,93 @@
+"""A store is found by its URL, and what is wrong is said without repeating the URL."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, EntryPoints
+from typing import TYPE_CHECKING
+
+import pytest
+
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.stores import MemoryStore, opening
+from go_scheduler.stores.opening import open_store
+
+if TYPE_CHECKING:
+    from go_scheduler.clock import Clock
+    from go_scheduler.testing import ManualClock
+
+
+class ForeignStore(MemoryStore):
+    """A store that an installed package brings."""
+
+    def __init__(self, url: str, *, clock: Clock | None = None) -> None:
+        super().__init__(clock)
+        self.url = url
+
+
+def make_nothing(url: str, *, clock: Clock | None = None) -> object:
+    return None
+
+
+@pytest.fixture(autouse=True)
+def announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the installed packages announce."""
+    group = opening.ENTRY_POINTS
+    points = EntryPoints(
+        EntryPoint(name, value, group)
+        for name, value in [
+            ("foreign", f"{__name__}:ForeignStore"),
+            ("nothing", f"{__name__}:make_nothing"),
+            ("missing", "tests.no_such_module:Store"),
+        ]
+    )
+    monkeypatch.setattr(
+        opening, "entry_points", lambda group: points.select(group=group)
+    )
+
+
+def refusal(url: str) -> ConfigurationError:
+    with pytest.raises(ConfigurationError) as caught:
+        open_store(url)
+    return caught.value
+
+
+@pytest.mark.parametrize("url", ["memory://", "MEMORY://"])
+def test_a_memory_store_is_new_each_time(url: str, clock: ManualClock) -> None:
+    one, other = open_store(url), open_store(url, clock=clock)
+    assert type(one) is type(other) is MemoryStore
+    assert one is not other
+    assert (one.clock, other.clock) == (None, clock)
+
+
+@pytest.mark.parametrize("scheme", ["foreign", "Foreign"])
+def test_an_announced_store_is_given_the_url_and_the_clock(
+    scheme: str, clock: ManualClock
+) -> None:
+    store = open_store(f"{scheme}://user@host/name", clock=clock)
+    assert isinstance(store, ForeignStore)
+    assert store.url == f"{scheme}://user@host/name"
+    assert store.clock is clock
+
+
+@pytest.mark.parametrize("url", ["", "memory", "memory:", None, 5])
+def test_what_is_no_url_is_refused(url: str) -> None:
+    assert str(refusal(url)) == "a store's URL begins with a scheme, as in memory://"
+
+
+def test_an_unknown_scheme_is_refused_with_those_that_are_known() -> None:
+    assert str(refusal("oracle://user:secret@host")) == (
+        "no store has the scheme 'oracle'; known: foreign, memory, missing, nothing"
+    )
+
+
+def test_a_store_that_cannot_be_imported_is_refused() -> None:
+    error = refusal("missing://user:secret@host")
+    assert "the store announced for 'missing' cannot be imported" in str(error)
+    assert "secret" not in str(error)
+    assert isinstance(error.__cause__, ModuleNotFoundError)
+
+
+def test_what_makes_no_store_is_refused() -> None:
+    assert str(refusal("nothing://user:secret@host")) == (
+        "what is announced for 'nothing' made a NoneType, not a Store"
+    )

@@ -1,0 +1,288 @@
+"""The clocks: the machine's, and a node's copy of its store's."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from go_scheduler.clock import ZERO, DrivingClock, StoreClock, SystemClock
+from go_scheduler.errors import StoreUnavailableError
+from go_scheduler.testing import ManualClock
+from go_scheduler.testing.clock import START
+from tests.conftest import seconds
+
+FAILED_AFTER = 30.0
+HOUR = timedelta(hours=1)
+TICK = timedelta(microseconds=1)
+
+
+class DistantStore:
+    """A store's clock that may be set, and whose answers take time."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.ahead = ZERO
+        self.there = ZERO
+        self.back = ZERO
+        self.asked = 0
+
+    def now(self) -> datetime:
+        return self.clock.now() + self.ahead
+
+    def read(self) -> datetime:
+        self.asked += 1
+        self.clock.advance(self.there)
+        time = self.now()
+        self.clock.advance(self.back)
+        return time
+
+
+@pytest.fixture
+def distant(clock: ManualClock) -> DistantStore:
+    return DistantStore(clock)
+
+
+@pytest.fixture
+def copy(clock: ManualClock, distant: DistantStore) -> StoreClock:
+    return StoreClock(clock, distant.read)
+
+
+def later(clock: ManualClock, copy: StoreClock, by: timedelta) -> None:
+    clock.advance(by)
+    copy.refresh()
+
+
+def test_the_system_clock_tells_the_time_in_utc() -> None:
+    before = datetime.now(UTC)  # noqa: TID251 - what it is compared with
+    assert before <= SystemClock().now() <= before + timedelta(minutes=1)
+
+
+def test_elapsed_time_does_not_run_back() -> None:
+    clock = SystemClock()
+    times = [clock.elapsed() for _ in range(100)]
+    assert times == sorted(times)
+
+
+def test_a_system_wait_ends_at_its_time() -> None:
+    clock, condition = SystemClock(), threading.Condition()
+    until = clock.elapsed() + timedelta(milliseconds=2)
+    with condition:
+        while clock.elapsed() < until:
+            clock.wait(condition, until)
+    assert clock.elapsed() >= until
+
+
+def test_a_system_wait_until_a_time_that_has_passed_returns_at_once() -> None:
+    clock, condition = SystemClock(), threading.Condition()
+    with condition:
+        clock.wait(condition, clock.elapsed())
+        clock.wait(condition, clock.elapsed() - HOUR)
+
+
+@pytest.mark.parametrize("until", [None, timedelta.max])
+def test_a_system_wait_ends_when_it_is_notified(until: timedelta | None) -> None:
+    clock, condition = SystemClock(), threading.Condition()
+    waiting, woken = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        with condition:
+            waiting.set()
+            clock.wait(condition, until)
+        woken.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    assert waiting.wait(FAILED_AFTER)
+    with condition:
+        condition.notify()
+    assert woken.wait(FAILED_AFTER)
+
+
+def test_only_the_manual_clock_drives(clock: ManualClock, copy: StoreClock) -> None:
+    assert isinstance(clock, DrivingClock)
+    assert not isinstance(SystemClock(), DrivingClock)
+    assert not isinstance(copy, DrivingClock)
+
+
+def test_the_first_question_for_the_time_asks_the_store(
+    copy: StoreClock, distant: DistantStore
+) -> None:
+    distant.ahead = HOUR
+    assert copy.now() == START + HOUR
+    assert distant.asked == 1
+
+
+def test_the_store_is_asked_again_after_ten_seconds(
+    clock: ManualClock, copy: StoreClock, distant: DistantStore
+) -> None:
+    copy.refresh()
+    later(clock, copy, seconds(10) - TICK)
+    assert distant.asked == 1
+    later(clock, copy, TICK)
+    assert distant.asked == 2
+
+
+def test_between_two_answers_it_goes_on_by_itself(
+    clock: ManualClock, copy: StoreClock, distant: DistantStore
+) -> None:
+    distant.ahead = -HOUR
+    copy.refresh()
+    clock.advance(seconds(3))
+    assert copy.now() == START + seconds(3) - HOUR
+    assert copy.elapsed() == seconds(3)
+    assert copy.at(seconds(4)) == START + seconds(4) - HOUR
+
+
+def test_it_waits_as_the_nodes_own_clock_does(
+    clock: ManualClock, copy: StoreClock
+) -> None:
+    condition = threading.Condition()
+    with condition:
+        copy.wait(condition, seconds(2))
+    assert clock.elapsed() == seconds(2)
+
+
+@pytest.mark.parametrize(("there", "back"), [(0.2, 0.0), (0.0, 0.2), (0.1, 0.1)])
+def test_it_lags_by_no_more_than_a_round_trip_and_never_leads(
+    clock: ManualClock,
+    copy: StoreClock,
+    distant: DistantStore,
+    there: float,
+    back: float,
+) -> None:
+    distant.there, distant.back = seconds(there), seconds(back)
+    copy.refresh()
+    lag = distant.now() - copy.now()
+    assert lag == seconds(back)
+    latest = copy.latest_at(clock.elapsed())
+    assert latest == copy.now() + seconds(0.2)
+    assert latest >= distant.now()
+
+
+def test_the_answer_with_the_shortest_round_trip_counts(
+    clock: ManualClock, copy: StoreClock, distant: DistantStore
+) -> None:
+    for back in (0.3, 0.1, 0.2):
+        distant.back = seconds(back)
+        later(clock, copy, seconds(10))
+    assert distant.now() - copy.now() == seconds(0.1)
+    assert copy.latest_at(clock.elapsed()) - copy.now() == seconds(0.1)
+
+
+def test_an_answer_counts_for_two_minutes(
+    clock: ManualClock, copy: StoreClock, distant: DistantStore
+) -> None:
+    distant.back = seconds(0.1)
+    copy.refresh()
+    distant.back = seconds(0.3)
+    for _ in range(11):
+        later(clock, copy, seconds(10))
+    assert copy.latest_at(clock.elapsed()) - copy.now() == seconds(0.1)
+    later(clock, copy, seconds(10))
+    assert copy.latest_at(clock.elapsed()) - copy.now() == seconds(0.3)
+
+
+def test_a_worse_answer_does_not_turn_it_back(
+    clock: ManualClock, copy: StoreClock, distant: DistantStore
+) -> None:
+    distant.back = seconds(0.1)
+    copy.refresh()
+    distant.back = seconds(3)
+    before = copy.now()
+    for _ in range(30):
+        later(clock, copy, seconds(10))
+        now = copy.now()
+        assert before < now <= distant.now()
+        before = now
+
+
+def test_when_the_best_answer_is_forgotten_it_stands_until_the_time_catches_up(
+    clock: ManualClock, copy: StoreClock, distant: DistantStore
+) -> None:
+    copy.refresh()
+    distant.back = seconds(5)
+    later(clock, copy, timedelta(minutes=2))
+    shown = distant.now()
+    assert copy.now() == shown
+    clock.advance(seconds(4))
+    assert copy.now() == shown
+    clock.advance(seconds(4))
+    assert copy.now() == shown + seconds(3) == distant.now() - seconds(5)
+
+
+def test_it_follows_a_store_that_was_set_forward(
+    clock: ManualClock, copy: StoreClock, distant: DistantStore
+) -> None:
+    copy.refresh()
+    distant.ahead = HOUR
+    later(clock, copy, seconds(10))
+    assert copy.now() == distant.now()
+
+
+def test_it_follows_a_store_that_was_set_back_rather_than_lead_it(
+    clock: ManualClock, copy: StoreClock, distant: DistantStore
+) -> None:
+    copy.refresh()
+    distant.ahead = -HOUR
+    later(clock, copy, seconds(10))
+    assert copy.now() == distant.now()
+    clock.advance(seconds(1))
+    assert copy.now() == distant.now()
+
+
+def test_a_better_answer_before_the_store_was_set_counts_no_more(
+    clock: ManualClock, copy: StoreClock, distant: DistantStore
+) -> None:
+    copy.refresh()
+    distant.back, distant.ahead = seconds(0.5), HOUR
+    later(clock, copy, seconds(10))
+    assert distant.now() - copy.now() == seconds(0.5)
+
+
+def test_a_store_that_is_away_costs_nothing_of_what_is_known(
+    clock: ManualClock,
+) -> None:
+    away = False
+
+    def read() -> datetime:
+        if away:
+            raise StoreUnavailableError("away")
+        return clock.now()
+
+    copy = StoreClock(clock, read)
+    copy.refresh()
+    away = True
+    clock.advance(HOUR)
+    with pytest.raises(StoreUnavailableError):
+        copy.refresh()
+    assert copy.now() == START + HOUR
+
+
+def test_the_time_of_a_store_never_reached_is_not_known(clock: ManualClock) -> None:
+    def read() -> datetime:
+        raise StoreUnavailableError("away")
+
+    copy = StoreClock(clock, read)
+    with pytest.raises(StoreUnavailableError):
+        copy.now()
+
+
+def test_two_loops_that_ask_at_once_do_not_mix_their_answers() -> None:
+    clock = SystemClock()
+    inside, asked = threading.Event(), []
+
+    def read() -> datetime:
+        asked.append(inside.is_set())
+        inside.set()
+        time = clock.now()
+        inside.clear()
+        return time
+
+    copy = StoreClock(clock, read)
+    threads = [threading.Thread(target=copy.refresh, daemon=True) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(FAILED_AFTER)
+    assert asked == [False]

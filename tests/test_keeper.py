@@ -1,0 +1,378 @@
+"""The keeper: what runs keeps its claim, and what hangs is given up."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from go_scheduler.clock import ZERO, StoreClock
+from go_scheduler.errors import StoreError, StoreUnavailableError
+from go_scheduler.held import Held
+from go_scheduler.keeper import Contact, Keeper
+from go_scheduler.run import Run
+from go_scheduler.stores.memory import MemoryStore
+from go_scheduler.testing.builders import (
+    EXPIRE_AFTER,
+    LEASE,
+    OTHER_NODE,
+    cancel,
+    claim,
+    definition,
+    finish,
+    running,
+)
+from go_scheduler.testing.clock import START
+from tests.conftest import seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from uuid import UUID
+
+    from go_scheduler.models import Renewal
+    from go_scheduler.testing import ManualClock
+
+THIRD = LEASE / 3
+TICK = timedelta(microseconds=1)
+
+
+class FaultyStore(MemoryStore):
+    """Refuses what it is told to, takes its time, and notes what it was asked."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self.away = False
+        self.bad: set[UUID] = set()
+        self.asked: list[int] = []
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    def renew_claims(self, renewals: Sequence[Renewal]) -> Mapping[UUID, bool]:
+        if self.away:
+            raise StoreUnavailableError("away")
+        if not self.bad.isdisjoint(each.claim.instance_id for each in renewals):
+            raise StoreError("a bad row")
+        self.asked.append(len(renewals))
+        answer = super().renew_claims(renewals)
+        self.meanwhile()
+        return answer
+
+
+class House:
+    """A keeper, and what it looks after."""
+
+    def __init__(
+        self, store: FaultyStore, clock: StoreClock, base: ManualClock
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self.base = base
+        self.held = Held()
+        self.wakes = 0
+        self.given_up: list[tuple[Run, str]] = []
+        self.contact = Contact(base, silence=LEASE)
+        self.keeper = Keeper(
+            store,
+            clock,
+            held=self.held,
+            give_up=lambda run, error: self.given_up.append((run, error)),
+            contact=self.contact,
+            lease=LEASE,
+            wake=self._wake,
+        )
+        self.tick = self.keeper.tick
+
+    def _wake(self) -> None:
+        self.wakes += 1
+
+    def queued(self, expire_after: timedelta | None = None) -> Run:
+        """A run that waits for a worker."""
+        of = definition(self.store.now(), expire_after=expire_after)
+        run = Run(running(self.store, of), expire_after=EXPIRE_AFTER)
+        self.held.add([run])
+        assert self.held.enqueue(run, self.base.elapsed())
+        return run
+
+    def call(self, run: Run) -> Run:
+        assert self.held.call(run)
+        run.begin(self.base.elapsed(), self.clock.now(), self._wake)
+        self.keeper.watch(run)
+        return run
+
+    def called(self, expire_after: timedelta | None = None) -> Run:
+        return self.call(self.queued(expire_after))
+
+    def expires_in(self, run: Run) -> timedelta:
+        stored = self.store.get_instance(run.instance.id)
+        assert stored.expires_at is not None
+        return stored.expires_at - self.store.now()
+
+
+@pytest.fixture
+def store(clock: ManualClock) -> FaultyStore:
+    return FaultyStore(clock)
+
+
+@pytest.fixture
+def house(store: FaultyStore, store_clock: StoreClock, clock: ManualClock) -> House:
+    return House(store, store_clock, clock)
+
+
+def test_what_runs_and_what_waits_for_a_worker_keeps_its_claim_in_one_write(
+    house: House, clock: ManualClock
+) -> None:
+    runs = [house.called(), house.queued()]
+    clock.advance(seconds(5))
+    assert house.tick() == THIRD
+    assert house.store.asked == [2]
+    for run in runs:
+        assert house.expires_in(run) == LEASE
+        assert run.expires_at == START + seconds(5) + LEASE
+
+
+def test_with_nothing_to_keep_the_store_is_not_asked(house: House) -> None:
+    assert house.tick() == THIRD
+    assert house.store.asked == []
+
+
+def test_more_than_a_thousand_are_renewed_in_several_writes(house: House) -> None:
+    for _ in range(1001):
+        house.queued()
+    house.tick()
+    assert house.store.asked == [1000, 1]
+
+
+def test_a_run_that_is_known_to_be_lost_is_renewed_no_more(
+    house: House, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    run, other = house.called(), house.called()
+    clock.advance(LEASE)
+    claim(house.store, OTHER_NODE, lapsed=True, limit=1)
+    lost, kept = (run, other)
+    if house.store.get_instance(run.instance.id).claimed_by != OTHER_NODE:
+        lost, kept = other, run
+    house.tick()
+    assert (lost.lost, lost.cancelled, kept.lost) == (True, True, False)
+    assert "has lost its claim" in caplog.text
+    house.tick()
+    assert house.store.asked == [2, 1]
+    assert len(caplog.records) == 1
+    assert house.given_up == []
+
+
+def test_a_run_learns_that_it_is_asked_to_stop(house: House) -> None:
+    run, other = house.called(), house.called()
+    cancel(house.store, run.instance)
+    house.tick()
+    assert run.cancelled
+    assert not run.lost
+    assert not other.cancelled
+
+
+def test_what_ended_while_its_claim_was_renewed_has_lost_nothing(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = house.called()
+    finish(house.store, run.instance)
+    house.store.meanwhile = run.settle
+    house.tick()
+    assert not run.lost
+    assert caplog.messages == []
+
+
+def test_a_bad_row_costs_only_its_own_claim(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs = [house.called() for _ in range(5)]
+    house.store.bad = {runs[2].instance.id}
+    house.base.advance(seconds(5))
+    assert house.tick() == THIRD
+    assert [house.expires_in(run) == LEASE for run in runs] == [
+        True,
+        True,
+        False,
+        True,
+        True,
+    ]
+    assert not any(run.lost for run in runs)
+    assert len(caplog.records) == 1
+
+
+def test_while_the_store_is_away_nothing_is_lost_and_the_contact_is_broken(
+    house: House, clock: ManualClock
+) -> None:
+    run = house.called()
+    house.tick()
+    clock.advance(seconds(5))
+    assert house.contact.unbroken == seconds(5)
+    house.store.away = True
+    with pytest.raises(StoreUnavailableError):
+        house.tick()
+    assert not run.lost
+    assert house.contact.unbroken == ZERO
+    house.store.away = False
+    house.tick()
+    clock.advance(seconds(1))
+    assert house.contact.unbroken == seconds(1)
+
+
+def test_a_run_that_outlives_expire_after_is_given_up(
+    house: House, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = house.called(seconds(30))
+    for delay in (THIRD, THIRD, THIRD, THIRD, seconds(30) - 4 * THIRD):
+        assert house.tick() == delay
+        assert house.keeper.stuck() == 0
+        clock.advance(delay)
+    house.tick()
+    assert house.given_up == [(run, "no result within 0:00:30: presumed hung")]
+    assert (run.settled, run.lost, run.hung) == (True, True, True)
+    assert house.keeper.stuck() == 1
+    assert "presumed hung" in caplog.text
+    asked = list(house.store.asked)
+    house.tick()
+    assert house.store.asked == asked
+    assert len(house.given_up) == 1
+    house.held.end(run)
+    assert house.keeper.stuck() == 0
+
+
+def test_a_run_that_ends_just_as_it_is_given_up_is_not_given_up(
+    house: House, clock: ManualClock
+) -> None:
+    run = house.called(seconds(30))
+    clock.advance(seconds(30))
+
+    class Ending(Run):
+        __slots__ = ()
+
+        def left(self, elapsed: timedelta) -> timedelta:
+            self.settle()
+            return super().left(elapsed)
+
+    run.__class__ = Ending
+    house.tick()
+    assert house.given_up == []
+    assert not run.lost
+    assert house.keeper.stuck() == 0
+
+
+def test_the_claim_of_a_run_never_outlives_its_expire_after(
+    house: House, clock: ManualClock
+) -> None:
+    run = house.called(seconds(30))
+    clock.advance(seconds(18))
+    house.tick()
+    assert house.expires_in(run) == seconds(12)
+    clock.advance(seconds(12) - TICK)
+    house.tick()
+    assert house.expires_in(run) == timedelta(milliseconds=1)
+
+
+def test_more_time_is_granted_at_the_next_tick(
+    house: House, clock: ManualClock
+) -> None:
+    run = house.called(seconds(3))
+    clock.advance(seconds(2))
+    wakes = house.wakes
+    run.extend(seconds(60))
+    assert house.wakes == wakes + 1
+    assert house.tick() == THIRD
+    assert house.expires_in(run) == LEASE
+    clock.advance(seconds(50))
+    house.tick()
+    assert not run.settled
+    clock.advance(seconds(11))
+    house.tick()
+    assert run.hung
+
+
+def test_a_call_wakes_it_if_it_would_hang_before_the_next_tick(house: House) -> None:
+    house.tick()
+    house.called(THIRD + seconds(1))
+    assert house.wakes == 0
+    house.called(THIRD - seconds(1))
+    assert house.wakes == 1
+
+
+def test_a_call_wakes_it_if_the_claim_would_lapse_before_the_next_tick(
+    house: House, clock: ManualClock
+) -> None:
+    run = house.queued(seconds(8))
+    clock.advance(seconds(5))
+    house.store.away = True
+    with pytest.raises(StoreUnavailableError):
+        house.tick()
+    house.store.away = False
+    house.call(run)
+    assert house.wakes == 1
+    house.tick()
+    assert house.expires_in(run) == seconds(8)
+
+
+def test_a_run_that_is_called_during_a_tick_is_looked_after_in_time(
+    house: House, clock: ManualClock
+) -> None:
+    house.called()
+    late = house.queued(seconds(2))
+
+    def call() -> None:
+        house.store.meanwhile = lambda: None
+        house.call(late)
+
+    house.store.meanwhile = call
+    house.tick()
+    assert house.wakes >= 1
+    assert house.tick() == seconds(2)
+
+
+def test_of_two_runs_of_one_instance_the_older_has_lost_its_claim(
+    house: House, clock: ManualClock
+) -> None:
+    old = house.called()
+    clock.advance(LEASE)
+    [again] = claim(house.store, lapsed=True)
+    new = Run(again, expire_after=EXPIRE_AFTER)
+    house.held.add([new])
+    house.held.enqueue(new, clock.elapsed())
+    house.tick()
+    assert (old.lost, new.lost) == (True, False)
+    assert house.expires_in(new) == LEASE
+
+
+def test_contact_is_unbroken_since_the_first_answer(clock: ManualClock) -> None:
+    contact = Contact(clock, silence=seconds(10))
+    assert contact.unbroken == ZERO
+    contact.made()
+    for _ in range(4):
+        clock.advance(seconds(9))
+        contact.made()
+    assert contact.unbroken == seconds(36)
+
+
+def test_silence_breaks_the_contact(clock: ManualClock) -> None:
+    contact = Contact(clock, silence=seconds(10))
+    contact.made()
+    clock.advance(seconds(10))
+    assert contact.unbroken == seconds(10)
+    clock.advance(TICK)
+    contact.made()
+    assert contact.unbroken == ZERO
+
+
+def test_a_node_that_wakes_from_a_freeze_has_no_contact(clock: ManualClock) -> None:
+    contact = Contact(clock, silence=seconds(10))
+    contact.made()
+    clock.advance(seconds(3600))
+    assert contact.unbroken == ZERO
+
+
+def test_a_failure_breaks_the_contact(clock: ManualClock) -> None:
+    contact = Contact(clock, silence=seconds(10))
+    contact.made()
+    clock.advance(seconds(5))
+    contact.broke()
+    assert contact.unbroken == ZERO
+    contact.made()
+    clock.advance(seconds(1))
+    assert contact.unbroken == seconds(1)

@@ -1,0 +1,537 @@
+"""The recorder: what became of each run is written, sooner or later, and once."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, ClassVar
+
+import pytest
+
+from go_scheduler.clock import ZERO, StoreClock
+from go_scheduler.errors import StoreError, StoreUnavailableError
+from go_scheduler.models import Outcome, State, TaskInstance
+from go_scheduler.policies import RetryPolicy
+from go_scheduler.recorder import ERROR_LIMIT, Recorder, describe_error
+from go_scheduler.run import Run
+from go_scheduler.stores.memory import MemoryStore
+from go_scheduler.testing.builders import (
+    EXPIRE_AFTER,
+    WAITING,
+    claim,
+    claimed,
+    definition,
+    running,
+)
+from go_scheduler.testing.clock import START
+from go_scheduler.triggers.base import Trigger
+from tests.conftest import seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence, Set
+    from uuid import UUID
+
+    from go_scheduler.models import Release, RunOutcome, TaskDefinition
+    from go_scheduler.testing import ManualClock
+
+GAP = timedelta(milliseconds=3)
+MINUTE = timedelta(minutes=1)
+
+
+class FaultyStore(MemoryStore):
+    """Refuses what it is told to, and notes how it is written to."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self.away = False
+        self.releases_fail = False
+        self.answer_lost = False
+        self.bad: set[UUID] = set()
+        self.finished: list[int] = []
+        self.released: list[int] = []
+
+    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Set[UUID]:
+        self._check([each.claim.instance_id for each in outcomes])
+        accepted = super().finish_instances(outcomes)
+        self.finished.append(len(outcomes))
+        if self.answer_lost:
+            raise StoreUnavailableError("the answer is lost")
+        return accepted
+
+    def release_instances(self, releases: Sequence[Release]) -> Set[UUID]:
+        self._check([each.claim.instance_id for each in releases])
+        if self.releases_fail:
+            raise StoreUnavailableError("away")
+        self.released.append(len(releases))
+        return super().release_instances(releases)
+
+    def _check(self, ids: Sequence[UUID]) -> None:
+        if self.away:
+            raise StoreUnavailableError("away")
+        if not self.bad.isdisjoint(ids):
+            raise StoreError("a bad row")
+
+
+class Desk:
+    """A recorder, and what it said to the others."""
+
+    def __init__(self, store: FaultyStore, clock: StoreClock) -> None:
+        self.wakes = 0
+        self.recorded = 0
+        self.recorder = Recorder(
+            store, clock, wake=self._wake, recorded=self._has_recorded
+        )
+        self.tick = self.recorder.tick
+
+    def _wake(self) -> None:
+        self.wakes += 1
+
+    def _has_recorded(self) -> None:
+        self.recorded += 1
+
+
+@pytest.fixture
+def store(clock: ManualClock) -> FaultyStore:
+    return FaultyStore(clock)
+
+
+@pytest.fixture
+def desk(store: FaultyStore, store_clock: StoreClock) -> Desk:
+    return Desk(store, store_clock)
+
+
+def called(
+    store: FaultyStore, clock: ManualClock, of: TaskDefinition | None = None
+) -> Run:
+    """The run of a new instance, whose handler has just been called."""
+    run = Run(running(store, of), expire_after=EXPIRE_AFTER)
+    run.begin(clock.elapsed(), store.now(), lambda: None)
+    return run
+
+
+def now(store: FaultyStore, run: Run) -> TaskInstance:
+    return store.get_instance(run.instance.id)
+
+
+def test_success_is_recorded(
+    desk: Desk, store: FaultyStore, clock: ManualClock
+) -> None:
+    run = called(store, clock)
+    clock.advance(seconds(3))
+    desk.recorder.succeed(run)
+    assert desk.recorder.unrecorded == 1
+    assert desk.tick() is None
+    ended = now(store, run)
+    assert ended.state is State.COMPLETED
+    assert ended.started_at == START
+    assert ended.completed_at == START + seconds(3)
+    assert desk.recorder.unrecorded == 0
+    assert desk.recorded == 1
+
+
+def test_after_a_failure_it_runs_again_when_expire_after_has_passed_since_it_began(
+    desk: Desk, store: FaultyStore, clock: ManualClock
+) -> None:
+    run = called(store, clock, definition(expire_after=seconds(60)))
+    clock.advance(seconds(10))
+    desk.recorder.fail(run, "why")
+    desk.tick()
+    waiting = now(store, run)
+    assert waiting.state is State.PENDING
+    assert waiting.due_at == START + seconds(60)
+    assert waiting.error == "why"
+    assert waiting.runs == 1
+
+
+def test_after_its_last_allowed_run_it_has_failed(
+    desk: Desk, store: FaultyStore, clock: ManualClock
+) -> None:
+    once = replace(definition(), retry=RetryPolicy(max_attempts=1))
+    run = called(store, clock, once)
+    desk.recorder.fail(run, "why")
+    desk.tick()
+    assert (now(store, run).state, now(store, run).error) == (State.FAILED, "why")
+
+
+def test_a_run_that_raises_after_it_was_asked_to_stop_is_cancelled(
+    desk: Desk, store: FaultyStore, clock: ManualClock
+) -> None:
+    run = called(store, clock)
+    run.cancel_requested = True
+    desk.recorder.fail(run, "stopped")
+    desk.tick()
+    assert now(store, run).state is State.CANCELLED
+
+
+def test_a_run_that_returns_although_it_was_asked_to_stop_has_succeeded(
+    desk: Desk, store: FaultyStore, clock: ManualClock
+) -> None:
+    run = called(store, clock)
+    run.cancel_requested = True
+    desk.recorder.succeed(run)
+    desk.tick()
+    assert now(store, run).state is State.COMPLETED
+
+
+def test_what_is_not_to_be_called_ends_without_a_run(
+    desk: Desk, store: FaultyStore
+) -> None:
+    run = Run(running(store), expire_after=EXPIRE_AFTER)
+    desk.recorder.refuse(run, Outcome.FAILED, "too often")
+    desk.tick()
+    ended = now(store, run)
+    assert (ended.state, ended.error) == (State.FAILED, "too often")
+    assert (ended.runs, ended.started_at) == (0, None)
+
+
+def test_what_is_given_back_can_be_claimed_after_its_delay(
+    desk: Desk, store: FaultyStore, clock: ManualClock
+) -> None:
+    at_once = Run(claimed(store), expire_after=EXPIRE_AFTER)
+    later = Run(running(store), expire_after=EXPIRE_AFTER)
+    desk.recorder.release(at_once)
+    desk.recorder.release(later, seconds(8))
+    desk.tick()
+    assert now(store, at_once).due_at == at_once.instance.due_at
+    assert now(store, later).due_at == START + seconds(8)
+    assert now(store, later).runs == 0
+
+
+def test_it_writes_at_once_when_idle_and_gathers_when_busy(
+    desk: Desk, store: FaultyStore, clock: ManualClock
+) -> None:
+    runs = [called(store, clock) for _ in range(12)]
+    desk.recorder.succeed(runs[0])
+    assert desk.tick() is None
+    for run in runs[1:11]:
+        desk.recorder.succeed(run)
+    assert desk.tick() == GAP
+    clock.advance(GAP / 3)
+    assert desk.tick() == GAP - GAP / 3
+    clock.advance(GAP - GAP / 3)
+    assert desk.tick() is None
+    assert store.finished == [1, 10]
+    clock.advance(GAP)
+    desk.recorder.succeed(runs[11])
+    assert desk.tick() is None
+    assert store.finished == [1, 10, 1]
+
+
+def test_one_write_takes_at_most_five_hundred(
+    desk: Desk, store: FaultyStore, clock: ManualClock
+) -> None:
+    runs = [called(store, clock) for _ in range(501)]
+    for run in runs:
+        desk.recorder.succeed(run)
+    assert desk.wakes == 1
+    assert desk.tick() == GAP
+    assert desk.recorder.unrecorded == 1
+    clock.advance(GAP)
+    assert desk.tick() is None
+    assert store.finished == [500, 1]
+
+
+def test_with_nothing_to_write_it_writes_nothing(
+    desk: Desk, store: FaultyStore
+) -> None:
+    assert desk.tick() is None
+    assert (store.finished, store.released, desk.recorded) == ([], [], 0)
+
+
+def test_what_gathers_during_a_write_wakes_it_again(
+    desk: Desk, store: FaultyStore, clock: ManualClock
+) -> None:
+    first, second = called(store, clock), called(store, clock)
+    desk.recorder.succeed(first)
+    assert desk.wakes == 1
+    desk.recorder._recorded = lambda: desk.recorder.succeed(second)
+    assert desk.tick() == GAP
+    assert desk.wakes == 2
+
+
+def test_no_end_is_left_unannounced_when_another_is_written_before_its_wake(
+    desk: Desk, store: FaultyStore, clock: ManualClock
+) -> None:
+    class Interrupted(deque[object]):
+        """Its writer is interrupted by the recorder's thread right after an append."""
+
+        def append(self, end: object) -> None:
+            super().append(end)
+            desk.tick()
+
+    first, second = called(store, clock), called(store, clock)
+    desk.recorder._pending = Interrupted()  # type: ignore[assignment]
+    desk.recorder.succeed(first)
+    desk.recorder._pending = deque()
+    desk.tick()
+    wakes = desk.wakes
+    desk.recorder.succeed(second)
+    assert desk.wakes == wakes + 1
+
+
+def test_a_bad_row_costs_only_itself_and_is_tried_again_in_a_minute(
+    desk: Desk,
+    store: FaultyStore,
+    clock: ManualClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    runs = [called(store, clock) for _ in range(7)]
+    store.bad = {runs[3].instance.id}
+    for run in runs:
+        desk.recorder.succeed(run)
+    assert desk.tick() == MINUTE
+    assert sum(now(store, run).state is State.COMPLETED for run in runs) == 6
+    assert desk.recorder.unrecorded == 1
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert str(runs[3].instance.id) in caplog.text
+    clock.advance(seconds(20))
+    assert desk.tick() == seconds(40)
+    store.bad = set()
+    clock.advance(seconds(40))
+    assert desk.tick() is None
+    assert now(store, runs[3]).state is State.COMPLETED
+    assert desk.recorder.unrecorded == 0
+
+
+def test_a_bad_row_that_is_given_back_costs_only_itself(
+    desk: Desk, store: FaultyStore, clock: ManualClock
+) -> None:
+    runs = [Run(claimed(store), expire_after=EXPIRE_AFTER) for _ in range(3)]
+    store.bad = {runs[1].instance.id}
+    for run in runs:
+        desk.recorder.release(run)
+    assert desk.tick() == MINUTE
+    states = [now(store, run).state for run in runs]
+    assert states == [State.PENDING, State.CLAIMED, State.PENDING]
+
+
+def test_a_bad_row_waits_its_minute_also_within_the_gap(
+    desk: Desk, store: FaultyStore, clock: ManualClock
+) -> None:
+    run = called(store, clock)
+    store.bad = {run.instance.id}
+    desk.recorder.succeed(run)
+    desk.tick()
+    clock.advance(GAP / 3)
+    assert desk.tick() == MINUTE - GAP / 3
+
+
+def test_while_the_store_is_away_outcomes_are_kept_in_their_order(
+    desk: Desk, store: FaultyStore, clock: ManualClock
+) -> None:
+    runs = [called(store, clock) for _ in range(4)]
+    store.away = True
+    for run in runs[:2]:
+        desk.recorder.succeed(run)
+    for _ in range(3):
+        with pytest.raises(StoreUnavailableError):
+            desk.tick()
+    for run in runs[2:]:
+        desk.recorder.succeed(run)
+    assert desk.recorder.unrecorded == 4
+    assert desk.recorded == 0
+    kept = [end.claim for end in desk.recorder._pending]
+    assert kept == [run.claim for run in runs]
+    store.away = False
+    assert desk.tick() is None
+    assert store.finished == [4]
+    assert desk.recorder.unrecorded == 0
+
+
+def test_a_lost_result_is_reported(
+    desk: Desk,
+    store: FaultyStore,
+    clock: ManualClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    run = called(store, clock)
+    clock.advance(EXPIRE_AFTER)
+    claim(store, lapsed=True)
+    desk.recorder.succeed(run)
+    desk.tick()
+    assert "the result of attempt 1 is discarded" in caplog.text
+    assert caplog.records[0].__dict__["instance_id"] == str(run.instance.id)
+    assert now(store, run).state is State.RUNNING
+
+
+def test_many_lost_results_are_a_few_lines(
+    desk: Desk,
+    store: FaultyStore,
+    clock: ManualClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    runs = [called(store, clock) for _ in range(50)]
+    store.delete_definitions([run.instance.definition.id for run in runs])
+    for run in runs:
+        desk.recorder.succeed(run)
+    desk.tick()
+    assert len(caplog.records) == 5
+
+
+def test_a_result_whose_answer_was_lost_is_not_reported_as_lost(
+    desk: Desk,
+    store: FaultyStore,
+    clock: ManualClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    run = called(store, clock)
+    store.answer_lost = True
+    desk.recorder.succeed(run)
+    with pytest.raises(StoreUnavailableError):
+        desk.tick()
+    store.answer_lost = False
+    desk.tick()
+    assert now(store, run).state is State.COMPLETED
+    assert caplog.messages == []
+    assert desk.recorder._unsure == set()
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_result_that_was_lost_during_an_outage_is_reported(
+    desk: Desk,
+    store: FaultyStore,
+    clock: ManualClock,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    deleted: bool,
+) -> None:
+    run = called(store, clock)
+    store.away = True
+    desk.recorder.succeed(run)
+    with pytest.raises(StoreUnavailableError):
+        desk.tick()
+    store.away = False
+    clock.advance(EXPIRE_AFTER)
+    if deleted:
+        store.delete_definitions([run.instance.definition.id])
+        store.delete_finished(older_than=ZERO, limit=10)
+    else:
+        claim(store, lapsed=True)
+    desk.tick()
+    assert "is discarded" in caplog.text
+
+
+def test_what_was_written_before_the_store_went_away_is_not_reported_as_lost(
+    desk: Desk,
+    store: FaultyStore,
+    clock: ManualClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ended = called(store, clock)
+    given_back = Run(claimed(store), expire_after=EXPIRE_AFTER)
+    store.releases_fail = True
+    desk.recorder.succeed(ended)
+    desk.recorder.release(given_back)
+    with pytest.raises(StoreUnavailableError):
+        desk.tick()
+    assert desk.recorder.unrecorded == 2
+    store.releases_fail = False
+    desk.tick()
+    assert now(store, ended).state is State.COMPLETED
+    assert now(store, given_back).state is State.PENDING
+    assert caplog.messages == []
+
+
+def test_called_runs_count_as_recently_ended_and_what_was_given_back_does_not(
+    desk: Desk, store: FaultyStore, clock: ManualClock
+) -> None:
+    later = called(store, clock)
+    for run in [called(store, clock) for _ in range(3)]:
+        desk.recorder.succeed(run)
+    desk.recorder.fail(called(store, clock), "why")
+    desk.recorder.release(Run(claimed(store), expire_after=EXPIRE_AFTER))
+    refused = Run(running(store), expire_after=EXPIRE_AFTER)
+    desk.recorder.refuse(refused, Outcome.CANCELLED)
+    desk.tick()
+    assert desk.recorder.written_since(ZERO) == 4
+    clock.advance(seconds(1))
+    desk.recorder.succeed(later)
+    desk.tick()
+    assert desk.recorder.written_since(ZERO) == 5
+    assert desk.recorder.written_since(seconds(1)) == 1
+    assert desk.recorder.written_since(ZERO) == 1
+
+
+def test_the_end_of_a_run_tells_when_a_definition_that_waited_fires_next(
+    desk: Desk, store: FaultyStore, clock: ManualClock
+) -> None:
+    run = called(store, clock, definition(trigger=WAITING))
+    clock.advance(seconds(30))
+    desk.recorder.succeed(run)
+    desk.tick()
+    waited = store.get_definition(run.instance.definition.id)
+    assert waited.next_fire_time == START + seconds(30) + WAITING.every
+
+
+class FailingTrigger(Trigger):
+    """Waits for the end of each run, and then fails."""
+
+    kind = "test_recorder failing"
+    waits = True
+    errors: ClassVar[type[BaseException]] = ValueError
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        raise self.errors("broken")
+
+
+@pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt])
+def test_a_trigger_that_fails_at_the_end_of_a_run_fires_again_in_a_minute(
+    desk: Desk,
+    store: FaultyStore,
+    clock: ManualClock,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[BaseException],
+) -> None:
+    monkeypatch.setattr(FailingTrigger, "errors", error)
+    run = called(store, clock, definition(trigger=FailingTrigger()))
+    desk.recorder.succeed(run)
+    desk.tick()
+    waited = store.get_definition(run.instance.definition.id)
+    assert waited.next_fire_time == START + MINUTE
+    assert str(waited.id) in caplog.text
+    assert now(store, run).state is State.COMPLETED
+
+
+class Mute(Exception):
+    """Its text cannot be made."""
+
+    def __str__(self) -> str:
+        raise SystemExit("no text")
+
+
+class Odd(Exception):
+    """Its text is one that no store can keep."""
+
+    def __str__(self) -> str:
+        return "nul \0 and surrogate \udc80"
+
+
+def raised(error: BaseException) -> BaseException:
+    try:
+        raise error
+    except BaseException as caught:
+        return caught
+
+
+def test_an_error_is_described_by_its_traceback() -> None:
+    text = describe_error(raised(ValueError("what went wrong")))
+    assert text.startswith("Traceback")
+    assert "in raised" in text
+    assert text.endswith("ValueError: what went wrong\n")
+
+
+def test_an_error_without_a_text_is_described_by_its_name() -> None:
+    text = describe_error(raised(Mute()))
+    assert "Mute" in text
+
+
+def test_what_no_store_can_keep_is_escaped() -> None:
+    assert r"nul \x00 and surrogate \udc80" in describe_error(raised(Odd()))
+
+
+def test_of_a_long_error_the_end_is_kept() -> None:
+    text = describe_error(raised(ValueError("x" * 2 * ERROR_LIMIT + "the end")))
+    assert len(text) == ERROR_LIMIT
+    assert text.endswith("the end\n")

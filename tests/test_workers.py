@@ -1,0 +1,718 @@
+"""The workers: a bounded number of handlers, and nothing they raise costs a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import threading
+from collections import deque
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from go_scheduler.clock import StoreClock, SystemClock
+from go_scheduler.errors import SchedulerStateError
+from go_scheduler.handlers import HandlerRegistry
+from go_scheduler.held import Held
+from go_scheduler.models import State
+from go_scheduler.recorder import Recorder
+from go_scheduler.run import Run, current_run, run_here
+from go_scheduler.stores.memory import MemoryStore
+from go_scheduler.testing import InlineExecutor, ManualClock
+from go_scheduler.testing.builders import (
+    EXPIRE_AFTER,
+    LEASE,
+    claim,
+    definition,
+    fire,
+    put,
+)
+from go_scheduler.workers import Workers
+from tests.conftest import seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from go_scheduler.handlers import Handler
+    from go_scheduler.models import TaskInstance
+
+FAILED_AFTER = 30.0
+
+
+@dataclass
+class Pool:
+    """Workers, what they are given, and what became of it."""
+
+    handler: Handler
+    max_workers: int = 2
+    executor: Executor | None = None
+    clock: ManualClock | SystemClock = field(default_factory=SystemClock)
+    lease: timedelta = LEASE
+
+    def __post_init__(self) -> None:
+        self.store = MemoryStore(self.clock)
+        store_clock = StoreClock(self.clock, self.store.now)
+        self.held = Held()
+        self.watched: list[Run] = []
+        self.extended: list[None] = []
+        self.ends = threading.Semaphore(0)
+        self.recorder = Recorder(
+            self.store, store_clock, wake=lambda: None, recorded=lambda: None
+        )
+        put_end = self.recorder._put
+
+        def put_and_tell(end: object) -> None:
+            put_end(end)  # type: ignore[arg-type]
+            self.ends.release()
+
+        self.recorder._put = put_and_tell  # type: ignore[method-assign]
+        self.workers = Workers(
+            self.handler,
+            store_clock,
+            held=self.held,
+            recorder=self.recorder,
+            watch=self.watched.append,
+            extended=lambda: self.extended.append(None),
+            lease=self.lease,
+            max_workers=self.max_workers,
+            executor=self.executor,
+        )
+
+    def submit(
+        self,
+        count: int = 1,
+        *,
+        name: str | None = None,
+        expire_after: timedelta | None = None,
+    ) -> list[Run]:
+        runs = [self.run(name, expire_after) for _ in range(count)]
+        self.workers.submit(runs)
+        return runs
+
+    def run(
+        self, name: str | None = None, expire_after: timedelta | None = None
+    ) -> Run:
+        of = definition(self.store.now(), name=name, expire_after=expire_after)
+        fire(self.store, put(self.store, of))
+        [instance] = claim(self.store)
+        run = Run(instance, expire_after=EXPIRE_AFTER)
+        self.held.add([run])
+        return run
+
+    def wait(self, count: int) -> None:
+        """Until so many have ended, and have been written."""
+        for _ in range(count):
+            assert self.ends.acquire(timeout=FAILED_AFTER)
+        self.recorder._last = None
+        self.recorder.tick()
+
+    def stored(self, run: Run) -> TaskInstance:
+        return self.store.get_instance(run.instance.id)
+
+
+@pytest.fixture
+def pools() -> Iterator[Callable[..., Pool]]:
+    """Makes pools, whose threads are ended when the test is over."""
+    made: list[Pool] = []
+
+    def make(handler: Handler, **options: object) -> Pool:
+        made.append(Pool(handler, **options))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for pool in made:
+        pool.workers.stop()
+
+
+def threads_of_ours() -> list[threading.Thread]:
+    names = ("go_scheduler worker", "go_scheduler event loop")
+    return [each for each in threading.enumerate() if each.name.startswith(names)]
+
+
+def join_ours() -> None:
+    for thread in threads_of_ours():
+        thread.join(FAILED_AFTER)
+        assert not thread.is_alive()
+
+
+def test_a_handler_that_returns_has_completed(pools: Callable[..., Pool]) -> None:
+    called: list[TaskInstance] = []
+    pool = pools(called.append)
+    [run] = pool.submit()
+    pool.wait(1)
+    assert called == [run.instance]
+    assert pool.stored(run).state is State.COMPLETED
+    assert pool.watched == [run]
+    assert run.called is not None
+
+
+def test_handlers_run_on_daemon_threads_no_more_than_allowed(
+    pools: Callable[..., Pool],
+) -> None:
+    at_once: list[int] = []
+    running: list[None] = []
+    full, go = threading.Event(), threading.Event()
+
+    def handler(instance: TaskInstance) -> None:
+        running.append(None)
+        at_once.append(len(running))
+        assert threading.current_thread().daemon
+        if len(running) == 3:
+            full.set()
+        assert go.wait(FAILED_AFTER)
+        running.pop()
+
+    pool = pools(handler, max_workers=3)
+    pool.submit(10)
+    assert full.wait(FAILED_AFTER)
+    assert len(pool.held.running()) == 3
+    assert len(pool.held.queued()) == 7
+    go.set()
+    pool.wait(10)
+    assert max(at_once) == 3
+
+
+def test_a_thread_that_is_free_is_used_again(pools: Callable[..., Pool]) -> None:
+    threads = set()
+    pool = pools(lambda _: threads.add(threading.get_ident()), max_workers=8)
+    for _ in range(20):
+        pool.submit()
+        pool.wait(1)
+        while not pool.workers._free:  # it says so right after the end
+            pass
+    assert len(threads) == 1
+
+
+def test_no_run_waits_while_a_worker_is_free(pools: Callable[..., Pool]) -> None:
+    together = threading.Barrier(4)
+    pool = pools(lambda _: together.wait(FAILED_AFTER), max_workers=4)
+    for _ in range(20):
+        runs = pool.submit(4)
+        pool.wait(4)
+        assert {pool.stored(run).state for run in runs} == {State.COMPLETED}
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise SystemExit("no text")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("no"), SystemExit(3), KeyboardInterrupt(), GeneratorExit(), Mute()],
+    ids=lambda error: type(error).__name__,
+)
+@pytest.mark.parametrize("kind", ["sync", "async", "coroutine"])
+def test_whatever_a_handler_raises_is_recorded_and_the_worker_lives(
+    pools: Callable[..., Pool], error: BaseException, kind: str
+) -> None:
+    async def fail(instance: TaskInstance) -> None:
+        await asyncio.sleep(0)
+        raise error
+
+    def fail_here(instance: TaskInstance) -> None:
+        raise error
+
+    async def work(instance: TaskInstance) -> None:
+        await asyncio.sleep(0)
+
+    handlers = HandlerRegistry()
+    failing: dict[str, Handler] = {
+        "sync": fail_here,
+        "async": fail,
+        "coroutine": lambda one: fail(one),
+    }
+    working: dict[str, Handler] = {
+        "sync": lambda one: None,
+        "async": work,
+        "coroutine": lambda one: work(one),
+    }
+    handlers.register("fail")(failing[kind])
+    handlers.register("work")(working[kind])
+    pool = pools(handlers, max_workers=1)
+    [failed] = pool.submit(name="fail")
+    pool.wait(1)
+    [worked] = pool.submit(name="work")
+    pool.wait(1)
+    stored = pool.stored(failed)
+    assert stored.state is State.PENDING
+    assert type(error).__name__ in (stored.error or "")
+    assert pool.stored(worked).state is State.COMPLETED
+    assert pool.held.busy == 0
+
+
+def test_async_handlers_run_on_one_event_loop_no_more_than_allowed(
+    pools: Callable[..., Pool],
+) -> None:
+    at_once: list[int] = []
+    running: list[None] = []
+    loops = set()
+
+    async def handler(instance: TaskInstance) -> None:
+        loops.add(asyncio.get_running_loop())
+        assert current_run().instance is instance
+        running.append(None)
+        at_once.append(len(running))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        running.pop()
+
+    pool = pools(handler, max_workers=3)
+    runs = pool.submit(10)
+    pool.wait(10)
+    assert max(at_once) == 3
+    assert len(loops) == 1
+    assert {pool.stored(run).state for run in runs} == {State.COMPLETED}
+    assert len(threads_of_ours()) == 1
+
+
+def test_an_object_whose_call_is_async_needs_no_thread(
+    pools: Callable[..., Pool],
+) -> None:
+    class Handler:
+        async def __call__(self, instance: TaskInstance) -> None:
+            await asyncio.sleep(0)
+
+    pool = pools(Handler())
+    [run] = pool.submit()
+    pool.wait(1)
+    assert pool.stored(run).state is State.COMPLETED
+    assert pool.workers._threads == 0
+
+
+def test_what_a_handler_returns_is_awaited_before_the_run_is_done(
+    pools: Callable[..., Pool],
+) -> None:
+    seen = []
+
+    async def work() -> None:
+        await asyncio.sleep(0)
+        seen.append(current_run())
+
+    pool = pools(lambda instance: work())
+    [run] = pool.submit()
+    pool.wait(1)
+    assert seen == [run]
+    assert pool.stored(run).state is State.COMPLETED
+
+
+def test_a_task_of_a_handler_that_exits_does_not_end_the_event_loop(
+    pools: Callable[..., Pool],
+) -> None:
+    async def leave() -> None:
+        raise SystemExit(3)
+
+    async def handler(instance: TaskInstance) -> None:
+        await asyncio.gather(asyncio.create_task(leave()), return_exceptions=True)
+
+    pool = pools(handler)
+    pool.submit(5)
+    pool.wait(5)
+    pool.submit(5)
+    pool.wait(5)
+
+
+def test_each_handler_has_its_own_current_run(pools: Callable[..., Pool]) -> None:
+    together = threading.Barrier(2)
+    seen = {}
+
+    def handler(instance: TaskInstance) -> None:
+        together.wait(FAILED_AFTER)
+        seen[instance.id] = current_run()
+        current_run().extend(seconds(1))
+
+    pool = pools(handler)
+    runs = pool.submit(2)
+    pool.wait(2)
+    assert seen == {run.instance.id: run for run in runs}
+    assert len(pool.extended) == 2
+    assert run_here() is None
+
+
+def test_once_stopped_the_threads_end_and_what_runs_goes_on(
+    pools: Callable[..., Pool],
+) -> None:
+    started, go = threading.Event(), threading.Event()
+
+    def handler(instance: TaskInstance) -> None:
+        started.set()
+        assert go.wait(FAILED_AFTER)
+
+    pool = pools(handler)
+    [run] = pool.submit()
+    assert started.wait(FAILED_AFTER)
+    pool.workers.stop()
+    go.set()
+    pool.wait(1)
+    assert pool.stored(run).state is State.COMPLETED
+    join_ours()
+
+
+def test_once_stopped_the_event_loop_ends_when_all_its_tasks_have(
+    pools: Callable[..., Pool],
+) -> None:
+    count = 40
+    started = threading.Semaphore(0)
+    gates: list[asyncio.Event] = []
+
+    async def handler(instance: TaskInstance) -> None:
+        gate = asyncio.Event()
+        gates.append(gate)
+        started.release()
+        await gate.wait()
+
+    pool = pools(handler, max_workers=count)
+    runs = pool.submit(count)
+    for _ in range(count):
+        assert started.acquire(timeout=FAILED_AFTER)
+    loop = pool.workers._event_loop()._loop
+    pool.workers.stop()
+    for gate in gates:
+        loop.call_soon_threadsafe(gate.set)
+        assert pool.ends.acquire(timeout=FAILED_AFTER)
+    pool.recorder.tick()
+    assert {pool.stored(run).state for run in runs} == {State.COMPLETED}
+    join_ours()
+    assert loop.is_closed()
+    pool.workers._loop = None
+
+
+def test_once_stopped_what_a_thread_awaits_goes_on(pools: Callable[..., Pool]) -> None:
+    started, gates = threading.Event(), []
+
+    async def work() -> None:
+        gates.append(asyncio.Event())
+        started.set()
+        await gates[0].wait()
+
+    pool = pools(lambda _: work())
+    [run] = pool.submit()
+    assert started.wait(FAILED_AFTER)
+    loop = pool.workers._event_loop()._loop
+    pool.workers.stop()
+    loop.call_soon_threadsafe(gates[0].set)
+    pool.wait(1)
+    assert pool.stored(run).state is State.COMPLETED
+    join_ours()
+    pool.workers._loop = None
+
+
+def test_what_was_given_back_is_not_called(pools: Callable[..., Pool]) -> None:
+    called: list[TaskInstance] = []
+    pool = pools(called.append, executor=InlineExecutor())
+    run = pool.run()
+    assert pool.held.drop(run)
+    pool.workers.submit([run])
+    assert called == []
+
+
+def test_what_is_given_back_while_it_waits_for_a_worker_is_not_called(
+    pools: Callable[..., Pool],
+) -> None:
+    started, go = threading.Event(), threading.Event()
+    called: list[TaskInstance] = []
+
+    def handler(instance: TaskInstance) -> None:
+        called.append(instance)
+        started.set()
+        assert go.wait(FAILED_AFTER)
+
+    pool = pools(handler, max_workers=1)
+    [first] = pool.submit()
+    assert started.wait(FAILED_AFTER)
+    [second] = pool.submit()
+    assert pool.held.drop(second)
+    go.set()
+    [third] = pool.submit()
+    pool.wait(2)
+    assert called == [first.instance, third.instance]
+
+
+@pytest.mark.parametrize(
+    ("left", "expire_after", "is_called"),
+    [
+        (2.001, None, True),
+        (2.0, None, False),
+        (-1.0, None, False),
+        (0.251, 1.0, True),
+        (0.25, 1.0, False),
+    ],
+)
+def test_without_enough_of_its_lease_left_a_run_is_given_back(
+    pools: Callable[..., Pool],
+    clock: ManualClock,
+    left: float,
+    expire_after: float | None,
+    *,
+    is_called: bool,
+) -> None:
+    called: list[TaskInstance] = []
+    pool = pools(called.append, executor=InlineExecutor(), clock=clock)
+    run = pool.run(expire_after=None if expire_after is None else seconds(expire_after))
+    run.expires_at = pool.store.now() + seconds(left)
+    pool.workers.submit([run])
+    assert called == ([run.instance] if is_called else [])
+    pool.recorder.tick()
+    stored = pool.stored(run)
+    assert stored.state is (State.COMPLETED if is_called else State.PENDING)
+    assert stored.runs == is_called
+    assert (pool.held.waiting, pool.held.busy) == (0, 0)
+
+
+def test_a_short_lease_has_a_short_margin(
+    pools: Callable[..., Pool], clock: ManualClock
+) -> None:
+    called: list[TaskInstance] = []
+    pool = pools(
+        called.append, executor=InlineExecutor(), clock=clock, lease=seconds(2)
+    )
+    enough, short = pool.run(), pool.run()
+    enough.expires_at = pool.store.now() + seconds(0.501)
+    short.expires_at = pool.store.now() + seconds(0.5)
+    pool.workers.submit([enough, short])
+    assert called == [enough.instance]
+
+
+def test_a_run_that_is_known_to_be_lost_is_not_called(
+    pools: Callable[..., Pool], clock: ManualClock
+) -> None:
+    called: list[TaskInstance] = []
+    pool = pools(called.append, executor=InlineExecutor(), clock=clock)
+    run = pool.run()
+    run.lost = True
+    pool.workers.submit([run])
+    assert called == []
+    assert pool.held.busy == 0
+
+
+def test_an_async_run_without_enough_of_its_lease_is_given_back(
+    pools: Callable[..., Pool],
+) -> None:
+    async def handler(instance: TaskInstance) -> None:
+        raise AssertionError("called")
+
+    pool = pools(handler)
+    run = pool.run()
+    run.expires_at = pool.store.now()
+    pool.workers.submit([run])
+    pool.wait(1)
+    assert pool.stored(run).state is State.PENDING
+
+
+@pytest.mark.parametrize("lost", ["lost", "settled"])
+def test_the_result_of_a_run_that_lost_its_claim_or_was_given_up_is_dropped(
+    pools: Callable[..., Pool], clock: ManualClock, lost: str
+) -> None:
+    def handler(instance: TaskInstance) -> None:
+        if lost == "lost":
+            current_run().lost = True
+        else:
+            current_run().settle()
+
+    pool = pools(handler, executor=InlineExecutor(), clock=clock)
+    pool.submit()
+    assert pool.recorder.unrecorded == 0
+    assert pool.held.busy == 0
+
+
+def test_the_inline_executor_awaits_what_a_handler_returns(
+    pools: Callable[..., Pool], clock: ManualClock
+) -> None:
+    seen = []
+
+    async def handler(instance: TaskInstance) -> None:
+        await asyncio.sleep(0)
+        seen.append(current_run())
+
+    threads = threading.active_count()
+    pool = pools(handler, executor=InlineExecutor(), clock=clock)
+    [run] = pool.submit()
+    assert seen == [run]
+    assert threading.active_count() == threads
+
+
+def test_handlers_may_run_on_a_stock_executor(pools: Callable[..., Pool]) -> None:
+    called: list[TaskInstance] = []
+    with ThreadPoolExecutor(1) as executor:
+        pool = pools(called.append, executor=executor)
+        runs = pool.submit(5)
+        pool.wait(5)
+    assert [run.instance for run in runs] == called
+
+
+class FullExecutor(Executor):
+    """Takes the first, and refuses what follows."""
+
+    def __init__(self, takes: int) -> None:
+        self.takes = takes
+
+    def submit(self, fn: object, /, *args: object, **kwargs: object) -> Future[object]:  # type: ignore[override]
+        self.takes -= 1
+        if self.takes < 0:
+            raise RuntimeError("no room")
+        assert callable(fn)
+        fn(*args, **kwargs)
+        return Future()
+
+
+def test_what_cannot_be_handed_over_is_given_back_and_costs_no_other_run(
+    pools: Callable[..., Pool], clock: ManualClock
+) -> None:
+    called: list[TaskInstance] = []
+    pool = pools(called.append, executor=FullExecutor(1), clock=clock)
+    runs = [pool.run() for _ in range(3)]
+    with pytest.raises(RuntimeError, match="no room"):
+        pool.workers.submit(runs)
+    pool.recorder.tick()
+    states = [pool.stored(run).state for run in runs]
+    assert states == [State.COMPLETED, State.PENDING, State.PENDING]
+    assert (pool.held.waiting, pool.held.busy) == (0, 0)
+
+
+def test_a_thread_that_cannot_be_started_takes_no_place_of_another(
+    pools: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[TaskInstance] = []
+    pool = pools(called.append, max_workers=1)
+    first, second = pool.run(), pool.run()
+    with monkeypatch.context() as patch:
+
+        def start(self: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        patch.setattr(threading.Thread, "start", start)
+        with pytest.raises(RuntimeError, match="new thread"):
+            pool.workers.submit([first])
+    pool.wait(1)
+    pool.workers.submit([second])
+    pool.wait(1)
+    assert called == [second.instance]
+
+
+def test_a_run_that_was_taken_by_another_thread_is_not_given_back(
+    pools: Callable[..., Pool],
+) -> None:
+    class Calling(FullExecutor):
+        def submit(
+            self, fn: object, /, *args: object, **kwargs: object
+        ) -> Future[object]:  # type: ignore[override]
+            assert callable(fn)
+            fn(*args, **kwargs)
+            raise RuntimeError("and yet")
+
+    pool = pools(lambda _: None, executor=Calling(0))
+    run = pool.run()
+    with pytest.raises(RuntimeError, match="and yet"):
+        pool.workers.submit([run])
+    pool.recorder.tick()
+    assert pool.stored(run).state is State.COMPLETED
+
+
+def return_nothing(instance: TaskInstance) -> None:
+    assert run_here() is None
+
+
+def fail(instance: TaskInstance) -> None:
+    raise ValueError("in another process")
+
+
+async def work_async(instance: TaskInstance) -> None:
+    await asyncio.sleep(0)
+
+
+def ask_for_the_run(instance: TaskInstance) -> None:
+    current_run()
+
+
+def die(instance: TaskInstance) -> None:
+    os._exit(3)
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[ProcessPoolExecutor]:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as executor:
+        yield executor
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("handler", "state", "error"),
+    [
+        (return_nothing, State.COMPLETED, None),
+        (work_async, State.COMPLETED, None),
+        (fail, State.PENDING, "ValueError: in another process"),
+        (ask_for_the_run, State.PENDING, SchedulerStateError.__name__),
+        (lambda _: None, State.PENDING, "pickle"),
+    ],
+)
+def test_handlers_may_run_in_processes(
+    pools: Callable[..., Pool],
+    processes: ProcessPoolExecutor,
+    handler: Handler,
+    state: State,
+    error: str | None,
+) -> None:
+    pool = pools(handler, executor=processes)
+    [run] = pool.submit()
+    pool.wait(1)
+    stored = pool.stored(run)
+    assert stored.state is state
+    assert (error or "") in (stored.error or "")
+
+
+@pytest.mark.slow
+def test_a_handler_that_ends_its_process_has_failed_and_so_has_the_next(
+    pools: Callable[..., Pool],
+) -> None:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as executor:
+        pool = pools(die, executor=executor)
+        [first] = pool.submit()
+        pool.wait(1)
+        [second] = pool.submit()
+        pool.wait(1)
+    for run in (first, second):
+        assert "BrokenProcessPool" in (pool.stored(run).error or "")
+    assert pool.held.busy == 0
+
+
+class FakeProcesses(ProcessPoolExecutor):
+    """Runs nothing, so that the test settles the futures."""
+
+    def __init__(self) -> None:
+        self.futures: deque[Future[object]] = deque()
+
+    def submit(self, fn: object, /, *args: object, **kwargs: object) -> Future[object]:  # type: ignore[override]
+        self.futures.append(Future())
+        return self.futures[-1]
+
+
+def test_a_call_that_its_process_pool_cancels_has_failed(
+    pools: Callable[..., Pool],
+) -> None:
+    executor = FakeProcesses()
+    pool = pools(return_nothing, executor=executor)
+    [run] = pool.submit()
+    assert executor.futures[0].cancel()
+    pool.wait(1)
+    assert "CancelledError" in (pool.stored(run).error or "")
+    assert pool.held.busy == 0
+
+
+def test_a_process_is_not_given_a_run_without_enough_of_its_lease(
+    pools: Callable[..., Pool],
+) -> None:
+    executor = FakeProcesses()
+    pool = pools(return_nothing, executor=executor)
+    run = pool.run()
+    run.expires_at = pool.store.now() - seconds(1)
+    pool.workers.submit([run])
+    assert not executor.futures
+    pool.wait(1)
+    assert pool.stored(run).state is State.PENDING
+    assert pool.stored(run).runs == 0

@@ -1,0 +1,152 @@
+"""User code that must type-check: a store, as one begins to write it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from go_scheduler import MemoryStore, Scheduler, Store
+from go_scheduler.stores import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence, Set
+    from datetime import datetime, timedelta
+    from uuid import UUID
+
+    from go_scheduler import TaskDefinition, TaskInstance
+    from go_scheduler.clock import Clock
+    from go_scheduler.json import JSON
+    from go_scheduler.models import (
+        Cancelled,
+        Claim,
+        Claimant,
+        Firing,
+        Release,
+        Renewal,
+        RunOutcome,
+        State,
+    )
+
+
+class StubStore(Store):
+    """Every method with the types of the interface."""
+
+    def __init__(self, path: str, clock: Clock | None = None) -> None:
+        super().__init__(clock)
+        self.path = path
+
+    def initialize(self) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def now(self) -> datetime:
+        raise NotImplementedError
+
+    def put_definitions(
+        self, definitions: Sequence[TaskDefinition]
+    ) -> Sequence[TaskDefinition]:
+        raise NotImplementedError
+
+    def get_definition(self, definition_id: UUID) -> TaskDefinition:
+        raise NotImplementedError
+
+    def list_definitions(
+        self,
+        *,
+        ids: Collection[UUID] | None = None,
+        metadata: Mapping[str, JSON] | None = None,
+        name: str | None = None,
+        queue: str | None = None,
+        after: UUID | None = None,
+        limit: int = 100,
+    ) -> Sequence[TaskDefinition]:
+        raise NotImplementedError
+
+    def delete_definitions(self, ids: Collection[UUID]) -> Set[UUID]:
+        raise NotImplementedError
+
+    def pause_definitions(
+        self, ids: Collection[UUID], *, note: str | None = None
+    ) -> Sequence[TaskDefinition]:
+        raise NotImplementedError
+
+    def resume_definitions(self, ids: Collection[UUID]) -> Sequence[TaskDefinition]:
+        raise NotImplementedError
+
+    def due_definitions(
+        self, *, ahead: timedelta, after: TaskDefinition | None = None, limit: int
+    ) -> Sequence[TaskDefinition]:
+        raise NotImplementedError
+
+    def fire_definitions(self, firings: Sequence[Firing]) -> Set[UUID]:
+        raise NotImplementedError
+
+    def claim_instances(
+        self,
+        claimant: Claimant,
+        *,
+        ahead: timedelta,
+        lead: timedelta,
+        limit: int,
+        lapsed: bool,
+    ) -> Sequence[TaskInstance]:
+        raise NotImplementedError
+
+    def start_instances(
+        self, claimant: Claimant, claims: Sequence[Claim]
+    ) -> Sequence[TaskInstance]:
+        raise NotImplementedError
+
+    def renew_claims(self, renewals: Sequence[Renewal]) -> Mapping[UUID, bool]:
+        raise NotImplementedError
+
+    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Set[UUID]:
+        raise NotImplementedError
+
+    def release_instances(self, releases: Sequence[Release]) -> Set[UUID]:
+        raise NotImplementedError
+
+    def cancel_instances(
+        self, cancellations: Mapping[UUID, datetime | None]
+    ) -> Mapping[UUID, Cancelled]:
+        raise NotImplementedError
+
+    def delete_finished(self, *, older_than: timedelta, limit: int) -> int:
+        raise NotImplementedError
+
+    def get_instance(self, instance_id: UUID) -> TaskInstance:
+        raise NotImplementedError
+
+    def list_instances(
+        self,
+        *,
+        definition_id: UUID | None = None,
+        state: State | None = None,
+        after: TaskInstance | None = None,
+        limit: int = 100,
+    ) -> Sequence[TaskInstance]:
+        raise NotImplementedError
+
+    def counts(self) -> Mapping[State, int]:
+        raise NotImplementedError
+
+
+def schedulers(clock: Clock) -> list[Scheduler]:
+    return [
+        Scheduler(None, StubStore("tasks", clock)),
+        Scheduler(None, MemoryStore(), clock=clock),
+        Scheduler(None, open_store("memory://", clock=clock)),
+    ]
+
+
+class HalfStore(Store):
+    """Forgets nearly everything."""
+
+    def counts(self) -> Mapping[State, int]:
+        raise NotImplementedError
+
+
+def wrong() -> None:
+    HalfStore()  # type: ignore[abstract]
+    Scheduler(None, "memory://")  # type: ignore[arg-type]
