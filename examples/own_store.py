@@ -1,8 +1,8 @@
 """A store of your own: a ``MemoryStore`` that keeps itself in a JSON file.
 
 Every call locks the file, reads it if another process has written it, does what
-``MemoryStore`` does, and, if that changed anything, replaces the file by a new one. So a
-call happens as a whole or not at all, whatever dies meanwhile, and processes of one
+``MemoryStore`` does, and, if that changed anything, replaces the file by a new one. So
+a call happens as a whole or not at all, whatever dies meanwhile, and processes of one
 machine can share the file. It writes everything each time: use it for some hundreds of
 definitions. ``StoreSuite`` says that it keeps the promises.
 
@@ -21,7 +21,6 @@ import json
 import os
 import tempfile
 import threading
-from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from functools import wraps
@@ -46,6 +45,8 @@ from go_scheduler.stores.memory import Snapshot
 from go_scheduler.triggers.base import dump_trigger, load_trigger
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from go_scheduler.clock import Clock
 
 P = ParamSpec("P")

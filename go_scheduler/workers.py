@@ -73,6 +73,7 @@ class Workers:
         self._queue: SimpleQueue[Run | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._threads = 0
+        self._stopped = False
         # One entry for each thread that waits; taking one out is atomic.
         self._free: deque[None] = deque()
         self._loop: _EventLoop | None = None
@@ -107,6 +108,7 @@ class Workers:
     def stop(self) -> None:
         """Let the threads end once they are free; what runs goes on."""
         with self._lock:
+            self._stopped = True
             for _ in range(self._threads):
                 self._queue.put(None)
             if self._loop is not None:
@@ -119,7 +121,8 @@ class Workers:
             self._free.pop()
         except IndexError:
             with self._lock:
-                if self._threads < self._max_workers:
+                # One that is started once it has stopped would never end.
+                if self._threads < self._max_workers and not self._stopped:
                     name = f"go_scheduler worker {self._threads + 1}"
                     threading.Thread(target=self._work, name=name, daemon=True).start()
                     self._threads += 1
@@ -205,19 +208,20 @@ class Workers:
     def _event_loop(self) -> _EventLoop:
         with self._lock:
             if self._loop is None:
-                self._loop = _EventLoop(self._max_workers)
+                self._loop = _EventLoop(self._max_workers, stopping=self._stopped)
             return self._loop
 
 
 class _EventLoop:
     """An event loop on a daemon thread, with a bound on what it runs at once."""
 
-    def __init__(self, max_tasks: int) -> None:
+    def __init__(self, max_tasks: int, *, stopping: bool) -> None:
         self._loop = asyncio.new_event_loop()
         self._places = asyncio.Semaphore(max_tasks)
         # The loop itself keeps only weak references to its tasks.
         self._tasks: set[asyncio.Task[None]] = set()
-        self._stopping = False
+        # Whether it ends once nothing runs on it.
+        self._stopping = stopping
         self._ended = False
         threading.Thread(
             target=self._run, name="go_scheduler event loop", daemon=True

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import pytest
 
 from go_scheduler.clock import ZERO, DrivingClock, StoreClock, SystemClock
 from go_scheduler.errors import StoreUnavailableError
-from go_scheduler.testing import ManualClock
 from go_scheduler.testing.clock import START
 from tests.conftest import seconds
+
+if TYPE_CHECKING:
+    from go_scheduler.testing import ManualClock
 
 FAILED_AFTER = 30.0
 HOUR = timedelta(hours=1)

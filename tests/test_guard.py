@@ -15,6 +15,7 @@ from go_scheduler.guard import Guard
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import HOUR, HOURLY, definition, ids
 from go_scheduler.testing.clock import START
+from go_scheduler.ticker import Ticker
 from go_scheduler.triggers import Trigger
 
 if TYPE_CHECKING:
@@ -170,8 +171,19 @@ def test_the_helper_thread_ends_when_all_is_planned() -> None:
 
 
 def test_on_a_driving_clock_foreign_triggers_are_called_in_place() -> None:
+    clock = ManualClock()
     given = healthy()
-    assert Planned(patient(ManualClock()), given).fired == [given]
+    planned: list[Planned] = []
+
+    def tick() -> None:
+        planned.append(Planned(patient(clock), given))
+
+    # As in the loop: a tick of the clock, which cannot wait for another one.
+    ticker = Ticker("test", tick, interval=None, clock=clock)
+    ticker.start()
+    clock.advance(HOUR)
+    assert ticker.error is None
+    assert planned[0].fired == [given]
     assert isinstance(given.trigger, Says)
     assert given.trigger.threads == [threading.current_thread()]
 
@@ -288,6 +300,37 @@ def test_one_that_hangs_costs_the_patience_once_and_not_for_each_behind_it(
     others = [healthy() for _ in range(50)]
     planned = Planned(gate.guard, gate.definition(), *others)
     assert planned.fired == others
+
+
+class NotedWait(SystemClock):
+    """Tells when somebody waits, and until when."""
+
+    def __init__(self) -> None:
+        self.waited = threading.Event()
+        self.until: timedelta | None = None
+
+    def wait(self, condition: threading.Condition, until: timedelta | None) -> None:
+        # The wait before the call, if there is one, ends as soon as it is made.
+        if until is not None:
+            self.until = until
+            self.waited.set()
+        super().wait(condition, until)
+
+
+def test_a_trigger_may_take_as_long_as_the_patience_lasts() -> None:
+    clock = NotedWait()
+
+    def answer(after: datetime) -> datetime:
+        assert clock.waited.wait(LONG.total_seconds())
+        return after + HOUR
+
+    given = definition(trigger=Says(answer))
+    begun = clock.elapsed()
+    planned = Planned(patient(clock), given)
+    clock.waited.set()
+    assert planned.fired == [given]
+    assert clock.until is not None
+    assert begun + LONG <= clock.until <= clock.elapsed() + LONG
 
 
 class LateThread(SystemClock):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from go_scheduler.clock import ZERO
@@ -83,9 +85,7 @@ def test_a_run_is_either_called_or_given_back_when_both_are_tried_at_once(
         one = run()
         held.add([one])
         held.enqueue(one, ZERO)
-        called, dropped = at_once(
-            lambda o=one: held.call(o), lambda o=one: held.drop(o)
-        )
+        called, dropped = at_once(partial(held.call, one), partial(held.drop, one))
         assert called is not dropped
         assert held.busy == called
         if called:

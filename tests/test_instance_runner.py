@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -38,6 +37,7 @@ from go_scheduler.timer import Timer
 from tests.conftest import seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from uuid import UUID
 
     from go_scheduler.models import Claim, Claimant
@@ -324,6 +324,26 @@ def test_what_waits_for_a_worker_for_longer_than_a_window_is_given_back(
     house.record()
     given_back = store.get_instance(instance.id)
     assert (given_back.state, given_back.runs) == (State.PENDING, 0)
+
+
+def test_what_is_called_just_as_it_is_given_back_is_not_given_back(
+    house: House, store: FaultyStore, clock: ManualClock
+) -> None:
+    pending(store)
+    house.tick()
+    [run] = house.due
+    clock.advance(WINDOW + TICK)
+
+    class Calling(Held):
+        def queued(self, *, before: timedelta | None = None) -> Sequence[Run]:
+            found = super().queued(before=before)
+            assert self.call(run)
+            return found
+
+    house.held.__class__ = Calling
+    house.tick()
+    assert list(house.held.running()) == [run]
+    assert house.recorder.unrecorded == 0
 
 
 def test_no_more_is_held_than_allowed(

@@ -303,6 +303,16 @@ def test_the_latest_is_found_before_a_long_silence() -> None:
     assert firing.next_fire_time == START + TWO_WEEKS + HOUR
 
 
+def test_the_latest_is_found_where_it_is_the_last_instant_to_be_skipped() -> None:
+    crowd = [START + number * SECOND for number in range(1001)]
+    now = START + TWO_WEEKS
+    edge = now - GRACE - TICK
+    firing = planned(Listed(*crowd, edge, now), now=now)
+    assert firing.fire_times == (now,)
+    assert firing.skipped is not None
+    assert firing.skipped.last == edge
+
+
 def test_the_latest_is_found_where_a_series_ends() -> None:
     trigger = Listed(*(START + number * SECOND for number in range(5000)))
     firing = planned(trigger, now=START + TWO_WEEKS)

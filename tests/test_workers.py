@@ -10,13 +10,13 @@ from collections import deque
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Never
 
 import pytest
 
 from go_scheduler.clock import StoreClock, SystemClock
 from go_scheduler.errors import SchedulerStateError
-from go_scheduler.handlers import HandlerRegistry
+from go_scheduler.handlers import Handler, HandlerRegistry
 from go_scheduler.held import Held
 from go_scheduler.models import State
 from go_scheduler.recorder import Recorder
@@ -37,7 +37,6 @@ from tests.conftest import seconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from go_scheduler.handlers import Handler
     from go_scheduler.models import TaskInstance
 
 FAILED_AFTER = 30.0
@@ -401,6 +400,28 @@ def test_once_stopped_what_a_thread_awaits_goes_on(pools: Callable[..., Pool]) -
     pool.workers._loop = None
 
 
+def test_once_stopped_no_thread_is_started(pools: Callable[..., Pool]) -> None:
+    pool = pools(lambda _: None)
+    pool.workers.stop()
+    pool.submit(3)
+    assert pool.workers._threads == 0
+
+
+def test_an_event_loop_that_is_needed_once_it_stopped_ends_with_its_task(
+    pools: Callable[..., Pool],
+) -> None:
+    async def handler(instance: TaskInstance) -> None:
+        await asyncio.sleep(0)
+
+    pool = pools(handler)
+    pool.workers.stop()
+    [run] = pool.submit()
+    pool.wait(1)
+    assert pool.stored(run).state is State.COMPLETED
+    join_ours()
+    pool.workers._loop = None
+
+
 def test_what_was_given_back_is_not_called(pools: Callable[..., Pool]) -> None:
     called: list[TaskInstance] = []
     pool = pools(called.append, executor=InlineExecutor())
@@ -487,6 +508,18 @@ def test_a_run_that_is_known_to_be_lost_is_not_called(
     pool.workers.submit([run])
     assert called == []
     assert pool.held.busy == 0
+
+
+def test_a_run_that_is_lost_and_given_back_by_another_is_given_back_once(
+    pools: Callable[..., Pool], clock: ManualClock
+) -> None:
+    pool = pools(lambda _: None, executor=InlineExecutor(), clock=clock)
+    run = pool.run()
+    pool.held.enqueue(run, pool.clock.elapsed())
+    run.lost = True
+    assert pool.held.drop(run)
+    assert not pool.workers._begin(run)
+    assert pool.recorder.unrecorded == 0
 
 
 def test_an_async_run_without_enough_of_its_lease_is_given_back(
@@ -597,14 +630,11 @@ def test_a_run_that_was_taken_by_another_thread_is_not_given_back(
     pools: Callable[..., Pool],
 ) -> None:
     class Calling(FullExecutor):
-        def submit(
-            self, fn: object, /, *args: object, **kwargs: object
-        ) -> Future[object]:  # type: ignore[override]
-            assert callable(fn)
-            fn(*args, **kwargs)
+        def submit(self, fn: object, /, *args: object, **kwargs: object) -> Never:
+            super().submit(fn, *args, **kwargs)
             raise RuntimeError("and yet")
 
-    pool = pools(lambda _: None, executor=Calling(0))
+    pool = pools(lambda _: None, executor=Calling(1))
     run = pool.run()
     with pytest.raises(RuntimeError, match="and yet"):
         pool.workers.submit([run])

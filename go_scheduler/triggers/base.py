@@ -16,7 +16,7 @@ from go_scheduler.errors import (
     InvalidTriggerError,
     UnknownTriggerError,
 )
-from go_scheduler.json import JSON, FrozenObject, freeze
+from go_scheduler.json import JSON, freeze
 
 ENTRY_POINTS = "go_scheduler.triggers"
 STATE_LIMIT = 64 * 1024
@@ -57,7 +57,7 @@ class Trigger(ABC):
             )
         known = _kinds.get(kind)
         # A module loaded again and a dataclass given slots define the class anew.
-        if known is not None and _name(known) != _name(cls):
+        if known is not None and not _is_again(cls, known):
             raise ConfigurationError(
                 f"{_name(cls)}: the trigger kind {kind!r} is taken by {_name(known)}"
             )
@@ -112,11 +112,11 @@ class Trigger(ABC):
                 f"{_name(type(self))} is no dataclass: it must have its own to_dict()"
                 " and from_dict()"
             )
-        state = {
-            each.name: _to_json(getattr(self, each.name))
-            for each in dataclasses.fields(self)
-        }
         try:
+            state = {
+                each.name: _to_json(getattr(self, each.name))
+                for each in dataclasses.fields(self)
+            }
             return freeze(state, name=_name(type(self)), limit=STATE_LIMIT)
         except ConfigurationError as error:
             raise InvalidTriggerError(str(error)) from None
@@ -151,7 +151,7 @@ class UnknownTrigger(Trigger):
     """
 
     unknown_kind: str
-    state: Mapping[str, JSON]
+    state: JSON = field(hash=False)
     reason: str = field(compare=False)
 
     def next_fire_time(self, after: datetime) -> datetime | None:
@@ -163,18 +163,25 @@ class UnknownTrigger(Trigger):
         raise UnknownTriggerError(self.reason)
 
 
-def dump_trigger(trigger: Trigger) -> tuple[str, Mapping[str, JSON]]:
+def dump_trigger(trigger: Trigger) -> tuple[str, JSON]:
     """A trigger's kind and state, as a store keeps them.
 
     Raises:
-        InvalidTriggerError: The trigger has no kind, or a state that is not JSON.
+        InvalidTriggerError: The trigger's class has no kind of its own, or the trigger
+            has a state that is not JSON.
     """
     if isinstance(trigger, UnknownTrigger):
         return trigger.unknown_kind, trigger.state
     kind = getattr(trigger, "kind", None)
-    if not isinstance(kind, str):
+    known = _kinds.get(kind) if isinstance(kind, str) else None
+    if (
+        not isinstance(kind, str)
+        or known is None
+        or not _is_again(type(trigger), known)
+    ):
         raise InvalidTriggerError(
-            f"{_name(type(trigger))} needs a `kind`, its stable name in the store"
+            f"{_name(type(trigger))} needs a `kind` of its own, its stable name in the"
+            " store"
         )
     return kind, trigger.to_dict()
 
@@ -210,7 +217,7 @@ def checked_fire_time(trigger: Trigger, found: object) -> datetime:
         raise InvalidTriggerError(str(error)) from None
 
 
-def load_trigger(kind: str, state: Mapping[str, JSON]) -> Trigger:
+def load_trigger(kind: str, state: JSON) -> Trigger:
     """The trigger of a stored kind and state; never raises.
 
     Returns:
@@ -225,12 +232,14 @@ def load_trigger(kind: str, state: Mapping[str, JSON]) -> Trigger:
         reason = f"no imported class has the trigger kind {kind!r}"
         if _broken:
             reason += f"; these announced triggers could not be imported: {_broken}"
-        return UnknownTrigger(kind, FrozenObject(state), reason)
+        return UnknownTrigger(kind, state, reason)
     try:
+        if not isinstance(state, Mapping):
+            raise InvalidTriggerError(f"it is no object: {state!r:.200}")
         return cls.from_dict(state)
     except Exception as error:
         reason = f"the stored state of a {kind!r} trigger does not load: {error}"
-        return UnknownTrigger(kind, FrozenObject(state), reason)
+        return UnknownTrigger(kind, state, reason)
 
 
 def _load_announced() -> None:
@@ -262,6 +271,15 @@ def utc(value: object, *, name: str) -> datetime:
         return value.astimezone(UTC)
     except OverflowError:
         raise ConfigurationError(f"{name} is out of range in UTC: {value!r}") from None
+
+
+def _is_again(cls: type, known: type) -> bool:
+    """Whether they are one class, defined once more.
+
+    By name alone: within a function, a dataclass that is given slots has not got its
+    qualified name when it is registered.
+    """
+    return (cls.__module__, cls.__name__) == (known.__module__, known.__name__)
 
 
 def _name(cls: type) -> str:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import TYPE_CHECKING, ClassVar
@@ -13,6 +14,7 @@ from go_scheduler.errors import (
     InvalidTriggerError,
     UnknownTriggerError,
 )
+from go_scheduler.json import JSON
 from go_scheduler.testing.triggers import TriggerSuite
 from go_scheduler.triggers import Trigger, UnknownTrigger, base
 from go_scheduler.triggers.base import (
@@ -24,9 +26,8 @@ from go_scheduler.triggers.base import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
 
-    from go_scheduler.json import JSON
 
 NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -140,6 +141,42 @@ class TestRegistry:
         define("tests.moon")
         again = define("tests.moon")
         assert type(load_trigger("tests.moon", {})) is again
+
+    def test_slots_do_not_count_within_a_function_either(self) -> None:
+        @dataclass(frozen=True, slots=True)
+        class Local(Trigger):
+            kind: ClassVar[str] = "slotted within a function"
+
+            def next_fire_time(self, after: datetime) -> datetime | None:
+                return None
+
+        assert load_trigger(*dump_trigger(Local())) == Local()
+
+    def test_a_kind_that_was_not_registered_is_refused(self) -> None:
+        class Late(Nameless):
+            pass
+
+        Late.kind = "set too late"
+        with pytest.raises(InvalidTriggerError, match="a `kind` of its own"):
+            dump_trigger(Late())
+
+    def test_a_state_that_is_no_object_is_kept(self) -> None:
+        loaded = load_trigger("once", [1, 2])
+        assert isinstance(loaded, UnknownTrigger)
+        assert dump_trigger(loaded) == ("once", [1, 2])
+        assert hash(loaded) == hash(load_trigger("once", [3]))
+
+    def test_a_naive_datetime_among_the_fields_is_refused(self) -> None:
+        @dataclass(frozen=True)
+        class Naive(Trigger):
+            kind: ClassVar[str] = "naive"
+            at: datetime = datetime(2030, 1, 1)  # noqa: DTZ001 - that is the point
+
+            def next_fire_time(self, after: datetime) -> datetime | None:
+                return None
+
+        with pytest.raises(InvalidTriggerError, match="no time zone"):
+            dump_trigger(Naive())
 
     def test_slots_do_not_count_as_another_class(self) -> None:
         loaded = load_trigger("tests.slotted", {"days": 3})
@@ -325,7 +362,8 @@ class TestSuite:
         assert fails(law, Forgetful(3))
 
     def test_a_subclass_without_a_kind_of_its_own_is_noticed(self) -> None:
-        assert fails("its_kind_is_registered", Nameless())
+        with pytest.raises(InvalidTriggerError, match="a `kind` of its own"):
+            fails("its_kind_is_registered", Nameless())
 
     def test_the_fixture_says_what_to_write(self) -> None:
         with pytest.raises(NotImplementedError, match="fixture `trigger`"):

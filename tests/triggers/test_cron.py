@@ -430,6 +430,7 @@ class TestChangesOfTheClocks:
                 ("America/New_York", datetime(2024, 3, 10, 7)),  # noqa: DTZ001
                 ("America/New_York", datetime(2024, 11, 3, 6)),  # noqa: DTZ001
                 ("Africa/Cairo", datetime(2024, 4, 25, 22)),  # noqa: DTZ001
+                ("America/Santiago", datetime(2020, 9, 6, 4)),  # noqa: DTZ001
                 ("America/Havana", datetime(2024, 11, 3, 5)),  # noqa: DTZ001
                 ("Australia/Lord_Howe", datetime(2024, 4, 6, 15)),  # noqa: DTZ001
                 ("Antarctica/Troll", datetime(2024, 10, 27, 1)),  # noqa: DTZ001
@@ -494,6 +495,14 @@ class TestAgainstCronsim:
         assert again == after.astimezone(UTC) + timedelta(hours=1)
         assert CronTrigger("*/23 0-2 * * *", zone).next_fire_time(after) == again
         assert cronsim_next("*/23 0-2 * * *", after) > again
+
+    def test_cronsim_takes_a_midnight_that_is_skipped_for_the_hour_0(self) -> None:
+        zone = ZoneInfo("America/Santiago")
+        after = datetime(2020, 9, 5, 12, tzinfo=zone)
+        sunday = cronsim_next("* 0 * * 0", after).astimezone(zone)
+        assert f"{sunday:%m-%d %H:%M}" == "09-06 01:00"
+        found = CronTrigger("* 0 * * 0", zone).next_fire_time(after)
+        assert found == datetime(2020, 9, 13, 0, tzinfo=zone)
 
     def test_cronsim_knows_no_gap_that_is_too_long(self) -> None:
         zone = ZoneInfo("Pacific/Apia")
@@ -701,11 +710,14 @@ class TestRefusals:
 
 ZONES = [
     *("UTC", "America/New_York", "Europe/Berlin", "Europe/Dublin", "Asia/Kolkata"),
-    *("Asia/Beirut", "America/Santiago", "Africa/Cairo", "America/Havana"),
-    *("Asia/Kathmandu", "America/St_Johns"),
+    *("Australia/Sydney", "Asia/Kathmandu"),
 ]
-# cronsim moves by whole hours, and these change to or from the middle of one.
-UNALIGNED = ["Australia/Lord_Howe", "Pacific/Chatham"]
+# As time elapses, cronsim moves by whole hours and to midnight, while the clocks of
+# these change to or from the middle of an hour, or skip midnight.
+UNALIGNED = [
+    *("Australia/Lord_Howe", "Pacific/Chatham", "America/St_Johns", "Asia/Beirut"),
+    *("America/Santiago", "Africa/Cairo", "America/Havana"),
+]
 NEAR_CHANGES = [
     *(datetime(2024, 3, 10, hour, 30) for hour in range(5, 9)),  # noqa: DTZ001
     *(datetime(2024, 11, 3, hour, 15) for hour in range(3, 9)),  # noqa: DTZ001

@@ -1,0 +1,34 @@
+"""Hello: a definition that fires every 500 ms, and how late each firing was.
+
+The lateness is the time from the fire time to the first line of the handler. It prints,
+with other numbers::
+
+    hello 1, 0.42 ms late
+    hello 2, 0.42 ms late
+    hello 3, 0.42 ms late
+    hello 4, 0.42 ms late
+    hello 5, 0.42 ms late
+    stopped, 5 completed
+"""
+
+from datetime import UTC, datetime, timedelta
+
+from go_scheduler import IntervalTrigger, Scheduler, TaskDefinition, TaskInstance
+from go_scheduler.models import State
+
+fired: list[datetime] = []
+
+
+def handler(instance: TaskInstance) -> None:
+    late = datetime.now(UTC) - instance.execute_at
+    fired.append(instance.execute_at)
+    milliseconds = late / timedelta(milliseconds=1)
+    print(f"hello {len(fired)}, {milliseconds:.2f} ms late", flush=True)
+    if len(fired) == 5:
+        scheduler.stop()  # called from a handler, it returns at once
+
+
+scheduler = Scheduler(handler)
+scheduler.schedule(TaskDefinition(trigger=IntervalTrigger(timedelta(milliseconds=500))))
+scheduler.run()
+print(f"stopped, {scheduler.counts()[State.COMPLETED]} completed")

@@ -1,0 +1,189 @@
+"""Everything shown is run: the README's program, the examples, and every snippet.
+
+A page's ``python`` blocks are one program: they run one after the other in one
+namespace. Where they define tests, those are run by pytest. A block with the title of a
+file is an excerpt of it.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from textwrap import dedent
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from go_scheduler.testing import StoreSuite
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from go_scheduler import Store
+    from go_scheduler.testing import ManualClock
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+README = ROOT / "README.md"
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+INPUT = {"reminders.py": "in 1s drink water\nin 500ms look up\nsoon\n"}
+BLOCK = re.compile(
+    r"^```(\w+)(?: title=\"(.+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL
+)
+FAILED_AFTER = 60
+
+
+def run_python(*arguments: str, cwd: Path, text: str = "") -> str:
+    """What a Python process printed, with other numbers of milliseconds."""
+    ran = subprocess.run(
+        [sys.executable, *arguments],
+        input=text,
+        cwd=cwd,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=FAILED_AFTER,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert not ran.stderr, ran.stderr
+    return normalised(ran.stdout)
+
+
+def normalised(output: str) -> str:
+    return re.sub(r"\d+\.\d+ ms", "0.00 ms", output).strip()
+
+
+def blocks(page: Path, language: str) -> list[tuple[str, str]]:
+    """The title, if any, and the text of a page's blocks."""
+    found = BLOCK.findall(page.read_text())
+    return [(title, text) for kind, title, text in found if kind == language]
+
+
+def program(page: Path) -> str:
+    return "\n".join(text for title, text in blocks(page, "python") if not title)
+
+
+def docstring(example: Path) -> str:
+    return ast.get_docstring(ast.parse(example.read_text())) or ""
+
+
+def shown_output(example: Path) -> str:
+    """The indented block at the end of an example's docstring."""
+    return normalised(dedent(docstring(example).rpartition("::\n\n")[2]))
+
+
+def has_tests(page: Path) -> bool:
+    return (
+        re.search(r"^(class Test|def test_)", program(page), re.MULTILINE) is not None
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda each: each.name)
+def test_an_example_prints_what_it_says(example: Path, tmp_path: Path) -> None:
+    text = INPUT.get(example.name, "")
+    printed = run_python(str(example), cwd=tmp_path, text=text)
+    assert printed == shown_output(example)
+
+
+@pytest.mark.slow
+def test_the_reminders_are_also_taken_from_the_arguments(tmp_path: Path) -> None:
+    example = str(ROOT / "examples/reminders.py")
+    assert run_python(example, "in 10ms look up", cwd=tmp_path) == "look up"
+
+
+@pytest.mark.slow
+def test_the_readmes_program_prints_what_it_says(tmp_path: Path) -> None:
+    [(_, output), *_] = blocks(README, "text")
+    [(_, shown), *_] = blocks(README, "python")
+    assert run_python("-c", shown, cwd=tmp_path) == output.strip()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *PAGES], ids=lambda each: each.name
+)
+def test_the_snippets_of_a_page_run(page: Path, tmp_path: Path) -> None:
+    if program(page):
+        run_python("-W", "error", "-c", program(page), cwd=tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page", [each for each in PAGES if has_tests(each)], ids=lambda each: each.name
+)
+def test_the_tests_of_a_page_pass(page: Path, tmp_path: Path) -> None:
+    (tmp_path / "test_page.py").write_text(program(page))
+    arguments = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow")
+    assert " passed" in run_python(*arguments, "test_page.py", cwd=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *PAGES], ids=lambda each: each.name
+)
+def test_an_excerpt_is_part_of_its_file(page: Path) -> None:
+    for title, text in blocks(page, "python"):
+        if title:
+            assert text in (ROOT / title).read_text(), title
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda each: each.name)
+def test_an_example_says_what_it_shows_and_is_short(example: Path) -> None:
+    assert "::\n\n" in docstring(example)
+    assert len(example.read_text().splitlines()) < 250
+
+
+def own_store() -> Any:
+    spec = spec_from_file_location("own_store", ROOT / "examples/own_store.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.slow
+class TestOwnStore(StoreSuite):
+    """The example of a store of one's own keeps every promise."""
+
+    @pytest.fixture
+    def store(self, clock: ManualClock, tmp_path: Path) -> Iterator[Store]:
+        store: Store = own_store().FileStore(tmp_path / "tasks.json", clock)
+        store.initialize()
+        yield store
+        store.close()
+
+
+def test_what_a_store_kept_in_its_file_is_there_for_another(tmp_path: Path) -> None:
+    pytest.importorskip("fcntl")
+    module = own_store()
+    path = tmp_path / "tasks.json"
+    one, other = module.FileStore(path), module.FileStore(path)
+    trigger = module.ExecuteOnceTrigger(one.now())
+    [stored] = one.put_definitions([module.TaskDefinition(trigger=trigger)])
+    assert other.get_definition(stored.id) == stored
+
+
+def test_a_file_that_is_no_store_is_an_error_and_stays(tmp_path: Path) -> None:
+    module = own_store()
+    path = tmp_path / "tasks.json"
+    path.write_text("[")
+    with pytest.raises(module.StoreError, match="does not hold a store"):
+        module.FileStore(path).counts()
+    assert path.read_text() == "["
+
+
+def test_a_file_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
+    module = own_store()
+    store = module.FileStore(tmp_path / "tasks.json")
+    trigger = module.ExecuteOnceTrigger(store.now())
+    (tmp_path / "tasks.json.new").mkdir()
+    with pytest.raises(module.StoreUnavailableError):
+        store.put_definitions([module.TaskDefinition(trigger=trigger)])
+    assert store.list_definitions() == []

@@ -1,0 +1,705 @@
+"""The scheduler: started, stopped, and used from anywhere, in any order."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from go_scheduler.clock import SystemClock
+from go_scheduler.errors import (
+    ConfigurationError,
+    ConflictError,
+    InvalidTriggerError,
+    SchedulerStateError,
+    StoreUnavailableError,
+    TaskDefinitionNotFoundError,
+    TaskInstanceNotFoundError,
+)
+from go_scheduler.models import Cancelled, State, TaskDefinition, TaskInstance
+from go_scheduler.run import current_run
+from go_scheduler.scheduler import Scheduler
+from go_scheduler.stores.memory import MemoryStore
+from go_scheduler.testing import ManualClock
+from go_scheduler.testing.builders import NOBODY
+from go_scheduler.testing.clock import START
+from go_scheduler.triggers.base import Trigger
+from go_scheduler.triggers.delay import DelayTrigger
+from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
+from go_scheduler.triggers.interval import IntervalTrigger
+from tests.conftest import seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FAILED_AFTER = 30.0
+ROOT = Path(__file__).parents[1]
+DAILY = IntervalTrigger(timedelta(days=1))
+
+
+def once(at: datetime, **options: object) -> TaskDefinition:
+    return TaskDefinition(trigger=ExecuteOnceTrigger(at), **options)  # type: ignore[arg-type]
+
+
+def daily(**options: object) -> TaskDefinition:
+    return TaskDefinition(trigger=DAILY, **options)  # type: ignore[arg-type]
+
+
+def now() -> datetime:
+    return SystemClock().now()
+
+
+@pytest.fixture
+def called() -> list[TaskInstance]:
+    return []
+
+
+@pytest.fixture(name="scheduler")
+def on_the_manual_clock(
+    called: list[TaskInstance], store: MemoryStore, clock: ManualClock
+) -> Scheduler:
+    return Scheduler(called.append, store, clock=clock)
+
+
+@pytest.fixture
+def real() -> Iterator[list[Scheduler]]:
+    """Schedulers on the system's clock; stopped when the test is over."""
+    made: list[Scheduler] = []
+    yield made
+    for each in made:
+        each.stop(timedelta(0))
+
+
+def our_threads() -> list[str]:
+    ours = (each.name for each in threading.enumerate())
+    return sorted(name for name in ours if name.startswith("go_scheduler"))
+
+
+@pytest.mark.parametrize("handler", [1, "print", object()])
+def test_what_cannot_be_called_is_no_handler(handler: object) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be called"):
+        Scheduler(handler)  # type: ignore[arg-type]
+
+
+def test_what_is_no_store_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="store"):
+        Scheduler(print, {})  # type: ignore[arg-type]
+
+
+def test_wrong_settings_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="max_workers"):
+        Scheduler(print, max_workers=0)
+
+
+@pytest.mark.parametrize("store", [MemoryStore(), MemoryStore(ManualClock())])
+def test_a_manual_clock_must_be_the_stores_too(store: MemoryStore) -> None:
+    with pytest.raises(ConfigurationError, match="same manual clock"):
+        Scheduler(print, store, clock=ManualClock())
+
+
+def test_without_a_store_it_has_one_in_memory_on_its_clock(clock: ManualClock) -> None:
+    called: list[TaskInstance] = []
+    with Scheduler(called.append, clock=clock) as scheduler:
+        scheduler.schedule(once(START))
+        clock.advance(seconds(1))
+    assert len(called) == 1
+
+
+def test_a_definition_is_returned_as_it_was_stored(scheduler: Scheduler) -> None:
+    stored = scheduler.schedule(daily())
+    assert stored.revision == 1
+    assert stored.next_fire_time == START + timedelta(days=1)
+    assert scheduler.get_definition(stored.id) == stored
+
+
+def test_an_equal_definition_changes_nothing(
+    scheduler: Scheduler, clock: ManualClock
+) -> None:
+    stored = scheduler.schedule(daily())
+    clock.advance(seconds(60))
+    again = scheduler.schedule(replace(daily(), id=stored.id))
+    assert (again.revision, again.next_fire_time) == (1, stored.next_fire_time)
+
+
+def test_a_definition_that_was_changed_since_it_was_read_is_refused(
+    scheduler: Scheduler,
+) -> None:
+    read = scheduler.schedule(daily())
+    scheduler.schedule(replace(read, metadata={"new": 1}))
+    with pytest.raises(ConflictError) as caught:
+        scheduler.schedule(replace(read, metadata={"other": 2}))
+    assert caught.value.revision == 2
+
+
+@pytest.mark.parametrize("definition", [None, "daily", DAILY])
+def test_only_a_definition_can_be_scheduled(
+    scheduler: Scheduler, definition: TaskDefinition
+) -> None:
+    with pytest.raises(ConfigurationError, match="TaskDefinition"):
+        scheduler.schedule(definition)
+
+
+class RaisingTrigger(Trigger):
+    kind = "test_scheduler raising"
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        raise ZeroDivisionError("no")
+
+
+def test_a_trigger_that_raises_is_refused_and_nothing_is_stored(
+    scheduler: Scheduler,
+) -> None:
+    with pytest.raises(InvalidTriggerError, match="ZeroDivisionError"):
+        scheduler.schedule(TaskDefinition(trigger=RaisingTrigger()))
+    assert scheduler.list_definitions() == []
+
+
+def test_a_deleted_definition_is_gone_with_what_has_not_started(
+    scheduler: Scheduler, clock: ManualClock, called: list[TaskInstance]
+) -> None:
+    scheduler.start()
+    definition = scheduler.schedule(once(START + seconds(1)))
+    clock.advance(seconds(0.5))
+    assert scheduler.delete_definition(definition.id)
+    assert not scheduler.delete_definition(definition.id)
+    clock.advance(seconds(5))
+    assert called == []
+    with pytest.raises(TaskDefinitionNotFoundError):
+        scheduler.get_definition(definition.id)
+
+
+def test_what_is_paused_does_not_run_until_it_is_resumed(
+    scheduler: Scheduler, clock: ManualClock, called: list[TaskInstance]
+) -> None:
+    scheduler.start()
+    definition = scheduler.schedule(once(START + seconds(1)))
+    clock.advance(seconds(0.5))
+    assert scheduler.pause(definition.id, "why").note == "why"
+    clock.advance(seconds(5))
+    assert called == []
+    assert not scheduler.resume(definition.id).paused
+    clock.advance(seconds(0))
+    assert len(called) == 1
+
+
+def test_an_instance_that_has_not_started_is_cancelled(
+    scheduler: Scheduler, clock: ManualClock, called: list[TaskInstance]
+) -> None:
+    scheduler.start()
+    scheduler.schedule(once(START + seconds(1)))
+    clock.advance(seconds(0.5))
+    [instance] = scheduler.list_instances()
+    assert scheduler.cancel(instance.id) is Cancelled.CANCELLED
+    assert scheduler.cancel(instance.id) is None
+    clock.advance(seconds(5))
+    assert called == []
+
+
+def test_a_run_is_asked_to_stop(store: MemoryStore, clock: ManualClock) -> None:
+    answers: list[object] = []
+    condition = threading.Condition()
+
+    def handler(instance: TaskInstance) -> None:
+        answers.append(scheduler.cancel(instance.id))
+        with condition:
+            clock.wait(condition, clock.elapsed() + seconds(1))
+
+    scheduler = Scheduler(handler, store, clock=clock)
+    scheduler.start()
+    scheduler.schedule(once(START))
+    clock.advance(seconds(1))
+    assert answers == [Cancelled.REQUESTED]
+
+
+def test_a_definition_that_waits_goes_on_when_its_instance_is_cancelled(
+    scheduler: Scheduler, clock: ManualClock
+) -> None:
+    scheduler.start()
+    waiting = scheduler.schedule(TaskDefinition(trigger=DelayTrigger(seconds(10))))
+    clock.advance(seconds(9.5))
+    [instance] = scheduler.list_instances()
+    assert scheduler.cancel(instance.id) is Cancelled.CANCELLED
+    assert scheduler.get_definition(waiting.id).next_fire_time == START + seconds(19.5)
+
+
+@pytest.mark.parametrize("wrong", [None, "id", 3])
+def test_what_is_no_id_is_refused(scheduler: Scheduler, wrong: object) -> None:
+    calls = (
+        scheduler.get_definition,
+        scheduler.get_instance,
+        scheduler.pause,
+        scheduler.resume,
+        scheduler.cancel,
+        scheduler.delete_definition,
+    )
+    for call in calls:
+        with pytest.raises(ConfigurationError):
+            call(wrong)  # type: ignore[arg-type]
+
+
+def test_what_is_not_there_is_said_to_be_missing(scheduler: Scheduler) -> None:
+    for definition_call in (
+        scheduler.get_definition,
+        scheduler.pause,
+        scheduler.resume,
+    ):
+        with pytest.raises(TaskDefinitionNotFoundError):
+            definition_call(NOBODY)
+    for instance_call in (scheduler.get_instance, scheduler.cancel):
+        with pytest.raises(TaskInstanceNotFoundError):
+            instance_call(NOBODY)
+
+
+def test_a_handler_may_schedule_edit_and_delete_its_own_definition(
+    store: MemoryStore, clock: ManualClock
+) -> None:
+    called: list[str] = []
+
+    def handler(instance: TaskInstance) -> None:
+        own = instance.definition
+        called.append(str(instance.metadata.get("kind")))
+        if len(called) == 1:
+            scheduler.schedule(replace(own, metadata={"kind": "edited"}))
+            scheduler.schedule(once(clock.now(), metadata={"kind": "new"}))
+        else:
+            scheduler.delete_definition(own.id)
+
+    scheduler = Scheduler(handler, store, clock=clock)
+    scheduler.start()
+    every_second = IntervalTrigger(seconds(1))
+    scheduler.schedule(TaskDefinition(trigger=every_second, metadata={"kind": "old"}))
+    clock.advance(seconds(10))
+    assert called == ["old", "new", "edited"]
+    assert scheduler.list_definitions() == []
+
+
+def test_a_one_off_due_now_starts_without_waiting_for_a_tick(
+    real: list[Scheduler],
+) -> None:
+    started = threading.Event()
+    hour = timedelta(hours=1)
+    scheduler = Scheduler(
+        lambda _: started.set(), schedule_window=hour, runner_window=hour
+    )
+    real.append(scheduler)
+    scheduler.start()
+    for _ in range(30):
+        started.clear()
+        scheduler.schedule(once(now()))
+        assert started.wait(FAILED_AFTER), "only a tick would have found it"
+
+
+def test_starting_twice_starts_one_set_of_threads(real: list[Scheduler]) -> None:
+    scheduler = Scheduler(print)
+    real.append(scheduler)
+    scheduler.start()
+    before = our_threads()
+    scheduler.start()
+    assert our_threads() == before
+    assert len(before) == 6
+
+
+def test_stopping_what_was_never_started_or_twice_is_harmless() -> None:
+    scheduler = Scheduler(print)
+    assert scheduler.stop()
+    scheduler.start()
+    assert scheduler.stop()
+    assert scheduler.stop()
+
+
+def test_after_a_stop_it_starts_afresh_as_another_node(real: list[Scheduler]) -> None:
+    ran = threading.Semaphore(0)
+    scheduler = Scheduler(lambda _: ran.release())
+    real.append(scheduler)
+    nodes = set()
+    for _ in range(3):
+        scheduler.start()
+        nodes.add(scheduler.health().node)
+        scheduler.schedule(once(now()))
+        assert ran.acquire(timeout=FAILED_AFTER)
+        assert scheduler.stop()
+    assert len(nodes) == 3
+
+
+def test_a_timeout_must_be_a_timedelta() -> None:
+    with pytest.raises(ConfigurationError, match="timeout"):
+        Scheduler(print).stop(3)  # type: ignore[arg-type]
+
+
+def test_a_stop_waits_for_the_handler_and_its_record(real: list[Scheduler]) -> None:
+    called, go = threading.Event(), threading.Event()
+
+    def handler(instance: TaskInstance) -> None:
+        called.set()
+        assert go.wait(FAILED_AFTER)
+
+    scheduler = Scheduler(handler)
+    real.append(scheduler)
+    scheduler.start()
+    scheduler.schedule(once(now()))
+    assert called.wait(FAILED_AFTER)
+    answers: list[bool] = []
+    stopping = threading.Thread(target=lambda: answers.append(scheduler.stop()))
+    stopping.start()
+    while scheduler.health().ok:
+        pass
+    assert answers == []
+    go.set()
+    stopping.join(FAILED_AFTER)
+    assert answers == [True]
+    assert scheduler.counts()[State.COMPLETED] == 1
+
+
+def test_a_handler_may_stop_its_scheduler(real: list[Scheduler]) -> None:
+    answers: list[bool] = []
+    answered = threading.Event()
+
+    def handler(instance: TaskInstance) -> None:
+        answers.append(scheduler.stop())
+        answered.set()
+
+    scheduler = Scheduler(handler)
+    real.append(scheduler)
+    scheduler.start()
+    scheduler.schedule(once(now()))
+    assert answered.wait(FAILED_AFTER)
+    assert answers == [False]
+    assert scheduler.stop()
+    assert scheduler.counts()[State.COMPLETED] == 1
+
+
+def test_an_async_handler_may_stop_its_scheduler(real: list[Scheduler]) -> None:
+    answers: list[bool] = []
+    answered = threading.Event()
+
+    async def handler(instance: TaskInstance) -> None:
+        answers.append(scheduler.stop())
+        answered.set()
+
+    scheduler = Scheduler(handler)
+    real.append(scheduler)
+    scheduler.start()
+    scheduler.schedule(once(now()))
+    assert answered.wait(FAILED_AFTER)
+    assert answers == [False]
+    assert scheduler.stop()
+    assert scheduler.counts()[State.COMPLETED] == 1
+
+
+def test_a_handler_may_restart_its_scheduler(real: list[Scheduler]) -> None:
+    done = threading.Semaphore(0)
+    calls: list[None] = []
+
+    def handler(instance: TaskInstance) -> None:
+        calls.append(None)
+        if len(calls) == 1:
+            scheduler.stop()
+            scheduler.start()
+            scheduler.schedule(once(now()))
+        done.release()
+
+    scheduler = Scheduler(handler)
+    real.append(scheduler)
+    scheduler.start()
+    scheduler.schedule(once(now()))
+    for _ in range(2):
+        assert done.acquire(timeout=FAILED_AFTER)
+    assert scheduler.stop()
+
+
+def test_a_trigger_may_stop_its_scheduler_from_its_own_loop(
+    store: MemoryStore, clock: ManualClock
+) -> None:
+    answers: list[bool] = []
+
+    class Stopping(Trigger):
+        kind = "test_scheduler stopping"
+
+        def first_fire_time(self, now: datetime) -> datetime | None:
+            return now
+
+        def next_fire_time(self, after: datetime) -> datetime | None:
+            answers.append(scheduler.stop(timedelta(0)))
+            return None
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Stopping)
+
+        def __hash__(self) -> int:
+            return 0
+
+        def to_dict(self) -> dict[str, object]:  # type: ignore[override]
+            return {}
+
+        @classmethod
+        def from_dict(cls, state: object) -> Stopping:
+            return cls()
+
+    scheduler = Scheduler(None, store, clock=clock)
+    scheduler.start()
+    scheduler.schedule(TaskDefinition(trigger=Stopping()))
+    clock.advance(seconds(1))
+    assert answers
+    assert scheduler.health().node is None
+
+
+@pytest.mark.slow
+def test_ten_threads_that_start_schedule_and_stop_do_not_deadlock() -> None:
+    ran = threading.Semaphore(0)
+    scheduler = Scheduler(lambda _: ran.release())
+    errors: list[BaseException] = []
+
+    def rounds(number: int) -> None:
+        try:
+            for turn in range(50):
+                scheduler.start()
+                if turn % 10 == number:
+                    scheduler.schedule(once(now()))
+                scheduler.health()
+                scheduler.stop(timedelta(0) if turn % 3 else None)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [
+        threading.Thread(target=rounds, args=[number], daemon=True)
+        for number in range(10)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(FAILED_AFTER)
+        assert not thread.is_alive()
+    assert errors == []
+    scheduler.start()
+    scheduler.schedule(once(now()))
+    assert ran.acquire(timeout=FAILED_AFTER)
+    assert scheduler.stop()
+    for each in threading.enumerate():
+        if each.name.startswith("go_scheduler"):
+            each.join(FAILED_AFTER)
+            assert not each.is_alive(), each.name
+
+
+def test_with_the_context_manager_it_runs_inside(real: list[Scheduler]) -> None:
+    with Scheduler(print) as scheduler:
+        assert scheduler.health().node is not None
+    assert scheduler.health().node is None
+
+
+def test_health_says_how_it_is_and_never_raises(
+    store: MemoryStore, clock: ManualClock
+) -> None:
+    scheduler = Scheduler(print, store, clock=clock)
+    assert not scheduler.health().ok
+    scheduler.start()
+    clock.advance(seconds(1))
+    health = scheduler.health()
+    assert health.ok
+    assert health.store_reachable
+    assert (health.waiting, health.busy, health.unrecorded) == (0, 0, 0)
+    scheduler.stop()
+    assert not scheduler.health().ok
+
+
+def test_health_can_be_asked_while_the_store_was_never_there() -> None:
+    class Away(MemoryStore):
+        def now(self) -> datetime:
+            raise StoreUnavailableError("away")
+
+    clock = ManualClock()
+    scheduler = Scheduler(print, Away(clock), clock=clock)
+    scheduler.start()
+    clock.advance(seconds(1))
+    health = scheduler.health()
+    assert not health.ok
+    assert not health.store_reachable
+    assert "away" in (health.loops["definition scheduler"].error or "")
+
+
+def test_a_store_that_cannot_be_made_ready_starts_nothing() -> None:
+    class Broken(MemoryStore):
+        def initialize(self) -> None:
+            raise StoreUnavailableError("no schema")
+
+    scheduler = Scheduler(print, Broken())
+    with pytest.raises(StoreUnavailableError):
+        scheduler.start()
+    assert scheduler.health().node is None
+
+
+def test_a_manual_clock_cannot_run(scheduler: Scheduler) -> None:
+    with pytest.raises(SchedulerStateError, match="manual clock"):
+        scheduler.run()
+
+
+def test_off_the_main_thread_it_runs_until_it_is_stopped(real: list[Scheduler]) -> None:
+    scheduler = Scheduler(lambda _: scheduler.stop())
+    real.append(scheduler)
+    before = signal.getsignal(signal.SIGINT)
+    running = threading.Thread(target=scheduler.run, daemon=True)
+    running.start()
+    scheduler.schedule(once(now()))
+    running.join(FAILED_AFTER)
+    assert not running.is_alive()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_it_and_its_handlers_come_back(
+    real: list[Scheduler], number: signal.Signals
+) -> None:
+    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    stopping: list[bool] = []
+
+    def handler(instance: TaskInstance) -> None:
+        os.kill(os.getpid(), number)
+        while not scheduler._node.stopping:  # type: ignore[union-attr]
+            threading.Event().wait(0.001)
+        stopping.append(current_run().cancelled)
+
+    scheduler = Scheduler(handler)
+    real.append(scheduler)
+    scheduler.schedule(once(now()))
+    scheduler.run()
+    assert stopping == [False]
+    assert scheduler.counts()[State.COMPLETED] == 1
+    after = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    assert after == before
+
+
+def test_a_second_signal_leaves_a_hung_handler_behind(real: list[Scheduler]) -> None:
+    go = threading.Event()
+
+    def handler(instance: TaskInstance) -> None:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGTERM)
+            while not scheduler._node.stopping:  # type: ignore[union-attr]
+                threading.Event().wait(0.001)
+        go.wait(FAILED_AFTER)
+
+    scheduler = Scheduler(handler)
+    real.append(scheduler)
+    scheduler.schedule(once(now()))
+    scheduler.run()
+    assert scheduler.counts()[State.RUNNING] == 1
+    assert scheduler.stop() is False
+    go.set()
+
+
+def process(code: str) -> subprocess.Popen[str]:
+    lines = textwrap.dedent(code)
+    prelude = """
+import os, signal, sys, threading
+from datetime import timedelta
+from go_scheduler.clock import SystemClock
+from go_scheduler.errors import SchedulerStateError
+from go_scheduler.models import TaskDefinition
+from go_scheduler.scheduler import Scheduler
+from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
+
+def once():
+    now = SystemClock().now()
+    return TaskDefinition(trigger=ExecuteOnceTrigger(now))
+"""
+    return subprocess.Popen(
+        [sys.executable, "-c", prelude + lines],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+RUNNING = """
+def handler(instance):
+    print("called", flush=True)
+    {wait}
+    print("returned", flush=True)
+
+scheduler = Scheduler(handler)
+scheduler.schedule(once())
+scheduler.run()
+print("stopped", flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_process_ends_by_itself_after_one_signal(number: signal.Signals) -> None:
+    running = process(RUNNING.format(wait="sys.stdin.read(0)"))
+    assert running.stdout is not None
+    assert running.stdout.readline() == "called\n"
+    assert running.stdout.readline() == "returned\n"
+    running.send_signal(number)
+    out, errors = running.communicate(timeout=FAILED_AFTER)
+    assert (out, errors, running.returncode) == ("stopped\n", "", 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_a_process_with_a_hung_handler_ends_after_the_second_signal(kind: str) -> None:
+    code = RUNNING.format(wait="threading.Event().wait()").replace(
+        "def handler", f"{kind} handler"
+    )
+    running = process(code)
+    assert running.stdout is not None
+    assert running.stdout.readline() == "called\n"
+    running.send_signal(signal.SIGTERM)
+    with pytest.raises(subprocess.TimeoutExpired):
+        running.wait(0.3)
+    running.send_signal(signal.SIGINT)
+    out, errors = running.communicate(timeout=FAILED_AFTER)
+    assert (out, errors, running.returncode) == ("stopped\n", "", 0)
+
+
+@pytest.mark.slow
+def test_in_a_forked_process_it_says_that_it_cannot_be_used() -> None:
+    forked = process(
+        """
+        scheduler = Scheduler(lambda instance: None)
+        scheduler.start()
+        child = os.fork()
+        if child == 0:
+            for call in (scheduler.start, scheduler.stop, scheduler.run):
+                try:
+                    call()
+                except SchedulerStateError as error:
+                    print("another one in each process" in str(error))
+            print(scheduler.health().node, threading.active_count(), flush=True)
+            os._exit(7)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        print(scheduler.health().ok, scheduler.stop(), flush=True)
+        """
+    )
+    out, errors = forked.communicate(timeout=FAILED_AFTER)
+    assert out.splitlines() == ["True"] * 3 + ["None 1", "7", "True True"]
+    assert errors == ""
+
+
+@pytest.mark.slow
+def test_a_process_that_forks_before_it_starts_may_start_in_each() -> None:
+    forked = process(
+        """
+        scheduler = Scheduler(lambda instance: done.set())
+        done = threading.Event()
+        child = os.fork()
+        with scheduler:
+            scheduler.schedule(once())
+            print(done.wait(30), flush=True)
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+        """
+    )
+    out, errors = forked.communicate(timeout=FAILED_AFTER)
+    assert out.splitlines() == ["True", "True"]
+    assert errors == ""

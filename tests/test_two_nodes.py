@@ -1,0 +1,440 @@
+"""Several nodes on one store: each fire time runs once, whatever a node suffers."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+import pytest
+
+from go_scheduler.clock import Driven, SystemClock
+from go_scheduler.errors import StoreUnavailableError
+from go_scheduler.models import State, TaskDefinition, TaskInstance
+from go_scheduler.run import current_run
+from go_scheduler.scheduler import Scheduler
+from go_scheduler.stores.memory import MemoryStore
+from go_scheduler.testing import ManualClock
+from go_scheduler.testing.clock import START
+from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
+from go_scheduler.triggers.interval import IntervalTrigger
+from tests.conftest import seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
+
+    from go_scheduler.handlers import Handler
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+FAILED_AFTER = 30.0
+LEASE = seconds(20)
+MILLISECOND = timedelta(milliseconds=1)
+
+
+class FreezingClock(ManualClock):
+    """A manual clock that can leave out the loops of one node, as SIGSTOP does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._nodes: dict[str, list[Driven]] = {}
+        self._starting: str | None = None
+
+    @contextmanager
+    def node(self, name: str) -> Iterator[None]:
+        """What is attached meanwhile belongs to this node."""
+        self._starting = name
+        yield
+        self._starting = None
+
+    def attach(self, driven: Driven) -> None:
+        if self._starting is not None:
+            self._nodes.setdefault(self._starting, []).append(driven)
+        super().attach(driven)
+
+    def freeze(self, name: str) -> None:
+        for driven in self._nodes[name]:
+            self.detach(driven)
+
+    def thaw(self, name: str) -> None:
+        for driven in self._nodes[name]:
+            super().attach(driven)
+
+
+class Later(Executor):
+    """Keeps what is submitted until the test runs it."""
+
+    def __init__(self) -> None:
+        self.calls: deque[Callable[[], object]] = deque()
+
+    def submit(
+        self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
+    ) -> Future[_T]:
+        self.calls.append(lambda: fn(*args, **kwargs))
+        return Future()
+
+
+class FaultyStore(MemoryStore):
+    """One that can be away for everything but for reading what is there."""
+
+    away = False
+
+    def now(self) -> datetime:
+        if self.away:
+            raise StoreUnavailableError("away")
+        return super().now()
+
+
+def failing(name: str) -> Callable[..., object]:
+    real = getattr(MemoryStore, name)
+
+    def call(self: FaultyStore, *args: object, **kwargs: object) -> object:
+        if self.away:
+            raise StoreUnavailableError("away")
+        return real(self, *args, **kwargs)
+
+    return call
+
+
+for _name in (
+    "due_definitions",
+    "fire_definitions",
+    "claim_instances",
+    "start_instances",
+    "renew_claims",
+    "finish_instances",
+    "release_instances",
+    "delete_finished",
+):
+    setattr(FaultyStore, _name, failing(_name))
+
+
+@pytest.fixture
+def clock() -> FreezingClock:
+    return FreezingClock()
+
+
+@pytest.fixture
+def store(clock: FreezingClock) -> FaultyStore:
+    return FaultyStore(clock)
+
+
+class Nodes:
+    """Schedulers by name, and what each has called."""
+
+    def __init__(self, clock: FreezingClock, store: FaultyStore) -> None:
+        self.clock = clock
+        self.store = store
+        self.called: dict[str, list[TaskInstance]] = {}
+
+    def start(
+        self,
+        name: str,
+        handler: Handler | None = None,
+        executor: Executor | None = None,
+    ) -> Scheduler:
+        called = self.called.setdefault(name, [])
+
+        def note(instance: TaskInstance) -> object:
+            assert instance.execute_at <= self.clock.now(), "too early"
+            called.append(instance)
+            return None if handler is None else handler(instance)
+
+        scheduler = Scheduler(note, self.store, clock=self.clock, executor=executor)
+        with self.clock.node(name):
+            scheduler.start()
+        return scheduler
+
+
+@pytest.fixture
+def nodes(clock: FreezingClock, store: FaultyStore) -> Nodes:
+    return Nodes(clock, store)
+
+
+def once(at: datetime) -> TaskDefinition:
+    return TaskDefinition(trigger=ExecuteOnceTrigger(at))
+
+
+def keys(instances: list[TaskInstance]) -> Counter[tuple[object, object]]:
+    return Counter((each.definition.id, each.fire_time) for each in instances)
+
+
+def only(store: MemoryStore) -> TaskInstance:
+    [instance] = store.list_instances()
+    return instance
+
+
+def test_two_schedulers_on_one_store_run_each_fire_time_once(
+    nodes: Nodes, clock: FreezingClock
+) -> None:
+    one = nodes.start("one")
+    clock.advance(seconds(0.3))
+    nodes.start("two")
+    for _ in range(3):
+        one.schedule(TaskDefinition(trigger=IntervalTrigger(seconds(1))))
+    clock.advance(seconds(20.1))
+    called = keys(nodes.called["one"] + nodes.called["two"])
+    assert len(called) == 60
+    assert set(called.values()) == {1}
+
+
+@pytest.mark.slow
+def test_several_schedulers_run_many_definitions_each_once() -> None:
+    system = SystemClock()
+    store = MemoryStore()
+    called: list[TaskInstance] = []
+    done = threading.Semaphore(0)
+
+    def handler(instance: TaskInstance) -> None:
+        assert system.now() >= instance.execute_at
+        called.append(instance)
+        done.release()
+
+    schedulers = [Scheduler(handler, store) for _ in range(4)]
+    for scheduler in schedulers:
+        scheduler.start()
+    for number in range(200):
+        at = system.now() + number % 4 * seconds(0.1)
+        schedulers[number % 4].schedule(once(at))
+    for _ in range(200):
+        assert done.acquire(timeout=FAILED_AFTER)
+    assert all(scheduler.stop() for scheduler in schedulers)
+    assert len(called) == 200
+    assert set(keys(called).values()) == {1}
+    assert store.counts()[State.COMPLETED] == 200
+
+
+def test_what_is_held_is_given_back_on_stop_and_run_by_the_other_node_on_time(
+    nodes: Nodes, clock: FreezingClock, store: FaultyStore
+) -> None:
+    one = nodes.start("one")
+    one.schedule(once(START + seconds(1)))
+    clock.advance(seconds(0.3))
+    assert only(store).state is State.CLAIMED
+    nodes.start("two")
+    assert one.stop()
+    clock.advance(seconds(5))
+    assert nodes.called["one"] == []
+    [called] = nodes.called["two"]
+    ended = store.get_instance(called.id)
+    assert ended.started_at == START + seconds(1)
+    assert ended.runs == 1
+
+
+def test_what_is_started_and_not_yet_called_is_given_back_on_stop(
+    nodes: Nodes, clock: FreezingClock, store: FaultyStore
+) -> None:
+    one = nodes.start("one")
+    one.schedule(once(START + seconds(1)))
+    clock.advance(seconds(1) - 10 * MILLISECOND)
+    assert only(store).state is State.RUNNING
+    nodes.start("two")
+    one.stop(timeout=seconds(5))
+    clock.advance(seconds(2))
+    assert nodes.called["one"] == []
+    assert len(nodes.called["two"]) == 1
+    assert only(store).runs == 1
+
+
+def test_what_a_node_held_when_it_died_is_run_by_another_after_the_lease(
+    nodes: Nodes, clock: FreezingClock, store: FaultyStore
+) -> None:
+    one = nodes.start("one")
+    one.schedule(once(START + seconds(1)))
+    clock.advance(seconds(0.5))
+    nodes.start("two")
+    clock.freeze("one")
+    clock.advance(seconds(0.5) + LEASE - MILLISECOND)
+    assert nodes.called["two"] == []
+    clock.advance(seconds(2))
+    assert [each.attempt for each in nodes.called["two"]] == [2]
+    clock.advance(seconds(60))
+    assert len(nodes.called["two"]) == 1
+    assert nodes.called["one"] == []
+    assert only(store).state is State.COMPLETED
+
+
+def test_what_a_node_ran_when_it_died_is_run_by_another_within_thirty_seconds(
+    nodes: Nodes, clock: FreezingClock, store: FaultyStore
+) -> None:
+    later = Later()
+    one = nodes.start("one", executor=later)
+    nodes.start("two")
+    clock.freeze("two")
+    one.schedule(once(START))
+    clock.advance(seconds(0.1))
+    assert len(later.calls) == 1
+    assert only(store).state is State.RUNNING
+    clock.freeze("one")
+    clock.thaw("two")
+    clock.advance(seconds(30))
+    assert [each.attempt for each in nodes.called["two"]] == [2]
+    assert only(store).state is State.COMPLETED
+
+
+@pytest.mark.parametrize("before_it_is_due", [seconds(0.5), 10 * MILLISECOND])
+def test_a_node_that_was_frozen_before_the_call_does_not_call_on_waking(
+    nodes: Nodes, clock: FreezingClock, before_it_is_due: timedelta
+) -> None:
+    one = nodes.start("one")
+    one.schedule(once(START + seconds(1)))
+    clock.advance(seconds(1) - before_it_is_due)
+    nodes.start("two")
+    clock.freeze("one")
+    clock.advance(LEASE + seconds(10))
+    assert len(nodes.called["two"]) == 1
+    clock.thaw("one")
+    clock.advance(seconds(60))
+    assert nodes.called["one"] == []
+    assert len(nodes.called["two"]) == 1
+
+
+def test_a_node_that_alone_was_frozen_before_the_call_gives_back_on_waking(
+    nodes: Nodes, clock: FreezingClock, store: FaultyStore
+) -> None:
+    one = nodes.start("one")
+    one.schedule(once(START + seconds(1)))
+    clock.advance(seconds(1) - 10 * MILLISECOND)
+    clock.freeze("one")
+    clock.advance(LEASE + seconds(10))
+    clock.thaw("one")
+    clock.advance(seconds(2))
+    assert [each.attempt for each in nodes.called["one"]] == [2]
+    assert only(store).runs == 1
+
+
+def test_the_late_outcome_of_a_frozen_node_changes_nothing(
+    nodes: Nodes,
+    clock: FreezingClock,
+    store: FaultyStore,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    later = Later()
+    cancelled: list[bool] = []
+
+    def freeze(instance: TaskInstance) -> None:
+        clock.freeze("one")
+        clock.advance(LEASE + seconds(10))
+        clock.thaw("one")
+        clock.advance(seconds(0))
+        cancelled.append(current_run().cancelled)
+        raise ValueError("late")
+
+    one = nodes.start("one", freeze, executor=later)
+    one.schedule(once(START))
+    clock.advance(seconds(0.1))
+    nodes.start("two")
+    later.calls.popleft()()
+    clock.advance(seconds(60))
+    assert cancelled == [True]
+    assert "has lost its claim" in caplog.text
+    ended = only(store)
+    assert (ended.state, ended.attempt, ended.error) == (State.COMPLETED, 2, None)
+    assert len(nodes.called["one"]) == len(nodes.called["two"]) == 1
+
+
+def test_a_long_run_is_not_run_elsewhere_while_its_node_lives(
+    nodes: Nodes, clock: FreezingClock, store: FaultyStore
+) -> None:
+    later = Later()
+
+    def take_long(instance: TaskInstance) -> None:
+        clock.advance(5 * LEASE)
+
+    one = nodes.start("one", take_long, executor=later)
+    nodes.start("two")
+    clock.freeze("two")
+    one.schedule(once(START))
+    clock.advance(seconds(0.1))
+    clock.thaw("two")
+    later.calls.popleft()()
+    clock.advance(seconds(60))
+    assert nodes.called["two"] == []
+    ended = only(store)
+    assert (ended.state, ended.attempt) == (State.COMPLETED, 1)
+
+
+def test_when_all_nodes_were_frozen_each_keeps_what_it_runs(
+    nodes: Nodes, clock: FreezingClock, store: FaultyStore
+) -> None:
+    later = Later()
+
+    def freeze_all(instance: TaskInstance) -> None:
+        for name in ("one", "two"):
+            clock.freeze(name)
+        clock.advance(3 * LEASE)
+        for name in ("two", "one"):
+            clock.thaw(name)
+        clock.advance(seconds(5))
+
+    nodes.start("two")
+    clock.advance(2 * LEASE)
+    clock.freeze("two")
+    one = nodes.start("one", freeze_all, executor=later)
+    one.schedule(once(clock.now()))
+    clock.advance(seconds(0.1))
+    clock.thaw("two")
+    later.calls.popleft()()
+    clock.advance(2 * LEASE)
+    assert nodes.called["two"] == []
+    ended = only(store)
+    assert (ended.state, ended.attempt) == (State.COMPLETED, 1)
+
+
+def test_nothing_is_called_without_a_recorded_start_and_work_resumes_after_an_outage(
+    nodes: Nodes, clock: FreezingClock, store: FaultyStore
+) -> None:
+    one = nodes.start("one")
+    one.schedule(once(START + seconds(1)))
+    one.schedule(once(START + seconds(30)))
+    clock.advance(seconds(0.5))
+    store.away = True
+    clock.advance(seconds(60))
+    assert nodes.called["one"] == []
+    assert one.health().ok is False
+    assert one.health().store_reachable is False
+    store.away = False
+    clock.advance(seconds(40))
+    assert len(keys(nodes.called["one"])) == 2
+    assert set(keys(nodes.called["one"]).values()) == {1}
+    assert store.counts()[State.COMPLETED] == 2
+    assert {each.runs for each in store.list_instances()} == {1}
+    assert one.health().ok
+
+
+def test_outcomes_wait_for_the_store_and_nothing_runs_twice(
+    nodes: Nodes, clock: FreezingClock, store: FaultyStore
+) -> None:
+    def cut(instance: TaskInstance) -> None:
+        store.away = True
+
+    one = nodes.start("one", cut)
+    nodes.start("two", cut)
+    one.schedule(once(START))
+    clock.advance(seconds(60))
+    assert one.health().unrecorded + len(nodes.called["two"]) == 1
+    store.away = False
+    clock.advance(seconds(60))
+    assert len(nodes.called["one"] + nodes.called["two"]) == 1
+    assert only(store).state is State.COMPLETED
+
+
+def test_a_node_that_stops_while_the_store_is_away_gives_up_after_a_lease(
+    nodes: Nodes, clock: FreezingClock, store: FaultyStore
+) -> None:
+    one = nodes.start("one")
+    one.schedule(once(START + seconds(1)))
+    clock.advance(seconds(0.5))
+    store.away = True
+    before = clock.elapsed()
+    assert one.stop() is False
+    assert LEASE <= clock.elapsed() - before <= LEASE + seconds(1)
+    store.away = False
+    nodes.start("two")
+    clock.advance(LEASE + seconds(5))
+    assert len(nodes.called["two"]) == 1
