@@ -93,8 +93,7 @@ class FileStore(MemoryStore):
         self._forget()
 
     def _forget(self) -> None:
-        """Read the file anew at the next call."""
-        self._seen: object = None
+        self._seen: object = None  # the next call reads the file anew
 
     def _read(self) -> None:
         seen = self._stat()
@@ -105,7 +104,7 @@ class FileStore(MemoryStore):
             self.restore(load_snapshot(text))
         except (ValueError, LookupError, TypeError) as error:
             raise StoreError(f"{self.path} does not hold a store: {error!r}") from error
-        self._seen, self._text = seen, text
+        self._seen, self._text = seen, text or dump_snapshot(Snapshot())
 
     def _write(self) -> None:
         text = dump_snapshot(self.snapshot())
@@ -148,7 +147,7 @@ class FileStore(MemoryStore):
 
 
 def dump_snapshot(snapshot: Snapshot) -> str:
-    """All rows as JSON; an instance names its definition, unless that is deleted."""
+    """All rows; an instance names its definition, unless that has been deleted."""
     return json.dumps(
         {
             "definitions": [dump(each) for each in snapshot.definitions],
@@ -242,8 +241,8 @@ def main() -> None:
 
         # And one that only looks.
         counts = FileStore(path).counts()
-        done, open_ = counts[State.COMPLETED], counts[State.PENDING]
-        print(f"third: {done} completed, {open_} pending")
+        print(f"third: {counts[State.COMPLETED]} completed", end=", ")
+        print(f"{counts[State.PENDING]} pending")
 
 
 if __name__ == "__main__":

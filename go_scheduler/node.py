@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _STOP_STEP = timedelta(milliseconds=10)
+_PATIENCE = timedelta(seconds=1)
 _LATE = timedelta(seconds=10)
 
 
@@ -65,7 +66,9 @@ class Node:
             expire_after=settings.expire_after,
         )
         store_clock = StoreClock(clock, store.now)
-        self._guard = Guard(clock, patience=settings.schedule_window / 2)
+        self._guard = Guard(
+            clock, patience=min(settings.schedule_window / 2, _PATIENCE)
+        )
         self._definitions = DefinitionScheduler(
             store,
             store_clock,

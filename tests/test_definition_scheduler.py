@@ -447,6 +447,9 @@ def test_a_row_that_cannot_be_written_costs_only_itself(
         f"definition {bad.id} cannot fire and is left alone for a minute:"
         " StoreError('the row is locked')"
     ]
+    written = len(store.batches)
+    loop.tick()
+    assert len(store.batches) == written
     store.bad.clear()
     clock.advance(MINUTE)
     loop.tick()
@@ -526,6 +529,19 @@ def test_a_paused_definition_does_not_fire(store: Faulty, loop: Loop) -> None:
     store.pause_definitions([given.id])
     assert loop.tick() is None
     assert instances(store, given) == []
+
+
+def test_the_stores_time_is_read_again_as_time_passes(
+    clock: ManualClock, store: Faulty
+) -> None:
+    own = ManualClock()
+    node = Loop(own, store)
+    node.tick()
+    given = put(store, once(START + HOUR))
+    clock.advance(HOUR)
+    own.advance(MINUTE)
+    node.tick()
+    assert times(instances(store, given)) == [START + HOUR]
 
 
 def test_what_was_missed_is_judged_by_the_stores_time(store: Faulty) -> None:

@@ -512,6 +512,7 @@ def test_each_name_without_a_handler_is_reported_once_and_not_without_end(
         pending(store, name=name)
     known = pending(store, name="known")
     registry.settle()
+    registry.record()
     registry.settle()
     assert state(store, known) is State.RUNNING
     assert len(caplog.records) == 2

@@ -240,6 +240,12 @@ def nested(depth: int) -> dict[str, object]:
 def test_a_hundred_levels_are_kept_and_no_more() -> None:
     assert frozen(nested(100)) == nested(100)
     assert "more than 100 deep" in refusal(nested(101))
+    array: list[object] = []
+    for _ in range(98):
+        array = [array]
+    assert frozen({"a": array}) == {"a": array}
+    assert frozen({"a": [array]}) == {"a": [array]}
+    assert "more than 100 deep" in refusal({"a": [[array]]})
 
 
 def test_the_limit_counts_bytes_of_text_in_utf_8() -> None:

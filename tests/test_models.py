@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import pickle
 import re
 from dataclasses import replace
@@ -14,14 +15,19 @@ from uuid import UUID
 
 import pytest
 
+from go_scheduler import health, models, policies, settings
 from go_scheduler.checks import NAME_LIMIT
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import (
     METADATA_LIMIT,
     Cancelled,
+    Claim,
     Outcome,
+    Release,
+    RunOutcome,
     State,
     TaskDefinition,
+    TaskInstance,
 )
 from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.testing.builders import (
@@ -272,3 +278,34 @@ def test_the_words_of_the_domain_are_text() -> None:
 def test_a_refusal_repeats_little_of_what_was_given() -> None:
     message = refusal("id", "x" * 10_000)
     assert re.fullmatch(r"id must be a UUID, not 'x{199}", message)
+
+
+def test_an_instance_begins_without_an_attempt_or_a_run() -> None:
+    begun = TaskInstance(
+        id=ID, definition=DEFINITION, fire_time=None, execute_at=START, due_at=START
+    )
+    assert (begun.attempt, begun.runs, begun.cancel_requested) == (0, 0, False)
+    assert begun.state is State.PENDING
+
+
+def test_what_is_given_back_or_repeated_is_due_at_once_unless_told_otherwise() -> None:
+    claim = Claim(instance_id=ID, attempt=1)
+    assert Release(claim=claim).delay == timedelta(0)
+    assert RunOutcome(claim=claim).retry_in == timedelta(0)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        each
+        for module in (health, models, policies, settings)
+        for each in vars(module).values()
+        if inspect.isclass(each) and dataclasses.is_dataclass(each)
+    ],
+    ids=lambda cls: cls.__name__,
+)
+def test_every_value_is_frozen_slotted_and_made_by_name(value: type) -> None:
+    assert dataclasses.is_dataclass(value)
+    assert value.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    assert "__slots__" in vars(value)
+    assert all(each.kw_only for each in dataclasses.fields(value))

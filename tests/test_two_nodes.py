@@ -424,6 +424,7 @@ def test_outcomes_wait_for_the_store_and_nothing_runs_twice(
     assert only(store).state is State.COMPLETED
 
 
+@pytest.mark.slow
 def test_a_node_that_stops_while_the_store_is_away_gives_up_after_a_lease(
     nodes: Nodes, clock: FreezingClock, store: FaultyStore
 ) -> None:

@@ -173,11 +173,8 @@ def dump_trigger(trigger: Trigger) -> tuple[str, JSON]:
     if isinstance(trigger, UnknownTrigger):
         return trigger.unknown_kind, trigger.state
     kind = getattr(trigger, "kind", None)
-    known = _kinds.get(kind) if isinstance(kind, str) else None
-    if (
-        not isinstance(kind, str)
-        or known is None
-        or not _is_again(type(trigger), known)
+    if not isinstance(kind, str) or not _is_again(
+        type(trigger), _kinds.get(kind, type(trigger))
     ):
         raise InvalidTriggerError(
             f"{_name(type(trigger))} needs a `kind` of its own, its stable name in the"

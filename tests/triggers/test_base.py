@@ -152,14 +152,6 @@ class TestRegistry:
 
         assert load_trigger(*dump_trigger(Local())) == Local()
 
-    def test_a_kind_that_was_not_registered_is_refused(self) -> None:
-        class Late(Nameless):
-            pass
-
-        Late.kind = "set too late"
-        with pytest.raises(InvalidTriggerError, match="a `kind` of its own"):
-            dump_trigger(Late())
-
     def test_a_state_that_is_no_object_is_kept(self) -> None:
         loaded = load_trigger("once", [1, 2])
         assert isinstance(loaded, UnknownTrigger)

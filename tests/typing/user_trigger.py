@@ -83,6 +83,7 @@ class NoTrigger(Trigger):
     kind: ClassVar[str] = "typing.none"
 
 
-NoTrigger()  # type: ignore[abstract]
-TaskDefinition(trigger="* * * * *")  # type: ignore[arg-type]
-IntervalTrigger(300)  # type: ignore[arg-type]
+def wrong() -> None:
+    NoTrigger()  # type: ignore[abstract]
+    TaskDefinition(trigger="* * * * *")  # type: ignore[arg-type]
+    IntervalTrigger(300)  # type: ignore[arg-type]
