@@ -14,7 +14,7 @@ from go_scheduler.errors import (
     UnknownTriggerError,
 )
 from go_scheduler.handlers import HandlerRegistry
-from go_scheduler.models import TaskDefinition, TaskInstance
+from go_scheduler.models import State, TaskDefinition, TaskInstance
 from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.run import current_run
 from go_scheduler.scheduler import Scheduler
@@ -46,6 +46,7 @@ __all__ = [
     "RetryPolicy",
     "Scheduler",
     "SchedulerStateError",
+    "State",
     "Store",
     "StoreError",
     "StoreUnavailableError",

@@ -24,7 +24,7 @@ def check_type(name: str, value: object, kind: type) -> None:
     """
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise ConfigurationError(
-            f"{name} must be a {kind.__name__}, not {value!r:.200}"
+            f"{name} must be {_article(kind.__name__)}, not {value!r:.200}"
         )
 
 
@@ -60,3 +60,7 @@ def check_positive(name: str, value: object) -> None:
         raise ConfigurationError(
             f"{name} must be longer than zero and at most 100 years: {value!r}"
         )
+
+
+def _article(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeio' else 'a'} {noun}"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from go_scheduler.checks import check_type
 from go_scheduler.errors import ConfigurationError, TaskDefinitionNotFoundError
-from go_scheduler.json import freeze
+from go_scheduler.json import check_text, freeze
 from go_scheduler.models import METADATA_LIMIT, State, TaskDefinition, TaskInstance
 from go_scheduler.preparation import next_after_end, prepare
 from go_scheduler.stores.base import Store
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
 MOST_LISTED = 1000
 """The most definitions or instances that one list returns."""
+
+
+NOTE_LIMIT = 10_000
+"""The most characters that the note of a pause may have."""
 
 
 class Client:
@@ -100,6 +105,12 @@ class Client:
             ConfigurationError: An argument is wrong.
         """
         _check_limit(limit)
+        if name is not None:
+            check_type("name", name, str)
+        if queue is not None:
+            check_type("queue", queue, str)
+        if after is not None:
+            check_type("after", after, UUID)
         return self._ready().list_definitions(
             ids=None if ids is None else _ids(ids),
             metadata=None if metadata is None else _query(metadata),
@@ -154,7 +165,7 @@ class Client:
 
         Args:
             definition_id: Which.
-            note: Why, for a person to read; at most 64 KiB.
+            note: Why, for a person to read; at most 10,000 characters.
 
         Returns:
             The definition as stored.
@@ -166,7 +177,11 @@ class Client:
         check_type("definition_id", definition_id, UUID)
         if note is not None:
             check_type("note", note, str)
-            freeze({"note": note}, name="pause", limit=METADATA_LIMIT)
+            check_text(note, "note")
+            if len(note) > NOTE_LIMIT:
+                raise ConfigurationError(
+                    f"note has {len(note)} characters; at most {NOTE_LIMIT} are kept"
+                )
         paused = self._ready().pause_definitions([definition_id], note=note)
         return _only(paused, definition_id)
 
@@ -275,9 +290,11 @@ def _check_limit(limit: int) -> None:
 
 
 def _ids(ids: Collection[UUID]) -> Collection[UUID]:
-    for each in ids:
+    check_type("ids", ids, Iterable)
+    kept = tuple(ids)
+    for each in kept:
         check_type("an id", each, UUID)
-    return ids
+    return kept
 
 
 def _query(metadata: Mapping[str, JSON]) -> Mapping[str, JSON]:

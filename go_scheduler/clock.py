@@ -18,6 +18,7 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _ELAPSED_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
+@runtime_checkable
 class Clock(Protocol):
     """What tells the time and waits for it."""
 

@@ -11,7 +11,7 @@ from go_scheduler.bounded_log import BoundedLog
 from go_scheduler.clock import ZERO
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.base import Store
 
 _BATCH = 100
+_MOST_ROWS = 500
 _ASIDE = timedelta(minutes=1)
 _MOST_ASIDE = 10_000
 
@@ -78,7 +79,7 @@ class DefinitionScheduler:
         until = now + self._ahead
         ready = [definition for definition in page if not self._is_aside(definition)]
         firings = self._guard.plan(ready, now=now, until=until, failed=self._set_aside)
-        won = self._fire(firings)
+        won = [firing for part in _in_parts(firings) for firing in self._fire(part)]
         self._tell(won, now + self._runner_window)
         if any(
             firing.next_fire_time is not None and firing.next_fire_time <= until
@@ -128,3 +129,17 @@ class DefinitionScheduler:
             ids={"definition_id": definition.id},
             error=error,
         )
+
+
+def _in_parts(firings: Sequence[Firing]) -> Iterator[Sequence[Firing]]:
+    """The firings, so many at a time that no write delays others by much."""
+    part: list[Firing] = []
+    rows = 0
+    for firing in firings:
+        part.append(firing)
+        rows += 1 + len(firing.fire_times)
+        if rows >= _MOST_ROWS:
+            yield part
+            part, rows = [], 0
+    if part:
+        yield part

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.held import Held
@@ -93,7 +94,14 @@ class Execution:
         self._recording = Ticker(
             "recorder", self.recorder.tick, interval=None, clock=base
         )
-        self._keeping = Ticker("keeper", self.keeper.tick, interval=third, clock=base)
+        # After an outage it must have renewed before the lease is over.
+        self._keeping = Ticker(
+            "keeper",
+            self.keeper.tick,
+            interval=third,
+            clock=base,
+            longest_backoff=min(third / 2, timedelta(seconds=5)),
+        )
         self.makers = [self._running, self._timing]
         self.tickers = [*self.makers, self._recording, self._keeping]
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.clock import DrivingClock
 from go_scheduler.errors import InvalidTriggerError
-from go_scheduler.planner import plan
+from go_scheduler.planner import MOST_FIRE_TIMES, plan
 from go_scheduler.ticker import Ticker
+from go_scheduler.triggers.base import is_own
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence, Set
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from go_scheduler.clock import Clock
     from go_scheduler.models import Firing, TaskDefinition
 
+# Their whole plan has to be made within the patience.
+_MOST_FOREIGN = 100
 _MOST_HANGING = 4
 
 
@@ -31,7 +34,7 @@ class Guard:
     Args:
         clock: Measures how long a trigger takes. On a driving clock, which has no
             threads, foreign triggers are called in place.
-        patience: How long one call may take.
+        patience: How long the plan of one definition may take.
     """
 
     def __init__(self, clock: Clock, *, patience: timedelta) -> None:
@@ -68,7 +71,8 @@ class Guard:
 
         def plan_one(definition: TaskDefinition) -> Firing | Exception:
             try:
-                return plan(definition, now=now, until=until)
+                most = MOST_FIRE_TIMES if is_own(definition.trigger) else _MOST_FOREIGN
+                return plan(definition, now=now, until=until, most=most)
             # Foreign code: SystemExit from a trigger must not look like ours.
             except BaseException as error:
                 if isinstance(error, Exception):
@@ -112,9 +116,7 @@ class Guard:
         }
 
     def _is_trusted(self, definition: TaskDefinition) -> bool:
-        if isinstance(self._clock, DrivingClock):
-            return True
-        return type(definition.trigger).__module__.startswith("go_scheduler.")
+        return is_own(definition.trigger) or isinstance(self._clock, DrivingClock)
 
 
 class _Helper:

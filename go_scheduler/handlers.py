@@ -49,8 +49,7 @@ class HandlerRegistry:
             raise ConfigurationError(f"a handler is registered as {name!r} already")
 
         def add(handler: _Handler) -> _Handler:
-            if not callable(handler):
-                raise ConfigurationError(f"{handler!r} cannot be called")
+            check_handler(handler)
             if _is_async(handler):
                 self._async.add(name)
             self._handlers[name] = handler
@@ -83,6 +82,31 @@ class HandlerRegistry:
 def find_handler(handler: Handler, instance: TaskInstance) -> Handler | None:
     """The callable that runs an instance; None if this node has none."""
     return handler.find(instance) if isinstance(handler, HandlerRegistry) else handler
+
+
+def check_handler(handler: object) -> None:
+    """Refuse what cannot be called, and what calling does not run.
+
+    Raises:
+        ConfigurationError: It is not callable, or a generator function.
+    """
+    if not callable(handler):
+        raise ConfigurationError(f"the handler cannot be called: {handler!r:.200}")
+    if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
+        raise ConfigurationError(
+            "the handler is a generator function, of which a call runs nothing:"
+            f" {handler!r:.200}"
+        )
+
+
+def refuse_generator(result: object) -> None:
+    """Refuse what a handler returned if nothing of it has run.
+
+    Raises:
+        ConfigurationError: It is a generator.
+    """
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        raise ConfigurationError("the handler returned a generator, which nothing runs")
 
 
 def async_test(handler: Handler) -> Callable[[TaskInstance], bool]:

@@ -72,6 +72,10 @@ class Held:
         """Say that a run is being called; false if it is not queued any more."""
         return _move(run, self._queued, self._running)
 
+    def has(self, run: Run) -> bool:
+        """Whether it has not ended."""
+        return run in self._waiting or run in self._queued or run in self._running
+
     def drop(self, run: Run) -> bool:
         """Let go of a run that was not called; false if it was called or let go."""
         return _take(run, self._waiting) or _take(run, self._queued)
@@ -85,7 +89,7 @@ def _move(run: Run, source: dict[Run, None], target: dict[Run, None]) -> bool:
     target[run] = None
     if _take(run, source):
         return True
-    del target[run]
+    target.pop(run, None)
     return False
 
 

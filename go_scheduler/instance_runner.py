@@ -15,6 +15,7 @@ from go_scheduler.clock import ZERO
 from go_scheduler.handlers import find_handler
 from go_scheduler.models import Outcome
 from go_scheduler.run import Run
+from go_scheduler.triggers.base import UnknownTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,7 +88,7 @@ class InstanceRunner:
         self._claim_at = ZERO
         self._looks = True
         self._all_due_taken = False
-        self._unknown: set[str | None] = set()
+        self._reported: set[str] = set()
         self._log = BoundedLog(logging.getLogger(__name__))
         self.hungry = False
 
@@ -150,13 +151,14 @@ class InstanceRunner:
             raise
         self._lead.took(self._clock.elapsed() - sent)
         started = [
-            by_token[instance.id, instance.attempt].start(instance)
+            run
             for answer in answers
             for instance in answer
+            for run in [by_token[instance.id, instance.attempt].start(instance)]
+            if not self._is_refused(run)
         ]
-        for run in runs:
-            if run.instance.started_at is None:
-                self._held.drop(run)
+        for run in set(runs).difference(started):
+            self._held.drop(run)
         self._timer.hold(started)
 
     def _claim(self) -> None:
@@ -223,13 +225,22 @@ class InstanceRunner:
         elif not instance.definition.retry.allows(runs):
             error = instance.error or f"none of {runs} runs came to an end"
             self._recorder.refuse(run, Outcome.FAILED, error)
-        elif find_handler(self._handler, instance) is None:
-            self._report_unknown(instance)
+        elif (reason := self._cannot_run(instance)) is not None:
+            self._report_given_back(instance, reason)
             delay = timedelta(seconds=2 ** min(instance.attempt, 6))
             self._recorder.release(run, min(delay, _LONGEST_DELAY))
         else:
             return False
         return True
+
+    def _cannot_run(self, instance: TaskInstance) -> str | None:
+        """Why other nodes may be able to run an instance, but not this one."""
+        definition = instance.definition
+        if isinstance(definition.trigger, UnknownTrigger):
+            return definition.trigger.reason
+        if find_handler(self._handler, instance) is None:
+            return f"no handler is registered as {definition.name!r} here"
+        return None
 
     def _hold(self, run: Run) -> None:
         entry = (run.instance.due_at, next(self._sequence), run)
@@ -253,15 +264,14 @@ class InstanceRunner:
             error=error,
         )
 
-    def _report_unknown(self, instance: TaskInstance) -> None:
-        name = instance.definition.name
-        if name in self._unknown or len(self._unknown) >= _MOST_REPORTED:
+    def _report_given_back(self, instance: TaskInstance, reason: str) -> None:
+        if reason in self._reported or len(self._reported) >= _MOST_REPORTED:
             return
-        self._unknown.add(name)
+        self._reported.add(reason)
         self._log.write(
             logging.WARNING,
-            "no handler is registered as %r here; its instances are given back",
-            name,
+            "%s; such instances are given back",
+            reason,
             ids={"instance_id": instance.id, "definition_id": instance.definition.id},
         )
 

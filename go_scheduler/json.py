@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from typing import Never, TypeAlias
 
 from go_scheduler.errors import ConfigurationError
 
 JSON: TypeAlias = (
-    "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
+    bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"] | None
 )
 
 _DEEPEST = 100
@@ -61,7 +62,9 @@ def freeze(value: object, *, name: str, limit: int) -> FrozenObject:
         return value
     if not isinstance(value, Mapping):
         raise ConfigurationError(f"{name} must be a mapping, not {value!r:.200}")
-    frozen = _freeze(value, name, 0)
+    # Each value takes a byte at least; shared parts of a few may make up billions.
+    values_left = count(limit, -1)
+    frozen = _freeze(value, name, 0, values_left)
     text = json.dumps(frozen, ensure_ascii=False, separators=(",", ":"))
     if (size := len(text.encode())) > limit:
         raise ConfigurationError(
@@ -114,7 +117,9 @@ def check_text(text: str, path: str) -> str:
     return str.__str__(text)
 
 
-def _freeze(value: object, path: str, depth: int) -> JSON:
+def _freeze(value: object, path: str, depth: int, left: Iterator[int]) -> JSON:
+    if not next(left):
+        raise ConfigurationError(f"{path:.80}… is one value too many")
     if depth > _DEEPEST:
         raise ConfigurationError(
             f"{path:.80}… is nested more than {_DEEPEST} deep, or holds itself"
@@ -131,12 +136,12 @@ def _freeze(value: object, path: str, depth: int) -> JSON:
         return float(value)
     if isinstance(value, Mapping):
         return FrozenObject(
-            (_key(key, path), _freeze(item, f"{path}[{key!r}]", depth + 1))
+            (_key(key, path), _freeze(item, f"{path}[{key!r}]", depth + 1, left))
             for key, item in value.items()
         )
     if isinstance(value, list | tuple):
         return FrozenArray(
-            _freeze(item, f"{path}[{index}]", depth + 1)
+            _freeze(item, f"{path}[{index}]", depth + 1, left)
             for index, item in enumerate(value)
         )
     raise ConfigurationError(

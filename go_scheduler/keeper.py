@@ -177,7 +177,7 @@ class Keeper:
 
     def _lose(self, run: Run) -> None:
         # What ended while the renewal was under way has lost nothing.
-        if run.settled:
+        if run.settled or not self._held.has(run):
             return
         run.lost = True
         self._warn(run, "instance %s: attempt %d has lost its claim")

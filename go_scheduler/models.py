@@ -9,7 +9,8 @@ from enum import StrEnum
 from uuid import UUID, uuid4, uuid5
 
 from go_scheduler.checks import check_name, check_positive, check_type
-from go_scheduler.json import JSON, FrozenObject, freeze, is_same
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.json import JSON, FrozenObject, check_text, freeze, is_same
 from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.triggers.base import Trigger, utc
 
@@ -76,7 +77,7 @@ class TaskDefinition:
     id: UUID = field(default_factory=uuid4)
     name: str | None = None
     queue: str = "default"
-    metadata: Mapping[str, JSON] = field(default_factory=FrozenObject)
+    metadata: Mapping[str, JSON] = field(default_factory=FrozenObject, hash=False)
     expire_after: timedelta | None = None
     retry: RetryPolicy = RetryPolicy()
     catch_up: CatchUp = CatchUp()
@@ -94,8 +95,9 @@ class TaskDefinition:
         object.__setattr__(self, "queue", check_name("queue", self.queue))
         if self.expire_after is not None:
             check_positive("expire_after", self.expire_after)
-        check_type("retry", self.retry, RetryPolicy)
-        check_type("catch_up", self.catch_up, CatchUp)
+        _check_policy("retry", self.retry, RetryPolicy)
+        _check_policy("catch_up", self.catch_up, CatchUp)
+        check_type("paused", self.paused, bool)
         frozen = freeze(self.metadata, name="metadata", limit=METADATA_LIMIT)
         object.__setattr__(self, "metadata", frozen)
         if self.revision is not None:
@@ -124,6 +126,7 @@ class TaskDefinition:
             key: Any text, such as ``"nightly report"``.
         """
         check_type("key", key, str)
+        check_text(key, "key")
         return uuid5(_IDS, key)
 
 
@@ -303,3 +306,11 @@ class Cancelled(StrEnum):
     """It will not run."""
     REQUESTED = "requested"
     """It runs, or is about to: its node will be told."""
+
+
+def _check_policy(name: str, value: object, kind: type) -> None:
+    """Refuse another type, a subclass too: no store would keep what it adds."""
+    if type(value) is not kind:
+        raise ConfigurationError(
+            f"{name} must be a {kind.__name__}, not {value!r:.200}"
+        )

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _STOP_STEP = timedelta(milliseconds=10)
-_PATIENCE = timedelta(seconds=1)
+_PATIENCE = timedelta(milliseconds=500)
 _LATE = timedelta(seconds=10)
 
 
@@ -66,9 +66,7 @@ class Node:
             expire_after=settings.expire_after,
         )
         store_clock = StoreClock(clock, store.now)
-        self._guard = Guard(
-            clock, patience=min(settings.schedule_window / 2, _PATIENCE)
-        )
+        self._guard = Guard(clock, patience=_PATIENCE)
         self._definitions = DefinitionScheduler(
             store,
             store_clock,
@@ -148,9 +146,12 @@ class Node:
     def request_stop(self) -> None:
         """Begin to stop; returns at once."""
         with self._condition:
-            if not self._stopping:
-                self._stopper.start()
-                self._stopping = True
+            if self._stopping:
+                return
+            self._stopper.start()
+            self._stopping = True
+        # At once, without the store: nothing new begins, and what is held goes back.
+        self._stop_making()
 
     def stop(self, timeout: timedelta | None) -> bool:
         """Stop, and wait until it has.
@@ -173,8 +174,8 @@ class Node:
                 if until is not None and self._clock.elapsed() >= until:
                     break
                 self._clock.wait(self._condition, until)
-        if not self._stopped:
-            self._finish(clean=False)
+        # What is left behind is looked after for as long as the process lives.
+        self._report_stopped(clean=False)
         return self._clean
 
     def health(self) -> Health:
@@ -223,17 +224,11 @@ class Node:
 
     def _stop_step(self) -> None:
         """Stop what makes work, wait for what runs, and stop what records it last."""
-        makers = [self._scheduling, self._cleaning]
-        if self._execution is not None:
-            makers += self._execution.makers
-        for ticker in makers:
-            ticker.stop()
-        ended = all(ticker.ended for ticker in makers)
+        # Again at each step: a claim may have been under way.
+        ended = self._stop_making()
         if self._execution is None:
             quiet = True
         else:
-            # Again at each step: a claim may have been under way.
-            self._execution.give_back()
             if self._execution.is_running:
                 self._quiet_since = None
                 return
@@ -247,18 +242,32 @@ class Node:
             # The store has been away for so long that the claims have lapsed anyway.
             self._finish(clean=False)
 
+    def _stop_making(self) -> bool:
+        """Claim and create nothing more, and give back what has not been called."""
+        makers = [self._scheduling, self._cleaning]
+        if self._execution is not None:
+            makers += self._execution.makers
+        for ticker in makers:
+            ticker.stop()
+        if self._execution is not None:
+            self._execution.give_back()
+        return all(ticker.ended for ticker in makers)
+
     def _has_stuck(self) -> bool:
         return self._execution is not None and bool(self._execution.keeper.stuck())
 
     def _finish(self, *, clean: bool) -> None:
+        for ticker in [*self._tickers(), self._stopper]:
+            ticker.stop()
+        if self._execution is not None:
+            self._execution.workers.stop()
+        # Last: whoever waits for it may close the store.
+        self._report_stopped(clean=clean)
+
+    def _report_stopped(self, *, clean: bool) -> None:
         with self._condition:
             if self._stopped:
                 return
-            for ticker in [*self._tickers(), self._stopper]:
-                ticker.stop()
-            if self._execution is not None:
-                self._execution.workers.stop()
-            # Last: whoever waits for it may close the store.
             self._stopped = True
             self._clean = clean
             self._condition.notify_all()

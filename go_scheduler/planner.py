@@ -29,17 +29,24 @@ class _Missed(NamedTuple):
     counted: bool
 
 
-def plan(definition: TaskDefinition, *, now: datetime, until: datetime) -> Firing:
+def plan(
+    definition: TaskDefinition,
+    *,
+    now: datetime,
+    until: datetime,
+    most: int = MOST_FIRE_TIMES,
+) -> Firing:
     """One step of a due definition.
 
     Each fire time up to ``until`` becomes an instance, but those missed by more than
     the grace of its ``catch_up``: they are skipped, all but the latest if nothing was
-    missed by less. At most a thousand become instances in one step.
+    missed by less.
 
     Args:
         definition: The definition, with a ``next_fire_time``.
         now: The store's time.
         until: How far ahead to go.
+        most: The most missed fire times to count one by one, and the most to create.
 
     Raises:
         Exception: Whatever its trigger raises, ``InvalidTriggerError`` for what it
@@ -50,16 +57,12 @@ def plan(definition: TaskDefinition, *, now: datetime, until: datetime) -> Firin
     if trigger.waits:
         return Firing(definition=definition, fire_times=(fire_time,))
     grace = definition.catch_up.grace
-    missed, following = _pass_over(trigger, fire_time, now - grace - _MICROSECOND)
+    missed, following = _pass_over(trigger, fire_time, now - grace - _MICROSECOND, most)
     fire_times: list[datetime] = []
     if missed is not None and (following is None or following > now):
         fire_times.append(missed.last)
         missed = _without_last(missed)
-    while (
-        following is not None
-        and following <= until
-        and len(fire_times) < MOST_FIRE_TIMES
-    ):
+    while following is not None and following <= until and len(fire_times) < most:
         fire_times.append(following)
         following = next_fire_time_of(trigger, following)
     return Firing(
@@ -71,7 +74,7 @@ def plan(definition: TaskDefinition, *, now: datetime, until: datetime) -> Firin
 
 
 def _pass_over(
-    trigger: Trigger, fire_time: datetime, cut: datetime
+    trigger: Trigger, fire_time: datetime, cut: datetime, most: int
 ) -> tuple[_Missed | None, datetime | None]:
     """What was missed up to ``cut``, and the fire time after it."""
     if fire_time > cut:
@@ -79,7 +82,7 @@ def _pass_over(
     before_last = last = fire_time
     count = 1
     following = next_fire_time_of(trigger, fire_time)
-    while following is not None and following <= cut and count < MOST_FIRE_TIMES:
+    while following is not None and following <= cut and count < most:
         before_last, last = last, following
         count += 1
         following = next_fire_time_of(trigger, following)

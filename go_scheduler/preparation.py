@@ -18,6 +18,7 @@ from go_scheduler.triggers.base import (
     Trigger,
     checked_fire_time,
     dump_trigger,
+    is_own,
     load_trigger,
     next_fire_time_of,
 )
@@ -38,6 +39,11 @@ def prepare(definition: TaskDefinition, now: datetime) -> TaskDefinition:
     given = definition.trigger
     try:
         trigger = given.anchored(now)
+        if trigger.waits and not is_own(trigger):
+            raise InvalidTriggerError(
+                f"{given!r:.200} waits for the end of a run, which only this package's"
+                " own triggers may: theirs is called where nothing may hang"
+            )
         first = trigger.first_fire_time(now)
         if first is not None:
             first = checked_fire_time(trigger, first)
@@ -64,7 +70,7 @@ def _check_storable(trigger: Trigger, given: Trigger) -> None:
             f"{given!r:.200} is not equal to itself when anchored: {trigger!r:.200};"
             " fields that anchored() fills in must be compare=False"
         )
-    if type(trigger).__module__.startswith("go_scheduler."):
+    if is_own(trigger):
         return
     try:
         state = freeze(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.batches import write_in_halves
 from go_scheduler.bounded_log import BoundedLog
 from go_scheduler.clock import ZERO
-from go_scheduler.errors import TaskInstanceNotFoundError
+from go_scheduler.errors import StoreError, TaskInstanceNotFoundError
 from go_scheduler.models import Outcome, Release, RunOutcome
 from go_scheduler.triggers.base import next_fire_time_of
 
@@ -115,6 +115,17 @@ class Recorder:
     def release(self, run: Run, delay: timedelta = ZERO) -> None:
         """Give back what was not called, for any node to claim after the delay."""
         self._put(Release(claim=run.claim, delay=delay))
+
+    def release_late(self, run: Run) -> None:
+        """Give back what was not called because its claim is about to lapse."""
+        self._log.write(
+            logging.WARNING,
+            "instance %s: attempt %d is not called, too little is left of its claim",
+            run.claim.instance_id,
+            run.claim.attempt,
+            ids=_ids(run.claim),
+        )
+        self.release(run)
 
     def tick(self) -> timedelta | None:
         """Write what has gathered, unless the last write was a moment ago."""
@@ -221,7 +232,8 @@ class Recorder:
             return False
         try:
             return self._store.get_instance(claim.instance_id).attempt == claim.attempt
-        except TaskInstanceNotFoundError:
+        # Gone, or unreadable: it is only about a line in the log.
+        except (StoreError, TaskInstanceNotFoundError):
             return False
 
     def _set_aside(self, end: RunOutcome | Release, error: Exception) -> None:

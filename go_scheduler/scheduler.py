@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from datetime import timedelta
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Self
 
-from go_scheduler.checks import check_type
+from go_scheduler.checks import LONGEST, check_type
 from go_scheduler.client import Client
-from go_scheduler.clock import ZERO, DrivingClock, SystemClock
+from go_scheduler.clock import ZERO, Clock, DrivingClock, SystemClock
 from go_scheduler.errors import (
     ConfigurationError,
     SchedulerStateError,
 )
+from go_scheduler.handlers import check_handler
 from go_scheduler.health import STOPPED, Health
 from go_scheduler.node import Node
 from go_scheduler.settings import Settings
@@ -24,10 +26,8 @@ from go_scheduler.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from concurrent.futures import Executor
     from types import FrameType, TracebackType
 
-    from go_scheduler.clock import Clock
     from go_scheduler.handlers import Handler
     from go_scheduler.stores.base import Store
 
@@ -93,8 +93,12 @@ class Scheduler(Client):
         clock: Clock | None = None,
         executor: Executor | None = None,
     ) -> None:
-        if handler is not None and not callable(handler):
-            raise ConfigurationError(f"the handler cannot be called: {handler!r}")
+        if handler is not None:
+            check_handler(handler)
+        if executor is not None:
+            check_type("executor", executor, Executor)
+        if clock is not None:
+            check_type("clock", clock, Clock)
         self._settings = Settings(
             schedule_window=schedule_window,
             runner_window=runner_window,
@@ -148,6 +152,7 @@ class Scheduler(Client):
         """
         if timeout is not None:
             check_type("timeout", timeout, timedelta)
+            timeout = min(timeout, LONGEST)
         self._check_process()
         node = self._node
         return True if node is None else node.stop(timeout)

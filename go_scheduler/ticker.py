@@ -19,15 +19,13 @@ log = logging.getLogger(__name__)
 
 _JITTER = 0.2
 _FIRST_BACKOFF = timedelta(milliseconds=100)
-_LONGEST_BACKOFF = timedelta(seconds=5)
 
 
 class Ticker:
     """Calls ``tick`` at once and then at an interval, or when it asks, until stopped.
 
-    The thread is a daemon and survives every exception: it backs off, up to five
-    seconds, and goes on. On a driving clock there is no thread; the clock calls the
-    ticks.
+    The thread is a daemon and survives every exception: it backs off and goes on. On a
+    driving clock there is no thread; the clock calls the ticks.
 
     Args:
         name: For the thread and the log.
@@ -36,6 +34,7 @@ class Ticker:
         interval: The longest time between two ticks, shortened at random by up to a
             fifth so that nodes do not tick in step; None: only when woken or asked for.
         clock: Measures the time between ticks.
+        longest_backoff: The longest time between two ticks that fail.
     """
 
     def __init__(
@@ -45,7 +44,9 @@ class Ticker:
         *,
         interval: timedelta | None,
         clock: Clock,
+        longest_backoff: timedelta = timedelta(seconds=5),
     ) -> None:
+        self._longest_backoff = longest_backoff
         self.name = name
         self.last_good: timedelta | None = None
         self.error: BaseException | None = None
@@ -163,7 +164,9 @@ class Ticker:
         self._failures += 1
         self.error = error
         level = logging.WARNING if self._failures == 1 else logging.DEBUG
-        delay = min(_LONGEST_BACKOFF, _FIRST_BACKOFF * 2 ** min(self._failures, 10))
+        delay = min(
+            self._longest_backoff, _FIRST_BACKOFF * 2 ** min(self._failures, 10)
+        )
         log.log(
             level,
             "the %s failed and will try again: %r",

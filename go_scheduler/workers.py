@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import threading
 from collections import deque
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
-from go_scheduler.handlers import async_test
+from go_scheduler.handlers import async_test, refuse_generator
 from go_scheduler.recorder import describe_error
 from go_scheduler.run import enter_run, leave_run
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskInstance
     from go_scheduler.recorder import Recorder
     from go_scheduler.run import Run
+
+log = logging.getLogger(__name__)
 
 _MARGIN = timedelta(seconds=2)
 
@@ -73,6 +76,7 @@ class Workers:
         self._queue: SimpleQueue[Run | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._threads = 0
+        self._in_executor = 0
         self._stopped = False
         # One entry for each thread that waits; taking one out is atomic.
         self._free: deque[None] = deque()
@@ -95,10 +99,9 @@ class Workers:
             raise failure
 
     def _hand_over(self, run: Run) -> None:
-        if isinstance(self._executor, ProcessPoolExecutor):
-            self._submit_to_processes(self._executor, run)
-        elif self._executor is not None:
-            self._executor.submit(self._perform, run)
+        if self._executor is not None:
+            self._queue.put(run)
+            self._feed(self._executor)
         elif self._is_async(run.instance):
             self._event_loop().submit(self._perform_async, run)
         else:
@@ -113,6 +116,43 @@ class Workers:
                 self._queue.put(None)
             if self._loop is not None:
                 self._loop.stop()
+
+    def _feed(self, executor: Executor) -> None:
+        """Hand the executor what it has room for; its own queue has no bound."""
+        while (run := self._next_to_feed()) is not None:
+            try:
+                if isinstance(executor, ProcessPoolExecutor):
+                    future = self._submit_to_processes(executor, run)
+                else:
+                    future = executor.submit(self._perform, run)
+            except BaseException:
+                self._leave_executor()
+                if self._held.drop(run):
+                    self._recorder.release(run)
+                raise
+            if future is None or future.done():
+                self._leave_executor()
+            else:
+                future.add_done_callback(lambda _: self._feed_again(executor))
+
+    def _next_to_feed(self) -> Run | None:
+        with self._lock:
+            if self._in_executor >= self._max_workers:
+                return None
+            try:
+                run = self._queue.get_nowait()
+            except Empty:
+                return None
+            self._in_executor += 1
+            return run
+
+    def _leave_executor(self) -> None:
+        with self._lock:
+            self._in_executor -= 1
+
+    def _feed_again(self, executor: Executor) -> None:
+        self._leave_executor()
+        self._feed(executor)
 
     def _add_thread(self) -> None:
         if self._threads >= self._max_workers:
@@ -129,7 +169,14 @@ class Workers:
 
     def _work(self) -> None:
         while (run := self._queue.get()) is not None:
-            self._perform(run)
+            try:
+                self._perform(run)
+            except BaseException:
+                log.exception(
+                    "instance %s: its outcome cannot be told",
+                    run.instance.id,
+                    extra={"instance_id": str(run.instance.id)},
+                )
             if self._threads < self._max_workers:
                 self._free.append(None)
 
@@ -139,8 +186,8 @@ class Workers:
         token = enter_run(run)
         try:
             result = self._handler(run.instance)
-            if result is not None and inspect.isawaitable(result):
-                self._wait_for(result)
+            if result is not None:
+                self._finish(result)
         # Whatever a handler raises is a failed run and must not cost the thread.
         except BaseException as error:
             self._end(run, error)
@@ -163,18 +210,23 @@ class Workers:
         else:
             self._end(run, None)
 
-    def _submit_to_processes(self, executor: ProcessPoolExecutor, run: Run) -> None:
+    def _submit_to_processes(
+        self, executor: ProcessPoolExecutor, run: Run
+    ) -> Future[None] | None:
         if not self._begin(run):
-            return
+            return None
 
         def done(future: Future[None]) -> None:
             cancelled = future.cancelled()
             self._end(run, CancelledError() if cancelled else future.exception())
 
         try:
-            executor.submit(_call, self._handler, run.instance).add_done_callback(done)
+            future = executor.submit(_call, self._handler, run.instance)
         except Exception as error:
             self._end(run, error)
+            return None
+        future.add_done_callback(done)
+        return future
 
     def _begin(self, run: Run) -> bool:
         """Look once more at the lease, without the store; false: do not call."""
@@ -182,7 +234,7 @@ class Workers:
         elapsed = self._clock.elapsed()
         if run.lost or run.expires_at - self._clock.latest_at(elapsed) <= margin:
             if self._held.drop(run):
-                self._recorder.release(run)
+                self._recorder.release_late(run)
             return False
         if not self._held.call(run):
             return False
@@ -191,15 +243,24 @@ class Workers:
         return True
 
     def _end(self, run: Run, error: BaseException | None) -> None:
-        # Recorded first: between the two the run counts twice, which claims too little.
-        if run.settle() and not run.lost:
-            if error is None:
-                self._recorder.succeed(run)
-            else:
-                self._recorder.fail(run, describe_error(error))
-        self._held.end(run)
+        # Described first: the exception's own code may hang, and until the outcome is
+        # decided the keeper looks after the run.
+        text = None if error is None else describe_error(error)
+        try:
+            # Recorded first: it counts twice for a moment, which claims too little.
+            if run.settle() and not run.lost:
+                if text is None:
+                    self._recorder.succeed(run)
+                else:
+                    self._recorder.fail(run, text)
+        finally:
+            self._held.end(run)
 
-    def _wait_for(self, result: Awaitable[object]) -> None:
+    def _finish(self, result: object) -> None:
+        """Await what a sync handler returned, if that is what it takes to run it."""
+        refuse_generator(result)
+        if not inspect.isawaitable(result):
+            return
         if self._executor is None:
             self._event_loop().wait_for(result)
         else:
@@ -284,5 +345,6 @@ async def _finish(result: Awaitable[object]) -> None:
 def _call(handler: Handler, instance: TaskInstance) -> None:
     """Call a handler in the process of a process pool, which has no event loop."""
     result = handler(instance)
+    refuse_generator(result)
     if inspect.isawaitable(result):
         asyncio.run(_finish(result))

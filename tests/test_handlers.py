@@ -82,7 +82,7 @@ def test_a_name_that_no_definition_can_have_is_refused(name: str) -> None:
 
 def test_what_cannot_be_called_is_refused() -> None:
     handlers = HandlerRegistry()
-    with pytest.raises(ConfigurationError, match="5 cannot be called"):
+    with pytest.raises(ConfigurationError, match="cannot be called: 5"):
         handlers.register("five")(5)  # type: ignore[type-var]
     assert handlers.find(named("five")) is None
 

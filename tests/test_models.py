@@ -102,7 +102,8 @@ def test_a_key_must_be_text() -> None:
 def test_a_value_of_another_type_is_refused(
     name: str, value: object, kind: str
 ) -> None:
-    assert refusal(name, value) == f"{name} must be a {kind}, not {value!r}"
+    article = "an" if kind == "int" else "a"
+    assert refusal(name, value) == f"{name} must be {article} {kind}, not {value!r}"
 
 
 @pytest.mark.parametrize("name", ["name", "queue"])

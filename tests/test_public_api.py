@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 
 import go_scheduler
-from go_scheduler import errors, stores, triggers
+from go_scheduler import Store, Trigger, errors, stores, triggers
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.stores.opening import open_store
 
@@ -84,8 +84,14 @@ def test_every_error_is_a_public_name() -> None:
 
 
 def test_every_trigger_and_store_of_the_package_is_a_public_name() -> None:
-    assert {*triggers.__all__} - {"UnknownTrigger"} <= {*go_scheduler.__all__}
-    assert {*stores.__all__} - {"open_store"} <= {*go_scheduler.__all__}
+    for package, base in ((triggers, Trigger), (stores, Store)):
+        named = {name: getattr(package, name) for name in package.__all__}
+        kinds = {
+            name
+            for name, value in named.items()
+            if inspect.isclass(value) and issubclass(value, base)
+        }
+        assert kinds - {"UnknownTrigger"} <= {*go_scheduler.__all__}
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -49,8 +49,8 @@ def test_a_duration_must_be_longer_than_zero(name: str) -> None:
 @pytest.mark.parametrize("name", ["max_workers", "max_held"])
 def test_a_count_must_be_a_whole_number_above_zero(name: str) -> None:
     assert refusal(name, 0) == f"{name} must be at least 1: 0"
-    assert refusal(name, True) == f"{name} must be a int, not True"
-    assert refusal(name, 1.5) == f"{name} must be a int, not 1.5"
+    assert refusal(name, True) == f"{name} must be an int, not True"
+    assert refusal(name, 1.5) == f"{name} must be an int, not 1.5"
 
 
 @pytest.mark.parametrize("queues", ["default", {"default"}, None])

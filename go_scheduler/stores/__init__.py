@@ -1,7 +1,36 @@
-"""Stores: where definitions and instances are kept."""
+"""Stores: where definitions and instances are kept, and what they are handed."""
 
+from go_scheduler.json import contains
+from go_scheduler.models import (
+    Cancelled,
+    Claim,
+    Claimant,
+    Firing,
+    Outcome,
+    Release,
+    Renewal,
+    RunOutcome,
+    Skipped,
+    State,
+)
 from go_scheduler.stores.base import Store
-from go_scheduler.stores.memory import MemoryStore
+from go_scheduler.stores.memory import MemoryStore, Snapshot
 from go_scheduler.stores.opening import open_store
 
-__all__ = ["MemoryStore", "Store", "open_store"]
+__all__ = [
+    "Cancelled",
+    "Claim",
+    "Claimant",
+    "Firing",
+    "MemoryStore",
+    "Outcome",
+    "Release",
+    "Renewal",
+    "RunOutcome",
+    "Skipped",
+    "Snapshot",
+    "State",
+    "Store",
+    "contains",
+    "open_store",
+]

@@ -77,8 +77,9 @@ class Store(ABC):
     ) -> Sequence[TaskDefinition]:
         """Insert each definition, or replace the one with its id.
 
-        A new one is kept as it is, at revision 1, not paused. It is completed at once
-        if its ``next_fire_time`` is None and its trigger does not wait.
+        A new one is kept as it is, not paused, at revision 1, or at one that no deleted
+        definition of its id has had. It is completed at once if its ``next_fire_time``
+        is None and its trigger does not wait.
 
         One that ``is_same`` as what is stored changes nothing. Otherwise the revision
         rises by one, and what else happens depends on the trigger:
@@ -89,8 +90,8 @@ class Store(ABC):
           removed, ``next_fire_time`` is as passed, and the definition is live again if
           it was completed. Instances that run or wait for a retry stay.
 
-        Either way its open instances go to its queue, and ``paused`` and ``note`` stay
-        as stored.
+        Either way its open instances go to its queue, and those claimed and not started
+        lose their claim if that is another one. ``paused`` and ``note`` stay as stored.
 
         Args:
             definitions: Each id once; anchored, and with the ``next_fire_time`` that a
@@ -236,8 +237,8 @@ class Store(ABC):
         An instance can be claimed if it has not ended, is not held, is in one of the
         claimant's queues, and either
 
-        * nobody has claimed it and it is due within ``ahead`` of the store's time, or *
-          ``lapsed`` is true and its claim has: ``expires_at`` is not after the store's
+        * nobody has claimed it and it is due within ``ahead`` of the store's time, or
+        * ``lapsed`` is true and its claim has: ``expires_at`` is not after the store's
           time.
 
         Each gets ``claimed_by``, an ``attempt`` one higher, and a claim that holds for

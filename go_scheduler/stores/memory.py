@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -13,15 +15,17 @@ from go_scheduler.errors import (
     TaskInstanceNotFoundError,
 )
 from go_scheduler.json import contains
-from go_scheduler.models import Cancelled, Outcome, State
+from go_scheduler.models import Cancelled, Outcome, State, TaskDefinition, TaskInstance
 from go_scheduler.stores.base import Store
 from go_scheduler.stores.memory_definitions import DefinitionTable
 from go_scheduler.stores.memory_instances import (
+    DefinitionRow,
+    InstanceRow,
     InstanceTable,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+    from collections.abc import Collection, Iterator, Mapping, Set
     from datetime import datetime, timedelta
     from uuid import UUID
 
@@ -34,11 +38,24 @@ if TYPE_CHECKING:
         Release,
         Renewal,
         RunOutcome,
-        TaskDefinition,
-        TaskInstance,
     )
 
 _CHUNK = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """All that a ``MemoryStore`` keeps at one moment.
+
+    Attributes:
+        definitions: The definitions.
+        instances: Their instances.
+        orphans: What has ended of definitions that have been deleted.
+    """
+
+    definitions: Sequence[TaskDefinition] = ()
+    instances: Sequence[TaskInstance] = ()
+    orphans: Sequence[TaskInstance] = ()
 
 
 class MemoryStore(Store):
@@ -293,6 +310,30 @@ class MemoryStore(Store):
         self._definitions.go_on(row.of, outcome.next_fire_time, now)
         return True
 
+    def snapshot(self) -> Snapshot:
+        """All that is stored at this moment; for stores that keep it elsewhere."""
+        with self._lock:
+            rows = self._definitions.rows
+            return Snapshot(
+                definitions=[row.definition for row in rows],
+                instances=[each.view() for row in rows for each in row.rows],
+                orphans=[each.view() for each in self._instances.orphans],
+            )
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Keep what a snapshot holds, exactly, and nothing else."""
+        with self._lock:
+            self._instances = InstanceTable()
+            self._definitions = DefinitionTable(self._instances)
+            rows = {each.id: DefinitionRow(each) for each in snapshot.definitions}
+            gone = [(each, DefinitionRow(each.definition)) for each in snapshot.orphans]
+            kept = [(each, rows[each.definition.id]) for each in snapshot.instances]
+            self._instances.restore(kept + gone)
+            for _, deleted in gone:
+                deleted.instances = None
+            for row in rows.values():
+                self._definitions.restore(row)
+
     def _walk_definitions(
         self, ids: Collection[UUID] | None, after: UUID | None
     ) -> Iterator[TaskDefinition]:
@@ -323,12 +364,14 @@ class MemoryStore(Store):
     ) -> Iterator[TaskInstance]:
         with self._lock:
             row = self._definitions.get(definition_id)
-            views = [] if row is None else [one.view() for one in row.rows]
-        views.sort(key=_order)
-        if after is None:
-            return iter(views)
-        return iter(views[bisect_right(views, _order(after), key=_order) :])
+            rows = [] if row is None else sorted(row.rows, key=_order)
+        if after is not None:
+            rows = rows[bisect_right(rows, _order(after), key=_order) :]
+        for start in range(0, len(rows), _CHUNK):
+            with self._lock:
+                views = [each.view() for each in rows[start : start + _CHUNK]]
+            yield from views
 
 
-def _order(instance: TaskInstance) -> tuple[datetime, int]:
+def _order(instance: TaskInstance | InstanceRow) -> tuple[datetime, int]:
     return instance.execute_at, instance.id.int

@@ -31,6 +31,8 @@ class DefinitionTable:
 
     def __init__(self, instances: InstanceTable) -> None:
         self._instances = instances
+        # So that nobody takes a new definition for the one that had its id before.
+        self._first = 1
         self._rows: SortedDict[int, DefinitionRow] = SortedDict()
         self._due: SortedList[tuple[datetime, int, DefinitionRow]] = SortedList()
         self._idle: SortedList[tuple[datetime, int, DefinitionRow]] = SortedList()
@@ -38,6 +40,16 @@ class DefinitionTable:
     def get(self, definition_id: UUID) -> DefinitionRow | None:
         """The row of this id."""
         return self._rows.get(definition_id.int)
+
+    @property
+    def rows(self) -> Sequence[DefinitionRow]:
+        """All rows, in the order of their ids."""
+        return tuple(self._rows.values())
+
+    def restore(self, row: DefinitionRow) -> None:
+        """Take a row as it is, with its instances."""
+        self._rows[row.definition.id.int] = row
+        self._list(row)
 
     def find(self, ids: Collection[UUID]) -> Sequence[DefinitionRow]:
         """The rows of those of these ids that exist, in no order."""
@@ -102,7 +114,13 @@ class DefinitionTable:
         new, row = plan.definition, plan.row
         if row is None:
             row = DefinitionRow(
-                replace(new, revision=1, paused=False, note=None, completed_at=None)
+                replace(
+                    new,
+                    revision=self._first,
+                    paused=False,
+                    note=None,
+                    completed_at=None,
+                )
             )
             self._rows[new.id.int] = row
             self._settle(row, now)
@@ -289,6 +307,7 @@ class DefinitionTable:
 
     def forget(self, row: DefinitionRow) -> None:
         """Delete a definition's row."""
+        self._first = max(self._first, _next(row))
         self._unlist(row)
         del self._rows[row.definition.id.int]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from heapq import merge
 from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from sortedcontainers import SortedList
@@ -12,7 +13,7 @@ from sortedcontainers import SortedList
 from go_scheduler.models import Outcome, State, TaskInstance
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -84,6 +85,14 @@ class InstanceRow:
         self.skipped: Skipped | None = None
         self.state = State.PENDING
 
+    @classmethod
+    def restored(cls, instance: TaskInstance, of: DefinitionRow) -> InstanceRow:
+        """The row that others saw as this instance."""
+        row = cls(instance.id, of, instance.execute_at, fire_time=instance.fire_time)
+        for name in _RESTORED:
+            setattr(row, name, getattr(instance, name))
+        return row
+
     @property
     def key(self) -> datetime | UUID:
         """What is unique about it within its definition."""
@@ -131,6 +140,20 @@ class InstanceRow:
         )
 
 
+_RESTORED = (
+    "attempt",
+    "cancel_requested",
+    "claimed_by",
+    "completed_at",
+    "due_at",
+    "error",
+    "expires_at",
+    "outcome",
+    "runs",
+    "skipped",
+    "started_at",
+    "state",
+)
 _Entry = tuple["datetime", int, InstanceRow]
 
 
@@ -162,14 +185,35 @@ class InstanceTable:
 
     def add(self, row: InstanceRow) -> None:
         """Take a new, pending row."""
+        self._take(row)
+        self.list_pending(row)
+
+    def restore(self, instances: Iterable[tuple[TaskInstance, DefinitionRow]]) -> None:
+        """Take instances as they were seen, each with the row of its definition."""
+        for instance, of in instances:
+            row = InstanceRow.restored(instance, of)
+            self._take(row)
+            if row.completed_at is not None:
+                self._ended.append(row)
+            elif row.state is State.PENDING:
+                self.list_pending(row)
+            else:
+                self._list_lease(row)
+        self._ended = deque(sorted(self._ended, key=attrgetter("completed_at")))
+
+    @property
+    def orphans(self) -> Sequence[InstanceRow]:
+        """What has ended of definitions that have been deleted."""
+        return [row for row in self._ended if row.of.instances is None]
+
+    def _take(self, row: InstanceRow) -> None:
         self._rows[row.id.int] = row
         if row.of.instances is None:
             row.of.instances = {}
         row.of.instances[row.key] = row
-        row.of.open += 1
+        row.of.open += row.completed_at is None
         self._by_time.add((row.execute_at, row.id.int, row))
-        self.counts[State.PENDING] += 1
-        self.list_pending(row)
+        self.counts[row.state] += 1
 
     def remove(self, row: InstanceRow) -> None:
         """Forget a row that has not ended."""
@@ -209,11 +253,15 @@ class InstanceTable:
 
     def move(self, row: InstanceRow, queue: str) -> None:
         """Let other nodes serve it, if it has not ended."""
+        if row.completed_at is not None:
+            return
+        if row.state is State.CLAIMED:
+            self.free(row, row.due_at)
         if row.state is State.PENDING:
             self.unlist_pending(row)
             row.queue = queue
             self.list_pending(row)
-        elif row.completed_at is None:
+        else:
             row.queue = queue
 
     def list_pending(self, row: InstanceRow) -> None:

@@ -98,8 +98,7 @@ class ManualClock:
         Raises:
             ConfigurationError: ``delta`` is negative or leads past the year 9999.
             SchedulerStateError: It was called from a step or while another thread
-            drives
-                the clock, or steps went on without end at one instant.
+                drives the clock, or steps went on without end at one instant.
         """
         if not isinstance(delta, timedelta) or delta < ZERO:
             raise ConfigurationError(
@@ -118,9 +117,8 @@ class ManualClock:
         ``until`` has been reached already, nothing runs.
 
         Called from a step, a handler say, it runs nothing, since one step never
-        interrupts
-        another: it moves the time to ``until``, and what falls due meanwhile runs late,
-        after the step.
+        interrupts another: it moves the time to ``until``, and what falls due meanwhile
+        runs late, after the step.
 
         Args:
             condition: Held by the caller.
@@ -129,8 +127,7 @@ class ManualClock:
         Raises:
             ConfigurationError: ``until`` is past the year 9999.
             SchedulerStateError: ``until`` is None and nothing is due, or this is called
-            from
-                a step: it would hang for ever. Or another thread drives the clock.
+                from a step: it would hang for ever. Or another thread drives the clock.
         """
         if until is not None and until <= self._elapsed:
             return

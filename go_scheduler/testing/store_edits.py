@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.errors import (
+    ConflictError,
     TaskDefinitionNotFoundError,
     TaskInstanceNotFoundError,
 )
@@ -79,7 +80,7 @@ class EditTests:
     def test_what_is_claimed_goes_to_the_new_queue(self, store: Store) -> None:
         instance = claimed(store)
         put(store, replace(instance.definition, queue="other"))
-        assert release(store, instance)
+        assert not release(store, instance)
         assert claim(store, ahead=HOUR) == []
         assert ids(claim(store, queues=["other"], ahead=HOUR)) == [instance.id]
 
@@ -96,7 +97,7 @@ class EditTests:
 
     def test_a_claim_survives_another_value(self, store: Store) -> None:
         instance = claimed(store)
-        put(store, replace(instance.definition, name="other", queue="other"))
+        put(store, replace(instance.definition, name="other"))
         assert ids(start(store, instance)) == [instance.id]
 
     def test_a_start_uses_the_latest_values(self, store: Store) -> None:
@@ -274,9 +275,31 @@ class DeleteTests:
 
     def test_a_deleted_id_may_be_put_again_and_is_new(self, store: Store) -> None:
         new = definition()
-        store.pause_definitions([put(store, new).id], note="why")
+        [old] = store.pause_definitions([put(store, new).id], note="why")
         store.delete_definitions([new.id])
-        assert kept_by_store(put(store, new)) == (START, False, None, None, 1)
+        again = put(store, new)
+        assert kept_by_store(again)[:4] == (START, False, None, None)
+        assert again.revision is not None
+        assert old.revision is not None
+        assert again.revision > old.revision
+
+    def test_a_firing_of_the_old_one_does_not_fire_the_new_one(
+        self, store: Store
+    ) -> None:
+        old = put(store)
+        store.delete_definitions([old.id])
+        new = put(store, replace(old, revision=None))
+        assert store.fire_definitions([firing(old, START)]) == set()
+        assert instances(store, new) == []
+
+    def test_a_revision_of_the_old_one_conflicts_with_the_new_one(
+        self, store: Store
+    ) -> None:
+        old = put(store)
+        store.delete_definitions([old.id])
+        put(store, replace(old, revision=None))
+        with pytest.raises(ConflictError):
+            put(store, replace(old, name="other"))
 
     def test_no_instance_of_the_old_one_joins_the_new_one(self, store: Store) -> None:
         new = definition()

@@ -8,8 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-import pytest
-
 from go_scheduler.errors import ConflictError
 from go_scheduler.models import Cancelled, Outcome, State
 from go_scheduler.testing.builders import (
@@ -48,7 +46,6 @@ THREADS = 8
 ROUNDS = 5
 
 
-@pytest.mark.slow
 class ThreadTests:
     """Calls made at the same moment."""
 
@@ -184,7 +181,6 @@ class ThreadTests:
             answers = at_once(*[partial(put, store, new)] * THREADS)
             assert all(each == new for each in answers)
             assert store.get_definition(new.id).revision == 1
-            store.delete_definitions([new.id])
 
     def test_of_edits_of_one_revision_one_is_kept(self, store: Store) -> None:
         read = put(store)

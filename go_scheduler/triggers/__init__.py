@@ -1,6 +1,11 @@
 """Triggers: values that say when a definition fires."""
 
-from go_scheduler.triggers.base import Trigger, UnknownTrigger
+from go_scheduler.triggers.base import (
+    Trigger,
+    UnknownTrigger,
+    dump_trigger,
+    load_trigger,
+)
 from go_scheduler.triggers.cron import CronTrigger
 from go_scheduler.triggers.delay import DelayTrigger
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
@@ -13,4 +18,6 @@ __all__ = [
     "IntervalTrigger",
     "Trigger",
     "UnknownTrigger",
+    "dump_trigger",
+    "load_trigger",
 ]

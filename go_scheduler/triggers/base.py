@@ -35,7 +35,8 @@ class Trigger(ABC):
         kind: The trigger's stable name in the store. Renaming the class is safe,
             changing the kind is not.
         recurring: Whether it can fire more than once.
-        waits: Whether the next fire time counts from the end of the last run. Such a
+        waits: Whether the next fire time counts from the end of the last run, as only
+            this package's own ``DelayTrigger`` does. Such a
             definition never has two open instances; its trigger is asked again, with
             the time its run ended, when a run has ended for good.
     """
@@ -181,6 +182,11 @@ def dump_trigger(trigger: Trigger) -> tuple[str, JSON]:
             " store"
         )
     return kind, trigger.to_dict()
+
+
+def is_own(trigger: Trigger) -> bool:
+    """Whether its code is this package's, and not something that may hang."""
+    return type(trigger).__module__.startswith("go_scheduler.")
 
 
 def next_fire_time_of(trigger: Trigger, after: datetime) -> datetime | None:

@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from go_scheduler.clock import ZERO
 from go_scheduler.stores.memory import MemoryStore
+from go_scheduler.testing.builders import (
+    HOUR,
+    claim,
+    claimed,
+    ended,
+    ids,
+    pending,
+    running,
+    waiting_for_retry,
+)
 from go_scheduler.testing.stores import StoreSuite
 
 if TYPE_CHECKING:
@@ -26,3 +37,34 @@ class TestMemoryStore(StoreSuite):
         store.initialize()
         yield store
         store.close()
+
+
+def test_a_restored_store_is_the_same(clock: ManualClock) -> None:
+    one, other = MemoryStore(clock), MemoryStore(clock)
+    waiting_for_retry(one, retry_in=HOUR)
+    ended(one)
+    gone = ended(one)
+    running(one)
+    claimed(one)
+    one.delete_definitions([gone.definition.id])
+    one.pause_definitions([pending(one).definition.id])
+    other.restore(one.snapshot())
+    assert other.snapshot() == one.snapshot()
+    assert other.counts() == one.counts()
+    assert other.list_instances() == one.list_instances()
+    assert other.list_definitions() == one.list_definitions()
+    assert other.list_instances(definition_id=gone.definition.id) == []
+    assert ids(other.due_definitions(ahead=HOUR, limit=10)) == []
+    clock.advance(HOUR)
+    for store in (one, other):
+        assert len(claim(store, ahead=HOUR, lapsed=True)) == 3
+        assert store.delete_finished(older_than=ZERO, limit=10) == 3
+
+
+def test_a_store_that_is_restored_forgets_what_it_had(clock: ManualClock) -> None:
+    store = MemoryStore(clock)
+    empty = store.snapshot()
+    running(store)
+    store.restore(empty)
+    assert store.snapshot() == empty
+    assert not any(store.counts().values())
