@@ -19,11 +19,11 @@ from go_scheduler import (
     ExecuteOnceTrigger,
     HandlerRegistry,
     Scheduler,
+    State,
     TaskDefinition,
     TaskInstance,
     current_run,
 )
-from go_scheduler.models import State
 
 handlers = HandlerRegistry()
 reported = threading.Event()

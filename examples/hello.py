@@ -13,8 +13,7 @@ with other numbers::
 
 from datetime import UTC, datetime, timedelta
 
-from go_scheduler import IntervalTrigger, Scheduler, TaskDefinition, TaskInstance
-from go_scheduler.models import State
+from go_scheduler import IntervalTrigger, Scheduler, State, TaskDefinition, TaskInstance
 
 fired: list[datetime] = []
 

@@ -40,9 +40,8 @@ from go_scheduler import (
     TaskInstance,
     Trigger,
 )
-from go_scheduler.models import Outcome, Skipped, State
-from go_scheduler.stores.memory import Snapshot
-from go_scheduler.triggers.base import dump_trigger, load_trigger
+from go_scheduler.stores import Outcome, Skipped, Snapshot, State
+from go_scheduler.triggers import dump_trigger, load_trigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -148,11 +148,12 @@ class Client:
         if ids is None and metadata is None:
             raise ConfigurationError("say which definitions to delete: ids or metadata")
         store = self._ready()
-        if metadata is None and ids is not None:
-            return len(store.delete_definitions(_ids(ids)))
+        chosen = None if ids is None else _ids(ids)
+        if metadata is None and chosen is not None:
+            return len(store.delete_definitions(chosen))
         deleted = 0
         after = None
-        while page := self.list_definitions(ids=ids, metadata=metadata, after=after):
+        while page := self.list_definitions(ids=chosen, metadata=metadata, after=after):
             after = page[-1].id
             deleted += len(store.delete_definitions([one.id for one in page]))
         return deleted

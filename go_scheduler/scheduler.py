@@ -58,7 +58,7 @@ class Scheduler(Client):
             at least every half of it.
         cleanup_window: Look for what can be deleted at least every half of this.
         queues: Run the instances of these queues, and of no others.
-        max_workers: The most handlers that run at once.
+        max_workers: The most handlers that run at once; of sync and of async ones each.
         max_held: The most instances to hold before they are due.
         expire_after: How long a run may take before it is presumed hung and the
             instance runs again, for definitions that do not say; see ``Run.extend``.

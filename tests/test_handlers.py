@@ -10,10 +10,13 @@ import pytest
 
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.handlers import HandlerRegistry, async_test, find_handler
+from go_scheduler.scheduler import Scheduler
 from go_scheduler.testing.builders import definition
 from tests.conftest import instance
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
     from go_scheduler.handlers import Handler
     from go_scheduler.models import TaskInstance
 
@@ -127,3 +130,19 @@ def test_an_async_handler_is_returned_as_a_coroutine() -> None:
 def test_a_plain_handler_serves_every_name() -> None:
     assert find_handler(plain, named("anything")) is plain
     assert find_handler(plain, named(None)) is plain
+
+
+async def yields_async(instance: TaskInstance) -> AsyncIterator[None]:
+    yield
+
+
+def yields(instance: TaskInstance) -> Iterator[None]:
+    yield
+
+
+@pytest.mark.parametrize("handler", [yields, yields_async])
+def test_a_generator_function_is_refused(handler: Handler) -> None:
+    with pytest.raises(ConfigurationError, match="of which a call runs nothing"):
+        HandlerRegistry().register("generator")(handler)
+    with pytest.raises(ConfigurationError, match="of which a call runs nothing"):
+        Scheduler(handler)

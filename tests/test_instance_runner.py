@@ -34,6 +34,7 @@ from go_scheduler.testing.builders import (
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.timer import Timer
+from go_scheduler.triggers import UnknownTrigger
 from tests.conftest import seconds
 
 if TYPE_CHECKING:
@@ -516,6 +517,36 @@ def test_each_name_without_a_handler_is_reported_once_and_not_without_end(
     registry.settle()
     assert state(store, known) is State.RUNNING
     assert len(caplog.records) == 2
+
+
+def test_an_instance_of_an_unknown_trigger_is_left_for_a_node_that_knows_it(
+    house: House, store: FaultyStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    unknown = UnknownTrigger("martian", {}, "no imported class has it")
+    new = replace(definition(), trigger=unknown)
+    [instance] = fire(store, put(store, new))
+    house.settle()
+    house.record()
+    given_back = store.get_instance(instance.id)
+    assert (given_back.state, given_back.runs) == (State.PENDING, 0)
+    assert given_back.due_at > START
+    assert "no imported class has it" in caplog.text
+
+
+def test_a_name_lost_between_claim_and_start_is_given_back(
+    registry: House, store: FaultyStore
+) -> None:
+    instance = pending(store, after=WINDOW / 2, name="known")
+    registry.settle()
+    assert state(store, instance) is State.CLAIMED
+    put(store, replace(instance.definition, name="unknown"))
+    registry.base.advance(WINDOW / 2)
+    registry.settle()
+    registry.record()
+    given_back = store.get_instance(instance.id)
+    assert (given_back.state, given_back.runs) == (State.PENDING, 0)
+    assert registry.held.waiting == 0
+    assert not registry.due
 
 
 def test_an_instance_that_was_asked_to_stop_is_not_called_again(

@@ -308,3 +308,11 @@ def test_the_same_is_what_has_the_same_text(
     one: JSON, other: JSON, expected: bool
 ) -> None:
     assert is_same(one, other) is expected
+
+
+def test_shared_parts_that_add_up_to_billions_are_refused_at_once() -> None:
+    value: object = 1
+    for _ in range(90):
+        value = [value, value]
+    with pytest.raises(ConfigurationError, match="one value too many"):
+        freeze({"a": value}, name="metadata", limit=64 * 1024)

@@ -302,3 +302,19 @@ def test_the_order_of_two_stops_makes_no_difference(
     assert one.stop(None)
     assert one.stop(seconds(3))
     assert clock.now() <= START + seconds(4)
+
+
+def test_what_is_held_is_given_back_though_nobody_waits_for_it(
+    store: MemoryStore, clock: ManualClock
+) -> None:
+    one = node(print, store, clock)
+    one.start()
+    soon = store.now() + seconds(0.9)
+    put(store, definition(soon, trigger=ExecuteOnceTrigger(soon)))
+    clock.advance(seconds(0.6))
+    assert store.counts()[State.CLAIMED] == 1
+    assert not one.stop(seconds(0))
+    clock.advance(seconds(0.1))
+    assert store.counts()[State.PENDING] == 1
+    clock.advance(seconds(10))
+    assert store.counts()[State.COMPLETED] == 0

@@ -18,6 +18,7 @@ from go_scheduler.preparation import next_after_end, prepare
 from go_scheduler.testing.builders import HOUR, HOURLY, WAITING, definition
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers import (
+    DelayTrigger,
     ExecuteOnceTrigger,
     IntervalTrigger,
     Trigger,
@@ -246,3 +247,11 @@ def test_after_the_end_of_a_run_a_trigger_that_waits_is_asked_again() -> None:
 def test_after_the_end_of_a_run_no_other_trigger_is_asked() -> None:
     silent = SaysTrigger(ZeroDivisionError("asked"))
     assert next_after_end(definition(trigger=silent), START) is None
+
+
+def test_a_foreign_trigger_that_waits_is_refused() -> None:
+    class PatientTrigger(DelayTrigger):
+        kind: ClassVar[str] = "tests.preparation.patient"
+
+    with pytest.raises(InvalidTriggerError, match="which only this package's own"):
+        prepare(TaskDefinition(trigger=PatientTrigger(HOUR)), START)

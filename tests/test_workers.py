@@ -10,6 +10,7 @@ from collections import deque
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Never
 
 import pytest
@@ -749,3 +750,86 @@ def test_a_process_is_not_given_a_run_without_enough_of_its_lease(
     pool.wait(1)
     assert pool.stored(run).state is State.PENDING
     assert pool.stored(run).runs == 0
+
+
+def test_a_returned_generator_is_a_failed_run(pools: Callable[..., Pool]) -> None:
+    pool = pools(lambda instance: (number for number in range(3)))
+    [run] = pool.submit()
+    pool.wait(1)
+    assert "returned a generator" in (pool.stored(run).error or "")
+
+
+def test_an_executor_is_handed_no_more_than_may_run_at_once(
+    pools: Callable[..., Pool],
+) -> None:
+    release = threading.Event()
+    began: SimpleQueue[None] = SimpleQueue()
+
+    def handler(instance: TaskInstance) -> None:
+        began.put(None)
+        assert release.wait(FAILED_AFTER)
+
+    with ThreadPoolExecutor(10) as executor:
+        pool = pools(handler, max_workers=2, executor=executor)
+        pool.submit(6)
+        for _ in range(2):
+            began.get(timeout=FAILED_AFTER)
+        assert len(pool.held.running()) == 2
+        assert len(pool.held.queued()) == 4
+        release.set()
+        pool.wait(6)
+    assert began.qsize() == 4
+
+
+def test_what_an_executor_refuses_is_given_back(pools: Callable[..., Pool]) -> None:
+    executor = ThreadPoolExecutor(1)
+    executor.shutdown()
+    pool = pools(print, executor=executor)
+    with pytest.raises(RuntimeError):
+        pool.submit(1)
+    pool.wait(1)
+    assert pool.held.busy == 0
+    assert pool.store.counts()[State.PENDING] == 1
+
+
+def test_an_error_whose_text_hangs_leaves_the_run_to_the_keeper(
+    pools: Callable[..., Pool],
+) -> None:
+    asked, release = threading.Event(), threading.Event()
+
+    class SlowError(Exception):
+        def __str__(self) -> str:
+            asked.set()
+            assert release.wait(FAILED_AFTER)
+            return "slow"
+
+    def handler(instance: TaskInstance) -> None:
+        raise SlowError
+
+    pool = pools(handler)
+    [run] = pool.submit()
+    assert asked.wait(FAILED_AFTER)
+    assert not run.settled
+    release.set()
+    pool.wait(1)
+    assert "slow" in (pool.stored(run).error or "")
+
+
+def test_a_thread_outlives_an_outcome_that_cannot_be_told(
+    pools: Callable[..., Pool],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pool = pools(lambda instance: None, max_workers=1)
+    succeed = pool.recorder.succeed
+
+    def fail_once(run: Run) -> None:
+        monkeypatch.setattr(pool.recorder, "succeed", succeed)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(pool.recorder, "succeed", fail_once)
+    [lost, good] = pool.submit(2)
+    pool.wait(1)
+    assert pool.stored(good).state is State.COMPLETED
+    assert pool.held.busy == 0
+    assert str(lost.instance.id) in caplog.text

@@ -95,6 +95,17 @@ class EditTests:
         [taken] = claim(store, OTHER_NODE, queues=["other"], lapsed=True)
         assert taken.id == instance.id
 
+    def test_what_is_held_goes_to_the_new_queue_and_can_be_deleted(
+        self, store: Store
+    ) -> None:
+        instance = waiting_for_retry(store)
+        [paused] = store.pause_definitions([instance.definition.id])
+        put(store, replace(paused, queue="other"))
+        assert claim(store, queues=["other"], ahead=HOUR) == []
+        store.delete_definitions([paused.id])
+        with pytest.raises(TaskInstanceNotFoundError):
+            store.get_instance(instance.id)
+
     def test_a_claim_survives_another_value(self, store: Store) -> None:
         instance = claimed(store)
         put(store, replace(instance.definition, name="other"))

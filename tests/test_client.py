@@ -1,0 +1,110 @@
+"""Bad input to the client is refused at the call that brought it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import repeat
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+import pytest
+
+from go_scheduler import (
+    ConfigurationError,
+    ExecuteOnceTrigger,
+    MemoryStore,
+    TaskDefinition,
+)
+from go_scheduler.client import MOST_LISTED, NOTE_LIMIT, Client
+from go_scheduler.testing.clock import START
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.fixture
+def client(store: MemoryStore) -> Client:
+    return Client(store)
+
+
+def soon(**values: object) -> TaskDefinition:
+    trigger = ExecuteOnceTrigger(START + timedelta(hours=1))
+    return TaskDefinition(trigger=trigger, **values)  # type: ignore[arg-type]
+
+
+REFUSED: list[tuple[str, Callable[[Client], object]]] = [
+    ("limit 0", lambda client: client.list_definitions(limit=0)),
+    ("limit", lambda client: client.list_instances(limit=MOST_LISTED + 1)),
+    ("limit text", lambda client: client.list_instances(limit="9")),  # type: ignore[arg-type]
+    ("name", lambda client: client.list_definitions(name=5)),  # type: ignore[arg-type]
+    ("queue", lambda client: client.list_definitions(queue=5)),  # type: ignore[arg-type]
+    ("after", lambda client: client.list_definitions(after="x")),  # type: ignore[arg-type]
+    ("metadata", lambda client: client.list_definitions(metadata=[1])),  # type: ignore[arg-type]
+    ("one id", lambda client: client.list_definitions(ids=uuid4())),  # type: ignore[arg-type]
+    ("text id", lambda client: client.list_definitions(ids=["x"])),  # type: ignore[list-item]
+    ("delete all", lambda client: client.delete_definitions()),
+    ("delete text", lambda client: client.delete_definition("x")),  # type: ignore[arg-type]
+    ("get text", lambda client: client.get_definition("x")),  # type: ignore[arg-type]
+    ("instance text", lambda client: client.get_instance("x")),  # type: ignore[arg-type]
+    ("cancel text", lambda client: client.cancel("x")),  # type: ignore[arg-type]
+    ("of text", lambda client: client.list_instances(definition_id="x")),  # type: ignore[arg-type]
+    ("state text", lambda client: client.list_instances(state="pending")),  # type: ignore[arg-type]
+    ("after id", lambda client: client.list_instances(after=uuid4())),  # type: ignore[arg-type]
+    ("note", lambda client: client.pause(uuid4(), 5)),  # type: ignore[arg-type]
+    ("note NUL", lambda client: client.pause(uuid4(), "\0")),
+    ("long note", lambda client: client.pause(uuid4(), "x" * (NOTE_LIMIT + 1))),
+    ("resume text", lambda client: client.resume("x")),  # type: ignore[arg-type]
+    ("no definition", lambda client: client.schedule("x")),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(
+    "call", [call for _, call in REFUSED], ids=[name for name, _ in REFUSED]
+)
+def test_a_wrong_argument_is_refused(
+    client: Client, call: Callable[[Client], object]
+) -> None:
+    kept = client.schedule(soon())
+    with pytest.raises(ConfigurationError):
+        call(client)
+    assert client.list_definitions() == [kept]
+
+
+def test_what_is_no_store_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="store must be a Store"):
+        Client("memory://")  # type: ignore[arg-type]
+
+
+def test_ids_may_come_one_by_one(client: Client) -> None:
+    kept = [client.schedule(soon()) for _ in range(3)]
+    ids = [each.id for each in kept]
+    assert len(client.list_definitions(ids=iter(ids))) == 3  # type: ignore[arg-type]
+    assert client.delete_definitions(ids=iter(ids)) == 3  # type: ignore[arg-type]
+
+
+def test_definitions_are_listed_by_every_condition(client: Client) -> None:
+    found = client.schedule(soon(name="a", queue="b", metadata={"c": [1, 2]}))
+    client.schedule(soon(name="a", queue="b", metadata={"c": [2]}))
+    client.schedule(soon(name="a", metadata={"c": [1, 2]}))
+    listed = client.list_definitions(name="a", queue="b", metadata={"c": [1]})
+    assert listed == [found]
+    assert client.list_definitions(name="a", queue="b", after=max_id(client)) == []
+
+
+def max_id(client: Client) -> UUID:
+    return client.list_definitions()[-1].id
+
+
+def test_definitions_are_deleted_by_metadata_page_after_page(client: Client) -> None:
+    for number in range(150):
+        client.schedule(soon(metadata={"odd": bool(number % 2)}))
+    assert client.delete_definitions(metadata={"odd": True}) == 75
+    left = client.list_definitions(limit=1000)
+    assert [each.metadata["odd"] for each in left] == list(repeat(False, 75))
+
+
+def test_definitions_are_deleted_by_ids_and_metadata(client: Client) -> None:
+    one, other = client.schedule(soon(metadata={"a": 1})), client.schedule(soon())
+    ids = iter([one.id, other.id])
+    assert client.delete_definitions(ids=ids, metadata={"a": 1}) == 1  # type: ignore[arg-type]
+    assert client.list_definitions() == [other]
