@@ -85,6 +85,7 @@ class ConflictError(GoSchedulerError):
 
     Attributes:
         definition_id: The definition that was to be changed.
+        expected: The revision that it was to have.
         revision: Its revision in the store now; None if it is gone.
     """
 

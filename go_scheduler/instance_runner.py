@@ -239,7 +239,10 @@ class InstanceRunner:
         if isinstance(definition.trigger, UnknownTrigger):
             return definition.trigger.reason
         if find_handler(self._handler, instance) is None:
-            return f"no handler is registered as {definition.name!r} here"
+            named = (
+                "without a name" if definition.name is None else repr(definition.name)
+            )
+            return f"no handler is registered for definitions {named} here"
         return None
 
     def _hold(self, run: Run) -> None:

@@ -114,12 +114,15 @@ class Scheduler(Client):
         self._handler = handler
         self._clock = SystemClock() if clock is None else clock
         self._executor = executor
+        clocks = (self._clock, self._store.clock)
+        if clocks[0] is not clocks[1] and any(
+            isinstance(each, DrivingClock) for each in clocks
+        ):
+            raise ConfigurationError(
+                "the store must have the same manual clock as the scheduler: pass it"
+                " to both"
+            )
         if isinstance(self._clock, DrivingClock):
-            if self._store.clock is not self._clock:
-                raise ConfigurationError(
-                    "the store must have the same manual clock as the scheduler:"
-                    " pass it to both"
-                )
             self._executor = executor or self._clock.executor
         self._lock = threading.Lock()
         self._node: Node | None = None

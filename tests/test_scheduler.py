@@ -697,3 +697,8 @@ def test_a_process_that_forks_before_it_starts_may_start_in_each() -> None:
     out, errors = forked.communicate(timeout=FAILED_AFTER)
     assert out.splitlines() == ["ran", "ran"]
     assert errors == ""
+
+
+def test_a_manual_clock_of_the_store_alone_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="pass it to both"):
+        Scheduler(print, MemoryStore(ManualClock()))

@@ -77,9 +77,10 @@ class Store(ABC):
     ) -> Sequence[TaskDefinition]:
         """Insert each definition, or replace the one with its id.
 
-        A new one is kept as it is, not paused, at revision 1, or at one that no deleted
-        definition of its id has had. It is completed at once if its ``next_fire_time``
-        is None and its trigger does not wait.
+        A new one is kept as it is, not paused, at revision 1, or at one more than the
+        highest that any deleted definition had, so that none is taken for another of
+        its id. It is completed at once if its ``next_fire_time`` is None and its
+        trigger does not wait.
 
         One that ``is_same`` as what is stored changes nothing. Otherwise the revision
         rises by one, and what else happens depends on the trigger:
@@ -161,8 +162,10 @@ class Store(ABC):
         Instances that have not started and never ran are removed, and
         ``next_fire_time`` goes back to the earliest fire time among them. Instances
         that wait for a retry, or are given back or fail meanwhile, are held: pending,
-        but not claimable. Running ones go on. The revision rises by one. A definition
-        that is paused already only takes the note.
+        but not claimable. Running ones go on; if their claim lapses, nobody takes it
+        over until the definition is resumed. A definition that gets a
+        ``next_fire_time`` back is not completed any more. The revision rises by one. A
+        definition that is paused already only takes the note.
 
         Args:
             ids: The definitions.
@@ -310,9 +313,9 @@ class Store(ABC):
     def release_instances(self, releases: Sequence[Release]) -> Set[UUID]:
         """Give back what was claimed and not called.
 
-        Each is pending again, due when it was or after ``delay``; a run that was
-        recorded as started is taken off ``runs``. It is held if its definition is
-        paused.
+        Each is pending again, due when it was or after ``delay``, whichever is later; a
+        run that was recorded as started is taken off ``runs``. It is held if its
+        definition is paused.
 
         Returns:
             The ids of the instances whose claim was current.

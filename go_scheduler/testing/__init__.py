@@ -1,7 +1,7 @@
 """What this package is tested with, for testing what is built on it.
 
 ``ManualClock`` and ``InlineExecutor`` need nothing else. The suites need pytest and
-Hypothesis: ``pip install go_scheduler[testing]``.
+Hypothesis: ``pip install 'go_scheduler[testing]'``.
 """
 
 from __future__ import annotations
@@ -49,6 +49,6 @@ def _load(name: str) -> object:
             raise
         raise ImportError(
             f"go_scheduler.testing.{name} needs {error.name}, which is not installed:"
-            " pip install go_scheduler[testing]",
+            " pip install 'go_scheduler[testing]'",
             name=error.name,
         ) from error

@@ -153,7 +153,7 @@ class TriggerSuite:
         _for_many_instants(check)
 
     def test_it_answers_at_the_ends_of_time(self, trigger: Trigger) -> None:
-        """It never raises for an instant, and has no fire time after the last one."""
+        """From the year 1 to the year 9000 it never raises for an instant."""
         first, last = _FAR_AWAY
         scheduled = trigger.anchored(NOW)
         found = scheduled.next_fire_time(first)
