@@ -151,11 +151,10 @@ class StoreClock:
         # In this order: a new best comes with its floor, which was set before it.
         return max(self._best.at(elapsed), self._floor)
 
-    def latest_at(self, elapsed: timedelta) -> datetime:
-        """The latest that the store's time can be then; for judging what is left."""
-        now = self.at(elapsed)
-        assert self._best is not None
-        return now + self._best.round_trip
+    @property
+    def round_trip(self) -> timedelta:
+        """The most by which the store's time can be later than this copy of it."""
+        return ZERO if self._best is None else self._best.round_trip
 
     def elapsed(self) -> timedelta:
         """The node's own elapsed time."""

@@ -102,8 +102,9 @@ class Keeper:
     def watch(self, run: Run) -> None:
         """Look after a called run, before it hangs or its claim lapses."""
         assert run.called is not None
+        assert run.called_at is not None
         # What is left of its claim, which was made before it waited for a worker.
-        lapses = run.expires_at - self._clock.latest_at(run.called)
+        lapses = run.expires_at - run.called_at - self._clock.round_trip
         if run.called + min(run.allowed, lapses) < self._next:
             self._wake()
 

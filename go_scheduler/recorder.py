@@ -210,7 +210,8 @@ class Recorder:
             self._report_lost(
                 [end for end in outcomes if end.claim.instance_id not in owned]
             )
-        self._unsure.difference_update(end.claim for end in batch)
+        if self._unsure:
+            self._unsure.difference_update(end.claim for end in batch)
 
     def _report_lost(self, outcomes: Sequence[RunOutcome]) -> None:
         """Say which results were discarded; those set aside have been reported."""

@@ -232,13 +232,15 @@ class Workers:
         """Look once more at the lease, without the store; false: do not call."""
         margin = min(_MARGIN, run.expire_after / 4, self._lease / 4)
         elapsed = self._clock.elapsed()
-        if run.lost or run.expires_at - self._clock.latest_at(elapsed) <= margin:
+        now = self._clock.at(elapsed)
+        left = run.expires_at - now - self._clock.round_trip
+        if run.lost or left <= margin:
             if self._held.drop(run):
                 self._recorder.release_late(run)
             return False
         if not self._held.call(run):
             return False
-        run.begin(elapsed, self._clock.at(elapsed), self._extended)
+        run.begin(elapsed, now, self._extended)
         self._watch(run)
         return True
 
