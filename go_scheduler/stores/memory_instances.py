@@ -227,7 +227,7 @@ class InstanceTable:
         row.outcome = outcome
         row.completed_at = now
         row.of.open -= 1
-        self._enter(row, State(outcome.value))
+        self._enter(row, _STATES[outcome])
         self._ended.append(row)
 
     def free(self, row: InstanceRow, due_at: datetime) -> None:
@@ -369,3 +369,6 @@ class InstanceTable:
         self.counts[row.state] -= 1
         if row.of.instances is not None:
             row.of.instances.pop(row.key, None)
+
+
+_STATES = {outcome: State(outcome.value) for outcome in Outcome}
