@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.json import check_text
 
@@ -12,8 +13,6 @@ NAME_LIMIT = 200
 
 LONGEST = timedelta(days=36_525)
 """The longest duration that an argument may have: 100 years."""
-
-_ZERO = timedelta(0)
 
 
 def check_type(name: str, value: object, kind: type) -> None:
@@ -56,7 +55,7 @@ def check_positive(name: str, value: object) -> None:
     """
     check_type(name, value, timedelta)
     assert isinstance(value, timedelta)
-    if not _ZERO < value <= LONGEST:
+    if not ZERO < value <= LONGEST:
         raise ConfigurationError(
             f"{name} must be longer than zero and at most 100 years: {value!r}"
         )

@@ -9,6 +9,7 @@ from enum import StrEnum
 from uuid import UUID, uuid4, uuid5
 
 from go_scheduler.checks import check_name, check_positive, check_type
+from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.json import JSON, FrozenObject, check_text, freeze, is_same
 from go_scheduler.policies import CatchUp, RetryPolicy
@@ -17,7 +18,6 @@ from go_scheduler.triggers.base import Trigger, utc
 METADATA_LIMIT = 64 * 1024
 """The most bytes a definition's metadata may have, as JSON text in UTF-8."""
 
-_ZERO = timedelta(0)
 _IDS = UUID("7c0ee4ed-6d0c-4dbb-8f5c-0b1a6c1d8a52")
 
 
@@ -254,7 +254,7 @@ class Release:
     """
 
     claim: Claim
-    delay: timedelta = _ZERO
+    delay: timedelta = ZERO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,7 +275,7 @@ class RunOutcome:
     claim: Claim
     started_at: datetime | None = None
     outcome: Outcome | None = None
-    retry_in: timedelta = _ZERO
+    retry_in: timedelta = ZERO
     error: str | None = None
     next_fire_time: datetime | None = None
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
+from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
 
-_ZERO = timedelta(0)
 _LONGEST_GRACE = timedelta(days=36_525)
 
 
@@ -51,7 +51,7 @@ class RetryPolicy:
         """
         if not self.allows(runs):
             return None
-        return max(_ZERO, expire_after - ran_for)
+        return max(ZERO, expire_after - ran_for)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class CatchUp:
 
     def __post_init__(self) -> None:
         if not isinstance(self.grace, timedelta) or not (
-            _ZERO <= self.grace <= _LONGEST_GRACE
+            ZERO <= self.grace <= _LONGEST_GRACE
         ):
             raise ConfigurationError(
                 "grace must be a timedelta of zero or more, and at most 100 years:"
