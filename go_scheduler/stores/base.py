@@ -383,3 +383,41 @@ class Store(ABC):
     @abstractmethod
     def counts(self) -> Mapping[State, int]:
         """How many instances are in each state; every state has a number."""
+
+
+class TransactionalStore(Store):
+    """A store whose users may make it part of a database transaction of their own.
+
+    What is done in the transaction is visible to others when it commits, and never if
+    it does not. Losing a race with somebody else raises ``StoreUnavailableError``: the
+    user's transaction is to be repeated.
+    """
+
+    @abstractmethod
+    def put_definitions_in(
+        self, connection: object, definitions: Sequence[TaskDefinition]
+    ) -> Sequence[TaskDefinition]:
+        """Do what ``put_definitions`` does, within a transaction of the user's.
+
+        Args:
+            connection: The user's connection or session, in a transaction.
+            definitions: As for ``put_definitions``.
+
+        Raises:
+            ConfigurationError: It is no connection to a database of this store's kind.
+        """
+
+    @abstractmethod
+    def finish_instance_in(self, connection: object, outcome: RunOutcome) -> bool:
+        """Record the end of one run within a transaction of the user's.
+
+        Args:
+            connection: As for ``put_definitions_in``.
+            outcome: It has an ``outcome``: a run that is to be repeated has not ended.
+
+        Returns:
+            Whether the claim was current.
+
+        Raises:
+            ConfigurationError: It is no connection to a database of this store's kind.
+        """

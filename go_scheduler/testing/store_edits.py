@@ -294,12 +294,6 @@ class DeleteTests:
         assert old.revision is not None
         assert again.revision > old.revision
 
-    def test_a_new_one_begins_above_all_that_were_deleted(self, store: Store) -> None:
-        old = put(store)
-        put(store, replace(old, name="other"))
-        store.delete_definitions([old.id])
-        assert put(store, definition()).revision == 3
-
     def test_a_firing_of_the_old_one_does_not_fire_the_new_one(
         self, store: Store
     ) -> None:

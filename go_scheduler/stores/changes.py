@@ -1,0 +1,71 @@
+"""What putting, pausing and resuming make of a definition: one rule for every store."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from go_scheduler.errors import ConflictError
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from go_scheduler.models import TaskDefinition
+
+
+def check_revision(new: TaskDefinition, stored: TaskDefinition | None) -> None:
+    """Refuse to put over what somebody else has changed.
+
+    Raises:
+        ConflictError: The revision that is set is not the stored one.
+    """
+    revision = None if stored is None else stored.revision
+    if new.revision is not None and new.revision != revision:
+        raise ConflictError(new.id, expected=new.revision, revision=revision)
+
+
+def created(new: TaskDefinition, now: datetime, *, revision: int) -> TaskDefinition:
+    """A new definition as it is stored."""
+    return replace(
+        new,
+        paused=False,
+        note=None,
+        completed_at=_completed_at(new, now),
+        revision=revision,
+    )
+
+
+def edited(old: TaskDefinition, new: TaskDefinition) -> TaskDefinition:
+    """A stored definition that keeps its trigger: when it fires stays."""
+    return replace(
+        new,
+        trigger=old.trigger,
+        next_fire_time=old.next_fire_time,
+        paused=old.paused,
+        note=old.note,
+        completed_at=old.completed_at,
+        revision=next_revision(old),
+    )
+
+
+def rescheduled(
+    old: TaskDefinition, new: TaskDefinition, now: datetime
+) -> TaskDefinition:
+    """A stored definition that gets another trigger: it starts anew."""
+    return replace(
+        new,
+        paused=old.paused,
+        note=old.note,
+        completed_at=_completed_at(new, now),
+        revision=next_revision(old),
+    )
+
+
+def next_revision(old: TaskDefinition) -> int:
+    """The revision after a change."""
+    return (old.revision or 0) + 1
+
+
+def _completed_at(new: TaskDefinition, now: datetime) -> datetime | None:
+    """Completed at once if nothing is left to wait for."""
+    return now if new.next_fire_time is None and not new.trigger.waits else None

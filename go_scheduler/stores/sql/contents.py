@@ -1,0 +1,65 @@
+"""The contents of definitions that have been read, for as long as they are current."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, NamedTuple
+
+from go_scheduler.stores.sql.rows import read_contents
+
+if TYPE_CHECKING:
+    from typing import Any
+    from uuid import UUID
+
+    from sqlalchemy import Row
+
+    from go_scheduler.stores.sql.rows import Contents
+
+_MOST = 32 * 1024 * 1024
+_OVERHEAD = 1024
+
+
+class _Entry(NamedTuple):
+    revision: int
+    contents: Contents
+    size: int
+
+
+class ContentsCache:
+    """Contents by key and revision, up to some 32 MiB of text.
+
+    Only what is committed may be put in: the loops go by what they find here.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[UUID, _Entry] = OrderedDict()
+        self._size = 0
+
+    def get(self, key: UUID, revision: int) -> Contents | None:
+        """The contents that a definition had at this revision, if they are known."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None or entry.revision != revision:
+                return None
+            self._entries.move_to_end(key)
+            return entry.contents
+
+    def put(self, key: UUID, revision: int, row: Row[Any] | None) -> Contents:
+        """Read a row of ``task_contents``, and remember what it says."""
+        contents = read_contents(row)
+        size = _OVERHEAD
+        if row is not None:
+            size += len(row.metadata or "") + len(row.trigger_state or "")
+        with self._lock:
+            self._remove(key)
+            self._entries[key] = _Entry(revision, contents, size)
+            self._size += size
+            while self._size > _MOST:
+                self._remove(next(iter(self._entries)))
+        return contents
+
+    def _remove(self, key: UUID) -> None:
+        if (entry := self._entries.pop(key, None)) is not None:
+            self._size -= entry.size

@@ -1,0 +1,190 @@
+"""The connections of a store: who uses which, what is tried again, and for how long."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import weakref
+from collections import Counter
+from enum import Enum
+from typing import TYPE_CHECKING, TypeVar
+
+from sqlalchemy import exc
+
+from go_scheduler.errors import StoreError, StoreUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
+
+    from sqlalchemy import Connection, Engine
+
+Result = TypeVar("Result")
+
+_TRIES = 10
+_FIRST_PAUSE = 0.005
+_LONGEST_PAUSE = 0.25
+
+
+class Lane(Enum):
+    """What a connection is for: none waits for one that serves another purpose."""
+
+    USERS = "users"
+    """Whatever is called by hand: schedule, lists, deletes."""
+    SCANS = "scans"
+    """What looks for rows by time: due definitions, claims, cleanup."""
+    CLAIMS = "claims"
+    """What names its instances: start, finish, release."""
+    RENEWALS = "renewals"
+    """Nothing but renewals: a node that runs out of connections keeps its claims."""
+
+
+class Fault(Enum):
+    """What an error of the database means for the statement that met it."""
+
+    CONFLICT = "conflict"
+    """It changed nothing, and is expected to succeed when repeated."""
+    LOST = "lost"
+    """The connection is gone; whether it changed anything is not known."""
+    AWAY = "away"
+    """It changed nothing; the database cannot serve it now."""
+    WRONG = "wrong"
+    """It changed nothing, and will not succeed until something else changes."""
+
+
+class Overtaken(Exception):
+    """What was read has been changed by somebody else before it could be written."""
+
+
+class Database:
+    """Runs statements on the right connections, and again where that is safe.
+
+    Args:
+        engines: The engine of each lane, whose connections are in autocommit.
+        judge: Tells what an error of the driver means, and its code.
+        transaction: Begins a transaction on a connection, for a ``with`` statement.
+    """
+
+    def __init__(
+        self,
+        engines: Mapping[Lane, Engine],
+        *,
+        judge: Callable[[BaseException], tuple[Fault, str]],
+        transaction: Callable[[Connection], AbstractContextManager[object]],
+    ) -> None:
+        self.repeats: Counter[str] = Counter()
+        self._engines = engines
+        self._judge = judge
+        self._transaction = transaction
+        self._closed = threading.Event()
+        self._inherited: list[object] = []
+        _open.add(self)
+
+    def run(
+        self,
+        lane: Lane,
+        work: Callable[[Connection], Result],
+        *,
+        repeatable: bool = True,
+    ) -> Result:
+        """Call ``work`` with a connection; call it again if it met a conflict.
+
+        Args:
+            lane: Which connections to use.
+            work: Its statements commit one by one.
+            repeatable: Whether it may be repeated though it may have been done, as it
+                is when the connection was lost.
+
+        Raises:
+            StoreUnavailableError: The database is away, or every try met a conflict.
+            StoreError: It failed in another way.
+        """
+        for attempt in range(1, _TRIES + 1):
+            try:
+                with self._engines[lane].connect() as connection:
+                    return work(connection)
+            except exc.SQLAlchemyError as error:
+                self._settle(error, attempt, repeatable=repeatable)
+            except Overtaken:
+                self.repeats["overtaken"] += 1
+            self._pause(attempt)
+        raise StoreUnavailableError(f"{_TRIES} tries met a conflict each")
+
+    def transact(
+        self, work: Callable[[Connection], Result], *, repeatable: bool = True
+    ) -> Result:
+        """Call ``work`` within one transaction; roll back and begin again as ``run``."""
+
+        def within(connection: Connection) -> Result:
+            with self._transaction(connection):
+                return work(connection)
+
+        return self.run(Lane.USERS, within, repeatable=repeatable)
+
+    def close(self) -> None:
+        """Close all connections; what waits to try again gives up."""
+        self._closed.set()
+        for engine in self._engines.values():
+            engine.dispose()
+        self._closed = threading.Event()
+
+    def abandon(self) -> None:
+        """Forget all connections without touching them: they are the parent's."""
+        for engine in self._engines.values():
+            # Kept, for what is collected would be closed.
+            self._inherited.append(engine.pool)
+            engine.dispose(close=False)
+
+    def join(self, work: Callable[[], Result]) -> Result:
+        """Call ``work`` within a transaction of the user's: nothing is repeated.
+
+        Raises:
+            StoreUnavailableError: Repeating the whole transaction may help.
+            StoreError: It failed in another way.
+        """
+        try:
+            return work()
+        except exc.SQLAlchemyError as error:
+            raise _translate(error, *self._judge(error)) from error
+        except Overtaken as error:
+            raise StoreUnavailableError(
+                "the definition has been changed by somebody else meanwhile: repeat the"
+                " transaction"
+            ) from error
+
+    def _settle(
+        self, error: exc.SQLAlchemyError, attempt: int, *, repeatable: bool
+    ) -> None:
+        """Return if it is to be tried again, else raise what the caller gets."""
+        fault, code = self._judge(error)
+        again = (fault is Fault.CONFLICT and attempt < _TRIES) or (
+            fault is Fault.LOST and repeatable and attempt == 1
+        )
+        if not again or self._closed.is_set():
+            raise _translate(error, fault, code) from error
+        self.repeats[code] += 1
+
+    def _pause(self, attempt: int) -> None:
+        longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (attempt - 1))
+        self._closed.wait(random.uniform(0, longest))
+
+
+def _translate(error: BaseException, fault: Fault, code: str) -> StoreError:
+    cause = getattr(error, "orig", None) or error
+    lines = str(cause).strip().splitlines() or [type(cause).__name__]
+    text = f"{lines[0]} ({code})" if code else lines[0]
+    if fault is Fault.WRONG:
+        return StoreError(text)
+    return StoreUnavailableError(text)
+
+
+_open: weakref.WeakSet[Database] = weakref.WeakSet()
+
+
+def _abandon_all() -> None:
+    for database in list(_open):
+        database.abandon()
+
+
+os.register_at_fork(after_in_child=_abandon_all)

@@ -1,0 +1,254 @@
+"""Connections to PostgreSQL and CockroachDB: how they are made, and their errors."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, TypeVar
+
+import psycopg
+from psycopg import pq
+from psycopg.adapt import Loader
+from psycopg.crdb import CrdbConnection
+from sqlalchemy import create_engine, event, exc, make_url
+
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.stores.sql.database import Fault, Lane
+from go_scheduler.stores.sql.types import UNREADABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from psycopg.abc import AdaptContext, Buffer, PQGen
+    from sqlalchemy import Engine
+    from sqlalchemy.engine import URL
+
+    from go_scheduler.stores.sql.types import Unreadable
+
+RV = TypeVar("RV")
+
+CONNECT_TIMEOUT = 5
+STATEMENT_TIMEOUT = 10
+LOCK_TIMEOUT = 1
+ANSWER_TIMEOUT = 15
+"""All in seconds. The last is the client's own: the others are kept by the server, and
+a network that swallows packets keeps the client waiting for ever."""
+
+_OF_LIBPQ: Mapping[str, object] = {
+    "application_name": "go_scheduler",
+    "client_encoding": "utf8",
+    "connect_timeout": CONNECT_TIMEOUT,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": ANSWER_TIMEOUT * 1000,
+}
+_POOL_TIMEOUT = 10
+_RECYCLE = 1800
+# A plan made for the values finds the index whose condition they meet; one made for
+# any values is the only one that walks the primary key when statistics are stale.
+_PLANS = {Lane.CLAIMS: "force_generic_plan", Lane.RENEWALS: "force_generic_plan"}
+_SIZES = {Lane.SCANS: 3, Lane.CLAIMS: 2, Lane.RENEWALS: 1}
+
+
+class EngineKind(Enum):
+    """The kinds of servers that speak PostgreSQL's protocol."""
+
+    POSTGRESQL = "postgresql"
+    COCKROACHDB = "cockroachdb"
+
+    @property
+    def isolation_level(self) -> str:
+        """What transactions need, whatever the database's default is."""
+        return "READ COMMITTED" if self is EngineKind.POSTGRESQL else "SERIALIZABLE"
+
+
+class _BoundedConnection(psycopg.Connection[tuple[object, ...]]):
+    """A connection that does not wait for ever."""
+
+    def wait(
+        self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None
+    ) -> RV:
+        """Wait for an answer; close the connection if there is none in time."""
+        if timeout is not None:
+            return super().wait(gen, interval, timeout)
+        try:
+            return super().wait(gen, interval, ANSWER_TIMEOUT)
+        except psycopg.errors._WaitTimeout as error:
+            self.close()
+            raise psycopg.OperationalError(
+                f"no answer within {ANSWER_TIMEOUT} s"
+            ) from error
+
+
+class _BoundedCrdbConnection(_BoundedConnection, CrdbConnection):
+    pass
+
+
+def make_engines(
+    url: str | URL,
+    kind: EngineKind,
+    *,
+    connect_args: Mapping[str, object] | None,
+    pool_size: int,
+) -> Mapping[Lane, Engine]:
+    """An engine for each lane; nothing is connected yet.
+
+    Raises:
+        ConfigurationError: The URL is none, or is not for this kind of server.
+    """
+    driver_url = _checked(url, kind)
+    return {
+        lane: _make_engine(
+            driver_url,
+            kind,
+            lane,
+            pool_size=_SIZES.get(lane, pool_size),
+            connect_args=connect_args,
+        )
+        for lane in Lane
+    }
+
+
+def _checked(url: str | URL, kind: EngineKind) -> URL:
+    try:
+        parsed = make_url(url)
+    except exc.ArgumentError:
+        raise ConfigurationError(
+            f"no database URL, such as {kind.value}://user:password@host:5432/database"
+        ) from None
+    backend, _, driver = parsed.drivername.partition("+")
+    if backend == "postgres":
+        backend = "postgresql"
+    if backend != kind.value or driver not in ("", "psycopg"):
+        raise ConfigurationError(
+            f"the URL begins with {parsed.drivername}://; this store's begin with"
+            f" {kind.value}://"
+        )
+    return parsed.set(drivername=f"{kind.value}+psycopg")
+
+
+def _make_engine(
+    url: URL,
+    kind: EngineKind,
+    lane: Lane,
+    *,
+    pool_size: int,
+    connect_args: Mapping[str, object] | None,
+) -> Engine:
+    engine = create_engine(
+        url,
+        isolation_level="AUTOCOMMIT",
+        hide_parameters=True,
+        pool_size=pool_size,
+        max_overflow=0,
+        pool_timeout=_POOL_TIMEOUT,
+        pool_recycle=_RECYCLE,
+        # The loops call so often that they would notice, and try again.
+        pool_pre_ping=lane is Lane.USERS,
+    )
+    settings = _settings(kind, lane)
+    make = (
+        _BoundedCrdbConnection if kind is EngineKind.COCKROACHDB else _BoundedConnection
+    )
+
+    def connect(
+        dialect: object, record: object, args: list[object], given: dict[str, object]
+    ) -> psycopg.Connection[tuple[object, ...]]:
+        given.pop("disable_cockroachdb_telemetry", None)
+        options = {**_OF_LIBPQ, **given, **(connect_args or {})}
+        connection = make.connect(*args, **options)  # type: ignore[arg-type]
+        try:
+            _set_up(connection, kind, settings)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    event.listen(engine, "do_connect", connect)
+    return engine
+
+
+def _settings(kind: EngineKind, lane: Lane) -> Mapping[str, str]:
+    return {
+        "TimeZone": "UTC",
+        "statement_timeout": f"{STATEMENT_TIMEOUT}s",
+        "lock_timeout": f"{LOCK_TIMEOUT}s",
+        "idle_in_transaction_session_timeout": f"{STATEMENT_TIMEOUT}s",
+        "default_transaction_isolation": kind.isolation_level.lower(),
+        "plan_cache_mode": _PLANS.get(lane, "force_custom_plan"),
+    }
+
+
+def _set_up(
+    connection: psycopg.Connection[tuple[object, ...]],
+    kind: EngineKind,
+    settings: Mapping[str, str],
+) -> None:
+    found = EngineKind.POSTGRESQL
+    if connection.info.parameter_status("crdb_version"):
+        found = EngineKind.COCKROACHDB
+    if found is not kind:
+        raise ConfigurationError(
+            f"the server is {found.value}: let the URL begin with {found.value}://"
+        )
+    connection.autocommit = True
+    calls = ", ".join("set_config(%s, %s, false)" for _ in settings)
+    values = [text for setting in settings.items() for text in setting]
+    connection.execute(f"SELECT {calls}".encode(), values)
+    for loader in (_TextTimes, _BinaryTimes):
+        connection.adapters.register_loader("timestamptz", loader)
+
+
+class _Times(Loader):
+    """Reads times; one that Python has no value for spoils only itself."""
+
+    def __init__(self, oid: int, context: AdaptContext | None = None) -> None:
+        super().__init__(oid, context)
+        inherited = psycopg.adapters.get_loader(oid, self.format)
+        assert inherited is not None
+        self._load = inherited(oid, context).load
+
+    def load(self, data: Buffer) -> datetime | Unreadable:
+        """The time, or ``UNREADABLE``."""
+        try:
+            at: datetime = self._load(data)
+        except psycopg.DataError:
+            return UNREADABLE
+        return at
+
+
+class _TextTimes(_Times):
+    format = pq.Format.TEXT
+
+
+class _BinaryTimes(_Times):
+    format = pq.Format.BINARY
+
+
+_CONFLICTS = {"40001", "40P01"}
+# Lock and statement timeouts: of a batch they may concern a single row.
+_TIMEOUTS = {"55P03", "57014"}
+# Classes of codes: connection, rolled back, resources, intervention by an operator,
+# system errors; and 25006, read-only, and XXC02, throttled for want of a licence.
+_AWAY = ("08", "40", "53", "57", "58", "25006", "XXC02")
+_LOST = {"40003", "08006", "08003", "08007", "57P01", "57P02"}
+
+
+def judge(error: BaseException) -> tuple[Fault, str]:
+    """What an error that SQLAlchemy raised means for the statement, and its code."""
+    if isinstance(error, exc.TimeoutError):
+        return Fault.AWAY, "pool"
+    if not isinstance(error, exc.DBAPIError):
+        return Fault.WRONG, ""
+    code = getattr(error.orig, "sqlstate", None)
+    if code in _CONFLICTS:
+        return Fault.CONFLICT, code
+    if code in _TIMEOUTS:
+        return Fault.WRONG, code
+    if error.connection_invalidated or code in _LOST:
+        return Fault.LOST, code or ""
+    if code is None:
+        operational = isinstance(error.orig, psycopg.OperationalError)
+        return (Fault.AWAY if operational else Fault.WRONG), ""
+    return (Fault.AWAY if code.startswith(_AWAY) else Fault.WRONG), code

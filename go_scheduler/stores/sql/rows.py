@@ -1,0 +1,245 @@
+"""Between rows and values: definitions, their contents, instances.
+
+Reading never fails. A definition whose row holds what this process cannot read gets an
+``UnknownTrigger`` that says why, so that it is reported, left alone and not lost.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from go_scheduler.errors import GoSchedulerError
+from go_scheduler.json import JSON, FrozenObject, freeze
+from go_scheduler.models import (
+    METADATA_LIMIT,
+    Outcome,
+    Skipped,
+    TaskDefinition,
+    TaskInstance,
+)
+from go_scheduler.policies import CatchUp, RetryPolicy
+from go_scheduler.stores.sql.types import (
+    UNREADABLE,
+    from_microseconds,
+    to_microseconds,
+)
+from go_scheduler.triggers.base import (
+    Trigger,
+    UnknownTrigger,
+    dump_trigger,
+    load_trigger,
+)
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+    from typing import Any
+
+    from sqlalchemy import Row
+
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+_NO_ID = UUID(int=0)
+_OUTCOMES = {outcome.value: outcome for outcome in Outcome}
+
+# What is kept of an instance and read back: all but what only statements use.
+INSTANCE_COLUMNS = (
+    "id",
+    "definition_key",
+    "queue",
+    "fire_time",
+    "execute_at",
+    "due_at",
+    "attempt",
+    "runs",
+    "claimed_by",
+    "expires_at",
+    "started_at",
+    "completed_at",
+    "outcome",
+    "error",
+    "cancel_requested",
+    "skipped_last",
+    "skipped_count",
+    "skipped_reason",
+)
+
+
+class Contents(NamedTuple):
+    """What a user wrote into a definition, apart from its queue and expire_after."""
+
+    name: str | None
+    metadata: FrozenObject
+    trigger: Trigger
+    retry: RetryPolicy
+    catch_up: CatchUp
+
+
+def write_contents(definition: TaskDefinition) -> dict[str, object]:
+    """The columns of ``task_contents``, but for the key."""
+    kind, state = dump_trigger(definition.trigger)
+    metadata = _dump(definition.metadata)
+    return {
+        "name": definition.name,
+        "metadata": metadata,
+        "metadata_search": json.loads(metadata),
+        "trigger_kind": kind,
+        "trigger_state": _dump(state),
+        "policies": _dump(
+            {
+                "retry": {"max_attempts": definition.retry.max_attempts},
+                "catch_up": {"grace": to_microseconds(definition.catch_up.grace)},
+            }
+        ),
+    }
+
+
+def write_definition(definition: TaskDefinition) -> dict[str, object]:
+    """The columns of ``task_definitions`` that a put sets."""
+    expire_after = definition.expire_after
+    return {
+        "queue": definition.queue,
+        "expire_after": None if expire_after is None else to_microseconds(expire_after),
+        "waits": definition.trigger.waits,
+        "revision": definition.revision,
+    }
+
+
+def read_contents(row: Row[Any] | None) -> Contents:
+    """What ``write_contents`` wrote, or a stand-in that says what is wrong with it."""
+    if row is None:
+        return _unreadable("", None, "it has no contents")
+    state: JSON = None
+    try:
+        state = json.loads(row.trigger_state)
+        metadata = freeze(
+            json.loads(row.metadata), name="its metadata", limit=METADATA_LIMIT
+        )
+        retry, catch_up = _read_policies(json.loads(row.policies))
+        trigger = load_trigger(row.trigger_kind, state)
+        return Contents(row.name, metadata, trigger, retry, catch_up)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        return _unreadable(str(row.trigger_kind), state, str(error), name=row.name)
+
+
+def _read_policies(policies: dict[str, Any]) -> tuple[RetryPolicy, CatchUp]:
+    # What a newer version wrote, and this one would not do, raises a TypeError.
+    return _read(**policies)
+
+
+def _read(
+    *, retry: dict[str, Any], catch_up: dict[str, Any]
+) -> tuple[RetryPolicy, CatchUp]:
+    grace = from_microseconds(catch_up.pop("grace"))
+    return RetryPolicy(**retry), CatchUp(grace=grace, **catch_up)
+
+
+def _unreadable(
+    kind: str, state: JSON, problem: str, *, name: str | None = None
+) -> Contents:
+    trigger = UnknownTrigger(kind, state, f"the stored row cannot be read: {problem}")
+    return Contents(name, FrozenObject(), trigger, RetryPolicy(), CatchUp())
+
+
+def read_definition(row: Row[Any], contents: Contents) -> TaskDefinition:
+    """The definition of a row and its contents."""
+    try:
+        return TaskDefinition(
+            trigger=contents.trigger,
+            id=row.id,
+            name=contents.name,
+            queue=row.queue,
+            metadata=contents.metadata,
+            expire_after=_duration(row.expire_after),
+            retry=contents.retry,
+            catch_up=contents.catch_up,
+            next_fire_time=row.next_fire_time,
+            paused=bool(row.paused),
+            note=row.note,
+            completed_at=row.completed_at,
+            revision=row.revision,
+        )
+    except (GoSchedulerError, TypeError, OverflowError) as error:
+        return _stand_in(row, contents, error)
+
+
+def _stand_in(row: Row[Any], contents: Contents, error: Exception) -> TaskDefinition:
+    """A definition that keeps of its row what can be read."""
+    return TaskDefinition(
+        trigger=_unknown(contents.trigger, f"the stored row cannot be read: {error}"),
+        id=row.id if isinstance(row.id, UUID) else _NO_ID,
+        metadata=contents.metadata,
+        next_fire_time=_time(row.next_fire_time),
+        paused=bool(row.paused),
+        completed_at=_time(row.completed_at),
+        revision=row.revision if isinstance(row.revision, int) else None,
+    )
+
+
+def missing_definition(key: object) -> TaskDefinition:
+    """What stands for the definition of an instance that has none."""
+    return TaskDefinition(
+        trigger=UnknownTrigger("", None, "the definition of an instance is missing"),
+        id=key if isinstance(key, UUID) else _NO_ID,
+    )
+
+
+def read_instance(row: Row[Any], definition: TaskDefinition) -> TaskInstance:
+    """The instance of a row that has ``INSTANCE_COLUMNS``."""
+    values = row._mapping
+    bad = [name for name in INSTANCE_COLUMNS if values[name] is UNREADABLE]
+    outcome = _OUTCOMES.get(row.outcome)
+    if bad or (outcome is None and row.outcome is not None):
+        reason = f"the row of an instance cannot be read: {bad or row.outcome}"
+        trigger = _unknown(definition.trigger, reason)
+        definition = replace(definition, trigger=trigger)
+        outcome = outcome or (row.outcome and Outcome.FAILED)
+    execute_at = _time(row.execute_at) or _LONG_AGO
+    return TaskInstance(
+        id=row.id,
+        definition=definition,
+        fire_time=_time(row.fire_time),
+        execute_at=execute_at,
+        due_at=_time(row.due_at) or execute_at,
+        attempt=row.attempt,
+        runs=row.runs,
+        claimed_by=row.claimed_by,
+        expires_at=_time(row.expires_at),
+        started_at=_time(row.started_at),
+        completed_at=_time(row.completed_at),
+        outcome=outcome,
+        error=row.error,
+        cancel_requested=bool(row.cancel_requested),
+        skipped=None if row.skipped_count is None else _skipped(row),
+    )
+
+
+def _skipped(row: Row[Any]) -> Skipped:
+    return Skipped(
+        first=_time(row.fire_time) or _LONG_AGO,
+        last=_time(row.skipped_last) or _LONG_AGO,
+        count=row.skipped_count,
+        reason=row.skipped_reason or "",
+    )
+
+
+def _unknown(trigger: Trigger, reason: str) -> UnknownTrigger:
+    try:
+        kind, state = dump_trigger(trigger)
+    except GoSchedulerError:
+        kind, state = "", None
+    return UnknownTrigger(kind, state, reason)
+
+
+def _time(value: object) -> datetime | None:
+    return value if isinstance(value, datetime) else None
+
+
+def _duration(value: int | None) -> timedelta | None:
+    return None if value is None else from_microseconds(value)
+
+
+def _dump(value: JSON) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,120 @@
+"""Column types that every engine keeps exactly, and that never fail when read.
+
+A row written by hand may hold anything: its value is read as ``UNREADABLE``, so that it
+spoils its own row and not all that were fetched with it.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from sqlalchemy import CHAR, TIMESTAMP, BigInteger, TypeDecorator, Uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy.engine import Dialect
+    from sqlalchemy.types import TypeEngine
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class Unreadable:
+    """A value in the database that is none of ours, such as a time past 9999."""
+
+    def __repr__(self) -> str:
+        return "an unreadable value"
+
+
+UNREADABLE: Final = Unreadable()
+
+
+def to_microseconds(duration: timedelta) -> int:
+    """A duration as durations are kept in every table."""
+    return duration // _MICROSECOND
+
+
+def from_microseconds(count: int) -> timedelta:
+    """The duration that was kept as this."""
+    return timedelta(microseconds=count)
+
+
+def to_sqlite_time(at: datetime) -> int:
+    """A time as SQLite keeps it: microseconds since 1970, in UTC."""
+    return (at - _EPOCH) // _MICROSECOND
+
+
+def from_sqlite_time(value: object) -> datetime | Unreadable:
+    """The time that SQLite keeps as this."""
+    try:
+        return _EPOCH + timedelta(microseconds=value)  # type: ignore[arg-type]
+    except (TypeError, OverflowError):
+        return UNREADABLE
+
+
+def to_sqlite_id(id: UUID) -> str:
+    """An id as SQLite keeps it: 32 hexadecimal digits."""
+    return id.hex
+
+
+def from_sqlite_id(value: object) -> UUID | Unreadable:
+    """The id that SQLite keeps as this."""
+    try:
+        return UUID(value)  # type: ignore[arg-type]
+    except (AttributeError, TypeError, ValueError):
+        return UNREADABLE
+
+
+class _Exact(TypeDecorator[Any]):
+    """A value that SQLite has no type of its own for."""
+
+    cache_ok = True
+    _to_sqlite: Callable[[Any], object]
+    _from_sqlite: Callable[[object], object]
+
+    def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any] | None:
+        if dialect.name != "sqlite":
+            return None
+        convert = type(self)._to_sqlite
+        return lambda value: None if value is None else convert(value)
+
+    def result_processor(
+        self, dialect: Dialect, coltype: object
+    ) -> Callable[[Any], Any] | None:
+        if dialect.name != "sqlite":
+            return None
+        convert = type(self)._from_sqlite
+        return lambda value: None if value is None else convert(value)
+
+
+class Time(_Exact):
+    """An aware instant, to the microsecond."""
+
+    impl = TIMESTAMP(timezone=True)
+    cache_ok = True
+    _to_sqlite = staticmethod(to_sqlite_time)
+    _from_sqlite = staticmethod(from_sqlite_time)
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """A whole number on SQLite."""
+        if dialect.name == "sqlite":
+            return dialect.type_descriptor(BigInteger())
+        return dialect.type_descriptor(TIMESTAMP(timezone=True))
+
+
+class Id(_Exact):
+    """A UUID."""
+
+    impl = Uuid
+    cache_ok = True
+    _to_sqlite = staticmethod(to_sqlite_id)
+    _from_sqlite = staticmethod(from_sqlite_id)
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """Text on SQLite."""
+        if dialect.name == "sqlite":
+            return dialect.type_descriptor(CHAR(32))
+        return dialect.type_descriptor(Uuid())
