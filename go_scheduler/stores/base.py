@@ -77,10 +77,10 @@ class Store(ABC):
     ) -> Sequence[TaskDefinition]:
         """Insert each definition, or replace the one with its id.
 
-        A new one is kept as it is, not paused, at revision 1, or at one more than the
-        highest that any deleted definition had, so that none is taken for another of
-        its id. It is completed at once if its ``next_fire_time`` is None and its
-        trigger does not wait.
+        A new one is kept as it is, not paused, at revision 1, or at a higher one than
+        any deleted definition of its id had, so that none is taken for another. It is
+        completed at once if its ``next_fire_time`` is None and its trigger does not
+        wait.
 
         One that ``is_same`` as what is stored changes nothing. Otherwise the revision
         rises by one, and what else happens depends on the trigger:
@@ -259,7 +259,8 @@ class Store(ABC):
 
         Returns:
             The claimed instances, lapsed claims first, then earliest ``due_at`` first;
-            empty if none is due. Only those with ``started_at`` have been started.
+            empty if none is due. Only those with ``started_at`` have been started. Of
+            more than ``limit`` the store chooses, so that none waits for ever.
         """
 
     @abstractmethod
