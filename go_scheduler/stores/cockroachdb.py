@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from go_scheduler.stores.postgresql import PostgreSQLStore
 from go_scheduler.stores.sql.driver import EngineKind
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
 
 
 class CockroachDBStore(PostgreSQLStore):

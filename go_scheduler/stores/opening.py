@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
@@ -14,17 +15,25 @@ if TYPE_CHECKING:
 
 ENTRY_POINTS = "go_scheduler.stores"
 
+# By name, so that a store's driver is loaded when that store is asked for.
+_OWN = {
+    "cockroachdb": ("go_scheduler.stores.cockroachdb", "CockroachDBStore"),
+    "postgresql": ("go_scheduler.stores.postgresql", "PostgreSQLStore"),
+    "sqlite": ("go_scheduler.stores.sqlite", "SQLiteStore"),
+}
+
 
 def open_store(url: str, *, clock: Clock | None = None) -> Store:
     """The store that a URL names.
 
-    ``memory://`` is a new ``MemoryStore``. For any other scheme, an installed package
-    announces a callable by the entry-point group ``go_scheduler.stores``: the scheme is
-    the entry point's name, and the callable takes the URL and ``clock=`` and returns a
-    store.
+    ``memory://`` is a new ``MemoryStore``; ``sqlite:///file``, ``postgresql://…`` and
+    ``cockroachdb://…`` are the stores of these databases, not connected yet. For any
+    other scheme, an installed package announces a callable by the entry-point group
+    ``go_scheduler.stores``: the scheme is the entry point's name, and the callable
+    takes the URL and ``clock=`` and returns a store.
 
     Args:
-        url: Such as ``memory://``.
+        url: Such as ``postgresql://user:password@host:5432/database``.
         clock: Used instead of the store's own time, for tests.
 
     Raises:
@@ -37,9 +46,13 @@ def open_store(url: str, *, clock: Clock | None = None) -> Store:
     scheme = url.split("://", 1)[0].lower()
     if scheme == "memory":
         return MemoryStore(clock)
+    if (own := _OWN.get(scheme.partition("+")[0])) is not None:
+        module, name = own
+        opened: Store = getattr(import_module(module), name)(url, clock=clock)
+        return opened
     announced = {each.name: each for each in entry_points(group=ENTRY_POINTS)}
     if scheme not in announced:
-        known = ", ".join(sorted({"memory", *announced}))
+        known = ", ".join(sorted({"memory", *_OWN, *announced}))
         raise ConfigurationError(f"no store has the scheme {scheme!r}; known: {known}")
     try:
         make = announced[scheme].load()

@@ -1,15 +1,11 @@
-"""The PostgreSQL store: what the loops do, each as one statement over a batch.
-
-The same statements run on CockroachDB, see ``go_scheduler.stores.cockroachdb``. Each
-commits by itself. Who owns what rests on the conditions of the UPDATEs alone; SKIP
-LOCKED only keeps nodes out of each other's way.
-"""
+"""The PostgreSQL store, which the CockroachDB store is a variant of."""
 
 from __future__ import annotations
 
 import random
 from contextlib import contextmanager
 from datetime import UTC
+from functools import lru_cache
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
@@ -17,9 +13,9 @@ from sqlalchemy import ARRAY, Uuid, any_, bindparam, text
 from sqlalchemy.dialects.postgresql import insert
 
 from go_scheduler.models import Cancelled
+from go_scheduler.stores.sql import statements
 from go_scheduler.stores.sql.database import Database, Lane
 from go_scheduler.stores.sql.driver import EngineKind, judge, make_engines
-from go_scheduler.stores.sql.rows import INSTANCE_COLUMNS
 from go_scheduler.stores.sql.schema import Schema
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.stores.sql.sweep import LATE, Sweep
@@ -27,11 +23,11 @@ from go_scheduler.stores.sql.tables import contents, definitions
 from go_scheduler.stores.sql.types import to_microseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+    from collections.abc import Collection, Iterator, Mapping, Sequence, Set
     from datetime import datetime, timedelta
     from typing import Any
 
-    from sqlalchemy import ColumnElement, Connection, Row
+    from sqlalchemy import ColumnElement, Connection, Row, TextClause
     from sqlalchemy.engine import URL
 
     from go_scheduler.clock import Clock
@@ -46,238 +42,6 @@ if TYPE_CHECKING:
         TaskDefinition,
         TaskInstance,
     )
-
-_INSTANCE = ", ".join(f"t.{name}" for name in INSTANCE_COLUMNS)
-
-# Every parameter is cast: CockroachDB infers other types than PostgreSQL. {now} is the
-# database's now(), or the time of the clock that the store was given.
-
-_DUE = """
-SELECT * FROM ({branches}) AS due ORDER BY next_fire_time, id LIMIT {limit}
-"""
-_DUE_IN_TIME = """
-(SELECT * FROM task_definitions
- WHERE shard = {shard} AND next_fire_time IS NOT NULL AND NOT paused AND NOT late
-   AND next_fire_time >= {now} - CAST(:back AS interval)
-   AND next_fire_time <= {now} + CAST(:ahead AS interval) {after}
- ORDER BY next_fire_time, id LIMIT {limit})
-"""
-_DUE_LATE = """
-(SELECT * FROM task_definitions
- WHERE next_fire_time IS NOT NULL AND NOT paused AND late
-   AND next_fire_time <= {now} + CAST(:ahead AS interval) {after}
- ORDER BY next_fire_time, id LIMIT {limit})
-"""
-_AFTER = """
-   AND (next_fire_time, id) > (CAST(:after_time AS timestamptz), CAST(:after_id AS uuid))
-"""
-
-_FIRE = """
-WITH moved AS (
-  UPDATE task_definitions AS d
-     SET next_fire_time = x.next_at,
-         late = coalesce(x.next_at <= {now} - CAST(:late AS interval), false),
-         completed_at = CASE WHEN x.next_at IS NULL AND NOT d.waits THEN {now}
-                        END
-    FROM unnest(CAST(:ids AS uuid[]), CAST(:expected AS timestamptz[]),
-                CAST(:revisions AS bigint[]), CAST(:next_times AS timestamptz[]))
-         AS x (id, expected, revision, next_at)
-   WHERE d.id = x.id AND d.deleted_at IS NULL AND NOT d.paused
-     AND d.next_fire_time IS NOT DISTINCT FROM x.expected AND d.revision = x.revision
-     AND (NOT d.waits OR NOT EXISTS (
-           SELECT 1 FROM task_instances AS o
-            WHERE o.definition_key = d.key
-              AND o.completed_at IS NULL AND o.outcome IS NULL))
-  RETURNING d.key, d.id, d.queue, d.expire_after, d.waits),
-made AS (
-  INSERT INTO task_instances
-         (id, definition_key, shard, queue, expire_after, waits, fire_time, execute_at,
-          due_at, claimable_at, outcome, completed_at, skipped_last, skipped_count,
-          skipped_reason)
-  SELECT f.id, m.key, f.shard, m.queue, m.expire_after, m.waits, f.fire_time,
-         f.fire_time, f.fire_time,
-         CASE WHEN f.reason IS NULL THEN greatest(f.fire_time, {now}) END,
-         CASE WHEN f.reason IS NOT NULL THEN 'skipped' END,
-         CASE WHEN f.reason IS NOT NULL THEN {now} END,
-         f.last, f.count, f.reason
-    FROM unnest(CAST(:instance_ids AS uuid[]), CAST(:definition_ids AS uuid[]),
-                CAST(:shards AS bigint[]), CAST(:fire_times AS timestamptz[]),
-                CAST(:lasts AS timestamptz[]), CAST(:counts AS bigint[]),
-                CAST(:reasons AS text[]))
-         AS f (id, definition_id, shard, fire_time, last, count, reason)
-    JOIN moved AS m ON m.id = f.definition_id
-  ON CONFLICT (definition_key, fire_time) DO NOTHING)
-SELECT id FROM moved
-"""
-
-# A guess at where there is anything to claim, when there is more than one place.
-_HEADS = """
-SELECT * FROM ({branches}) AS heads
-"""
-_HEAD = """
-(SELECT {place} AS place FROM task_instances
- WHERE queue = CAST(:queue{place} AS text) AND shard = {shard}
-   AND claimable_at IS NOT NULL
-   AND claimable_at >= {now} - CAST(:back{place} AS interval)
-   AND claimable_at <= {now} + CAST(:ahead AS interval)
- ORDER BY claimable_at LIMIT 1)
-"""
-_CLAIM = """
-WITH due AS MATERIALIZED ({due}),
-t AS (
-  UPDATE task_instances AS t
-     SET claimed_by = CAST(:node AS uuid), attempt = t.attempt + 1, claimable_at = NULL,
-         runs = t.runs + CASE WHEN {starts} THEN 1 ELSE 0 END,
-         started_at = CASE WHEN {starts} THEN greatest({now}, t.due_at) END,
-         expires_at = greatest({now}, t.due_at) + CASE WHEN {starts}
-             THEN least(CAST(:lease AS interval),
-                        coalesce(t.expire_after * interval '1 microsecond',
-                                 CAST(:expire_after AS interval)))
-             ELSE CAST(:lease AS interval) END
-    FROM due
-   WHERE t.id = due.id AND {guard}
-  RETURNING {columns}, due.place)
-SELECT * FROM t ORDER BY place, due_at
-"""
-_STARTS = "t.due_at <= {now} + CAST(:lead AS interval)"
-_FREE = """
-  SELECT id, claimable_at AS place FROM task_instances
-   WHERE queue = CAST(:queue AS text) AND shard = CAST(:shard AS bigint)
-     AND claimable_at IS NOT NULL
-     AND claimable_at >= coalesce(CAST(:position AS timestamptz),
-                                  {now} - CAST(:back AS interval))
-     AND claimable_at <= {now} + CAST(:ahead AS interval)
-   ORDER BY claimable_at, due_at LIMIT {limit} FOR UPDATE SKIP LOCKED
-"""
-_LAPSED = """
-  SELECT id, expires_at AS place FROM task_instances
-   WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT held
-     AND expires_at >= {now} - CAST(:back AS interval) AND expires_at <= {now}
-     AND queue = ANY(CAST(:queues AS text[]))
-   ORDER BY expires_at LIMIT {limit} FOR UPDATE SKIP LOCKED
-"""
-
-# From here on instances are named by their claims. `attempt` names one claim, so that
-# the owner need not be compared: comparing it would let a planner walk an index of all
-# that is claimed instead of the primary key.
-_OWNED = """
-     t.id = x.id AND t.attempt = x.attempt
-     AND t.completed_at IS NULL AND t.claimed_by IS NOT NULL
-"""
-_START = """
-UPDATE task_instances AS t
-   SET runs = t.runs + CASE WHEN t.started_at IS NULL THEN 1 ELSE 0 END,
-       started_at = coalesce(t.started_at, greatest({now}, t.due_at)),
-       expires_at = CASE WHEN t.started_at IS NOT NULL THEN t.expires_at
-           ELSE greatest({now}, t.due_at)
-                + least(CAST(:lease AS interval),
-                        coalesce(t.expire_after * interval '1 microsecond',
-                                 CAST(:expire_after AS interval))) END
-  FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[])) AS x (id, attempt)
- WHERE {owned}
-RETURNING {columns}
-"""
-_RENEW = """
-UPDATE task_instances AS t
-   SET expires_at = {now} + x.lease * interval '1 microsecond'
-  FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]),
-              CAST(:leases AS bigint[])) AS x (id, attempt, lease)
- WHERE {owned}
-RETURNING t.id, t.cancel_requested
-"""
-_FINISH = """
-WITH ended AS (
-  UPDATE task_instances AS t
-     SET outcome = x.outcome,
-         completed_at = CASE WHEN x.outcome IS NOT NULL THEN {now} END,
-         started_at = CASE WHEN x.outcome IS NOT NULL THEN x.started_at END,
-         runs = t.runs - CASE WHEN x.started_at IS NULL AND t.started_at IS NOT NULL
-                         THEN 1 ELSE 0 END,
-         error = coalesce(x.error, t.error),
-         claimed_by = CASE WHEN x.outcome IS NOT NULL THEN t.claimed_by END,
-         expires_at = CASE WHEN x.outcome IS NOT NULL THEN t.expires_at END,
-         due_at = CASE WHEN x.outcome IS NOT NULL THEN t.due_at
-                  ELSE {now} + x.retry_in * interval '1 microsecond' END,
-         claimable_at = CASE WHEN x.outcome IS NULL AND NOT t.held
-                        THEN {now} + x.retry_in * interval '1 microsecond' END
-    FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]),
-                CAST(:outcomes AS text[]), CAST(:started AS timestamptz[]),
-                CAST(:retries AS bigint[]), CAST(:errors AS text[]),
-                CAST(:next_times AS timestamptz[]))
-         AS x (id, attempt, outcome, started_at, retry_in, error, next_at)
-   WHERE {owned}
-  RETURNING t.id, t.definition_key, t.waits AND x.outcome IS NOT NULL AS goes_on,
-            x.next_at),
-{gone_on}
-SELECT id FROM ended
-"""
-_GONE_ON = """
-gone_on AS (
-  UPDATE task_definitions AS d
-     SET next_fire_time = e.next_at,
-         late = coalesce(e.next_at <= {now} - CAST(:late AS interval), false),
-         completed_at = CASE WHEN e.next_at IS NULL THEN {now} END
-    FROM ended AS e
-   WHERE e.goes_on AND d.key = e.definition_key AND d.waits
-     AND d.next_fire_time IS NULL AND d.completed_at IS NULL AND d.deleted_at IS NULL
-  RETURNING d.key)
-"""
-_RELEASE = """
-UPDATE task_instances AS t
-   SET claimed_by = NULL, expires_at = NULL, started_at = NULL,
-       runs = t.runs - CASE WHEN t.started_at IS NOT NULL THEN 1 ELSE 0 END,
-       due_at = CASE WHEN x.delay > 0
-                THEN greatest(t.due_at, {now} + x.delay * interval '1 microsecond')
-                ELSE t.due_at END,
-       claimable_at = CASE WHEN NOT t.held
-           THEN greatest(t.due_at, {now} + x.delay * interval '1 microsecond') END
-  FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]),
-              CAST(:delays AS bigint[])) AS x (id, attempt, delay)
- WHERE {owned}
-RETURNING t.id
-"""
-_CANCEL = """
-WITH ended AS (
-  UPDATE task_instances AS t
-     SET cancel_requested = t.cancel_requested OR t.started_at IS NOT NULL,
-         outcome = CASE WHEN t.started_at IS NULL THEN 'cancelled' END,
-         completed_at = CASE WHEN t.started_at IS NULL THEN {now} END,
-         claimable_at = NULL
-    FROM unnest(CAST(:ids AS uuid[]), CAST(:next_times AS timestamptz[]))
-         AS x (id, next_at)
-   WHERE t.id = x.id AND t.completed_at IS NULL
-  RETURNING t.id, t.definition_key, t.waits AND t.started_at IS NULL AS goes_on,
-            x.next_at, t.started_at IS NOT NULL AS runs_on),
-{gone_on}
-SELECT id, runs_on FROM ended
-"""
-
-_DELETE_ENDED = """
-WITH old AS MATERIALIZED (
-  SELECT id, completed_at FROM task_instances
-   WHERE completed_at IS NOT NULL
-     AND completed_at >= coalesce(CAST(:position AS timestamptz),
-                                  {now} - CAST(:back AS interval))
-     AND completed_at <= {now} - CAST(:older_than AS interval)
-   ORDER BY completed_at LIMIT {limit} FOR UPDATE SKIP LOCKED)
-DELETE FROM task_instances AS t USING old
- WHERE t.id = old.id AND t.completed_at IS NOT NULL
-RETURNING old.completed_at
-"""
-_DELETE_DEFINITIONS = """
-WITH old AS MATERIALIZED (
-  SELECT d.key FROM task_definitions AS d
-   WHERE {which} IS NOT NULL AND {which} <= {now} - CAST(:older_than AS interval)
-     AND NOT EXISTS (SELECT 1 FROM task_instances AS i WHERE i.definition_key = d.key)
-   ORDER BY {which} LIMIT {limit}),
-gone AS (
-  DELETE FROM task_definitions AS d USING old
-   WHERE d.key = old.key AND {which} <= {now} - CAST(:older_than AS interval)
-  RETURNING d.key),
-emptied AS (
-  DELETE FROM task_contents AS c USING gone WHERE c.key = gone.key RETURNING c.key)
-SELECT key FROM gone
-"""
 
 
 class PostgreSQLStore(SQLStore):
@@ -359,28 +123,30 @@ class PostgreSQLStore(SQLStore):
     ) -> Sequence[TaskDefinition]:
         """Read a page of the definitions that fire soon."""
         sweep = self._sweep("due")
-        parts = {"after": "" if after is None else _AFTER, "limit": limit}
+        parts = {"after": "" if after is None else statements.AFTER, "limit": limit}
         branches = [
             *(
-                self._fill(_DUE_IN_TIME, shard=shard, **parts)
+                self._fill(statements.DUE_IN_TIME, shard=shard, **parts)
                 for shard in range(self.shards)
             ),
-            self._fill(_DUE_LATE, **parts),
+            self._fill(statements.DUE_LATE, **parts),
         ]
-        statement = self._text(_DUE, branches=" UNION ALL ".join(branches), limit=limit)
+        statement = self._text(
+            statements.DUE, branches=" UNION ALL ".join(branches), limit=limit
+        )
         parameters: dict[str, object] = {"ahead": ahead, "back": sweep.back}
         if after is not None:
             parameters["after_time"] = after.next_fire_time
             parameters["after_id"] = after.id
 
-        def read(connection: Connection) -> Sequence[TaskDefinition]:
-            rows = self._execute(connection, statement, **parameters)
-            return self._with_contents(connection, rows)
-
-        found = self._scan(sweep, read)
-        if len(found) < limit:
+        rows = self._scan(sweep, statement, parameters)
+        if len(rows) < limit:
             sweep.finish()
-        return found
+        if not rows:
+            return []
+        return self._database.run(
+            Lane.SCANS, lambda connection: self._with_contents(connection, rows)
+        )
 
     def fire_definitions(self, firings: Sequence[Firing]) -> Set[UUID]:
         """Create the instances of each firing and move its definition on."""
@@ -391,31 +157,28 @@ class PostgreSQLStore(SQLStore):
         made = [row for firing in ordered for row in self._instances_of(firing)]
         columns = list(zip(*made, strict=True)) or [()] * 6
         ids = [uuid4() for _ in made]
-        statement = self._text(_FIRE)
-        return self._database.run(
+        parameters = {
+            "late": LATE,
+            "ids": [each.definition.id for each in ordered],
+            "expected": [_utc(each.definition.next_fire_time) for each in ordered],
+            "revisions": [each.definition.revision for each in ordered],
+            "next_times": [_utc(each.next_fire_time) for each in ordered],
+            "instance_ids": ids,
+            "shards": [id.int % self.shards for id in ids],
+            "definition_ids": list(columns[0]),
+            "fire_times": list(columns[1]),
+            "lasts": list(columns[2]),
+            "counts": list(columns[3]),
+            "reasons": list(columns[4]),
+        }
+        rows = self._write(
             Lane.SCANS,
-            lambda connection: {
-                row.id
-                for row in self._execute(
-                    connection,
-                    statement,
-                    late=LATE,
-                    ids=[each.definition.id for each in ordered],
-                    expected=[_utc(each.definition.next_fire_time) for each in ordered],
-                    revisions=[each.definition.revision for each in ordered],
-                    next_times=[_utc(each.next_fire_time) for each in ordered],
-                    instance_ids=ids,
-                    shards=[id.int % self.shards for id in ids],
-                    definition_ids=list(columns[0]),
-                    fire_times=list(columns[1]),
-                    lasts=list(columns[2]),
-                    counts=list(columns[3]),
-                    reasons=list(columns[4]),
-                )
-            },
+            self._text(statements.FIRE),
+            parameters,
             # Its repetition would answer that another node had won.
             repeatable=False,
         )
+        return {row.id for row in rows}
 
     @staticmethod
     def _instances_of(firing: Firing) -> Iterator[tuple[object, ...]]:
@@ -479,21 +242,16 @@ class PostgreSQLStore(SQLStore):
             return places
         sweeps = [self._sweep(place) for place in places]
         branches = " UNION ALL ".join(
-            self._fill(_HEAD, place=number, shard=shard)
+            self._fill(statements.HEAD, place=number, shard=shard)
             for number, (_, shard) in enumerate(places)
         )
-        statement = self._text(_HEADS, branches=branches)
+        statement = self._text(statements.HEADS, branches=branches)
         parameters: dict[str, object] = {"ahead": ahead}
         for number, (queue, _) in enumerate(places):
             parameters[f"queue{number}"] = queue
             parameters[f"back{number}"] = sweeps[number].back
-        found = self._database.run(
-            Lane.SCANS,
-            lambda connection: {
-                row.place
-                for row in self._execute(connection, statement, **parameters)
-            },
-        )
+        rows = self._write(Lane.SCANS, statement, parameters)
+        found = {row.place for row in rows}
         for number, sweep in enumerate(sweeps):
             if number not in found:
                 sweep.finish()
@@ -511,11 +269,11 @@ class PostgreSQLStore(SQLStore):
     ) -> Sequence[Row[Any]]:
         sweep = self._sweep((queue, shard))
         statement = self._text(
-            _CLAIM,
-            due=self._fill(_FREE, limit=limit),
-            starts=self._fill(_STARTS),
+            statements.CLAIM,
+            due=self._fill(statements.FREE, limit=limit),
+            starts=self._fill(statements.STARTS),
             guard="t.claimable_at IS NOT NULL",
-            columns=_INSTANCE,
+            columns=statements.INSTANCE,
         )
         parameters = {
             **terms,
@@ -525,7 +283,7 @@ class PostgreSQLStore(SQLStore):
             "back": sweep.back,
             "ahead": ahead,
         }
-        rows = self._claim(sweep, statement, parameters)
+        rows = self._scan(sweep, statement, parameters, repeatable=False)
         if len(rows) < limit:
             sweep.finish()
         else:
@@ -537,27 +295,17 @@ class PostgreSQLStore(SQLStore):
     ) -> Sequence[Row[Any]]:
         sweep = self._sweep("lapsed")
         statement = self._text(
-            _CLAIM,
-            due=self._fill(_LAPSED, limit=limit),
-            starts=self._fill(_STARTS),
+            statements.CLAIM,
+            due=self._fill(statements.LAPSED, limit=limit),
+            starts=self._fill(statements.STARTS),
             guard=self._fill("t.completed_at IS NULL AND t.expires_at <= {now}"),
-            columns=_INSTANCE,
+            columns=statements.INSTANCE,
         )
         parameters = {**terms, "queues": list(queues), "back": sweep.back}
-        rows = self._claim(sweep, statement, parameters)
+        rows = self._scan(sweep, statement, parameters, repeatable=False)
         if len(rows) < limit:
             sweep.finish()
         return rows
-
-    def _claim(
-        self, sweep: Sweep, statement: Any, parameters: Mapping[str, object]
-    ) -> Sequence[Row[Any]]:
-        return self._scan(
-            sweep,
-            lambda connection: self._execute(connection, statement, **parameters),
-            # Done and repeated, it would leave what it claimed to its lease.
-            repeatable=False,
-        )
 
     def start_instances(
         self, claimant: Claimant, claims: Sequence[Claim]
@@ -565,19 +313,17 @@ class PostgreSQLStore(SQLStore):
         """Record that handlers are about to be called."""
         if not claims:
             return []
-        ordered = sorted(claims, key=_id)
         statement = self._text(
-            _START, owned=_OWNED, columns=_INSTANCE
+            statements.START, owned=statements.OWNED, columns=statements.INSTANCE
         )
+        parameters = {
+            **_keys(sorted(claims, key=lambda each: each.instance_id)),
+            "lease": claimant.lease,
+            "expire_after": claimant.expire_after,
+        }
 
         def start(connection: Connection) -> Sequence[TaskInstance]:
-            rows = self._execute(
-                connection,
-                statement,
-                **_keys(ordered),
-                lease=claimant.lease,
-                expire_after=claimant.expire_after,
-            )
+            rows = self._execute(connection, statement, parameters)
             return self._read(connection, rows)
 
         return self._database.run(Lane.CLAIMS, start)
@@ -589,9 +335,11 @@ class PostgreSQLStore(SQLStore):
         ordered = sorted(renewals, key=lambda each: each.claim.instance_id)
         rows = self._write(
             Lane.RENEWALS,
-            self._text(_RENEW, owned=_OWNED),
-            **_keys([each.claim for each in ordered]),
-            leases=[to_microseconds(each.lease) for each in ordered],
+            self._text(statements.RENEW, owned=statements.OWNED),
+            {
+                **_keys([each.claim for each in ordered]),
+                "leases": [to_microseconds(each.lease) for each in ordered],
+            },
         )
         return {row.id: row.cancel_requested for row in rows}
 
@@ -600,19 +348,22 @@ class PostgreSQLStore(SQLStore):
         if not outcomes:
             return set()
         ordered = sorted(outcomes, key=lambda each: each.claim.instance_id)
-        rows = self._write(
-            Lane.CLAIMS,
-            self._text(_FINISH, owned=_OWNED, gone_on=self._fill(_GONE_ON)),
-            # Done and repeated, it would answer that the claims were lost.
-            repeatable=False,
-            **_keys([each.claim for each in ordered]),
-            outcomes=[each.outcome and each.outcome.value for each in ordered],
-            started=[_utc(each.started_at) for each in ordered],
-            retries=[to_microseconds(each.retry_in) for each in ordered],
-            errors=[each.error for each in ordered],
-            next_times=[_utc(each.next_fire_time) for each in ordered],
-            late=LATE,
+        statement = self._text(
+            statements.FINISH,
+            owned=statements.OWNED,
+            gone_on=self._fill(statements.GONE_ON),
         )
+        parameters = {
+            **_keys([each.claim for each in ordered]),
+            "outcomes": [each.outcome and each.outcome.value for each in ordered],
+            "started": [_utc(each.started_at) for each in ordered],
+            "retries": [to_microseconds(each.retry_in) for each in ordered],
+            "errors": [each.error for each in ordered],
+            "next_times": [_utc(each.next_fire_time) for each in ordered],
+            "late": LATE,
+        }
+        # Done and repeated, it would answer that the claims were lost.
+        rows = self._write(Lane.CLAIMS, statement, parameters, repeatable=False)
         return {row.id for row in rows}
 
     def release_instances(self, releases: Sequence[Release]) -> Set[UUID]:
@@ -622,9 +373,11 @@ class PostgreSQLStore(SQLStore):
         ordered = sorted(releases, key=lambda each: each.claim.instance_id)
         rows = self._write(
             Lane.CLAIMS,
-            self._text(_RELEASE, owned=_OWNED),
-            **_keys([each.claim for each in ordered]),
-            delays=[to_microseconds(each.delay) for each in ordered],
+            self._text(statements.RELEASE, owned=statements.OWNED),
+            {
+                **_keys([each.claim for each in ordered]),
+                "delays": [to_microseconds(each.delay) for each in ordered],
+            },
         )
         return {row.id for row in rows}
 
@@ -637,11 +390,13 @@ class PostgreSQLStore(SQLStore):
         ordered = sorted(cancellations)
         rows = self._write(
             Lane.USERS,
-            self._text(_CANCEL, gone_on=self._fill(_GONE_ON)),
+            self._text(statements.CANCEL, gone_on=self._fill(statements.GONE_ON)),
+            {
+                "ids": ordered,
+                "next_times": [_utc(cancellations[each]) for each in ordered],
+                "late": LATE,
+            },
             repeatable=False,
-            ids=ordered,
-            next_times=[_utc(cancellations[each]) for each in ordered],
-            late=LATE,
         )
         return {
             row.id: Cancelled.REQUESTED if row.runs_on else Cancelled.CANCELLED
@@ -654,55 +409,60 @@ class PostgreSQLStore(SQLStore):
         """Delete what ended long ago."""
         deleted = self._delete_ended(older_than, limit)
         if deleted < limit:
-            for which in ("d.completed_at", "d.deleted_at"):
-                statement = self._text(
-                    _DELETE_DEFINITIONS, which=which, limit=limit - deleted or 1
-                )
-                rows = self._write(Lane.SCANS, statement, older_than=older_than)
-                # Nobody knows of the rows that a delete has left behind.
-                deleted += len(rows) if which == "d.completed_at" else 0
+            left = limit - deleted
+            deleted += self._delete_definitions("completed_at", older_than, left)
+            # Nobody knows of the rows that a delete has left behind for their history.
+            self._delete_definitions("deleted_at", older_than, limit)
         return deleted
 
     def _delete_ended(self, older_than: timedelta, limit: int) -> int:
         sweep = self._sweep("ended")
-        statement = self._text(_DELETE_ENDED, limit=limit)
-        rows = self._scan(
-            sweep,
-            lambda connection: self._execute(
-                connection,
-                statement,
-                older_than=older_than,
-                position=sweep.position,
-                back=sweep.back + older_than,
-            ),
-        )
+        parameters = {
+            "older_than": older_than,
+            "position": sweep.position,
+            "back": sweep.back + older_than,
+        }
+        statement = self._text(statements.DELETE_ENDED, limit=limit)
+        rows = self._scan(sweep, statement, parameters)
         if len(rows) < limit:
             sweep.finish()
         else:
             sweep.go_on(max(row.completed_at for row in rows))
         return len(rows)
 
+    def _delete_definitions(self, since: str, older_than: timedelta, limit: int) -> int:
+        statement = self._text(statements.DELETE_DEFINITIONS, since=since, limit=limit)
+        return len(self._write(Lane.SCANS, statement, {"older_than": older_than}))
+
     # Statements.
 
     def _fill(self, template: str, **parts: object) -> str:
         return template.format(now=self._now_sql, **parts)
 
-    def _text(self, template: str, **parts: object) -> Any:
-        return text(self._fill(template, **parts))
+    def _text(self, template: str, **parts: object) -> TextClause:
+        return _parsed(self._fill(template, **parts))
 
     def _execute(
-        self, connection: Connection, statement: Any, **parameters: object
+        self,
+        connection: Connection,
+        statement: TextClause,
+        parameters: Mapping[str, object],
     ) -> Sequence[Row[Any]]:
         if self.clock is not None:
-            parameters["now"] = self.clock.now()
+            parameters = {**parameters, "now": self.clock.now()}
         return connection.execute(statement, parameters).all()
 
     def _write(
-        self, lane: Lane, statement: Any, *, repeatable: bool = True, **values: object
+        self,
+        lane: Lane,
+        statement: TextClause,
+        parameters: Mapping[str, object],
+        *,
+        repeatable: bool = True,
     ) -> Sequence[Row[Any]]:
         return self._database.run(
             lane,
-            lambda connection: self._execute(connection, statement, **values),
+            lambda connection: self._execute(connection, statement, parameters),
             repeatable=repeatable,
         )
 
@@ -715,24 +475,26 @@ class PostgreSQLStore(SQLStore):
     def _scan(
         self,
         sweep: Sweep,
-        work: Callable[[Connection], Any],
+        statement: TextClause,
+        parameters: Mapping[str, object],
         *,
         repeatable: bool = True,
-    ) -> Any:
+    ) -> Sequence[Row[Any]]:
         try:
-            return self._database.run(Lane.SCANS, work, repeatable=repeatable)
+            return self._write(Lane.SCANS, statement, parameters, repeatable=repeatable)
         except BaseException:
             sweep.start_over()
             raise
 
 
+@lru_cache(maxsize=1000)
+def _parsed(statement: str) -> TextClause:
+    return text(statement)
+
+
 def _utc(at: datetime | None) -> datetime | None:
-    """In UTC, for a server reads no offset of other than whole seconds."""
+    """In UTC, for a server reads no offset of other than whole minutes."""
     return None if at is None else at.astimezone(UTC)
-
-
-def _id(claim: Claim) -> UUID:
-    return claim.instance_id
 
 
 def _keys(claims: Sequence[Claim]) -> dict[str, object]:

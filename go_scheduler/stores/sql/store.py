@@ -142,9 +142,7 @@ class SQLStore(TransactionalStore):
         """Put definitions within a transaction of the user's."""
         joined = self._join(connection)
         # It becomes visible at any time later, below the bound of every scan.
-        return self._database.join(
-            lambda: self._put(joined, definitions, late=True)
-        )
+        return self._database.join(lambda: self._put(joined, definitions, late=True))
 
     def finish_instance_in(self, connection: object, outcome: RunOutcome) -> bool:
         """Record the end of one run within a transaction of the user's."""
@@ -252,12 +250,15 @@ class SQLStore(TransactionalStore):
         if definition_id is not None:
             key = (
                 select(definitions.c.key)
-                .where(definitions.c.id == definition_id, definitions.c.deleted_at.is_(None))
+                .where(
+                    definitions.c.id == definition_id,
+                    definitions.c.deleted_at.is_(None),
+                )
                 .scalar_subquery()
             )
             query = query.where(column.definition_key == key)
         if state is not None:
-            query = query.where(_STATE == state.value)
+            query = query.where(_state == state.value)
         if after is not None:
             later = column.execute_at > after.execute_at
             same = and_(column.execute_at == after.execute_at, column.id > after.id)
@@ -266,7 +267,7 @@ class SQLStore(TransactionalStore):
 
     def counts(self) -> Mapping[State, int]:
         """How many instances are in each state; every state has a number."""
-        query = select(_STATE, func.count()).group_by(_STATE)
+        query = select(_state, func.count()).group_by(_state)
         found = {row[0]: row[1] for row in self._list(query)}
         return {state: found.get(state.value, 0) for state in State}
 
@@ -469,7 +470,8 @@ class SQLStore(TransactionalStore):
         query = (
             select(definitions.c.id, func.max(definitions.c.revision))
             .where(
-                self._among(definitions.c.id, ids), definitions.c.deleted_at.is_not(None)
+                self._among(definitions.c.id, ids),
+                definitions.c.deleted_at.is_not(None),
             )
             .group_by(definitions.c.id)
         )
@@ -493,9 +495,7 @@ class SQLStore(TransactionalStore):
         else:
             changed = rescheduled(old, new, now)
             moment = _moment(changed, now, late=late)
-        written = self._change(
-            connection, row, {**write_definition(changed), **moment}
-        )
+        written = self._change(connection, row, {**write_definition(changed), **moment})
         connection.execute(
             update(contents)
             .where(contents.c.key == row.key)
@@ -546,7 +546,7 @@ class SQLStore(TransactionalStore):
         connection.execute(
             update(instances)
             .where(*_open_of(row.key))
-            .values({name: written[name] for name in ("queue", "expire_after", "waits")})
+            .values({name: written[name] for name in _FOLLOWING})
         )
 
     def _remove_unstarted(
@@ -565,9 +565,7 @@ class SQLStore(TransactionalStore):
         )
         return [row.fire_time for row in connection.execute(statement)]
 
-    def _free_unstarted(
-        self, connection: Connection, key: UUID, now: datetime
-    ) -> None:
+    def _free_unstarted(self, connection: Connection, key: UUID, now: datetime) -> None:
         """Take back the claims that have not started."""
         connection.execute(
             update(instances)
@@ -589,8 +587,10 @@ class SQLStore(TransactionalStore):
             self._change(connection, row, {"note": note})
             return replace(old, note=note)
         now = self._now(connection)
-        changed = {"paused": True, "note": note, "revision": next_revision(old)}
-        written = self._change(connection, row, changed)
+        revision = next_revision(old)
+        written = self._change(
+            connection, row, {"paused": True, "note": note, "revision": revision}
+        )
         removed = self._remove_unstarted(connection, row.key)
         self._free_unstarted(connection, row.key, now)
         connection.execute(
@@ -600,7 +600,9 @@ class SQLStore(TransactionalStore):
         )
         paused = replace(
             old,
-            **changed,
+            paused=True,
+            note=note,
+            revision=revision,
             next_fire_time=min(
                 [*removed, *filter(None, [written.next_fire_time])], default=None
             ),
@@ -674,12 +676,14 @@ class SQLStore(TransactionalStore):
         return set(deleted.values())
 
 
+# What instances have of their definition's, for claims and starts without a join.
+_FOLLOWING = ("queue", "expire_after", "waits")
 _LIVE = (
     select(definitions, *(each for each in contents.c if each.name != "key"))
     .outerjoin(contents, contents.c.key == definitions.c.key)
     .where(definitions.c.deleted_at.is_(None))
 )
-_STATE = case(
+_state = case(
     (instances.c.outcome.is_not(None), instances.c.outcome),
     (instances.c.claimed_by.is_(None), literal(State.PENDING.value)),
     (instances.c.started_at.is_(None), literal(State.CLAIMED.value)),
@@ -705,7 +709,8 @@ def _open_of(key: UUID) -> Sequence[ColumnElement[bool]]:
 def _claimable_at(now: datetime, *, held: bool | None = None) -> ColumnElement[Any]:
     """When an instance that is pending again joins the line."""
     column = instances.c
-    moment = case((column.due_at > now, column.due_at), else_=literal(now, column.due_at.type))
+    present = literal(now, column.due_at.type)
+    moment = case((column.due_at > present, column.due_at), else_=present)
     return moment if held is False else case((column.held, None), else_=moment)
 
 

@@ -129,9 +129,7 @@ def _index(name: str, *columns: Column[object], where: object, unique: bool = Fa
 
 
 indexes = (
-    _index(
-        "task_definitions_id_key", definitions.c.id, where=_is_live, unique=True
-    ),
+    _index("task_definitions_id_key", definitions.c.id, where=_is_live, unique=True),
     _index(
         "task_definitions_due_idx",
         definitions.c.shard,

@@ -49,9 +49,11 @@ def to_sqlite_time(at: datetime) -> int:
 
 def from_sqlite_time(value: object) -> datetime | Unreadable:
     """The time that SQLite keeps as this."""
+    if not isinstance(value, int):
+        return UNREADABLE
     try:
-        return _EPOCH + timedelta(microseconds=value)  # type: ignore[arg-type]
-    except (TypeError, OverflowError):
+        return _EPOCH + timedelta(microseconds=value)
+    except OverflowError:
         return UNREADABLE
 
 
@@ -63,8 +65,8 @@ def to_sqlite_id(id: UUID) -> str:
 def from_sqlite_id(value: object) -> UUID | Unreadable:
     """The id that SQLite keeps as this."""
     try:
-        return UUID(value)  # type: ignore[arg-type]
-    except (AttributeError, TypeError, ValueError):
+        return UUID(value) if isinstance(value, str) else UNREADABLE
+    except ValueError:
         return UNREADABLE
 
 
