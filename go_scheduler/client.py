@@ -11,7 +11,7 @@ from go_scheduler.errors import ConfigurationError, TaskDefinitionNotFoundError
 from go_scheduler.json import check_text, freeze
 from go_scheduler.models import METADATA_LIMIT, State, TaskDefinition, TaskInstance
 from go_scheduler.preparation import next_after_end, prepare
-from go_scheduler.stores.base import Store
+from go_scheduler.stores.base import Store, transactional
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -42,7 +42,9 @@ class Client:
         self._store = store
         self._initialized = False
 
-    def schedule(self, definition: TaskDefinition) -> TaskDefinition:
+    def schedule(
+        self, definition: TaskDefinition, *, connection: object = None
+    ) -> TaskDefinition:
         """Insert a definition, or replace the one with its id.
 
         Scheduling an equal definition again changes nothing. Another trigger starts
@@ -50,22 +52,45 @@ class Client:
         leaves the fire times as they are and applies to each instance that starts from
         now on.
 
+        With a ``connection`` to the database of an SQL store this becomes part of the
+        transaction that is open there: the definition is scheduled when that commits,
+        together with whatever else was written in it, or not at all.
+
+        ```python
+        with Session(engine) as session, session.begin():
+            session.add(order)
+            scheduler.schedule(reminder_for(order), connection=session)
+        ```
+
         Args:
             definition: What to run, and when. Its ``revision``, if it has one, must be
                 the stored one.
+            connection: A SQLAlchemy ``Session`` or ``Connection`` that is not in
+                autocommit. A scheduler looks for what is due as soon as a ``Session``
+                has committed, and after a ``Connection`` has at its next tick.
 
         Returns:
-            The definition as stored, with its ``next_fire_time``.
+            The definition as stored, with its ``next_fire_time``; as it will be stored,
+            with a ``connection``.
 
         Raises:
-            ConfigurationError: It is no definition, or its trigger cannot be stored.
+            ConfigurationError: It is no definition, or its trigger cannot be stored; or
+                the connection is none, or the store takes part in no transactions.
             InvalidTriggerError: Its trigger raised, or returned what is no fire time.
             ConflictError: It has been changed since it was read.
+            StoreUnavailableError: With a ``connection``: somebody else is changing the
+                definition at the same moment; repeat the transaction.
         """
         store = self._ready()
+        joined = None if connection is None else transactional(store)
         prepared = prepare(definition, store.now())
-        (stored,) = store.put_definitions([prepared])
-        self._look()
+        if joined is None:
+            (stored,) = store.put_definitions([prepared])
+            self._look()
+        else:
+            (stored,) = joined.put_definitions_in(
+                connection, [prepared], committed=self._look
+            )
         return stored
 
     def get_definition(self, definition_id: UUID) -> TaskDefinition:

@@ -123,7 +123,9 @@ class Keeper:
             if run.left(elapsed) == ZERO:
                 self._presume_hung(run)
         kept = [run for run in running if not (run.settled or run.lost)]
-        self._renew([*kept, *self._held.queued()])
+        # Where one has joined a transaction of its handler's, the row is locked.
+        renewed = [run for run in kept if not run.joined]
+        self._renew([*renewed, *self._held.queued()])
         left = [run.left(elapsed) for run in kept]
         delay = min([self._lease / 3, *left])
         self._next = elapsed + delay
@@ -167,6 +169,9 @@ class Keeper:
         # had lapsed and was claimed again here, is lost.
         newest = {run.instance.id: run for run in sorted(runs, key=_attempt)}
         for run, renewal in zip(runs, renewals, strict=True):
+            if run.joined:
+                # It did so meanwhile, and may have completed.
+                continue
             if run.instance.id in owned and newest[run.instance.id] is run:
                 run.expires_at = now + renewal.lease
                 run.cancel_requested = owned[run.instance.id]

@@ -14,14 +14,15 @@ from go_scheduler.bounded_log import BoundedLog
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, TaskInstanceNotFoundError
 from go_scheduler.models import Outcome, Release, RunOutcome
+from go_scheduler.stores.base import transactional
 from go_scheduler.triggers.base import next_fire_time_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Sequence, Set
     from datetime import datetime
 
     from go_scheduler.clock import StoreClock
-    from go_scheduler.models import Claim
+    from go_scheduler.models import Claim, TaskInstance
     from go_scheduler.run import Run
     from go_scheduler.stores.base import Store
 
@@ -31,6 +32,7 @@ ERROR_LIMIT = 16 * 1024
 _GAP = timedelta(milliseconds=3)
 _BATCH = 500
 _ASIDE = timedelta(minutes=1)
+_NOT_COMMITTED = "the transaction of complete_in() was not committed"
 
 
 class Recorder:
@@ -63,6 +65,8 @@ class Recorder:
         self._writing = 0
         self._announced = False
         self._unsure: set[Claim] = set()
+        # Of runs that called complete_in, and have ended: what their handler raised.
+        self._joined: dict[Claim, str | None] = {}
         self._log = BoundedLog(logging.getLogger(__name__))
         self._aside: deque[tuple[timedelta, RunOutcome | Release]] = deque()
         self._written: deque[tuple[timedelta, int]] = deque()
@@ -83,10 +87,33 @@ class Recorder:
 
     def succeed(self, run: Run) -> None:
         """Record that a handler returned."""
-        self._finish(run, Outcome.COMPLETED)
+        if run.joined:
+            self._fail_unless_committed(run, None)
+        else:
+            self._finish(run, Outcome.COMPLETED)
+
+    def complete_in(self, run: Run, connection: object) -> bool:
+        """Record success within a transaction of the user's; false: it is not ours."""
+        store = transactional(self._store)
+        end = self._end_of(run, Outcome.COMPLETED)
+        return store.finish_instance_in(connection, end)
 
     def fail(self, run: Run, error: str) -> None:
         """Record that a run did not succeed: cancelled, due again, or failed."""
+        if run.joined:
+            self._fail_unless_committed(run, error)
+        else:
+            self._fail(run, error)
+
+    def _fail_unless_committed(self, run: Run, error: str | None) -> None:
+        """Record that the transaction of ``complete_in`` did not commit.
+
+        Only the store knows whether it did: if so, it refuses this.
+        """
+        self._joined[run.claim] = error
+        self._fail(run, "\n\n".join(filter(None, [_NOT_COMMITTED, error])))
+
+    def _fail(self, run: Run, error: str) -> None:
         if run.cancel_requested:
             self._finish(run, Outcome.CANCELLED, error)
             return
@@ -160,14 +187,17 @@ class Recorder:
         return _GAP if self._pending else self._next_aside(elapsed)
 
     def _finish(self, run: Run, outcome: Outcome, error: str | None = None) -> None:
-        self._put(
-            RunOutcome(
-                claim=run.claim,
-                started_at=run.called_at,
-                outcome=outcome,
-                error=error,
-                next_fire_time=self._next_fire_time(run),
-            )
+        self._put(self._end_of(run, outcome, error))
+
+    def _end_of(
+        self, run: Run, outcome: Outcome, error: str | None = None
+    ) -> RunOutcome:
+        return RunOutcome(
+            claim=run.claim,
+            started_at=run.called_at,
+            outcome=outcome,
+            error=error,
+            next_fire_time=self._next_fire_time(run),
         )
 
     def _next_fire_time(self, run: Run) -> datetime | None:
@@ -212,30 +242,66 @@ class Recorder:
             )
         if self._unsure:
             self._unsure.difference_update(end.claim for end in batch)
+        if self._joined:
+            self._forget_joined(outcomes)
 
     def _report_lost(self, outcomes: Sequence[RunOutcome]) -> None:
         """Say which results were discarded; those set aside have been reported."""
-        aside = {end.claim for _, end in self._aside}
+        aside = self._claims_aside()
         for end in outcomes:
-            if end.claim in aside or self._was_taken(end.claim):
+            claim = end.claim
+            if claim in aside:
                 continue
+            if claim in self._joined and self._has_committed(claim):
+                self._report_raised(claim, self._joined[claim])
+            elif not self._was_taken(claim):
+                self._log.write(
+                    logging.WARNING,
+                    "instance %s: the result of attempt %d is discarded, its claim is"
+                    " lost",
+                    claim.instance_id,
+                    claim.attempt,
+                    ids=_ids(claim),
+                )
+
+    def _report_raised(self, claim: Claim, error: str | None) -> None:
+        """Say what a handler raised after its transaction had committed."""
+        if error is not None:
             self._log.write(
-                logging.WARNING,
-                "instance %s: the result of attempt %d is discarded, its claim is lost",
-                end.claim.instance_id,
-                end.claim.attempt,
-                ids=_ids(end.claim),
+                logging.ERROR,
+                "instance %s: attempt %d is completed, but failed afterwards: %s",
+                claim.instance_id,
+                claim.attempt,
+                error,
+                ids=_ids(claim),
             )
+
+    def _has_committed(self, claim: Claim) -> bool:
+        """Whether the transaction in which a run called ``complete_in`` has."""
+        found = self._owned_by(claim)
+        return found is not None and found.outcome is Outcome.COMPLETED
 
     def _was_taken(self, claim: Claim) -> bool:
         """Whether an earlier write, whose answer was lost, had recorded it."""
-        if claim not in self._unsure:
-            return False
+        return claim in self._unsure and self._owned_by(claim) is not None
+
+    def _owned_by(self, claim: Claim) -> TaskInstance | None:
+        """The instance, if nobody has claimed it since."""
         try:
-            return self._store.get_instance(claim.instance_id).attempt == claim.attempt
+            found = self._store.get_instance(claim.instance_id)
         # Gone, or unreadable: it is only about a line in the log.
         except (StoreError, TaskInstanceNotFoundError):
-            return False
+            return None
+        return found if found.attempt == claim.attempt else None
+
+    def _claims_aside(self) -> Set[Claim]:
+        return {end.claim for _, end in self._aside}
+
+    def _forget_joined(self, outcomes: Sequence[RunOutcome]) -> None:
+        aside = self._claims_aside()
+        for end in outcomes:
+            if end.claim not in aside:
+                self._joined.pop(end.claim, None)
 
     def _set_aside(self, end: RunOutcome | Release, error: Exception) -> None:
         self._aside.append((self._clock.elapsed() + _ASIDE, end))

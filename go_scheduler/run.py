@@ -29,10 +29,13 @@ class Run:
         instance: What is run.
         lost: Whether the claim has passed to another node, or the definition has been
             deleted: nothing this run does is recorded any more.
+        joined: Whether ``complete_in`` has been called: this run succeeds by that
+            transaction or not at all.
         cancel_requested: Whether somebody asked it to stop.
     """
 
     __slots__ = (
+        "_complete",
         "_default",
         "_extended",
         "_undecided",
@@ -45,6 +48,7 @@ class Run:
         "expires_at",
         "hung",
         "instance",
+        "joined",
         "lost",
         "queued",
     )
@@ -58,6 +62,7 @@ class Run:
         self.allowed = self.expire_after
         self.expires_at: datetime = instance.expires_at
         self.lost = False
+        self.joined = False
         self.cancel_requested = instance.cancel_requested
         # Elapsed times: handed over to the workers; called.
         self.queued: timedelta | None = None
@@ -67,6 +72,7 @@ class Run:
         self.hung = False
         self._undecided = [None]
         self._extended: Callable[[], None] | None = None
+        self._complete: Callable[[Run, object], bool] | None = None
 
     @property
     def token(self) -> tuple[UUID, int]:
@@ -96,14 +102,62 @@ class Run:
             ClaimLostError: It is too late: the instance is not this run's any more.
         """
         check_positive("by", by)
-        if self.lost or self.settled:
-            raise ClaimLostError(
-                f"instance {self.instance.id}, attempt {self.claim.attempt}, is not"
-                " this run's any more"
-            )
+        self._check_owned()
         self.allowed += by
         if self._extended is not None:
             self._extended()
+
+    def complete_in(self, connection: object) -> None:
+        """Record success within a transaction of the handler's own.
+
+        What the handler writes in the transaction and the success of the run are
+        committed together, or neither is: a run that is repeated finds nothing of the
+        one before. For stores in an SQL database, and connections to that database.
+
+        ```python
+        def handler(instance: TaskInstance) -> None:
+            with engine.begin() as connection:
+                connection.execute(...)
+                current_run().complete_in(connection)
+        ```
+
+        Call it last and commit soon: until the transaction ends, its lock on the
+        instance makes whoever else wants to write there wait, and the claim is not
+        renewed. Once it has committed nothing more is recorded for this run; what the
+        handler raises after that is logged. If it has not committed when the handler
+        ends, the run has failed, whether the handler returned or raised, and ``retry``
+        applies. A transaction that was rolled back may be repeated, this call included.
+
+        Args:
+            connection: A SQLAlchemy ``Session`` or ``Connection`` that is not in
+                autocommit.
+
+        Raises:
+            ClaimLostError: The instance is not this run's any more, or was completed by
+                an earlier call; nothing was written. Let it roll your transaction back.
+            ConfigurationError: It is no such connection, or the store takes part in no
+                transactions.
+            StoreUnavailableError: Repeating the transaction may help.
+        """
+        self._check_owned()
+        assert self._complete is not None, "its handler has been called"
+        again = self.joined
+        # Before the row is locked: the keeper must not wait for it.
+        self.joined = True
+        if not self._complete(self, connection):
+            raise self._not_owned(
+                " has been completed by an earlier complete_in(), or" if again else ""
+            )
+
+    def _check_owned(self) -> None:
+        if self.lost or self.settled:
+            raise self._not_owned()
+
+    def _not_owned(self, why: str = "") -> ClaimLostError:
+        return ClaimLostError(
+            f"instance {self.instance.id}, attempt {self.claim.attempt},{why} is not"
+            " this run's any more"
+        )
 
     @property
     def settled(self) -> bool:
@@ -129,7 +183,12 @@ class Run:
         return self
 
     def begin(
-        self, elapsed: timedelta, now: datetime, extended: Callable[[], None]
+        self,
+        elapsed: timedelta,
+        now: datetime,
+        extended: Callable[[], None],
+        *,
+        complete: Callable[[Run, object], bool] | None = None,
     ) -> None:
         """Note that the handler is being called.
 
@@ -137,10 +196,13 @@ class Run:
             elapsed: The clock's elapsed time.
             now: The store's time.
             extended: Called when the run is allowed more time.
+            complete: Records success within a transaction of the user's; false: the
+                claim is lost.
         """
         self.called = elapsed
         self.called_at = max(now, self.instance.due_at)
         self._extended = extended
+        self._complete = complete
 
     def left(self, elapsed: timedelta) -> timedelta:
         """What is left of ``expire_after``; zero at least, all before the call."""

@@ -240,7 +240,7 @@ class Workers:
             return False
         if not self._held.call(run):
             return False
-        run.begin(elapsed, now, self._extended)
+        run.begin(elapsed, now, self._extended, complete=self._recorder.complete_in)
         self._watch(run)
         return True
 

@@ -5,17 +5,120 @@ Builders that need a store are in ``go_scheduler.testing.builders``.
 
 from __future__ import annotations
 
+import os
+from contextlib import ExitStack
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 import pytest
 
 from go_scheduler.clock import StoreClock
 from go_scheduler.models import TaskDefinition, TaskInstance
-from go_scheduler.stores.memory import MemoryStore
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import LEASE, NODE, definition
 from go_scheduler.testing.clock import START
+from tests import servers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from go_scheduler.stores.base import Store
+
+ENGINES = ("memory", "sqlite", "postgresql", "cockroachdb")
+SHARED = [pytest.param(each, marks=pytest.mark.slow) for each in ENGINES[1:]]
+"""Those that processes can share: for ``pytest.mark.parametrize("engine", SHARED)``."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the kinds of stores be chosen."""
+    parser.addoption(
+        "--store",
+        default=",".join(ENGINES),
+        metavar="KINDS",
+        help="Of the tests that run on every kind of store, run those on these, "
+        "separated by commas. Default: %(default)s",
+    )
+
+
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Leave out the tests on stores that were not chosen."""
+    chosen = config.getoption("--store").split(",")
+    if unknown := set(chosen).difference(ENGINES):
+        raise pytest.UsageError(f"--store knows {', '.join(ENGINES)}, not {unknown}")
+    left_out = [each for each in items if _engine(each) not in (None, *chosen)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [each for each in items if _engine(each) in (None, *chosen)]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what needs a CockroachDB; from here it is one line in the report."""
+    fixtures = getattr(item, "fixturenames", ())
+    if _engine(item) != "cockroachdb" and "cockroachdb_url" not in fixtures:
+        return
+    if (reason := servers.missing_cockroachdb()) is not None:
+        if os.environ.get(servers.REQUIRE_COCKROACHDB) == "1":
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
+
+
+def _engine(item: pytest.Item) -> str | None:
+    callspec = getattr(item, "callspec", None)
+    return None if callspec is None else callspec.params.get("engine")
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[str]:
+    """The URL of a server on which databases may be created."""
+    with servers.postgresql_server() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def postgresql_url(postgresql_server: str) -> Iterator[str]:
+    """The URL of the session's database, which has the tables."""
+    with servers.fresh_database(postgresql_server) as url:
+        with servers.opened(url):
+            pass
+        yield url
+
+
+@pytest.fixture(scope="session")
+def cockroachdb_url() -> Iterator[str]:
+    """The URL of the session's database, which has the tables."""
+    with servers.cockroachdb_database() as url:
+        with servers.opened(url):
+            pass
+        yield url
+
+
+@pytest.fixture
+def empty_database_url(postgresql_server: str) -> Iterator[Callable[[], str]]:
+    """Makes empty PostgreSQL databases, and answers the URL of each."""
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(servers.fresh_database(postgresql_server))
+
+
+@pytest.fixture(params=["memory", *SHARED])
+def engine(request: pytest.FixtureRequest) -> str:
+    """The kind of store that the test runs on."""
+    kind: str = request.param
+    return kind
+
+
+@pytest.fixture
+def store_url(engine: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    """What ``open_store`` makes an empty store of."""
+    if engine == "memory":
+        return "memory://"
+    if engine == "sqlite":
+        return f"sqlite:///{tmp_path / 'store.db'}"
+    url: str = request.getfixturevalue(f"{engine}_url")
+    servers.delete_all_rows(url)
+    return url
 
 
 @pytest.fixture
@@ -25,13 +128,21 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def store(clock: ManualClock) -> MemoryStore:
+def store(clock: ManualClock, store_url: str) -> Iterator[Store]:
     """An empty store on the clock."""
-    return MemoryStore(clock)
+    with servers.opened(store_url, clock) as store:
+        yield store
 
 
 @pytest.fixture
-def store_clock(clock: ManualClock, store: MemoryStore) -> StoreClock:
+def own_time_store(store_url: str) -> Iterator[Store]:
+    """An empty store that goes by its own time."""
+    with servers.opened(store_url) as store:
+        yield store
+
+
+@pytest.fixture
+def store_clock(clock: ManualClock, store: Store) -> StoreClock:
     """A node's copy of the store's time."""
     return StoreClock(clock, store.now)
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from go_scheduler.errors import ConfigurationError
+
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence, Set
+    from collections.abc import Callable, Collection, Mapping, Sequence, Set
     from datetime import datetime, timedelta
     from uuid import UUID
 
@@ -396,13 +398,19 @@ class TransactionalStore(Store):
 
     @abstractmethod
     def put_definitions_in(
-        self, connection: object, definitions: Sequence[TaskDefinition]
+        self,
+        connection: object,
+        definitions: Sequence[TaskDefinition],
+        *,
+        committed: Callable[[], None] | None = None,
     ) -> Sequence[TaskDefinition]:
         """Do what ``put_definitions`` does, within a transaction of the user's.
 
         Args:
             connection: The user's connection or session, in a transaction.
             definitions: As for ``put_definitions``.
+            committed: Called once the transaction has committed, if the store learns
+                of that, and never if it does not commit.
 
         Raises:
             ConfigurationError: It is no connection to a database of this store's kind.
@@ -422,3 +430,17 @@ class TransactionalStore(Store):
         Raises:
             ConfigurationError: It is no connection to a database of this store's kind.
         """
+
+
+def transactional(store: Store) -> TransactionalStore:
+    """The store, if it can take part in a transaction of the user's.
+
+    Raises:
+        ConfigurationError: It cannot.
+    """
+    if not isinstance(store, TransactionalStore):
+        raise ConfigurationError(
+            f"{type(store).__name__} takes part in no transaction of a connection; the"
+            " SQL stores do"
+        )
+    return store

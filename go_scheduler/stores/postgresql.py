@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import random
 from contextlib import contextmanager
-from datetime import UTC
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid4
 
 from sqlalchemy import ARRAY, Uuid, any_, bindparam, text
 from sqlalchemy.dialects.postgresql import insert
 
 from go_scheduler.models import Cancelled
-from go_scheduler.stores.sql import statements
+from go_scheduler.stores.sql import arrays, statements
 from go_scheduler.stores.sql.database import Database, Lane
 from go_scheduler.stores.sql.driver import EngineKind, judge, make_engines
 from go_scheduler.stores.sql.schema import Schema
@@ -153,23 +153,24 @@ class PostgreSQLStore(SQLStore):
         if not firings:
             return set()
         # One order for all nodes, so that none waits for another in a circle.
-        ordered = sorted(firings, key=lambda each: each.definition.id)
-        made = [row for firing in ordered for row in self._instances_of(firing)]
-        columns = list(zip(*made, strict=True)) or [()] * 6
+        ordered = sorted(firings, key=lambda each: each.definition.id.int)
+        made = [each for firing in ordered for each in _made_by(firing)]
         ids = [uuid4() for _ in made]
         parameters = {
             "late": LATE,
-            "ids": [each.definition.id for each in ordered],
-            "expected": [_utc(each.definition.next_fire_time) for each in ordered],
-            "revisions": [each.definition.revision for each in ordered],
-            "next_times": [_utc(each.next_fire_time) for each in ordered],
-            "instance_ids": ids,
-            "shards": [id.int % self.shards for id in ids],
-            "definition_ids": list(columns[0]),
-            "fire_times": list(columns[1]),
-            "lasts": list(columns[2]),
-            "counts": list(columns[3]),
-            "reasons": list(columns[4]),
+            "ids": arrays.ids(each.definition.id for each in ordered),
+            "expected": arrays.times(
+                each.definition.next_fire_time for each in ordered
+            ),
+            "revisions": arrays.numbers(each.definition.revision for each in ordered),
+            "next_times": arrays.times(each.next_fire_time for each in ordered),
+            "instance_ids": arrays.ids(ids),
+            "shards": arrays.numbers(id.int % self.shards for id in ids),
+            "definition_ids": arrays.ids(each.definition_id for each in made),
+            "fire_times": arrays.times(each.fire_time for each in made),
+            "lasts": arrays.times(each.last for each in made),
+            "counts": arrays.numbers(each.skipped for each in made),
+            "reasons": arrays.texts(each.reason for each in made),
         }
         rows = self._write(
             Lane.SCANS,
@@ -179,17 +180,6 @@ class PostgreSQLStore(SQLStore):
             repeatable=False,
         )
         return {row.id for row in rows}
-
-    @staticmethod
-    def _instances_of(firing: Firing) -> Iterator[tuple[object, ...]]:
-        """The definition, fire time, and what is skipped, of each instance."""
-        id, skipped = firing.definition.id, firing.skipped
-        if skipped is not None:
-            first, last = _utc(skipped.first), _utc(skipped.last)
-            yield id, first, last, skipped.count, skipped.reason
-        for fire_time in firing.fire_times:
-            if skipped is None or fire_time != skipped.first:
-                yield id, _utc(fire_time), None, None, None
 
     # Instances.
 
@@ -225,7 +215,7 @@ class PostgreSQLStore(SQLStore):
                 if rows or fresh:
                     break
                 raise
-        fresh.sort(key=lambda row: (row.due_at, row.id))
+        fresh.sort(key=attrgetter("due_at"))
         claimed = rows + fresh
         if not claimed:
             return []
@@ -272,7 +262,7 @@ class PostgreSQLStore(SQLStore):
             statements.CLAIM,
             due=self._fill(statements.FREE, limit=limit),
             starts=self._fill(statements.STARTS),
-            guard="t.claimable_at IS NOT NULL",
+            guard="t.claimed_by IS NULL AND t.completed_at IS NULL AND NOT t.held",
             columns=statements.INSTANCE,
         )
         parameters = {
@@ -317,7 +307,7 @@ class PostgreSQLStore(SQLStore):
             statements.START, owned=statements.OWNED, columns=statements.INSTANCE
         )
         parameters = {
-            **_keys(sorted(claims, key=lambda each: each.instance_id)),
+            **_keys(sorted(claims, key=lambda each: each.instance_id.int)),
             "lease": claimant.lease,
             "expire_after": claimant.expire_after,
         }
@@ -332,13 +322,15 @@ class PostgreSQLStore(SQLStore):
         """Let claims hold for their ``lease`` from the store's time on."""
         if not renewals:
             return {}
-        ordered = sorted(renewals, key=lambda each: each.claim.instance_id)
+        ordered = sorted(renewals, key=lambda each: each.claim.instance_id.int)
         rows = self._write(
             Lane.RENEWALS,
             self._text(statements.RENEW, owned=statements.OWNED),
             {
                 **_keys([each.claim for each in ordered]),
-                "leases": [to_microseconds(each.lease) for each in ordered],
+                "leases": arrays.numbers(
+                    to_microseconds(each.lease) for each in ordered
+                ),
             },
         )
         return {row.id: row.cancel_requested for row in rows}
@@ -347,7 +339,7 @@ class PostgreSQLStore(SQLStore):
         """Record what became of runs."""
         if not outcomes:
             return set()
-        ordered = sorted(outcomes, key=lambda each: each.claim.instance_id)
+        ordered = sorted(outcomes, key=lambda each: each.claim.instance_id.int)
         statement = self._text(
             statements.FINISH,
             owned=statements.OWNED,
@@ -355,11 +347,13 @@ class PostgreSQLStore(SQLStore):
         )
         parameters = {
             **_keys([each.claim for each in ordered]),
-            "outcomes": [each.outcome and each.outcome.value for each in ordered],
-            "started": [_utc(each.started_at) for each in ordered],
-            "retries": [to_microseconds(each.retry_in) for each in ordered],
-            "errors": [each.error for each in ordered],
-            "next_times": [_utc(each.next_fire_time) for each in ordered],
+            "outcomes": arrays.texts(each.outcome for each in ordered),
+            "started": arrays.times(each.started_at for each in ordered),
+            "retries": arrays.numbers(
+                to_microseconds(each.retry_in) for each in ordered
+            ),
+            "errors": arrays.texts(each.error for each in ordered),
+            "next_times": arrays.times(each.next_fire_time for each in ordered),
             "late": LATE,
         }
         # Done and repeated, it would answer that the claims were lost.
@@ -370,13 +364,15 @@ class PostgreSQLStore(SQLStore):
         """Give back what was claimed and not called."""
         if not releases:
             return set()
-        ordered = sorted(releases, key=lambda each: each.claim.instance_id)
+        ordered = sorted(releases, key=lambda each: each.claim.instance_id.int)
         rows = self._write(
             Lane.CLAIMS,
             self._text(statements.RELEASE, owned=statements.OWNED),
             {
                 **_keys([each.claim for each in ordered]),
-                "delays": [to_microseconds(each.delay) for each in ordered],
+                "delays": arrays.numbers(
+                    to_microseconds(each.delay) for each in ordered
+                ),
             },
         )
         return {row.id for row in rows}
@@ -387,13 +383,13 @@ class PostgreSQLStore(SQLStore):
         """Cancel what has not started; ask what runs to stop."""
         if not cancellations:
             return {}
-        ordered = sorted(cancellations)
+        ordered = sorted(cancellations, key=lambda each: each.int)
         rows = self._write(
             Lane.USERS,
             self._text(statements.CANCEL, gone_on=self._fill(statements.GONE_ON)),
             {
-                "ids": ordered,
-                "next_times": [_utc(cancellations[each]) for each in ordered],
+                "ids": arrays.ids(ordered),
+                "next_times": arrays.times(cancellations[each] for each in ordered),
                 "late": LATE,
             },
             repeatable=False,
@@ -416,7 +412,7 @@ class PostgreSQLStore(SQLStore):
         return deleted
 
     def _delete_ended(self, older_than: timedelta, limit: int) -> int:
-        sweep = self._sweep("ended")
+        sweep = self._sweep(("ended", older_than))
         parameters = {
             "older_than": older_than,
             "position": sweep.position,
@@ -492,13 +488,27 @@ def _parsed(statement: str) -> TextClause:
     return text(statement)
 
 
-def _utc(at: datetime | None) -> datetime | None:
-    """In UTC, for a server reads no offset of other than whole minutes."""
-    return None if at is None else at.astimezone(UTC)
+class _Made(NamedTuple):
+    """An instance that a firing makes."""
+
+    definition_id: UUID
+    fire_time: datetime
+    last: datetime | None = None
+    skipped: int | None = None
+    reason: str | None = None
+
+
+def _made_by(firing: Firing) -> Iterator[_Made]:
+    id, skipped = firing.definition.id, firing.skipped
+    if skipped is not None:
+        yield _Made(id, skipped.first, skipped.last, skipped.count, skipped.reason)
+    for fire_time in firing.fire_times:
+        if skipped is None or fire_time != skipped.first:
+            yield _Made(id, fire_time)
 
 
 def _keys(claims: Sequence[Claim]) -> dict[str, object]:
     return {
-        "ids": [each.instance_id for each in claims],
-        "attempts": [each.attempt for each in claims],
+        "ids": arrays.ids(each.instance_id for each in claims),
+        "attempts": arrays.numbers(each.attempt for each in claims),
     }

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import create_engine, text
 
-from go_scheduler.stores.postgresql import PostgreSQLStore
 from go_scheduler.testing.stores import StoreSuite
+from tests.servers import delete_all_rows, opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,19 +15,13 @@ if TYPE_CHECKING:
     from go_scheduler.stores.base import Store
     from go_scheduler.testing.clock import ManualClock
 
-URL = os.environ["PGURL"]
-
 
 class TestPostgreSQLStore(StoreSuite):
+    """``PostgreSQLStore`` against the suite."""
+
     @pytest.fixture
-    def store(self, clock: ManualClock) -> Iterator[Store]:
+    def store(self, clock: ManualClock, postgresql_url: str) -> Iterator[Store]:
         """An empty, initialized store."""
-        store = PostgreSQLStore(URL, clock=clock)
-        store.initialize()
-        engine = store._database._engines
-        from go_scheduler.stores.sql.database import Lane
-        with engine[Lane.USERS].connect() as c:
-            for t in ("task_instances", "task_definitions", "task_contents"):
-                c.execute(text(f"DELETE FROM {t}"))
-        yield store
-        store.close()
+        delete_all_rows(postgresql_url)
+        with opened(postgresql_url, clock) as store:
+            yield store

@@ -45,9 +45,10 @@ _OF_LIBPQ: Mapping[str, object] = {
 }
 _POOL_TIMEOUT = 10
 _RECYCLE = 1800
-# A plan made for the values finds the index whose condition they meet; one made for
-# any values is the only one that walks the primary key when statistics are stale.
-_PLANS = {Lane.CLAIMS: "force_generic_plan", Lane.RENEWALS: "force_generic_plan"}
+# A plan made for its values finds the index whose condition they meet. What names its
+# rows by their keys gets a plan made for any values: only that one walks the primary
+# key whatever the statistics say, which of a queue are always stale.
+_BY_KEY = (Lane.CLAIMS, Lane.RENEWALS)
 _SIZES = {Lane.SCANS: 3, Lane.CLAIMS: 2, Lane.RENEWALS: 1}
 
 
@@ -170,14 +171,20 @@ def _make_engine(
 
 
 def _settings(kind: EngineKind, lane: Lane) -> Mapping[str, str]:
-    return {
+    settings = {
         "TimeZone": "UTC",
         "statement_timeout": f"{STATEMENT_TIMEOUT}s",
         "lock_timeout": f"{LOCK_TIMEOUT}s",
         "idle_in_transaction_session_timeout": f"{STATEMENT_TIMEOUT}s",
         "default_transaction_isolation": kind.isolation_level.lower(),
-        "plan_cache_mode": _PLANS.get(lane, "force_custom_plan"),
+        "plan_cache_mode": "force_custom_plan",
     }
+    if lane in _BY_KEY:
+        settings["plan_cache_mode"] = "force_generic_plan"
+        if kind is EngineKind.POSTGRESQL:
+            # A plan that was made when the table was empty would scan it for long.
+            settings["enable_seqscan"] = "off"
+    return settings
 
 
 def _set_up(

@@ -1,19 +1,152 @@
-"""The schema of a SQL store."""
+"""The schema of a SQL store: brought up to date or checked when the store is opened.
+
+Teams whose applications may not change a schema have the SQL printed, for others to
+run: ``python -m go_scheduler.stores.sql.schema postgresql``.
+"""
 
 from __future__ import annotations
 
+import argparse
+import logging
+import random
+import sys
+import threading
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from go_scheduler.stores.sql.database import Lane
+from sqlalchemy import delete, exc, false, insert, select, text, update
+
+from go_scheduler.clock import SystemClock
+from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailableError
+from go_scheduler.stores.migrations import version
+from go_scheduler.stores.migrations.history import history, operations
+from go_scheduler.stores.migrations.lease import Lease, create_lease_table_sql
+from go_scheduler.stores.sql.database import Lane, Overtaken
 from go_scheduler.stores.sql.tables import metadata
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from sqlalchemy import Connection, Executable, Table
+
     from go_scheduler.stores.sql.database import Database
+
+log = logging.getLogger(__name__)
+
+DIALECTS = ("cockroachdb", "postgresql", "sqlite")
+"""The databases there is a schema for."""
+
+_LEASE = timedelta(seconds=10)
+_PATIENCE = timedelta(minutes=1)
+_LONGEST_PAUSE = 0.25
+# To build an index takes longer than any other statement may; both are in seconds.
+_STEP_TIMEOUT = 3600
+_ANSWER_TIMEOUT = _STEP_TIMEOUT + 5
+# Somebody else is creating the same: a duplicate key in the catalog, a duplicate table,
+# an index that is not ready yet. Or somebody uses the table: the lock took too long.
+_RACES = {"23505", "42P07", "55000", "55P03"}
 
 
 class Schema:
-    def __init__(self, dialect: str, migrate: bool) -> None:
+    """The schema that one store needs.
+
+    Any number of processes may prepare the same database at once: one migrates, under a
+    lease that it renews, and the others wait. If it dies, another one goes on where it
+    was as soon as the lease has expired.
+
+    Args:
+        dialect: The kind of database: one of ``DIALECTS``.
+        migrate: Whether to bring it up to date, or only to check that it is.
+        lease: How long others wait for a process that has died.
+        patience: How long to wait for another process that makes no progress.
+    """
+
+    def __init__(
+        self,
+        dialect: str,
+        migrate: bool,
+        *,
+        lease: timedelta = _LEASE,
+        patience: timedelta = _PATIENCE,
+    ) -> None:
         self._dialect = dialect
+        self._migrate = migrate
+        self._lease = lease
+        self._patience = patience
+        self._elapsed = SystemClock().elapsed
 
     def prepare(self, database: Database) -> None:
-        database.run(Lane.USERS, lambda connection: metadata.create_all(connection))
+        """Make sure that the store can work with the database.
+
+        Raises:
+            StoreError: The schema is too old, too new, incomplete, or not ours to use.
+            StoreUnavailableError: The database is away, or another process has been
+                migrating it for too long.
+        """
+        if self._migrate:
+            self._bring_up_to_date(database)
+        elif (found := self._find(database)) != history().head:
+            raise StoreError(
+                f"the database's schema is at revision {found}, and revision"
+                f" {history().head} is needed: open the store with migrate=True, or"
+                f" run the SQL that `{self._command(found)}` prints"
+            )
+        _check_use(database)
+
+    def _find(self, database: Database) -> str | None:
+        """The revision that the database is at, unless it is none of ours."""
+        found = database.run(Lane.USERS, version.read_revisions)
+        if len(found) > 1:
+            raise StoreError(
+                f"the table go_scheduler_schema_version says {', '.join(found)}, and"
+                " should say one revision: two migrations have run beside each other,"
+                " or one by other means"
+            )
+        if not found:
+            return None
+        if found[0] not in history():
+            raise StoreError(
+                f"the database's schema is at revision {found[0]}, which was made by a"
+                f" newer go_scheduler; this one knows {history().head} as the newest:"
+                " upgrade it"
+            )
+        return found[0]
+
+    def _command(self, found: str | None) -> str:
+        since = "" if found is None else f" --since {found}"
+        return f"python -m {__spec__.name} {self._dialect}{since}"
+
+    def _bring_up_to_date(self, database: Database) -> None:
+        found = self._find(database)
+        if found == history().head:
+            return
+        lease = Lease(database, self._dialect, length=self._lease)
+        try:
+            database.run(Lane.USERS, self._create_tables)
+            self._migrate_or_wait(database, lease, found)
+        except StoreUnavailableError:
+            raise
+        except StoreError as error:
+            raise StoreError(
+                f"the database's schema cannot be brought up to date: {error}; to have"
+                f" it done by somebody else, see `{self._command(found)}`"
+            ) from error
+
+    def _migrate_or_wait(
+        self, database: Database, lease: Lease, found: str | None
+    ) -> None:
+        until = self._elapsed() + self._patience
+        while found != history().head:
+            if lease.acquire():
+                with lease.kept():
+                    database.run(Lane.USERS, lambda each: self._climb(each, lease))
+            elif self._elapsed() >= until:
+                raise StoreUnavailableError(
+                    f"the database's schema is being brought up to date by"
+                    f" {lease.holder()}, which has made no progress for"
+                    f" {self._patience.total_seconds():g} s"
+                )
+            else:
+                threading.Event().wait(random.uniform(0.1, 1) * _LONGEST_PAUSE)
+            if (now_found := self._find(database)) != found:
+                found, until = now_found, self._elapsed() + self._patience

@@ -30,7 +30,8 @@ DUE_LATE = """
  ORDER BY next_fire_time, id LIMIT {limit})
 """
 AFTER = """
-   AND (next_fire_time, id) > (CAST(:after_time AS timestamptz), CAST(:after_id AS uuid))
+   AND (next_fire_time, id)
+       > (CAST(:after_time AS timestamptz), CAST(:after_id AS uuid))
 """
 
 FIRE = """
@@ -222,7 +223,7 @@ WITH old AS MATERIALIZED (
      AND completed_at <= {now} - CAST(:older_than AS interval)
    ORDER BY completed_at LIMIT {limit} FOR UPDATE SKIP LOCKED)
 DELETE FROM task_instances AS t USING old
- WHERE t.id = old.id AND t.completed_at IS NOT NULL
+ WHERE t.id = old.id
 RETURNING old.completed_at
 """
 DELETE_DEFINITIONS = """

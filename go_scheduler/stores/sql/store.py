@@ -40,6 +40,7 @@ from go_scheduler.stores.changes import (
     next_revision,
     rescheduled,
 )
+from go_scheduler.stores.sql.commits import when_committed
 from go_scheduler.stores.sql.contents import ContentsCache
 from go_scheduler.stores.sql.database import Lane, Overtaken
 from go_scheduler.stores.sql.rows import (
@@ -55,7 +56,7 @@ from go_scheduler.stores.sql.sweep import LATE
 from go_scheduler.stores.sql.tables import contents, definitions, instances
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
     from datetime import datetime
     from typing import Any
 
@@ -137,12 +138,20 @@ class SQLStore(TransactionalStore):
         )
 
     def put_definitions_in(
-        self, connection: object, definitions: Sequence[TaskDefinition]
+        self,
+        connection: object,
+        definitions: Sequence[TaskDefinition],
+        *,
+        committed: Callable[[], None] | None = None,
     ) -> Sequence[TaskDefinition]:
         """Put definitions within a transaction of the user's."""
         joined = self._join(connection)
         # It becomes visible at any time later, below the bound of every scan.
-        return self._database.join(lambda: self._put(joined, definitions, late=True))
+        put = self._database.join(lambda: self._put(joined, definitions, late=True))
+        # A Connection says that it commits before it does: only a Session can tell.
+        if committed is not None and isinstance(connection, Session):
+            when_committed(connection, committed)
+        return put
 
     def finish_instance_in(self, connection: object, outcome: RunOutcome) -> bool:
         """Record the end of one run within a transaction of the user's."""

@@ -1,0 +1,80 @@
+"""The revisions of the schema, and the SQL that each stands for."""
+
+from __future__ import annotations
+
+from functools import cache
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from alembic.operations import Operations
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from go_scheduler.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alembic.script import Script
+    from sqlalchemy import Connection
+
+_FOLDER = Path(__file__).parent
+
+
+class History:
+    """Every revision, from the first to the newest."""
+
+    def __init__(self) -> None:
+        scripts = ScriptDirectory(_FOLDER, version_locations=[_FOLDER / "versions"])
+        self._scripts = tuple(scripts.walk_revisions())[::-1]
+        self._revisions = [script.revision for script in self._scripts]
+
+    @property
+    def head(self) -> str:
+        """The newest revision."""
+        return self._revisions[-1]
+
+    def __contains__(self, revision: str) -> bool:
+        return revision in self._revisions
+
+    def after(self, revision: str | None) -> Sequence[Script]:
+        """What is to be done from a revision on, in order; None is an empty database.
+
+        Raises:
+            ConfigurationError: There is no such revision.
+        """
+        if revision is None:
+            return self._scripts
+        if revision not in self:
+            raise ConfigurationError(
+                f"there is no revision {revision!r}; there are"
+                f" {self._revisions[0]} to {self.head}"
+            )
+        return self._scripts[self._revisions.index(revision) + 1 :]
+
+    def sql(self, dialect: str, *, since: str | None) -> str:
+        """The statements that the steps after a revision consist of."""
+        output = StringIO()
+        options = {"as_sql": True, "output_buffer": output}
+        operations = Operations(
+            MigrationContext.configure(dialect_name=dialect, opts=options)
+        )
+        for script in self.after(since):
+            script.module.upgrade(operations)
+        return output.getvalue()
+
+
+@cache
+def history() -> History:
+    """The history, read once."""
+    return History()
+
+
+def operations(connection: Connection) -> Operations:
+    """What a revision's ``upgrade`` is called with, to act on a connection.
+
+    Alembic would have it import one that belongs to the process, which stores that
+    migrate in two threads would take from each other.
+    """
+    return Operations(MigrationContext.configure(connection))

