@@ -123,7 +123,7 @@ class Keeper:
             if run.left(elapsed) == ZERO:
                 self._presume_hung(run)
         kept = [run for run in running if not (run.settled or run.lost)]
-        # Where one has joined a transaction of its handler's, the row is locked.
+        # One that has joined its handler's transaction may be locked by that.
         renewed = [run for run in kept if not run.joined]
         self._renew([*renewed, *self._held.queued()])
         left = [run.left(elapsed) for run in kept]
@@ -143,18 +143,10 @@ class Keeper:
             Renewal(claim=run.claim, lease=max(_SHORTEST, self._lease_of(run, elapsed)))
             for run in runs
         ]
-        failed: set[UUID] = set()
+        failed: dict[UUID, Exception] = {}
 
         def fail(renewal: Renewal, error: Exception) -> None:
-            failed.add(renewal.claim.instance_id)
-            self._log.write(
-                logging.ERROR,
-                "instance %s: its claim cannot be renewed: %r",
-                renewal.claim.instance_id,
-                error,
-                ids={"instance_id": renewal.claim.instance_id},
-                error=error,
-            )
+            failed[renewal.claim.instance_id] = error
 
         try:
             answers = write_in_halves(renewals, self._store.renew_claims, fail)
@@ -169,14 +161,26 @@ class Keeper:
         # had lapsed and was claimed again here, is lost.
         newest = {run.instance.id: run for run in sorted(runs, key=_attempt)}
         for run, renewal in zip(runs, renewals, strict=True):
+            # It has joined its handler's transaction meanwhile, and may be completed.
             if run.joined:
-                # It did so meanwhile, and may have completed.
                 continue
             if run.instance.id in owned and newest[run.instance.id] is run:
                 run.expires_at = now + renewal.lease
                 run.cancel_requested = owned[run.instance.id]
-            elif run.instance.id not in failed:
+            elif run.instance.id in failed:
+                self._report_failed(run, failed[run.instance.id])
+            else:
                 self._lose(run)
+
+    def _report_failed(self, run: Run, error: Exception) -> None:
+        self._log.write(
+            logging.ERROR,
+            "instance %s: its claim cannot be renewed: %r",
+            run.instance.id,
+            error,
+            ids={"instance_id": run.instance.id},
+            error=error,
+        )
 
     def _lease_of(self, run: Run, elapsed: timedelta) -> timedelta:
         return min(self._lease, run.left(elapsed))

@@ -18,7 +18,7 @@ from go_scheduler.stores.base import transactional
 from go_scheduler.triggers.base import next_fire_time_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence, Set
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from go_scheduler.clock import StoreClock
@@ -231,38 +231,39 @@ class Recorder:
     def _write(self, batch: Sequence[RunOutcome | Release]) -> None:
         outcomes = [end for end in batch if isinstance(end, RunOutcome)]
         releases = [end for end in batch if isinstance(end, Release)]
+        joined = [end for end in outcomes if end.claim in self._joined]
+        self._write_outcomes([end for end in outcomes if end.claim not in self._joined])
+        write_in_halves(releases, self._store.release_instances, self._set_aside)
+        # Last: the others do not wait for a transaction that may still lock these.
+        self._write_outcomes(joined)
+        if self._unsure:
+            self._unsure.difference_update(end.claim for end in batch)
+
+    def _write_outcomes(self, outcomes: Sequence[RunOutcome]) -> None:
         accepted = write_in_halves(
             outcomes, self._store.finish_instances, self._set_aside
         )
-        write_in_halves(releases, self._store.release_instances, self._set_aside)
         owned = set().union(*accepted)
-        if len(owned) < len(outcomes):
-            self._report_lost(
-                [end for end in outcomes if end.claim.instance_id not in owned]
-            )
-        if self._unsure:
-            self._unsure.difference_update(end.claim for end in batch)
-        if self._joined:
-            self._forget_joined(outcomes)
-
-    def _report_lost(self, outcomes: Sequence[RunOutcome]) -> None:
-        """Say which results were discarded; those set aside have been reported."""
-        aside = self._claims_aside()
+        aside = {end.claim for _, end in self._aside}
         for end in outcomes:
-            claim = end.claim
-            if claim in aside:
-                continue
-            if claim in self._joined and self._has_committed(claim):
-                self._report_raised(claim, self._joined[claim])
-            elif not self._was_taken(claim):
-                self._log.write(
-                    logging.WARNING,
-                    "instance %s: the result of attempt %d is discarded, its claim is"
-                    " lost",
-                    claim.instance_id,
-                    claim.attempt,
-                    ids=_ids(claim),
-                )
+            # Those set aside have been reported, and are written again.
+            if end.claim not in aside:
+                if end.claim.instance_id not in owned:
+                    self._report_lost(end.claim)
+                self._joined.pop(end.claim, None)
+
+    def _report_lost(self, claim: Claim) -> None:
+        """Say that a result was discarded, unless it has been recorded before."""
+        if claim in self._joined and self._has_committed(claim):
+            self._report_raised(claim, self._joined[claim])
+        elif not self._was_taken(claim):
+            self._log.write(
+                logging.WARNING,
+                "instance %s: the result of attempt %d is discarded, its claim is lost",
+                claim.instance_id,
+                claim.attempt,
+                ids=_ids(claim),
+            )
 
     def _report_raised(self, claim: Claim, error: str | None) -> None:
         """Say what a handler raised after its transaction had committed."""
@@ -293,15 +294,6 @@ class Recorder:
         except (StoreError, TaskInstanceNotFoundError):
             return None
         return found if found.attempt == claim.attempt else None
-
-    def _claims_aside(self) -> Set[Claim]:
-        return {end.claim for _, end in self._aside}
-
-    def _forget_joined(self, outcomes: Sequence[RunOutcome]) -> None:
-        aside = self._claims_aside()
-        for end in outcomes:
-            if end.claim not in aside:
-                self._joined.pop(end.claim, None)
 
     def _set_aside(self, end: RunOutcome | Release, error: Exception) -> None:
         self._aside.append((self._clock.elapsed() + _ASIDE, end))

@@ -9,13 +9,14 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid4
 
-from sqlalchemy import ARRAY, Uuid, any_, bindparam, text
+from sqlalchemy import ARRAY, Uuid, any_, bindparam, column, text
 from sqlalchemy.dialects.postgresql import insert
 
 from go_scheduler.models import Cancelled
 from go_scheduler.stores.sql import arrays, statements
 from go_scheduler.stores.sql.database import Database, Lane
 from go_scheduler.stores.sql.driver import EngineKind, judge, make_engines
+from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS, DefinitionRow
 from go_scheduler.stores.sql.schema import Schema
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.stores.sql.sweep import LATE, Sweep
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from typing import Any
 
-    from sqlalchemy import ColumnElement, Connection, Row, TextClause
+    from sqlalchemy import ColumnElement, Connection, Row
+    from sqlalchemy.sql.selectable import TextualSelect
     from sqlalchemy.engine import URL
 
     from go_scheduler.clock import Clock
@@ -132,7 +134,11 @@ class PostgreSQLStore(SQLStore):
             self._fill(statements.DUE_LATE, **parts),
         ]
         statement = self._text(
-            statements.DUE, branches=" UNION ALL ".join(branches), limit=limit
+            statements.DUE,
+            returns=DEFINITION_COLUMNS,
+            columns=", ".join(DEFINITION_COLUMNS),
+            branches=" UNION ALL ".join(branches),
+            limit=limit,
         )
         parameters: dict[str, object] = {"ahead": ahead, "back": sweep.back}
         if after is not None:
@@ -142,11 +148,7 @@ class PostgreSQLStore(SQLStore):
         rows = self._scan(sweep, statement, parameters)
         if len(rows) < limit:
             sweep.finish()
-        if not rows:
-            return []
-        return self._database.run(
-            Lane.SCANS, lambda connection: self._with_contents(connection, rows)
-        )
+        return self._assemble(Lane.SCANS, [DefinitionRow(*row) for row in rows])
 
     def fire_definitions(self, firings: Sequence[Firing]) -> Set[UUID]:
         """Create the instances of each firing and move its definition on."""
@@ -174,7 +176,7 @@ class PostgreSQLStore(SQLStore):
         }
         rows = self._write(
             Lane.SCANS,
-            self._text(statements.FIRE),
+            self._text(statements.FIRE, returns=("id",)),
             parameters,
             # Its repetition would answer that another node had won.
             repeatable=False,
@@ -216,12 +218,7 @@ class PostgreSQLStore(SQLStore):
                     break
                 raise
         fresh.sort(key=attrgetter("due_at"))
-        claimed = rows + fresh
-        if not claimed:
-            return []
-        return self._database.run(
-            Lane.SCANS, lambda connection: self._read(connection, claimed)
-        )
+        return self._read_both(Lane.SCANS, rows + fresh)
 
     def _places(
         self, queues: Sequence[str], ahead: timedelta
@@ -235,7 +232,7 @@ class PostgreSQLStore(SQLStore):
             self._fill(statements.HEAD, place=number, shard=shard)
             for number, (_, shard) in enumerate(places)
         )
-        statement = self._text(statements.HEADS, branches=branches)
+        statement = self._text(statements.HEADS, returns=("place",), branches=branches)
         parameters: dict[str, object] = {"ahead": ahead}
         for number, (queue, _) in enumerate(places):
             parameters[f"queue{number}"] = queue
@@ -260,10 +257,10 @@ class PostgreSQLStore(SQLStore):
         sweep = self._sweep((queue, shard))
         statement = self._text(
             statements.CLAIM,
+            returns=(*statements.BOTH, "place"),
             due=self._fill(statements.FREE, limit=limit),
             starts=self._fill(statements.STARTS),
             guard="t.claimed_by IS NULL AND t.completed_at IS NULL AND NOT t.held",
-            columns=statements.INSTANCE,
         )
         parameters = {
             **terms,
@@ -286,10 +283,10 @@ class PostgreSQLStore(SQLStore):
         sweep = self._sweep("lapsed")
         statement = self._text(
             statements.CLAIM,
+            returns=(*statements.BOTH, "place"),
             due=self._fill(statements.LAPSED, limit=limit),
             starts=self._fill(statements.STARTS),
             guard=self._fill("t.completed_at IS NULL AND t.expires_at <= {now}"),
-            columns=statements.INSTANCE,
         )
         parameters = {**terms, "queues": list(queues), "back": sweep.back}
         rows = self._scan(sweep, statement, parameters, repeatable=False)
@@ -304,7 +301,7 @@ class PostgreSQLStore(SQLStore):
         if not claims:
             return []
         statement = self._text(
-            statements.START, owned=statements.OWNED, columns=statements.INSTANCE
+            statements.START, returns=statements.BOTH, owned=statements.OWNED
         )
         parameters = {
             **_keys(sorted(claims, key=lambda each: each.instance_id.int)),
@@ -312,11 +309,8 @@ class PostgreSQLStore(SQLStore):
             "expire_after": claimant.expire_after,
         }
 
-        def start(connection: Connection) -> Sequence[TaskInstance]:
-            rows = self._execute(connection, statement, parameters)
-            return self._read(connection, rows)
-
-        return self._database.run(Lane.CLAIMS, start)
+        rows = self._write(Lane.CLAIMS, statement, parameters)
+        return self._read_both(Lane.CLAIMS, rows)
 
     def renew_claims(self, renewals: Sequence[Renewal]) -> Mapping[UUID, bool]:
         """Let claims hold for their ``lease`` from the store's time on."""
@@ -325,7 +319,11 @@ class PostgreSQLStore(SQLStore):
         ordered = sorted(renewals, key=lambda each: each.claim.instance_id.int)
         rows = self._write(
             Lane.RENEWALS,
-            self._text(statements.RENEW, owned=statements.OWNED),
+            self._text(
+                statements.RENEW,
+                returns=("id", "cancel_requested"),
+                owned=statements.OWNED,
+            ),
             {
                 **_keys([each.claim for each in ordered]),
                 "leases": arrays.numbers(
@@ -342,6 +340,7 @@ class PostgreSQLStore(SQLStore):
         ordered = sorted(outcomes, key=lambda each: each.claim.instance_id.int)
         statement = self._text(
             statements.FINISH,
+            returns=("id",),
             owned=statements.OWNED,
             gone_on=self._fill(statements.GONE_ON),
         )
@@ -367,7 +366,7 @@ class PostgreSQLStore(SQLStore):
         ordered = sorted(releases, key=lambda each: each.claim.instance_id.int)
         rows = self._write(
             Lane.CLAIMS,
-            self._text(statements.RELEASE, owned=statements.OWNED),
+            self._text(statements.RELEASE, returns=("id",), owned=statements.OWNED),
             {
                 **_keys([each.claim for each in ordered]),
                 "delays": arrays.numbers(
@@ -386,7 +385,11 @@ class PostgreSQLStore(SQLStore):
         ordered = sorted(cancellations, key=lambda each: each.int)
         rows = self._write(
             Lane.USERS,
-            self._text(statements.CANCEL, gone_on=self._fill(statements.GONE_ON)),
+            self._text(
+                statements.CANCEL,
+                returns=("id", "runs_on"),
+                gone_on=self._fill(statements.GONE_ON),
+            ),
             {
                 "ids": arrays.ids(ordered),
                 "next_times": arrays.times(cancellations[each] for each in ordered),
@@ -418,7 +421,9 @@ class PostgreSQLStore(SQLStore):
             "position": sweep.position,
             "back": sweep.back + older_than,
         }
-        statement = self._text(statements.DELETE_ENDED, limit=limit)
+        statement = self._text(
+            statements.DELETE_ENDED, returns=("completed_at",), limit=limit
+        )
         rows = self._scan(sweep, statement, parameters)
         if len(rows) < limit:
             sweep.finish()
@@ -427,21 +432,30 @@ class PostgreSQLStore(SQLStore):
         return len(rows)
 
     def _delete_definitions(self, since: str, older_than: timedelta, limit: int) -> int:
-        statement = self._text(statements.DELETE_DEFINITIONS, since=since, limit=limit)
+        statement = self._text(
+            statements.DELETE_DEFINITIONS, returns=("key",), since=since, limit=limit
+        )
         return len(self._write(Lane.SCANS, statement, {"older_than": older_than}))
 
     # Statements.
 
     def _fill(self, template: str, **parts: object) -> str:
-        return template.format(now=self._now_sql, **parts)
+        return template.format(
+            now=self._now_sql,
+            instance=statements.INSTANCE,
+            definition=statements.DEFINITION,
+            **parts,
+        )
 
-    def _text(self, template: str, **parts: object) -> TextClause:
-        return _parsed(self._fill(template, **parts))
+    def _text(
+        self, template: str, *, returns: tuple[str, ...], **parts: object
+    ) -> TextualSelect:
+        return _parsed(self._fill(template, **parts), returns)
 
     def _execute(
         self,
         connection: Connection,
-        statement: TextClause,
+        statement: TextualSelect,
         parameters: Mapping[str, object],
     ) -> Sequence[Row[Any]]:
         if self.clock is not None:
@@ -451,7 +465,7 @@ class PostgreSQLStore(SQLStore):
     def _write(
         self,
         lane: Lane,
-        statement: TextClause,
+        statement: TextualSelect,
         parameters: Mapping[str, object],
         *,
         repeatable: bool = True,
@@ -471,7 +485,7 @@ class PostgreSQLStore(SQLStore):
     def _scan(
         self,
         sweep: Sweep,
-        statement: TextClause,
+        statement: TextualSelect,
         parameters: Mapping[str, object],
         *,
         repeatable: bool = True,
@@ -484,8 +498,8 @@ class PostgreSQLStore(SQLStore):
 
 
 @lru_cache(maxsize=1000)
-def _parsed(statement: str) -> TextClause:
-    return text(statement)
+def _parsed(statement: str, returns: tuple[str, ...]) -> TextualSelect:
+    return text(statement).columns(*map(column, returns))
 
 
 class _Made(NamedTuple):

@@ -98,7 +98,8 @@ class Lease:
         fences = self._database.run(
             Lane.USERS,
             lambda connection: connection.scalars(
-                self._text(_ACQUIRE), {"owner": self.owner, "length": self._milliseconds}
+                self._text(_ACQUIRE),
+                {"owner": self.owner, "length": self._milliseconds},
             ).all(),
         )
         if fences:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from go_scheduler.errors import GoSchedulerError
@@ -38,9 +38,21 @@ from go_scheduler.triggers.base import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
-    from typing import Any
 
     from sqlalchemy import Row
+
+# What is kept of a definition and read back, in the order of ``DefinitionRow``.
+DEFINITION_COLUMNS = (
+    "key",
+    "id",
+    "queue",
+    "expire_after",
+    "next_fire_time",
+    "paused",
+    "note",
+    "completed_at",
+    "revision",
+)
 
 # What is kept of an instance and read back: all but what only statements use.
 INSTANCE_COLUMNS = (
@@ -75,6 +87,20 @@ _STAND_INS = {
     "due_at": _LONG_AGO,
     "skipped_last": _LONG_AGO,
 }
+
+
+class DefinitionRow(NamedTuple):
+    """The columns of ``task_definitions`` that are read, as the driver has them."""
+
+    key: UUID
+    id: Any
+    queue: Any
+    expire_after: Any
+    next_fire_time: Any
+    paused: Any
+    note: Any
+    completed_at: Any
+    revision: Any
 
 
 class Contents(NamedTuple):
@@ -153,7 +179,9 @@ def _unreadable(
     return Contents(name, FrozenObject(), trigger, RetryPolicy(), CatchUp())
 
 
-def read_definition(row: Row[Any], contents: Contents) -> TaskDefinition:
+def read_definition(
+    row: DefinitionRow | Row[Any], contents: Contents
+) -> TaskDefinition:
     """The definition of a row and its contents."""
     try:
         return TaskDefinition(
@@ -175,7 +203,9 @@ def read_definition(row: Row[Any], contents: Contents) -> TaskDefinition:
         return _stand_in(row, contents, error)
 
 
-def _stand_in(row: Row[Any], contents: Contents, error: Exception) -> TaskDefinition:
+def _stand_in(
+    row: DefinitionRow | Row[Any], contents: Contents, error: Exception
+) -> TaskDefinition:
     """A definition that keeps of its row what can be read."""
     return TaskDefinition(
         trigger=_unknown(contents.trigger, f"the stored row cannot be read: {error}"),
@@ -251,7 +281,7 @@ def read_instance(row: Row[Any], definition: TaskDefinition) -> TaskInstance:
 def _repaired(
     values: Sequence[Any], definition: TaskDefinition
 ) -> tuple[TaskDefinition, Sequence[Any]]:
-    """Values that can be read, and a definition that keeps the instance from running."""
+    """Values that can be read, and a definition that keeps it from running."""
     named = dict(zip(INSTANCE_COLUMNS, values, strict=True))
     bad = [name for name, value in named.items() if value is UNREADABLE]
     if named["outcome"] not in _OUTCOMES:

@@ -11,6 +11,7 @@ import logging
 import random
 import sys
 import threading
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from go_scheduler.stores.sql.database import Lane, Overtaken
 from go_scheduler.stores.sql.tables import metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from sqlalchemy import Connection, Executable, Table
 
@@ -95,26 +96,11 @@ class Schema:
 
     def _find(self, database: Database) -> str | None:
         """The revision that the database is at, unless it is none of ours."""
-        found = database.run(Lane.USERS, version.read_revisions)
-        if len(found) > 1:
-            raise StoreError(
-                f"the table go_scheduler_schema_version says {', '.join(found)}, and"
-                " should say one revision: two migrations have run beside each other,"
-                " or one by other means"
-            )
-        if not found:
-            return None
-        if found[0] not in history():
-            raise StoreError(
-                f"the database's schema is at revision {found[0]}, which was made by a"
-                f" newer go_scheduler; this one knows {history().head} as the newest:"
-                " upgrade it"
-            )
-        return found[0]
+        return _recognise(database.run(Lane.USERS, version.read_revisions))
 
     def _command(self, found: str | None) -> str:
         since = "" if found is None else f" --since {found}"
-        return f"python -m {__spec__.name} {self._dialect}{since}"
+        return f"python -m go_scheduler.stores.sql.schema {self._dialect}{since}"
 
     def _bring_up_to_date(self, database: Database) -> None:
         found = self._find(database)
@@ -122,7 +108,7 @@ class Schema:
             return
         lease = Lease(database, self._dialect, length=self._lease)
         try:
-            database.run(Lane.USERS, self._create_tables)
+            database.run(Lane.USERS, self._create_lease_table)
             self._migrate_or_wait(database, lease, found)
         except StoreUnavailableError:
             raise
@@ -131,6 +117,10 @@ class Schema:
                 f"the database's schema cannot be brought up to date: {error}; to have"
                 f" it done by somebody else, see `{self._command(found)}`"
             ) from error
+
+    def _create_lease_table(self, connection: Connection) -> None:
+        with _races_are_conflicts():
+            connection.execute(text(create_lease_table_sql(self._dialect)))
 
     def _migrate_or_wait(
         self, database: Database, lease: Lease, found: str | None
@@ -150,3 +140,143 @@ class Schema:
                 threading.Event().wait(random.uniform(0.1, 1) * _LONGEST_PAUSE)
             if (now_found := self._find(database)) != found:
                 found, until = now_found, self._elapsed() + self._patience
+
+    def _climb(self, connection: Connection, lease: Lease) -> None:
+        """Take one step after the other, for as long as nobody else has the lease."""
+        if self._dialect != "sqlite":
+            _be_patient(connection)
+        with _races_are_conflicts():
+            connection.execute(text(version.CREATE))
+            found = _recognise(version.read_revisions(connection))
+            alembic = operations(connection)
+            for script in history().after(found):
+                script.module.upgrade(alembic)
+                if not version.write_revision(
+                    connection, script.revision, previous=found, lease=lease
+                ):
+                    return
+                found = script.revision
+        log.info("schema brought up to date: revision %s", found)
+
+
+def _recognise(found: Sequence[str]) -> str | None:
+    if len(found) > 1:
+        raise StoreError(
+            f"the table go_scheduler_schema_version says {', '.join(found)}, and"
+            " should say one revision: two migrations have run beside each other,"
+            " or one by other means"
+        )
+    if not found:
+        return None
+    if found[0] not in history():
+        raise StoreError(
+            f"the database's schema is at revision {found[0]}, which was made by a"
+            f" newer go_scheduler; this one knows {history().head} as the newest:"
+            " upgrade it"
+        )
+    return found[0]
+
+
+def _be_patient(connection: Connection) -> None:
+    """Let statements on this connection take long; it does not return to its pool."""
+    driver_connection = connection.connection.driver_connection
+    assert driver_connection is not None
+    driver_connection.answer_timeout = _ANSWER_TIMEOUT
+    connection.detach()
+    connection.execute(text(f"SET statement_timeout = '{_STEP_TIMEOUT}s'"))
+
+
+@contextmanager
+def _races_are_conflicts() -> Iterator[None]:
+    try:
+        yield
+    except exc.DBAPIError as error:
+        if getattr(error.orig, "sqlstate", None) in _RACES:
+            raise Overtaken from error
+        raise
+
+
+def _check_use(database: Database) -> None:
+    """Do to every table what the store does, to no row."""
+    for table in metadata.sorted_tables:
+        for use, statement in _uses(table).items():
+            _check(database, statement, f"{use} {table.name}")
+
+
+def _uses(table: Table) -> Mapping[str, Executable]:
+    no_row = select(table).where(false())
+    return {
+        "SELECT from": no_row,
+        "INSERT into": insert(table).from_select(table.columns.keys(), no_row),
+        "UPDATE": update(table).where(false()).values(dict(table.columns)),
+        "DELETE from": delete(table).where(false()),
+    }
+
+
+def _check(database: Database, statement: Executable, use: str) -> None:
+    try:
+        database.run(Lane.USERS, lambda connection: connection.execute(statement))
+    except StoreUnavailableError:
+        raise
+    except StoreError as error:
+        raise StoreError(
+            f"the store has to {use}, and cannot: {error}; see to its columns and to"
+            " the rights of the user"
+        ) from error
+
+
+def schema_sql(dialect: str, *, since: str | None = None) -> str:
+    """The SQL that creates the schema, or brings it up to date.
+
+    Run it where the application may not change the schema itself, and open the store
+    with ``migrate=False``. It does no harm when it is run again.
+
+    Args:
+        dialect: ``"cockroachdb"``, ``"postgresql"`` or ``"sqlite"``.
+        since: The revision that the database is at; None if it has no schema yet.
+
+    Returns:
+        Statements that each end with a semicolon; none if it is up to date.
+
+    Raises:
+        ConfigurationError: There is no such dialect or revision.
+    """
+    if dialect not in DIALECTS:
+        raise ConfigurationError(
+            f"dialect must be one of {', '.join(DIALECTS)}, not {dialect!r}"
+        )
+    head = history().head
+    if not history().after(since):
+        return ""
+    statements = [
+        create_lease_table_sql(dialect),
+        version.CREATE,
+        history().sql(dialect, since=since),
+        version.write_revision_sql(head, previous=since),
+    ]
+    if dialect != "cockroachdb":  # where DDL commits whatever has begun
+        statements = ["BEGIN", *statements, "COMMIT"]
+    ended = [each.strip().rstrip(";") + ";" for each in statements]
+    return f"-- go_scheduler, schema revision {head}\n" + "\n\n".join(ended) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the SQL."""
+    parser = argparse.ArgumentParser(
+        prog="python -m go_scheduler.stores.sql.schema",
+        description="Print the SQL that creates or updates the schema of a store.",
+    )
+    parser.add_argument("dialect", choices=DIALECTS)
+    parser.add_argument(
+        "--since", metavar="REVISION", help="the revision that the database is at"
+    )
+    given = parser.parse_args(arguments)
+    try:
+        sql = schema_sql(given.dialect, since=given.since)
+    except ConfigurationError as error:
+        parser.error(str(error))
+    sys.stdout.write(sql)
+
+
+if __name__ == "__main__":
+    main()

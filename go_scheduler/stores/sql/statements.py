@@ -9,12 +9,15 @@ because CockroachDB does not push down one that it does not know.
 
 from __future__ import annotations
 
-from go_scheduler.stores.sql.rows import INSTANCE_COLUMNS
+from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS, INSTANCE_COLUMNS
 
 INSTANCE = ", ".join(f"t.{name}" for name in INSTANCE_COLUMNS)
+# Instances with their definitions; the columns of those follow those of the instance.
+DEFINITION = ", ".join(f"d.{name} AS d_{name}" for name in DEFINITION_COLUMNS)
+BOTH = (*INSTANCE_COLUMNS, *(f"d_{name}" for name in DEFINITION_COLUMNS))
 
 DUE = """
-SELECT * FROM ({branches}) AS due ORDER BY next_fire_time, id LIMIT {limit}
+SELECT {columns} FROM ({branches}) AS due ORDER BY next_fire_time, id LIMIT {limit}
 """
 DUE_IN_TIME = """
 (SELECT * FROM task_definitions
@@ -98,8 +101,10 @@ t AS (
              ELSE CAST(:lease AS interval) END
     FROM due
    WHERE t.id = due.id AND {guard}
-  RETURNING {columns}, due.place)
-SELECT * FROM t ORDER BY place, due_at
+  RETURNING {instance}, due.place)
+SELECT {instance}, {definition}, t.place
+  FROM t LEFT JOIN task_definitions AS d ON d.key = t.definition_key
+ ORDER BY t.place, t.due_at
 """
 STARTS = "t.due_at <= {now} + CAST(:lead AS interval)"
 FREE = """
@@ -127,17 +132,20 @@ OWNED = """
      AND t.completed_at IS NULL AND t.claimed_by IS NOT NULL
 """
 START = """
-UPDATE task_instances AS t
-   SET runs = t.runs + CASE WHEN t.started_at IS NULL THEN 1 ELSE 0 END,
-       started_at = coalesce(t.started_at, greatest({now}, t.due_at)),
-       expires_at = CASE WHEN t.started_at IS NOT NULL THEN t.expires_at
-           ELSE greatest({now}, t.due_at)
-                + least(CAST(:lease AS interval),
-                        coalesce(t.expire_after * interval '1 microsecond',
-                                 CAST(:expire_after AS interval))) END
-  FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[])) AS x (id, attempt)
- WHERE {owned}
-RETURNING {columns}
+WITH t AS (
+  UPDATE task_instances AS t
+     SET runs = t.runs + CASE WHEN t.started_at IS NULL THEN 1 ELSE 0 END,
+         started_at = coalesce(t.started_at, greatest({now}, t.due_at)),
+         expires_at = CASE WHEN t.started_at IS NOT NULL THEN t.expires_at
+             ELSE greatest({now}, t.due_at)
+                  + least(CAST(:lease AS interval),
+                          coalesce(t.expire_after * interval '1 microsecond',
+                                   CAST(:expire_after AS interval))) END
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[])) AS x (id, attempt)
+   WHERE {owned}
+  RETURNING {instance})
+SELECT {instance}, {definition}
+  FROM t LEFT JOIN task_definitions AS d ON d.key = t.definition_key
 """
 RENEW = """
 UPDATE task_instances AS t

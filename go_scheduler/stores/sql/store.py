@@ -44,7 +44,9 @@ from go_scheduler.stores.sql.commits import when_committed
 from go_scheduler.stores.sql.contents import ContentsCache
 from go_scheduler.stores.sql.database import Lane, Overtaken
 from go_scheduler.stores.sql.rows import (
+    DEFINITION_COLUMNS,
     INSTANCE_COLUMNS,
+    DefinitionRow,
     missing_definition,
     read_contents,
     read_definition,
@@ -326,7 +328,7 @@ class SQLStore(TransactionalStore):
         )
 
     def _with_contents(
-        self, connection: Connection, rows: Sequence[Row[Any]]
+        self, connection: Connection, rows: Sequence[Row[Any] | DefinitionRow]
     ) -> list[TaskDefinition]:
         """The definitions of rows of ``task_definitions``; contents may be cached."""
         cache = self._contents
@@ -342,6 +344,33 @@ class SQLStore(TransactionalStore):
                 known[row.key]
                 or cache.put(row.key, row.revision, fetched.get(row.key)),
             )
+            for row in rows
+        ]
+
+    def _assemble(
+        self, lane: Lane, rows: Sequence[DefinitionRow]
+    ) -> list[TaskDefinition]:
+        """As ``_with_contents``, without a connection if all contents are known."""
+        found = [(row, self._contents.get(row.key, row.revision)) for row in rows]
+        known = [read_definition(row, given) for row, given in found if given]
+        if len(known) == len(rows):
+            return known
+        return self._database.run(
+            lane, lambda connection: self._with_contents(connection, rows)
+        )
+
+    def _read_both(self, lane: Lane, rows: Sequence[Row[Any]]) -> list[TaskInstance]:
+        """The instances of rows that have their definition's columns as well."""
+        first, last = len(INSTANCE_COLUMNS), len(INSTANCE_COLUMNS + DEFINITION_COLUMNS)
+        distinct = {
+            row[first]: DefinitionRow(*row[first:last])
+            for row in rows
+            if row[first] is not None
+        }
+        assembled = self._assemble(lane, list(distinct.values()))
+        by_key = dict(zip(distinct, assembled, strict=True))
+        return [
+            read_instance(row, by_key.get(row[first]) or missing_definition(row[1]))
             for row in rows
         ]
 
@@ -462,7 +491,7 @@ class SQLStore(TransactionalStore):
         connection.execute(
             insert(contents),
             [
-                {"key": key, **write_contents(each)}
+                {"key": key, **self._write_contents(each)}
                 for key, each in zip(keys, made, strict=True)
             ],
         )
@@ -471,6 +500,10 @@ class SQLStore(TransactionalStore):
     @abstractmethod
     def _insert_new_ids(self) -> Any:
         """Insert definitions, but for ids that exist; answer those inserted."""
+
+    def _write_contents(self, definition: TaskDefinition) -> dict[str, object]:
+        """The columns of ``task_contents``, but for the key."""
+        return write_contents(definition)
 
     def _first_revisions(
         self, connection: Connection, ids: Collection[UUID]
@@ -508,7 +541,7 @@ class SQLStore(TransactionalStore):
         connection.execute(
             update(contents)
             .where(contents.c.key == row.key)
-            .values(write_contents(changed))
+            .values(self._write_contents(changed))
         )
         if moment:
             self._remove_unstarted(connection, row.key)

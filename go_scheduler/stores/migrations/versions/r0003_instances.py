@@ -29,10 +29,6 @@ _TIME = TIMESTAMP(timezone=True).with_variant(BigInteger(), "sqlite")
 
 def upgrade(op: Operations) -> None:
     """Create the table."""
-    # A row is updated some times before it ends: on PostgreSQL the new versions find
-    # room beside it. CockroachDB has no pages to fill.
-    is_postgresql = op.get_context().dialect.name == "postgresql"
-    options = {"postgresql_with": {"fillfactor": 70}} if is_postgresql else {}
     op.create_table(
         "task_instances",
         Column("id", Uuid(), primary_key=True),
@@ -64,5 +60,4 @@ def upgrade(op: Operations) -> None:
             name="task_instances_end_check",
         ),
         if_not_exists=True,
-        **options,
     )

@@ -1,0 +1,426 @@
+"""The SQLite store: what the loops do, each as one transaction over a batch."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from operator import attrgetter
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+from sqlalchemy import LargeBinary, cast, func, select, text
+from sqlalchemy.dialects.sqlite import insert
+
+from go_scheduler.clock import SystemClock
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.models import Cancelled, Outcome
+from go_scheduler.stores.sql import sqlite_statements as sql
+from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.schema import Schema
+from go_scheduler.stores.sql.sqlite_database import (
+    CONTAINS,
+    SQLiteDatabase,
+    in_autocommit,
+)
+from go_scheduler.stores.sql.store import SQLStore
+from go_scheduler.stores.sql.sweep import LATE
+from go_scheduler.stores.sql.tables import contents, definitions
+from go_scheduler.stores.sql.types import to_microseconds, to_sqlite_time
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+    from datetime import datetime
+    from typing import Any
+
+    from sqlalchemy import ColumnElement, Connection, Row
+    from sqlalchemy.engine import URL
+
+    from go_scheduler.clock import Clock
+    from go_scheduler.json import JSON
+    from go_scheduler.models import (
+        Claim,
+        Claimant,
+        Firing,
+        Release,
+        Renewal,
+        RunOutcome,
+        TaskDefinition,
+        TaskInstance,
+    )
+
+_BUSY_TIMEOUT = timedelta(seconds=5)
+_LATE = to_microseconds(LATE)
+# Before every time that can be read, as what cannot be read comes first.
+_UNREADABLE_TIME = -(2**62)
+
+
+class SQLiteStore(SQLStore):
+    """Keeps everything in one file, for the processes of one machine.
+
+    What has been committed survives a killed process, and a power failure. The file is
+    on a local disk: SQLite's locks do not work on most network file systems. Beside it
+    SQLite keeps two more files, ending in ``-wal`` and ``-shm``, that belong to it. The
+    store's time is the machine's.
+
+    Any number of threads and processes may use one file. One writes at a time; readers
+    wait for nobody. A user's own transaction that has written keeps all others waiting
+    until it ends.
+
+    **Fork**: a process that has been forked while a store was open cannot use its file,
+    for SQLite's locks do not survive a fork: every call raises ``StoreError``. Close
+    the store before the fork, or start processes by ``spawn`` or ``forkserver``.
+
+    Args:
+        url: ``sqlite:///relative/file.db`` or ``sqlite:////absolute/file.db``. The
+            directory must exist; the file is made.
+        clock: Used instead of the machine's time, for tests.
+        migrate: Whether ``initialize`` brings the schema up to date; without, it only
+            checks that it is.
+        durable: Whether every write waits for the disk (``synchronous=FULL``). Without,
+            small writes are several times as fast, and a power failure may undo the
+            last ones: what has run may run again. The file stays whole either way.
+        busy_timeout: How long a call waits for other processes that write.
+
+    Raises:
+        ConfigurationError: The URL is not that of a SQLite file, or the SQLite of this
+            Python is older than 3.35.
+    """
+
+    _dialect = "sqlite"
+    _database: SQLiteDatabase
+
+    def __init__(
+        self,
+        url: str | URL,
+        *,
+        clock: Clock | None = None,
+        migrate: bool = True,
+        durable: bool = True,
+        busy_timeout: timedelta = _BUSY_TIMEOUT,
+    ) -> None:
+        database = SQLiteDatabase(url, durable=durable, busy_timeout=busy_timeout)
+        super().__init__(database, schema=Schema(self._dialect, migrate), clock=clock)
+        self._time = (clock or SystemClock()).now
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}('sqlite:///{self._database.path}')"
+
+    def initialize(self) -> None:
+        """Make the file, and bring its schema up to date or check that it is."""
+        self._database.prepare()
+        super().initialize()
+
+    def now(self) -> datetime:
+        """The time of the clock that was passed, else the machine's."""
+        return self._time()
+
+    def _now(self, connection: Connection) -> datetime:
+        return self._time()
+
+    def _among(
+        self, column: ColumnElement[Any], ids: Collection[UUID]
+    ) -> ColumnElement[bool]:
+        # A row written by hand may have what is no id.
+        known = [each.hex for each in ids if isinstance(each, UUID)]
+        return column.in_(select(func.json_each(json.dumps(known)).table_valued("value")))
+
+    def _contains(self, metadata: Mapping[str, JSON]) -> ColumnElement[bool]:
+        stored = cast(contents.c.metadata, LargeBinary)
+        return getattr(func, CONTAINS)(stored, json.dumps(metadata)) == 1
+
+    def _insert_new_ids(self) -> Any:
+        return (
+            insert(definitions)
+            .on_conflict_do_nothing(
+                index_elements=[definitions.c.id],
+                index_where=definitions.c.deleted_at.is_(None),
+            )
+            .returning(definitions.c.id)
+        )
+
+    def _write_contents(self, definition: TaskDefinition) -> dict[str, object]:
+        return {**super()._write_contents(definition), "metadata_search": None}
+
+    def _join(self, connection: object) -> Connection:
+        joined = super()._join(connection)
+        if in_autocommit(joined):
+            raise ConfigurationError(
+                "connection is in autocommit: there is no transaction to take part in"
+            )
+        return joined
+
+    # Definitions.
+
+    def due_definitions(
+        self, *, ahead: timedelta, after: TaskDefinition | None = None, limit: int
+    ) -> Sequence[TaskDefinition]:
+        """Read a page of the definitions that fire soon."""
+
+        def read(connection: Connection) -> Sequence[TaskDefinition]:
+            until = self._microseconds() + to_microseconds(ahead)
+            parameters: dict[str, object] = {"until": until, "limit": limit}
+            statement = sql.DUE
+            if after is not None:
+                statement = sql.DUE_AFTER
+                parameters |= {
+                    "after_time": _of(after.next_fire_time, default=_UNREADABLE_TIME),
+                    "after_id": after.id.hex,
+                }
+            rows = connection.execute(statement, parameters).all()
+            return self._with_contents(connection, rows)
+
+        return self._database.run(Lane.SCANS, read)
+
+    def fire_definitions(self, firings: Sequence[Firing]) -> Set[UUID]:
+        """Create the instances of each firing and move its definition on."""
+        if not firings:
+            return set()
+        by_id = {each.definition.id.hex: each for each in firings}
+        batch = [
+            (
+                id,
+                _of(each.definition.next_fire_time),
+                each.definition.revision,
+                _of(each.next_fire_time),
+            )
+            for id, each in by_id.items()
+        ]
+
+        def fire(connection: Connection) -> Set[UUID]:
+            now = self._microseconds()
+            won = _run(connection, sql.FIRE, batch, now=now, late=now - _LATE)
+            made = [
+                instance
+                for row in won
+                for instance in _instances_of(by_id[row.id], row, now)
+            ]
+            if made:
+                connection.exec_driver_sql(sql.MAKE, made)
+            return {by_id[row.id].definition.id for row in won}
+
+        return self._database.transact(fire)
+
+    # Instances.
+
+    def claim_instances(
+        self,
+        claimant: Claimant,
+        *,
+        ahead: timedelta,
+        lead: timedelta,
+        limit: int,
+        lapsed: bool,
+    ) -> Sequence[TaskInstance]:
+        """Hand due instances to one node, and to no other."""
+        if not claimant.queues:
+            return []
+        queues = {f"queue{number}": each for number, each in enumerate(claimant.queues)}
+
+        def claim(connection: Connection) -> Sequence[TaskInstance]:
+            now = self._microseconds()
+            terms = {
+                **_terms(claimant, now),
+                "node": claimant.node.hex,
+                "lead": now + to_microseconds(lead),
+            }
+            taken: list[TaskInstance] = []
+            if lapsed:
+                parameters = {**terms, "queues": json.dumps(claimant.queues)}
+                rows = connection.execute(
+                    sql.CLAIM_LAPSED, {**parameters, "limit": limit}
+                )
+                taken = self._read_by_due_at(connection, rows)
+            if left := limit - len(taken):
+                until = now + to_microseconds(ahead)
+                rows = connection.execute(
+                    sql.claim_free(len(queues)),
+                    {**terms, **queues, "until": until, "limit": left},
+                )
+                taken += self._read_by_due_at(connection, rows)
+            return taken
+
+        return self._database.transact(claim)
+
+    def _read_by_due_at(
+        self, connection: Connection, rows: Iterable[Row[Any]]
+    ) -> list[TaskInstance]:
+        return sorted(self._read(connection, rows), key=attrgetter("due_at"))
+
+    def start_instances(
+        self, claimant: Claimant, claims: Sequence[Claim]
+    ) -> Sequence[TaskInstance]:
+        """Record that handlers are about to be called."""
+        if not claims:
+            return []
+        batch = [_key(each) for each in claims]
+
+        def start(connection: Connection) -> Sequence[TaskInstance]:
+            terms = _terms(claimant, self._microseconds())
+            return self._read(connection, _run(connection, sql.START, batch, **terms))
+
+        return self._database.transact(start)
+
+    def renew_claims(self, renewals: Sequence[Renewal]) -> Mapping[UUID, bool]:
+        """Let claims hold for their ``lease`` from the store's time on."""
+        if not renewals:
+            return {}
+        batch = [(*_key(each.claim), to_microseconds(each.lease)) for each in renewals]
+
+        def renew(connection: Connection) -> Mapping[UUID, bool]:
+            rows = _run(connection, sql.RENEW, batch, now=self._microseconds())
+            return {UUID(row.id): bool(row.cancel_requested) for row in rows}
+
+        return self._database.transact(renew)
+
+    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Set[UUID]:
+        """Record what became of runs."""
+        if not outcomes:
+            return set()
+        next_times = {
+            each.claim.instance_id.hex: each.next_fire_time for each in outcomes
+        }
+
+        def finish(connection: Connection) -> Set[UUID]:
+            now = self._microseconds()
+            batch = [
+                (
+                    *_key(each.claim),
+                    each.outcome,
+                    _of(each.started_at),
+                    now + to_microseconds(each.retry_in),
+                    each.error,
+                )
+                for each in outcomes
+            ]
+            rows = _run(connection, sql.FINISH, batch, now=now)
+            _go_on(connection, rows, next_times, now)
+            return {UUID(row.id) for row in rows}
+
+        return self._database.transact(finish)
+
+    def release_instances(self, releases: Sequence[Release]) -> Set[UUID]:
+        """Give back what was claimed and not called."""
+        if not releases:
+            return set()
+
+        def release(connection: Connection) -> Set[UUID]:
+            now = self._microseconds()
+            batch = [
+                (*_key(each.claim), now + to_microseconds(each.delay))
+                for each in releases
+            ]
+            rows = _run(connection, sql.RELEASE, batch, now=now)
+            return {UUID(row.id) for row in rows}
+
+        return self._database.transact(release)
+
+    def cancel_instances(
+        self, cancellations: Mapping[UUID, datetime | None]
+    ) -> Mapping[UUID, Cancelled]:
+        """Cancel what has not started; ask what runs to stop."""
+        if not cancellations:
+            return {}
+        next_times = {id.hex: at for id, at in cancellations.items()}
+
+        def cancel(connection: Connection) -> Mapping[UUID, Cancelled]:
+            now = self._microseconds()
+            batch = [(id,) for id in next_times]
+            rows = _run(connection, sql.CANCEL, batch, now=now)
+            _go_on(connection, rows, next_times, now)
+            return {
+                UUID(row.id): Cancelled.REQUESTED if row.runs_on else Cancelled.CANCELLED
+                for row in rows
+            }
+
+        return self._database.transact(cancel)
+
+    # Cleanup.
+
+    def delete_finished(self, *, older_than: timedelta, limit: int) -> int:
+        """Delete what ended long ago."""
+
+        def delete(connection: Connection) -> int:
+            until = self._microseconds() - to_microseconds(older_than)
+            bounds = {"until": until, "limit": limit}
+            deleted = connection.execute(sql.DELETE_ENDED, bounds).rowcount
+            # Nobody knows of the rows that a delete has left behind.
+            _delete_definitions(connection, sql.DELETE_DELETED, bounds)
+            if left := limit - deleted:
+                deleted += _delete_definitions(
+                    connection, sql.DELETE_COMPLETED, {"until": until, "limit": left}
+                )
+            return deleted
+
+        return self._database.transact(delete)
+
+    def _microseconds(self) -> int:
+        """The store's time; asked for when the write lock is held, not before."""
+        return to_sqlite_time(self._time())
+
+
+def _run(
+    connection: Connection, statement: Any, batch: Sequence[object], **values: object
+) -> Sequence[Row[Any]]:
+    return connection.execute(statement, {"batch": json.dumps(batch), **values}).all()
+
+
+def _instances_of(
+    firing: Firing, row: Row[Any], now: int
+) -> Iterator[tuple[object, ...]]:
+    """The values of ``MADE_COLUMNS`` for each instance of a firing that won."""
+    of = (row.key, row.queue, row.expire_after, row.waits)
+    if (skipped := firing.skipped) is not None:
+        first = to_sqlite_time(skipped.first)
+        ended = (None, Outcome.SKIPPED.value, now)
+        of_skipped = (to_sqlite_time(skipped.last), skipped.count, skipped.reason)
+        yield (uuid4().hex, *of, first, first, first, *ended, *of_skipped)
+    for each in firing.fire_times:
+        at = to_sqlite_time(each)
+        open = (max(at, now), None, None)
+        yield (uuid4().hex, *of, at, at, at, *open, None, None, None)
+
+
+def _go_on(
+    connection: Connection,
+    rows: Iterable[Row[Any]],
+    next_times: Mapping[str, datetime | None],
+    now: int,
+) -> None:
+    """Move the definitions on that waited for what has ended."""
+    waiting = [
+        {
+            "key": row.definition_key,
+            "next_at": _of(next_times[row.id]),
+            "now": now,
+            "late": now - _LATE,
+        }
+        for row in rows
+        if row.goes_on
+    ]
+    if waiting:
+        connection.exec_driver_sql(sql.GO_ON, waiting)
+
+
+def _delete_definitions(
+    connection: Connection, statement: Any, bounds: Mapping[str, int]
+) -> int:
+    keys = list(connection.execute(statement, bounds).scalars())
+    if keys:
+        connection.execute(sql.DELETE_CONTENTS, {"keys": json.dumps(keys)})
+    return len(keys)
+
+
+def _terms(claimant: Claimant, now: int) -> dict[str, object]:
+    return {
+        "now": now,
+        "lease": to_microseconds(claimant.lease),
+        "expire_after": to_microseconds(claimant.expire_after),
+    }
+
+
+def _key(claim: Claim) -> tuple[str, int]:
+    return claim.instance_id.hex, claim.attempt
+
+
+def _of(at: datetime | None, *, default: int | None = None) -> int | None:
+    return default if at is None else to_sqlite_time(at)

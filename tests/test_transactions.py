@@ -1,0 +1,737 @@
+"""A user's own transaction: what is scheduled or completed in it commits with it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import threading
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import (
+    Column,
+    Connection,
+    Integer,
+    MetaData,
+    Table,
+    create_engine,
+    event,
+    func,
+    insert,
+    make_url,
+    select,
+)
+from sqlalchemy.orm import Session, sessionmaker
+
+from go_scheduler.client import Client
+from go_scheduler.errors import (
+    ClaimLostError,
+    ConfigurationError,
+    ConflictError,
+    StoreError,
+    StoreUnavailableError,
+    TaskDefinitionNotFoundError,
+)
+from go_scheduler.models import Cancelled, Outcome, State, TaskDefinition
+from go_scheduler.policies import RetryPolicy
+from go_scheduler.recorder import Recorder
+from go_scheduler.run import Run, current_run
+from go_scheduler.scheduler import Scheduler
+from go_scheduler.stores.sql import commits
+from go_scheduler.testing.builders import (
+    EXPIRE_AFTER,
+    HOUR,
+    LEASE,
+    MINUTE,
+    OTHER_NODE,
+    WAITING,
+    at_once,
+    cancel,
+    claim,
+    definition,
+    passed_on,
+    running,
+)
+from go_scheduler.testing.clock import START
+from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
+from tests.conftest import SHARED, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from sqlalchemy import Engine
+
+    from go_scheduler.clock import StoreClock
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.stores.base import Store, TransactionalStore
+    from go_scheduler.testing import ManualClock
+
+    Begin = Callable[[], AbstractContextManager[Connection | Session]]
+
+pytestmark = pytest.mark.parametrize("engine", SHARED)
+
+LOCKING = SHARED[1:]
+"""Those on which a transaction locks the rows it writes, not the whole database."""
+FAILED_AFTER = 30.0
+NOT_COMMITTED = "the transaction of complete_in() was not committed"
+METADATA = MetaData()
+ORDERS = Table("orders", METADATA, Column("id", Integer, primary_key=True))
+
+
+class Shop:
+    """A user's tables, in the database that the store is in."""
+
+    def __init__(self, url: str) -> None:
+        given = make_url(url)
+        if not given.drivername.startswith("sqlite"):
+            given = given.set(drivername=f"{given.drivername}+psycopg")
+        self.engine = create_engine(given)
+
+    def order(self, connection: Connection | Session) -> None:
+        """Write a row of the user's."""
+        connection.execute(insert(ORDERS))
+
+    @property
+    def orders(self) -> int:
+        """How many of them have been committed."""
+        with self.engine.connect() as connection:
+            return connection.scalar(select(func.count()).select_from(ORDERS)) or 0
+
+
+@pytest.fixture
+def shop(store: Store, store_url: str) -> Iterator[Shop]:
+    shop = Shop(store_url)
+    METADATA.create_all(shop.engine)
+    yield shop
+    METADATA.drop_all(shop.engine)
+    shop.engine.dispose()
+
+
+@pytest.fixture(params=["connection", "session"])
+def begin(shop: Shop, request: pytest.FixtureRequest) -> Begin:
+    """Begins a transaction on what users may pass."""
+    if request.param == "connection":
+        return shop.engine.begin
+    return sessionmaker(shop.engine).begin
+
+
+class Watching(Client):
+    """A client that notes when it would look for what is due."""
+
+    looks = 0
+
+    def _look(self) -> None:
+        self.looks += 1
+
+
+@pytest.fixture
+def client(store: Store) -> Watching:
+    return Watching(store)
+
+
+def once(**values: object) -> TaskDefinition:
+    return TaskDefinition(trigger=ExecuteOnceTrigger(START), **values)  # type: ignore[arg-type]
+
+
+# Scheduling.
+
+
+def test_what_is_scheduled_commits_with_the_users_rows(
+    client: Client, shop: Shop, begin: Begin
+) -> None:
+    new = once(metadata={"order": 1})
+    with begin() as connection:
+        shop.order(connection)
+        stored = client.schedule(new, connection=connection)
+        assert (stored.id, stored.revision) == (new.id, 1)
+        with pytest.raises(TaskDefinitionNotFoundError):
+            client.get_definition(new.id)
+    assert client.get_definition(new.id) == stored
+    assert client.get_definition(new.id).next_fire_time == START
+    assert shop.orders == 1
+
+
+def test_what_is_scheduled_is_rolled_back_with_the_users_rows(
+    client: Client, shop: Shop, begin: Begin
+) -> None:
+    with pytest.raises(ZeroDivisionError), begin() as connection:
+        shop.order(connection)
+        client.schedule(once(), connection=connection)
+        raise ZeroDivisionError
+    assert client.list_definitions() == []
+    assert shop.orders == 0
+
+
+def test_what_was_scheduled_long_before_its_commit_still_fires(
+    store: Store, clock: ManualClock, begin: Begin
+) -> None:
+    fired: list[TaskInstance] = []
+    with Scheduler(fired.append, store, clock=clock) as scheduler:
+        with begin() as connection:
+            scheduler.schedule(once(), connection=connection)
+            clock.advance(3 * MINUTE)
+            assert fired == []
+        clock.advance(seconds(2))
+    assert [each.fire_time for each in fired] == [START]
+
+
+def test_a_change_is_rolled_back_too(
+    client: Client, shop: Shop, clock: ManualClock
+) -> None:
+    stored = client.schedule(once())
+    clock.advance(seconds(1))
+    with pytest.raises(ZeroDivisionError), shop.engine.begin() as connection:
+        edited = replace(stored, metadata={"new": 1})
+        assert client.schedule(edited, connection=connection).revision == 2
+        raise ZeroDivisionError
+    assert client.get_definition(stored.id).revision == 1
+
+
+def test_a_revision_that_is_not_the_stored_one_is_a_conflict(
+    client: Client, shop: Shop
+) -> None:
+    stored = client.schedule(once())
+    client.schedule(replace(stored, name="edited"))
+    with pytest.raises(ConflictError), shop.engine.begin() as connection:
+        client.schedule(stored, connection=connection)
+
+
+def test_who_puts_an_id_that_is_put_meanwhile_is_told_to_repeat(
+    client: Client, shop: Shop
+) -> None:
+    new = once()
+
+    def come_first(connection: Connection, *statement: object) -> None:
+        if "INSERT INTO task_definitions" in str(statement[1]):
+            event.remove(connection, "before_cursor_execute", come_first)
+            client.schedule(new)
+
+    with pytest.raises(StoreUnavailableError), shop.engine.begin() as connection:
+        event.listen(connection, "before_cursor_execute", come_first)
+        client.schedule(replace(new, name="second"), connection=connection)
+    with shop.engine.begin() as connection:
+        client.schedule(replace(new, name="second"), connection=connection)
+    assert client.get_definition(new.id).name == "second"
+    assert client.get_definition(new.id).revision == 2
+
+
+def test_of_two_that_put_one_id_at_once_each_takes_effect_once(
+    client: Client, shop: Shop
+) -> None:
+    new = once()
+
+    def put(name: str) -> None:
+        while True:
+            try:
+                with shop.engine.begin() as connection:
+                    shop.order(connection)
+                    client.schedule(replace(new, name=name), connection=connection)
+            except StoreUnavailableError:
+                continue
+            return
+
+    at_once(lambda: put("one"), lambda: put("other"))
+    assert client.get_definition(new.id).revision == 2
+    assert shop.orders == 2
+
+
+def test_a_connection_in_autocommit_is_refused(client: Client, shop: Shop) -> None:
+    engine = shop.engine.execution_options(isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection, pytest.raises(
+        ConfigurationError, match="autocommit"
+    ):
+        client.schedule(once(), connection=connection)
+    assert client.list_definitions() == []
+
+
+@pytest.mark.parametrize("engine", LOCKING)
+def test_a_connection_to_another_kind_of_database_is_refused(client: Client) -> None:
+    engine = create_engine("sqlite://")
+    with engine.connect() as connection, pytest.raises(
+        ConfigurationError, match="sqlite"
+    ):
+        client.schedule(once(), connection=connection)
+    engine.dispose()
+
+
+@pytest.mark.parametrize("given", [5, "postgresql://", object()])
+def test_what_is_no_connection_is_refused(client: Client, given: object) -> None:
+    with pytest.raises(ConfigurationError, match="Connection or Session"):
+        client.schedule(once(), connection=given)
+
+
+def test_a_closed_connection_is_an_error_of_ours(client: Client, shop: Shop) -> None:
+    connection = shop.engine.connect()
+    connection.close()
+    with pytest.raises((ConfigurationError, StoreError)):
+        client.schedule(once(), connection=connection)
+
+
+# Being told of the commit.
+
+
+def test_the_loops_look_once_a_session_has_committed(
+    client: Watching, shop: Shop
+) -> None:
+    with Session(shop.engine) as session:
+        client.schedule(once(), connection=session)
+        assert client.looks == 0
+        session.commit()
+        assert client.looks == 1
+        shop.order(session)
+        session.commit()
+        assert client.looks == 1
+        client.schedule(once(), connection=session)
+        session.commit()
+        assert client.looks == 2
+
+
+def test_they_do_not_look_if_it_has_not(client: Watching, shop: Shop) -> None:
+    with Session(shop.engine) as session:
+        client.schedule(once(), connection=session)
+        session.rollback()
+        shop.order(session)
+        session.commit()
+        client.schedule(once(), connection=session)
+    assert client.looks == 0
+    gc.collect()
+    assert not commits._waiting
+
+
+def test_they_do_not_look_before_what_is_around_a_savepoint_has_committed(
+    client: Watching, shop: Shop
+) -> None:
+    with Session(shop.engine) as session:
+        with session.begin_nested():
+            client.schedule(once(), connection=session)
+            with session.begin_nested():
+                client.schedule(once(), connection=session)
+        assert client.looks == 0
+        session.commit()
+        assert client.looks == 2
+        with session.begin_nested():
+            client.schedule(once(), connection=session)
+        session.rollback()
+        shop.order(session)
+        session.commit()
+    assert client.looks == 2
+    assert len(client.list_definitions()) == 2
+
+
+def test_they_do_not_look_for_what_a_savepoint_has_rolled_back(
+    client: Watching, shop: Shop
+) -> None:
+    with Session(shop.engine) as session:
+        with session.begin_nested() as savepoint:
+            client.schedule(once(), connection=session)
+            savepoint.rollback()
+        session.commit()
+    assert client.looks == 0
+    assert client.list_definitions() == []
+    gc.collect()
+    assert not commits._waiting
+
+
+def test_a_connection_tells_too_early_and_is_not_listened_to(
+    client: Watching, shop: Shop
+) -> None:
+    with shop.engine.begin() as connection:
+        client.schedule(once(), connection=connection)
+    assert client.looks == 0
+
+
+def test_what_a_session_has_committed_runs_without_waiting_for_a_tick(
+    own_time_store: Store, store_url: str
+) -> None:
+    ran = threading.Event()
+    engine = Shop(store_url).engine
+    scheduler = Scheduler(
+        lambda instance: ran.set(),
+        own_time_store,
+        schedule_window=24 * HOUR,
+        runner_window=24 * HOUR,
+    )
+    with scheduler, Session(engine) as session:
+        # Until the first ticks are over, they might find it.
+        first = threading.Event()
+        scheduler.schedule(once())
+        assert ran.wait(FAILED_AFTER)
+        ran.clear()
+        del first
+        scheduler.schedule(once(), connection=session)
+        session.commit()
+        assert ran.wait(FAILED_AFTER)
+    engine.dispose()
+
+
+# Completing.
+
+
+class Shift:
+    """A scheduler that runs one definition's handler; the clock drives it."""
+
+    def __init__(self, store: Store, clock: ManualClock, shop: Shop) -> None:
+        self.store = store
+        self.clock = clock
+        self.shop = shop
+        self.runs: list[Run] = []
+
+    def work(
+        self,
+        handler: Callable[[Run], object],
+        of: TaskDefinition | None = None,
+        *,
+        duration: timedelta = seconds(1),
+    ) -> TaskInstance:
+        """Let the handler run, and answer the instance as it is after that."""
+
+        def handle(instance: TaskInstance) -> object:
+            run = current_run()
+            self.runs.append(run)
+            return handler(run)
+
+        with Scheduler(handle, self.store, clock=self.clock) as scheduler:
+            stored = scheduler.schedule(of or once())
+            self.clock.advance(duration)
+            return self.store.list_instances(definition_id=stored.id)[0]
+
+    def pass_time(self, duration: timedelta) -> None:
+        """What a handler does that takes so long."""
+        condition = threading.Condition()
+        with condition:
+            self.clock.wait(condition, self.clock.elapsed() + duration)
+
+
+@pytest.fixture
+def shift(store: Store, clock: ManualClock, shop: Shop) -> Shift:
+    return Shift(store, clock, shop)
+
+
+def test_success_commits_with_the_handlers_rows(
+    shift: Shift, shop: Shop, begin: Begin, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[State] = []
+
+    def handler(run: Run) -> None:
+        with begin() as connection:
+            shop.order(connection)
+            run.complete_in(connection)
+            seen.append(shift.store.get_instance(run.instance.id).state)
+        seen.append(shift.store.get_instance(run.instance.id).state)
+
+    with caplog.at_level(logging.WARNING, "go_scheduler"):
+        done = shift.work(handler, duration=HOUR)
+    assert seen == [State.RUNNING, State.COMPLETED]
+    assert (done.state, done.runs, done.error) == (State.COMPLETED, 1, None)
+    assert done.started_at == done.completed_at == START
+    assert shop.orders == 1
+    assert len(shift.runs) == 1
+    assert caplog.records == []
+
+
+def test_what_a_handler_raises_after_the_commit_is_logged_and_changes_nothing(
+    shift: Shift, shop: Shop, begin: Begin, caplog: pytest.LogCaptureFixture
+) -> None:
+    def handler(run: Run) -> None:
+        with begin() as connection:
+            shop.order(connection)
+            run.complete_in(connection)
+        raise ZeroDivisionError("after the commit")
+
+    done = shift.work(handler, duration=HOUR)
+    assert (done.state, done.runs, done.error) == (State.COMPLETED, 1, None)
+    assert shop.orders == 1
+    [record] = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    assert record.levelno == logging.ERROR
+    assert "ZeroDivisionError: after the commit" in record.getMessage()
+    assert record.__dict__["instance_id"] == str(done.id)
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_run_whose_transaction_is_rolled_back_has_failed_and_runs_again(
+    shift: Shift, shop: Shop, raises: bool
+) -> None:
+    def handler(run: Run) -> None:
+        with shop.engine.connect() as connection:
+            shop.order(connection)
+            run.complete_in(connection)
+            if len(shift.runs) == 2:
+                connection.commit()
+                return
+            connection.rollback()
+        if raises:
+            raise ZeroDivisionError
+
+    failed = shift.work(handler, once(expire_after=HOUR))
+    assert (failed.state, failed.due_at) == (State.PENDING, START + HOUR)
+    assert failed.error is not None
+    assert failed.error.startswith(NOT_COMMITTED)
+    assert failed.error.endswith("ZeroDivisionError\n" if raises else NOT_COMMITTED)
+    assert shop.orders == 0
+    done = shift.work(handler, failed.definition, duration=HOUR)
+    assert (done.state, done.runs) == (State.COMPLETED, 2)
+    assert shop.orders == 1
+
+
+def test_a_run_whose_connection_is_lost_has_failed(shift: Shift, shop: Shop) -> None:
+    def handler(run: Run) -> None:
+        with shop.engine.connect() as connection:
+            shop.order(connection)
+            run.complete_in(connection)
+            connection.invalidate()
+
+    failed = shift.work(handler)
+    assert (failed.state, failed.error) == (State.PENDING, NOT_COMMITTED)
+    assert shop.orders == 0
+
+
+def test_after_the_last_allowed_run_it_has_failed_for_good(
+    shift: Shift, shop: Shop
+) -> None:
+    def handler(run: Run) -> None:
+        with shop.engine.connect() as connection:
+            run.complete_in(connection)
+
+    failed = shift.work(handler, once(retry=RetryPolicy(max_attempts=1)))
+    assert (failed.state, failed.error) == (State.FAILED, NOT_COMMITTED)
+
+
+def test_a_lost_claim_is_told_and_the_handlers_rows_are_rolled_back(
+    shift: Shift, shop: Shop, store: Store, begin: Begin
+) -> None:
+    told: list[BaseException] = []
+
+    def handler(run: Run) -> None:
+        store.delete_definitions([run.instance.definition.id])
+        with pytest.raises(ClaimLostError) as caught, begin() as connection:
+            shop.order(connection)
+            run.complete_in(connection)
+        told.append(caught.value)
+
+    with Scheduler(
+        lambda instance: handler(current_run()), store, clock=shift.clock
+    ) as scheduler:
+        scheduler.schedule(once())
+        shift.clock.advance(seconds(1))
+    [error] = told
+    assert "is not this run's any more" in str(error)
+    assert store.counts()[State.CANCELLED] == 1
+    assert shop.orders == 0
+
+
+def test_who_took_the_claim_over_completes_and_who_lost_it_does_not(
+    store: TransactionalStore, clock: ManualClock, store_clock: StoreClock, shop: Shop
+) -> None:
+    old, new = passed_on(store, clock)
+    recorder = Recorder(store, store_clock, wake=_nothing, recorded=_nothing)
+    with pytest.raises(ClaimLostError), shop.engine.begin() as connection:
+        shop.order(connection)
+        called(old, recorder, clock).complete_in(connection)
+    with shop.engine.begin() as connection:
+        shop.order(connection)
+        called(new, recorder, clock).complete_in(connection)
+    done = store.get_instance(new.id)
+    assert (done.state, done.claimed_by) == (State.COMPLETED, OTHER_NODE)
+    assert shop.orders == 1
+
+
+def test_a_transaction_that_was_rolled_back_may_be_repeated(
+    shift: Shift, shop: Shop
+) -> None:
+    def handler(run: Run) -> None:
+        for end in (Connection.rollback, Connection.commit):
+            with shop.engine.connect() as connection:
+                shop.order(connection)
+                run.complete_in(connection)
+                end(connection)
+
+    assert shift.work(handler).state is State.COMPLETED
+    assert shop.orders == 1
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_run_is_completed_once(shift: Shift, shop: Shop, committed: bool) -> None:
+    def handler(run: Run) -> None:
+        with shop.engine.connect() as connection:
+            run.complete_in(connection)
+            if committed:
+                connection.commit()
+            with pytest.raises(ClaimLostError, match=r"an earlier complete_in\(\)"):
+                run.complete_in(connection)
+            connection.commit()
+
+    assert shift.work(handler).state is State.COMPLETED
+
+
+def test_a_run_that_has_ended_completes_no_more(shift: Shift, shop: Shop) -> None:
+    done = shift.work(lambda run: None)
+    with pytest.raises(ClaimLostError), shop.engine.begin() as connection:
+        shift.runs[0].complete_in(connection)
+    assert shift.store.get_instance(done.id) == done
+
+
+def test_a_run_that_wanted_to_complete_in_no_connection_has_failed(
+    shift: Shift,
+) -> None:
+    def handler(run: Run) -> None:
+        with pytest.raises(ConfigurationError):
+            run.complete_in("no connection")
+
+    failed = shift.work(handler)
+    assert (failed.state, failed.error) == (State.PENDING, NOT_COMMITTED)
+
+
+def test_a_run_that_was_asked_to_stop_may_still_complete(
+    shift: Shift, shop: Shop, store: Store
+) -> None:
+    def handler(run: Run) -> None:
+        asked = cancel(store, run.instance)
+        assert asked == {run.instance.id: Cancelled.REQUESTED}
+        run.cancel_requested = True
+        with shop.engine.connect() as connection:
+            run.complete_in(connection)
+            if len(shift.runs) == 1:
+                connection.commit()
+
+    assert shift.work(handler).state is State.COMPLETED
+    rolled_back = shift.work(handler)
+    assert (rolled_back.state, rolled_back.error) == (State.CANCELLED, NOT_COMMITTED)
+
+
+def test_a_definition_that_waits_for_the_end_goes_on_with_the_commit(
+    shift: Shift, shop: Shop
+) -> None:
+    found: list[TaskDefinition] = []
+
+    def handler(run: Run) -> None:
+        with shop.engine.begin() as connection:
+            run.complete_in(connection)
+            found.append(shift.store.get_definition(run.instance.definition.id))
+
+    done = shift.work(handler, TaskDefinition(trigger=WAITING), duration=HOUR)
+    assert found[0].next_fire_time is None
+    assert done.completed_at is not None
+    waits = shift.store.get_definition(done.definition.id)
+    assert waits.next_fire_time == done.completed_at + HOUR
+
+
+def test_after_a_rollback_a_definition_that_waits_waits_for_the_next_run(
+    shift: Shift, shop: Shop
+) -> None:
+    def handler(run: Run) -> None:
+        with shop.engine.begin() as connection:
+            run.complete_in(connection)
+            if len(shift.runs) == 1:
+                connection.rollback()
+
+    of = TaskDefinition(trigger=WAITING, expire_after=HOUR)
+    failed = shift.work(handler, of, duration=HOUR + seconds(1))
+    assert shift.store.get_definition(of.id).next_fire_time is None
+    done = shift.work(handler, of, duration=HOUR)
+    assert (done.id, done.state, done.runs) == (failed.id, State.COMPLETED, 2)
+
+
+def test_a_transaction_longer_than_the_lease_keeps_its_run(
+    shift: Shift, shop: Shop, store: Store
+) -> None:
+    def handler(run: Run) -> None:
+        with shop.engine.begin() as connection:
+            shift.pass_time(2 * LEASE)
+            run.complete_in(connection)
+
+    assert shift.work(handler, duration=HOUR).state is State.COMPLETED
+
+
+def test_an_async_handler_completes_in_a_thread_of_its_own(
+    shift: Shift, shop: Shop
+) -> None:
+    def write() -> None:
+        with shop.engine.begin() as connection:
+            shop.order(connection)
+            current_run().complete_in(connection)
+
+    async def handler() -> None:
+        await asyncio.to_thread(write)
+
+    assert shift.work(lambda run: asyncio.run(handler())).state is State.COMPLETED
+    assert shop.orders == 1
+
+
+# While the transaction is still open.
+
+
+def called(instance: TaskInstance, recorder: Recorder, clock: ManualClock) -> Run:
+    run = Run(instance, expire_after=EXPIRE_AFTER)
+    run.begin(clock.elapsed(), START, _nothing, complete=recorder.complete_in)
+    return run
+
+
+def _nothing() -> None:
+    pass
+
+
+@pytest.mark.parametrize("engine", LOCKING)
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_run_given_up_while_its_transaction_is_open_ends_as_that_does(
+    store: TransactionalStore,
+    clock: ManualClock,
+    store_clock: StoreClock,
+    shop: Shop,
+    committed: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    recorder = Recorder(store, store_clock, wake=_nothing, recorded=_nothing)
+    run = called(running(store), recorder, clock)
+    other = called(running(store, definition(key=5)), recorder, clock)
+    with shop.engine.connect() as connection:
+        run.complete_in(connection)
+        assert claim(store, OTHER_NODE, lapsed=True) == []
+        clock.advance(LEASE)
+        # The lock keeps it, though its claim has lapsed.
+        assert [each.id for each in claim(store, OTHER_NODE, lapsed=True)] == [
+            other.instance.id
+        ]
+        recorder.fail(run, "no result in time")
+        assert recorder.tick() == MINUTE
+        assert recorder.unrecorded == 1
+        if committed:
+            connection.commit()
+    caplog.clear()
+    clock.advance(MINUTE)
+    assert recorder.tick() is None
+    assert recorder.unrecorded == 0
+    ended = store.get_instance(run.instance.id)
+    if committed:
+        assert (ended.state, ended.error) == (State.COMPLETED, None)
+        [record] = caplog.records
+        assert record.getMessage().endswith("failed afterwards: no result in time")
+    else:
+        assert ended.state is State.PENDING
+        assert ended.error == f"{NOT_COMMITTED}\n\nno result in time"
+        assert caplog.records == []
+
+
+@pytest.mark.parametrize("engine", LOCKING)
+def test_what_ends_beside_an_open_transaction_is_recorded_at_once(
+    store: TransactionalStore,
+    clock: ManualClock,
+    store_clock: StoreClock,
+    shop: Shop,
+) -> None:
+    recorder = Recorder(store, store_clock, wake=_nothing, recorded=_nothing)
+    run = called(running(store), recorder, clock)
+    other = called(running(store, definition(key=5)), recorder, clock)
+    with shop.engine.connect() as connection:
+        run.complete_in(connection)
+        recorder.succeed(run)
+        recorder.succeed(other)
+        recorder.tick()
+        assert store.get_instance(other.instance.id).outcome is Outcome.COMPLETED
+        connection.commit()
+    clock.advance(MINUTE)
+    recorder.tick()
+    assert store.get_instance(run.instance.id).outcome is Outcome.COMPLETED
