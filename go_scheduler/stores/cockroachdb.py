@@ -1,14 +1,72 @@
-"""The CockroachDB store: PostgreSQL's statements, spread over more of the cluster."""
+"""The CockroachDB store: PostgreSQL's statements, spread over the cluster."""
 
 from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from go_scheduler.stores.postgresql import PostgreSQLStore
 from go_scheduler.stores.sql.driver import EngineKind
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from sqlalchemy import Connection
+    from sqlalchemy.engine import URL
+
+    from go_scheduler.clock import Clock
+
 
 class CockroachDBStore(PostgreSQLStore):
-    """Keeps everything in a CockroachDB cluster that any number of nodes share."""
+    """Keeps everything in a CockroachDB cluster that any number of nodes share.
+
+    It needs v24.3 or later. What is due is spread over eight parts of an index, so that
+    nodes do not all write to one range.
+
+    Args:
+        url: Such as ``cockroachdb://user:password@host:26257/database``; what follows a
+            ``?`` goes to libpq, as in ``?sslmode=verify-full``.
+        clock: Used instead of the database's time, for tests.
+        connect_args: As for ``PostgreSQLStore``.
+        pool_size: As for ``PostgreSQLStore``.
+        migrate: As for ``PostgreSQLStore``.
+        follower_reads: Whether lists and counts may be some five seconds old, and come
+            from the nearest replica without waiting for anybody's writes.
+
+    Raises:
+        ConfigurationError: The URL is none, or is one for another kind of database.
+    """
 
     shards = 8
     _dialect = "cockroachdb"
     _kind = EngineKind.COCKROACHDB
+
+    def __init__(
+        self,
+        url: str | URL,
+        *,
+        clock: Clock | None = None,
+        connect_args: Mapping[str, object] | None = None,
+        pool_size: int = 5,
+        migrate: bool = True,
+        follower_reads: bool = False,
+    ) -> None:
+        super().__init__(
+            url,
+            clock=clock,
+            connect_args=connect_args,
+            pool_size=pool_size,
+            migrate=migrate,
+        )
+        self._follower_reads = follower_reads
+
+    @contextmanager
+    def _listing(self, connection: Connection) -> Iterator[None]:
+        if not self._follower_reads:
+            yield
+            return
+        connection.exec_driver_sql("BEGIN AS OF SYSTEM TIME follower_read_timestamp()")
+        try:
+            yield
+        finally:
+            connection.exec_driver_sql("ROLLBACK")

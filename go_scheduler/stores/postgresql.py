@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from sqlalchemy import ColumnElement, Connection, Row
-    from sqlalchemy.sql.selectable import TextualSelect
     from sqlalchemy.engine import URL
+    from sqlalchemy.sql.selectable import TextualSelect
 
     from go_scheduler.clock import Clock
     from go_scheduler.json import JSON

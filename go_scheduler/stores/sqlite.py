@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
-from sqlalchemy import LargeBinary, cast, func, select, text
+from sqlalchemy import LargeBinary, cast, func, select
 from sqlalchemy.dialects.sqlite import insert
 
 from go_scheduler.clock import SystemClock
@@ -122,7 +122,9 @@ class SQLiteStore(SQLStore):
     ) -> ColumnElement[bool]:
         # A row written by hand may have what is no id.
         known = [each.hex for each in ids if isinstance(each, UUID)]
-        return column.in_(select(func.json_each(json.dumps(known)).table_valued("value")))
+        return column.in_(
+            select(func.json_each(json.dumps(known)).table_valued("value"))
+        )
 
     def _contains(self, metadata: Mapping[str, JSON]) -> ColumnElement[bool]:
         stored = cast(contents.c.metadata, LargeBinary)
@@ -328,7 +330,9 @@ class SQLiteStore(SQLStore):
             rows = _run(connection, sql.CANCEL, batch, now=now)
             _go_on(connection, rows, next_times, now)
             return {
-                UUID(row.id): Cancelled.REQUESTED if row.runs_on else Cancelled.CANCELLED
+                UUID(row.id): Cancelled.CANCELLED
+                if row.outcome
+                else Cancelled.REQUESTED
                 for row in rows
             }
 
@@ -395,7 +399,7 @@ def _go_on(
             "late": now - _LATE,
         }
         for row in rows
-        if row.goes_on
+        if row.waits and row.outcome
     ]
     if waiting:
         connection.exec_driver_sql(sql.GO_ON, waiting)

@@ -172,7 +172,7 @@ def _make_engine(
 
 def _settings(kind: EngineKind, lane: Lane) -> Mapping[str, str]:
     settings = {
-        "TimeZone": "UTC",
+        "timezone": "UTC",
         "statement_timeout": f"{STATEMENT_TIMEOUT}s",
         "lock_timeout": f"{LOCK_TIMEOUT}s",
         "idle_in_transaction_session_timeout": f"{STATEMENT_TIMEOUT}s",

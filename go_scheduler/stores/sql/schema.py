@@ -43,9 +43,9 @@ _LONGEST_PAUSE = 0.25
 # To build an index takes longer than any other statement may; both are in seconds.
 _STEP_TIMEOUT = 3600
 _ANSWER_TIMEOUT = _STEP_TIMEOUT + 5
-# Somebody else is creating the same: a duplicate key in the catalog, a duplicate table,
-# an index that is not ready yet. Or somebody uses the table: the lock took too long.
-_RACES = {"23505", "42P07", "55000", "55P03"}
+# Somebody else is creating the same: a duplicate key in the catalog, table or type, or
+# an index not ready yet. Or somebody uses the table, and its lock took too long.
+_RACES = {"23505", "42P07", "42710", "55000", "55P03"}
 
 
 class Schema:
@@ -87,10 +87,11 @@ class Schema:
         if self._migrate:
             self._bring_up_to_date(database)
         elif (found := self._find(database)) != history().head:
+            state = "there is no schema yet" if found is None else f"at revision {found}"
             raise StoreError(
-                f"the database's schema is at revision {found}, and revision"
-                f" {history().head} is needed: open the store with migrate=True, or"
-                f" run the SQL that `{self._command(found)}` prints"
+                f"the schema in the database is behind: {state}, and revision"
+                f" {history().head} is needed; open the store with migrate=True, or run"
+                f" the SQL that `{self._command(found)}` prints"
             )
         _check_use(database)
 

@@ -3,6 +3,8 @@
 They run within a transaction that has the write lock, so that nothing changes between
 two of them. All times and durations are whole microseconds; a batch is one parameter,
 the JSON text of an array with an array for each row.
+
+RETURNING names columns only: in it, older versions take IS NULL for false.
 """
 
 from __future__ import annotations
@@ -189,7 +191,7 @@ UPDATE task_instances AS t
        claimable_at = CASE WHEN x.outcome IS NULL AND NOT t.held THEN x.retry_at END
   FROM x
  WHERE {_OWNED}
-RETURNING id, definition_key, waits AND outcome IS NOT NULL AS goes_on
+RETURNING id, definition_key, waits, outcome
 """)
 RELEASE = text(f"""
 {_batch("id", "attempt", "free_at")}
@@ -212,8 +214,7 @@ UPDATE task_instances AS t
        claimable_at = NULL
   FROM x
  WHERE t.id = x.id AND t.completed_at IS NULL
-RETURNING id, definition_key, waits AND started_at IS NULL AS goes_on,
-          started_at IS NOT NULL AS runs_on
+RETURNING id, definition_key, waits, outcome
 """)
 
 # Cleanup.

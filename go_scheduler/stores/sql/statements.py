@@ -71,7 +71,7 @@ made AS (
                 CAST(:reasons AS text[]))
          AS f (id, definition_id, shard, fire_time, last, count, reason)
     JOIN moved AS m ON m.id = f.definition_id
-  ON CONFLICT (definition_key, fire_time) DO NOTHING)
+  ON CONFLICT (definition_key, fire_time) DO NOTHING RETURNING id)
 SELECT id FROM moved
 """
 

@@ -7,8 +7,9 @@ What the loops do many times a second is written once for each family of engines
 from __future__ import annotations
 
 from abc import abstractmethod
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID, uuid4
 
 from sqlalchemy import (
@@ -62,13 +63,15 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Any
 
-    from sqlalchemy import ColumnElement, Row, Select
+    from sqlalchemy import ColumnElement, Row
 
     from go_scheduler.clock import Clock
     from go_scheduler.json import JSON
     from go_scheduler.models import RunOutcome
     from go_scheduler.stores.sql.database import Database
     from go_scheduler.stores.sql.schema import Schema
+
+Listed = TypeVar("Listed")
 
 _INSTANCE = [instances.c[name] for name in INSTANCE_COLUMNS]
 
@@ -182,10 +185,12 @@ class SQLStore(TransactionalStore):
 
     def get_definition(self, definition_id: UUID) -> TaskDefinition:
         """Read one definition."""
-        found = self.list_definitions(ids=[definition_id], limit=1)
+        found = self._database.run(
+            Lane.USERS, lambda connection: self._live(connection, [definition_id])
+        )
         if not found:
             raise TaskDefinitionNotFoundError(definition_id)
-        return found[0]
+        return _definition(found[0])
 
     def list_definitions(
         self,
@@ -209,7 +214,9 @@ class SQLStore(TransactionalStore):
             query = query.where(definitions.c.queue == queue)
         if after is not None:
             query = query.where(definitions.c.id > after)
-        return [_definition(row) for row in self._list(query)]
+        return self._list(
+            lambda connection: [_definition(row) for row in connection.execute(query)]
+        )
 
     def delete_definitions(self, ids: Collection[UUID]) -> Set[UUID]:
         """Delete definitions, at once and with all that is not running."""
@@ -274,24 +281,30 @@ class SQLStore(TransactionalStore):
             later = column.execute_at > after.execute_at
             same = and_(column.execute_at == after.execute_at, column.id > after.id)
             query = query.where(or_(later, same))
-        return self._list_instances(query)
+        return self._list(
+            lambda connection: self._read(connection, connection.execute(query))
+        )
 
     def counts(self) -> Mapping[State, int]:
         """How many instances are in each state; every state has a number."""
         query = select(_state, func.count()).group_by(_state)
-        found = {row[0]: row[1] for row in self._list(query)}
+        found = self._list(
+            lambda connection: {row[0]: row[1] for row in connection.execute(query)}
+        )
         return {state: found.get(state.value, 0) for state in State}
 
-    def _list(self, query: Select[Any]) -> Sequence[Row[Any]]:
-        return self._database.run(
-            Lane.USERS, lambda connection: connection.execute(query).all()
-        )
+    def _list(self, read: Callable[[Connection], Listed]) -> Listed:
+        """Read what need not be of this very moment."""
 
-    def _list_instances(self, query: Select[Any]) -> Sequence[TaskInstance]:
-        return self._database.run(
-            Lane.USERS,
-            lambda connection: self._read(connection, connection.execute(query)),
-        )
+        def listed(connection: Connection) -> Listed:
+            with self._listing(connection):
+                return read(connection)
+
+        return self._database.run(Lane.USERS, listed)
+
+    def _listing(self, connection: Connection) -> AbstractContextManager[None]:
+        """Around the statements of a list."""
+        return nullcontext()
 
     # Reading rows.
 

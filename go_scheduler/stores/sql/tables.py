@@ -157,7 +157,12 @@ indexes = (
         instances.c.due_at,
         where=_is_claimable,
     ),
-    _index("task_instances_lease_idx", instances.c.expires_at, where=_may_lapse),
+    _index(
+        "task_instances_lease_idx",
+        instances.c.expires_at,
+        instances.c.queue,
+        where=_may_lapse,
+    ),
     _index("task_instances_open_idx", instances.c.definition_key, where=_is_open),
     _index("task_instances_ended_idx", instances.c.completed_at, where=_has_ended),
 )

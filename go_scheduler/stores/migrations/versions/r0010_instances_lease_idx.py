@@ -19,7 +19,7 @@ def upgrade(op: Operations) -> None:
     op.create_index(
         "task_instances_lease_idx",
         "task_instances",
-        ["expires_at"],
+        ["expires_at", "queue"],
         if_not_exists=True,
         postgresql_where=where,
         sqlite_where=where,

@@ -1,0 +1,702 @@
+"""One schema comes to be, whoever makes it and however many begin at once."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sqlite3
+import subprocess
+import sys
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from sqlalchemy import make_url, text
+
+from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailableError
+from go_scheduler.stores import open_store
+from go_scheduler.stores.migrations import version
+from go_scheduler.stores.migrations.history import history, operations
+from go_scheduler.stores.migrations.lease import Lease, create_lease_table_sql
+from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.schema import DIALECTS, Schema, main, schema_sql
+from go_scheduler.stores.sql.store import SQLStore
+from go_scheduler.stores.sql.tables import metadata
+from tests.servers import fresh_database
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from alembic.operations import Operations
+    from sqlalchemy import Connection
+
+ENGINES = [
+    "sqlite",
+    "postgresql",
+    pytest.param("cockroachdb", marks=pytest.mark.slow),
+]
+HEAD = history().head
+MIDDLE = "0005"
+SECOND = timedelta(seconds=1)
+PATIENCE = 30
+"""Seconds that nothing takes unless it has failed."""
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> str:
+    """The kind of database."""
+    kind: str = request.param
+    return kind
+
+
+@pytest.fixture
+def empty_url(
+    engine: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Callable[[], str]]:
+    """Makes empty databases, and answers the URL of each."""
+    with ExitStack() as stack:
+        if engine == "sqlite":
+            names = iter(range(1000))
+            yield lambda: f"sqlite:///{tmp_path / f'{next(names)}.db'}"
+        else:
+            fixture = "cockroachdb_url" if engine == "cockroachdb" else "postgresql_url"
+            server = request.getfixturevalue(fixture)
+            yield lambda: stack.enter_context(fresh_database(server))
+
+
+@pytest.fixture
+def url(empty_url: Callable[[], str]) -> str:
+    """The URL of an empty database."""
+    return empty_url()
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[SQLStore]:
+    """A store on an empty database, not initialized."""
+    with closing_store(url) as store:
+        yield store
+
+
+@pytest.fixture
+def other(url: str) -> Iterator[SQLStore]:
+    """Another store on the same database, not initialized."""
+    with closing_store(url) as store:
+        yield store
+
+
+@contextmanager
+def closing_store(url: str) -> Iterator[SQLStore]:
+    """A store that is closed in the end."""
+    store = open_store(url)
+    assert isinstance(store, SQLStore)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def execute(store: SQLStore, *statements: str) -> None:
+    """Do something to a store's database."""
+    for each in statements:
+        store._database.run(Lane.USERS, lambda it, each=each: it.execute(text(each)))  # type: ignore[misc]
+
+
+def query(store: SQLStore, statement: str) -> Sequence[tuple[object, ...]]:
+    """Ask a store's database something."""
+    return store._database.run(
+        Lane.USERS,
+        lambda each: [tuple(row) for row in each.execute(text(statement))],
+    )
+
+
+def revisions(store: SQLStore) -> Sequence[str]:
+    """What the version table says."""
+    return store._database.run(Lane.USERS, version.read_revisions)
+
+
+def run_sql(url: str, script: str) -> None:
+    """Run a script of SQL, as an administrator would."""
+    if url.startswith("sqlite"):
+        connection = sqlite3.connect(make_url(url).database or "")
+        connection.executescript(script)
+        connection.close()
+        return
+    libpq = make_url(url).set(drivername="postgresql")
+    with psycopg.connect(
+        libpq.render_as_string(hide_password=False), autocommit=True
+    ) as connection:
+        connection.execute(script.encode())
+
+
+def only_checking(store: SQLStore) -> SQLStore:
+    """The store as if it had been opened with ``migrate=False``."""
+    store._schema = Schema(store._dialect, migrate=False)
+    return store
+
+
+def migrate_to_the_middle(store: SQLStore) -> None:
+    """Leave a database as somebody does who stops half way."""
+
+    def climb(connection: Connection) -> None:
+        alembic = operations(connection)
+        for script in history().after(None):
+            script.module.upgrade(alembic)
+            if script.revision == MIDDLE:
+                break
+
+    store._database.run(Lane.USERS, climb)
+    execute(
+        store,
+        version.CREATE,
+        version.write_revision_sql(MIDDLE, previous=None),
+    )
+
+
+_COLUMNS = """
+SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
+       pg_get_expr(d.adbin, d.adrelid)
+  FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0
+  LEFT JOIN pg_attrdef AS d ON d.adrelid = c.oid AND d.adnum = a.attnum
+ WHERE c.relname IN ('task_definitions', 'task_contents', 'task_instances')
+   AND NOT a.attisdropped
+ ORDER BY c.relname, a.attnum
+"""
+_INDEXES = """
+SELECT indexname, indexdef FROM pg_indexes
+ WHERE tablename IN ('task_definitions', 'task_contents', 'task_instances')
+ ORDER BY indexname
+"""
+_CONSTRAINTS = """
+SELECT o.conname, pg_get_constraintdef(o.oid)
+  FROM pg_constraint AS o JOIN pg_class AS c ON c.oid = o.conrelid
+ WHERE c.relname IN ('task_definitions', 'task_contents', 'task_instances')
+   AND o.contype <> 'n'
+ ORDER BY o.conname
+"""
+_SQLITE = """
+SELECT name, sql FROM sqlite_master
+ WHERE tbl_name IN ('task_definitions', 'task_contents', 'task_instances')
+ ORDER BY name
+"""
+METADATA_INDEX = "task_contents_metadata_idx"
+
+
+def described(store: SQLStore) -> Sequence[tuple[object, ...]]:
+    """Every column, index and constraint, but what only the migrations know of."""
+    asked = (
+        [_SQLITE] if store._dialect == "sqlite" else [_COLUMNS, _INDEXES, _CONSTRAINTS]
+    )
+    return [
+        tuple(re.sub(r"[\s\"]+", " ", str(each)) for each in row)
+        for statement in asked
+        for row in query(store, statement)
+        if row[0] != METADATA_INDEX
+    ]
+
+
+def test_a_migrated_schema_is_what_the_tables_say(
+    empty_url: Callable[[], str],
+) -> None:
+    with (
+        closing_store(empty_url()) as migrated,
+        closing_store(empty_url()) as created,
+    ):
+        migrated.initialize()
+        created._database.run(Lane.USERS, metadata.create_all)
+        assert described(migrated) == re_named(described(created), created, migrated)
+        assert len(described(migrated)) > 10
+
+
+def re_named(
+    rows: Sequence[tuple[object, ...]], one: SQLStore, other: SQLStore
+) -> Sequence[tuple[object, ...]]:
+    """The same, as if they had been found in the other's database."""
+    if one._dialect == "sqlite":
+        return rows
+    name, other_name = (
+        str(query(each, "SELECT current_database()")[0][0]) for each in (one, other)
+    )
+    return [tuple(str(each).replace(name, other_name) for each in row) for row in rows]
+
+
+def test_metadata_is_indexed_where_it_can_be(engine: str, store: SQLStore) -> None:
+    store.initialize()
+    if engine == "sqlite":
+        found = query(
+            store, f"SELECT sql FROM sqlite_master WHERE name = '{METADATA_INDEX}'"
+        )
+        assert not found
+    else:
+        found = query(
+            store,
+            f"SELECT indexdef FROM pg_indexes WHERE indexname = '{METADATA_INDEX}'",
+        )
+        assert "gin (metadata_search" in str(found[0][0])
+
+
+@pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
+def test_pages_of_instances_have_room_for_updates(store: SQLStore) -> None:
+    store.initialize()
+    asked = "SELECT reloptions FROM pg_class WHERE relname = 'task_instances'"
+    assert query(store, asked) == [(["fillfactor=70"],)]
+
+
+def test_each_step_is_one_statement_that_does_no_harm_when_repeated(
+    store: SQLStore,
+) -> None:
+    store.initialize()
+    before = described(store)
+
+    def again(connection: Connection) -> None:
+        for script in history().after(None):
+            script.module.upgrade(operations(connection))
+
+    store._database.run(Lane.USERS, again)
+    assert described(store) == before
+    for script in history().after(None):
+        output = history().sql(store._dialect, since=script.down_revision)
+        rest = history().sql(store._dialect, since=script.revision)
+        assert output.endswith(rest)
+        assert output.count(";") - rest.count(";") <= 1
+
+
+# Printed SQL.
+
+
+def test_the_printed_sql_makes_a_schema_that_the_store_accepts(
+    engine: str, empty_url: Callable[[], str]
+) -> None:
+    url = empty_url()
+    printed = subprocess.run(
+        [sys.executable, "-m", "go_scheduler.stores.sql.schema", engine],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE,
+    )
+    assert printed.stderr == ""
+    for _ in range(2):
+        run_sql(url, printed.stdout)
+    with closing_store(url) as store, closing_store(empty_url()) as migrated:
+        only_checking(store).initialize()
+        assert revisions(store) == [HEAD]
+        migrated.initialize()
+        assert described(store) == re_named(described(migrated), migrated, store)
+
+
+def test_the_printed_sql_goes_on_from_a_revision(
+    engine: str, url: str, store: SQLStore
+) -> None:
+    migrate_to_the_middle(store)
+    sql = schema_sql(engine, since=MIDDLE)
+    assert "task_definitions_id_key" not in sql
+    run_sql(url, sql)
+    only_checking(store).initialize()
+
+
+def test_no_sql_is_printed_for_what_is_up_to_date() -> None:
+    assert schema_sql("sqlite", since=HEAD) == ""
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_only_postgresql_and_cockroachdb_are_told_of_time_zones_and_json(
+    dialect: str,
+) -> None:
+    sql = schema_sql(dialect)
+    assert ("TIMESTAMP WITH TIME ZONE" in sql) == (dialect != "sqlite")
+    assert ("USING gin" in sql) == (dialect != "sqlite")
+    assert ("fillfactor" in sql) == (dialect == "postgresql")
+    assert "jsonb_path_ops" not in sql
+
+
+def test_the_command_says_what_it_does_not_know(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["sqlite", "--since", "7777"])
+    assert f"no revision '7777'; there are 0001 to {HEAD}" in capsys.readouterr().err
+    main(["sqlite", "--since", HEAD])
+    assert capsys.readouterr().out == ""
+
+
+def test_sql_for_an_unknown_database_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="one of cockroachdb, postgresql, s"):
+        schema_sql("oracle")
+
+
+# What is found at the start.
+
+
+def test_a_schema_that_is_missing_is_named_when_it_may_not_be_made(
+    engine: str, store: SQLStore
+) -> None:
+    with pytest.raises(
+        StoreError, match=rf"no schema yet.* {HEAD} is needed.*schema {engine}`"
+    ):
+        only_checking(store).initialize()
+
+
+def test_a_schema_that_is_behind_is_named_with_the_way_on(
+    engine: str, store: SQLStore
+) -> None:
+    migrate_to_the_middle(store)
+    with pytest.raises(
+        StoreError,
+        match=rf"revision {MIDDLE},.* {HEAD} is needed.*schema {engine} --since {MIDDLE}`",
+    ):
+        only_checking(store).initialize()
+
+
+def test_a_half_migrated_schema_is_completed(
+    store: SQLStore, empty_url: Callable[[], str]
+) -> None:
+    migrate_to_the_middle(store)
+    store.initialize()
+    assert revisions(store) == [HEAD]
+    with closing_store(empty_url()) as whole:
+        whole.initialize()
+        assert described(store) == re_named(described(whole), whole, store)
+
+
+@pytest.mark.parametrize("migrate", [True, False])
+def test_a_newer_schema_is_left_alone(store: SQLStore, migrate: bool) -> None:
+    store.initialize()
+    execute(store, "UPDATE go_scheduler_schema_version SET version_num = '9999'")
+    store._schema = Schema(store._dialect, migrate)
+    with pytest.raises(StoreError, match="revision 9999,.* newer go_scheduler"):
+        store.initialize()
+    assert revisions(store) == ["9999"]
+
+
+@pytest.mark.parametrize("migrate", [True, False])
+def test_a_version_table_with_two_revisions_is_refused(
+    store: SQLStore, migrate: bool
+) -> None:
+    store.initialize()
+    execute(store, "INSERT INTO go_scheduler_schema_version VALUES ('0003')")
+    store._schema = Schema(store._dialect, migrate)
+    with pytest.raises(StoreError, match=f"says 0003, {HEAD}, and should say one"):
+        store.initialize()
+
+
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [
+        ("task_definitions", "note"),
+        ("task_contents", "name"),
+        ("task_instances", "skipped_reason"),
+    ],
+)
+def test_a_column_that_is_missing_is_named(
+    store: SQLStore, table: str, column: str
+) -> None:
+    store.initialize()
+    execute(store, f"ALTER TABLE {table} DROP COLUMN {column}")
+    with pytest.raises(StoreError, match=rf"SELECT from {table}, .*\b{column}\b"):
+        store.initialize()
+
+
+def test_a_table_that_is_missing_is_named(store: SQLStore) -> None:
+    store.initialize()
+    execute(store, "DROP TABLE task_contents")
+    with pytest.raises(StoreError, match="SELECT from task_contents, and cannot"):
+        store.initialize()
+
+
+@pytest.fixture
+def user(url: str, store: SQLStore) -> Iterator[SQLStore]:
+    """A store on the database of ``store`` as a user who may do nothing yet."""
+    execute(store, "CREATE ROLE go_scheduler_app LOGIN")
+    with closing_store(
+        make_url(url)
+        .set(username="go_scheduler_app")
+        .render_as_string(hide_password=False)
+    ) as user:
+        yield user
+    execute(store, "DROP OWNED BY go_scheduler_app", "DROP ROLE go_scheduler_app")
+
+
+@pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("missing", ["SELECT from", "INSERT into", "UPDATE", "DELETE"])
+def test_a_right_that_is_missing_is_named(
+    store: SQLStore, user: SQLStore, missing: str
+) -> None:
+    store.initialize()
+    execute(
+        store,
+        "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public"
+        " TO go_scheduler_app",
+    )
+    user.initialize()
+    right = missing.split()[0]
+    execute(store, f"REVOKE {right} ON task_instances FROM go_scheduler_app")
+    with pytest.raises(StoreError, match=rf"{missing}.*task_instances.*permission"):
+        user.initialize()
+
+
+@pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
+def test_a_user_who_may_not_migrate_is_told_who_else_may(
+    store: SQLStore, user: SQLStore
+) -> None:
+    execute(store, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+    with pytest.raises(
+        StoreError,
+        match=r"cannot be brought up to date: permission.*schema postgresql`",
+    ):
+        user.initialize()
+
+
+# Many at once.
+
+
+_INITIALIZE = """
+import sys
+from go_scheduler.stores import open_store
+
+for line in sys.stdin:
+    store = open_store(line.strip())
+    try:
+        store.initialize()
+        print("done", flush=True)
+    except Exception as error:
+        print(repr(error), flush=True)
+    finally:
+        store.close()
+"""
+_ROUNDS = 50
+
+
+@contextmanager
+def python(program: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that runs a program, and is gone in the end."""
+    with subprocess.Popen(
+        [sys.executable, "-c", program, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def tell(process: subprocess.Popen[str], line: str) -> None:
+    """Write a line to a process."""
+    assert process.stdin is not None
+    process.stdin.write(f"{line}\n")
+    process.stdin.flush()
+
+
+def hear(process: subprocess.Popen[str]) -> str:
+    """Read a line from a process."""
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def empty(store: SQLStore, url: str, path: Path, round: int) -> str:
+    """The URL of an empty database, for this round."""
+    if store._dialect == "sqlite":
+        return f"sqlite:///{path / f'round_{round}.db'}"
+    execute(store, "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
+    return url
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgresql"], indirect=True)
+def test_two_processes_start_on_an_empty_database_and_one_schema_results(
+    url: str, store: SQLStore, tmp_path: Path
+) -> None:
+    store.initialize()
+    expected = described(store)
+    with python(_INITIALIZE) as one, python(_INITIALIZE) as another:
+        for round in range(_ROUNDS):
+            fresh = empty(store, url, tmp_path, round)
+            for process in (one, another):
+                tell(process, fresh)
+            assert [hear(one), hear(another)] == ["done", "done"]
+            with closing_store(fresh) as found:
+                assert revisions(found) == [HEAD]
+                assert described(found) == expected
+
+
+def test_ten_stores_start_at_once(empty_url: Callable[[], str]) -> None:
+    url = empty_url()
+    with ExitStack() as stack, ThreadPoolExecutor(10) as threads:
+        stores = [stack.enter_context(closing_store(url)) for _ in range(10)]
+        list(threads.map(lambda store: store.initialize(), stores))
+        assert revisions(stores[0]) == [HEAD]
+
+
+# A migration that is slow, paused or dead.
+
+
+_HANG = """
+import sys
+from datetime import timedelta
+from go_scheduler.stores import open_store
+from go_scheduler.stores.migrations.history import history
+from go_scheduler.stores.sql.schema import Schema
+
+url, middle = sys.argv[1:]
+module = next(s.module for s in history().after(None) if s.revision == middle)
+upgrade = module.upgrade
+
+def hang(op):
+    upgrade(op)
+    print("in the middle", flush=True)
+    sys.stdin.read()
+
+module.upgrade = hang
+store = open_store(url)
+store._schema = Schema(store._dialect, True, lease=timedelta(seconds=1))
+store.initialize()
+"""
+
+
+def test_a_migration_goes_on_where_a_killed_one_was(url: str, store: SQLStore) -> None:
+    with python(_HANG, url, MIDDLE) as process:
+        assert hear(process) == "in the middle"
+        assert revisions(store) == ["0004"]
+        process.kill()
+    store.initialize()
+    assert revisions(store) == [HEAD]
+    only_checking(store).initialize()
+
+
+class Pause:
+    """Stops whoever comes first to the middle of a migration, after its statement."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reached = threading.Event()
+        self.over = threading.Event()
+        module = next(
+            each.module for each in history().after(None) if each.revision == MIDDLE
+        )
+        self._upgrade: Callable[[Operations], None] = module.upgrade
+        monkeypatch.setattr(module, "upgrade", self._pause)
+
+    def _pause(self, op: Operations) -> None:
+        self._upgrade(op)
+        if not self.reached.is_set():
+            self.reached.set()
+            assert self.over.wait(PATIENCE)
+
+
+@contextmanager
+def paused_in_the_middle(store: SQLStore, pause: Pause) -> Iterator[None]:
+    """Let a store's migration stop in the middle for a while; then it must succeed."""
+    with ThreadPoolExecutor(1) as threads:
+        initialized = threads.submit(store.initialize)
+        try:
+            assert pause.reached.wait(PATIENCE)
+            yield
+        finally:
+            pause.over.set()
+        initialized.result(PATIENCE)
+
+
+def test_a_slow_migration_keeps_its_lease_and_others_do_not_wait_for_ever(
+    store: SQLStore, other: SQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = SECOND / 2
+    store._schema = Schema(store._dialect, True, lease=lease)
+    other._schema = Schema(other._dialect, True, lease=lease, patience=3 * lease)
+    pause = Pause(monkeypatch)
+    with paused_in_the_middle(store, pause):
+        with pytest.raises(
+            StoreUnavailableError,
+            match=r"brought up to date by .*, process \d+, .*1.5 s",
+        ):
+            other.initialize()
+        assert revisions(store) == ["0004"]
+    assert revisions(store) == [HEAD]
+
+
+def test_who_lost_the_lease_in_the_middle_changes_nothing_any_more(
+    store: SQLStore, other: SQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with paused_in_the_middle(store, Pause(monkeypatch)):
+        execute(
+            other,
+            "UPDATE go_scheduler_lock SET expires_at ="
+            + ("0" if other._dialect == "sqlite" else "now()"),
+        )
+        other.initialize()
+        assert revisions(other) == [HEAD]
+    assert revisions(store) == [HEAD]
+
+
+def test_a_first_step_that_comes_late_adds_no_second_revision(
+    store: SQLStore, other: SQLStore
+) -> None:
+    late = Lease(store._database, store._dialect, length=timedelta(0))
+    execute(store, create_lease_table_sql(store._dialect), version.CREATE)
+    assert late.acquire()
+    other.initialize()
+    written = store._database.run(
+        Lane.USERS,
+        lambda each: version.write_revision(each, "0001", previous=None, lease=late),
+    )
+    assert not written
+    assert revisions(store) == [HEAD]
+
+
+def test_an_up_to_date_schema_needs_no_lease(store: SQLStore, other: SQLStore) -> None:
+    store.initialize()
+    assert Lease(store._database, store._dialect, length=60 * SECOND).acquire()
+    other._schema = Schema(other._dialect, True, patience=timedelta(0))
+    other.initialize()
+
+
+def test_one_owner_has_the_lease_until_it_is_released(
+    store: SQLStore, other: SQLStore
+) -> None:
+    execute(store, create_lease_table_sql(store._dialect))
+    one = Lease(store._database, store._dialect, length=60 * SECOND)
+    another = Lease(other._database, other._dialect, length=60 * SECOND)
+    assert one.acquire()
+    assert not another.acquire()
+    assert another.holder() == one.owner
+    with one.kept():
+        assert not another.acquire()
+    assert another.acquire()
+    assert another.fence == one.fence + 1
+
+
+@pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
+def test_who_loses_the_race_for_a_table_tries_again(
+    store: SQLStore, other: SQLStore
+) -> None:
+    def race(connection: Connection) -> None:
+        connection.execute(text(create_lease_table_sql("postgresql")))
+        initialized = threads.submit(store.initialize)
+        waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        while not query(other, waits)[0][0]:
+            assert not initialized.done()
+        racers.append(initialized)
+
+    racers: list[Future[None]] = []
+    with ThreadPoolExecutor(1) as threads:
+        other._database.transact(race)
+        racers[0].result(PATIENCE)
+    assert store.retries["overtaken"] >= 1
+    assert revisions(store) == [HEAD]
+
+
+def test_a_migration_prints_nothing_and_leaves_logging_as_it_was(
+    store: SQLStore, capfd: pytest.CaptureFixture[str]
+) -> None:
+    root = logging.getLogger()
+    before = root.level, list(root.handlers), logging.getLogger("alembic").level
+    store.initialize()
+    assert capfd.readouterr() == ("", "")
+    assert before == (
+        root.level,
+        list(root.handlers),
+        logging.getLogger("alembic").level,
+    )
