@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-_TRIES = 10
+# With the pauses between them, some six seconds.
+_TRIES = 50
 _FIRST_PAUSE = 0.005
 _LONGEST_PAUSE = 0.25
 

@@ -45,9 +45,6 @@ _OF_LIBPQ: Mapping[str, object] = {
 }
 _POOL_TIMEOUT = 10
 _RECYCLE = 1800
-# A plan made for its values finds the index whose condition they meet. What names its
-# rows by their keys gets a plan made for any values: only that one walks the primary
-# key whatever the statistics say, which of a queue are always stale.
 _BY_KEY = (Lane.CLAIMS, Lane.RENEWALS)
 _SIZES = {Lane.SCANS: 3, Lane.CLAIMS: 2, Lane.RENEWALS: 1}
 
@@ -177,13 +174,17 @@ def _settings(kind: EngineKind, lane: Lane) -> Mapping[str, str]:
         "lock_timeout": f"{LOCK_TIMEOUT}s",
         "idle_in_transaction_session_timeout": f"{STATEMENT_TIMEOUT}s",
         "default_transaction_isolation": kind.isolation_level.lower(),
-        "plan_cache_mode": "force_custom_plan",
+        # Made for its values, a plan finds the index whose condition they meet. What
+        # names its rows by their keys gets one made for any values: only that walks the
+        # primary key whatever the statistics say, which of a queue are always stale.
+        "plan_cache_mode": (
+            "force_generic_plan" if lane in _BY_KEY else "force_custom_plan"
+        ),
     }
-    if lane in _BY_KEY:
-        settings["plan_cache_mode"] = "force_generic_plan"
-        if kind is EngineKind.POSTGRESQL:
-            # A plan that was made when the table was empty would scan it for long.
-            settings["enable_seqscan"] = "off"
+    if kind is EngineKind.POSTGRESQL and lane is not Lane.USERS:
+        # Nothing that the loops do needs it, and statistics of a table that was empty a
+        # moment ago speak for it.
+        settings["enable_seqscan"] = "off"
     return settings
 
 

@@ -1,0 +1,277 @@
+"""Every statement of the loops uses its index, and looks at what it returns.
+
+On tables that were analysed when nothing was claimed, which is when statistics of a
+queue mislead most, and at any size.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+from go_scheduler.clock import ZERO
+from go_scheduler.models import (
+    Claim,
+    Firing,
+    Outcome,
+    Release,
+    Renewal,
+    RunOutcome,
+    TaskDefinition,
+)
+from go_scheduler.testing.builders import HOUR, LEASE, SECOND, claimant
+from go_scheduler.triggers.interval import IntervalTrigger
+from tests import servers
+from tests.plans import ExplainingCockroachDBStore, ExplainingPostgreSQLStore, Scan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from uuid import UUID
+
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.stores.base import Store
+
+BATCH = 200
+FIRE_TIMES = 2
+NODE = claimant()
+LATER = 300 * SECOND
+
+# Of each row of a batch one lookup per table that it concerns, and a few of the heads
+# of indexes.
+MOST_ROWS = BATCH * FIRE_TIMES + 10
+
+KEY = "task_instances_pkey"
+DEFINITION = "task_definitions_pkey"
+ALLOWED: Mapping[str, set[str]] = {
+    "due": {"task_definitions_due_idx", "task_definitions_late_idx"},
+    "fire": {"task_definitions_id_key", "task_instances_open_idx"},
+    "claim nothing": {"task_instances_claimable_idx", KEY, DEFINITION},
+    "claim": {"task_instances_claimable_idx", KEY, DEFINITION},
+    "claim lapsed": {
+        "task_instances_lease_idx",
+        "task_instances_claimable_idx",
+        KEY,
+        DEFINITION,
+    },
+    "start": {KEY, DEFINITION},
+    "renew": {KEY},
+    "release": {KEY},
+    "finish": {KEY, DEFINITION},
+    "cancel": {KEY, DEFINITION},
+    "clean up": {
+        "task_instances_ended_idx",
+        "task_instances_fire_key",
+        "task_instances_open_idx",
+        "task_definitions_completed_idx",
+        "task_definitions_deleted_idx",
+        "task_contents_pkey",
+        KEY,
+        DEFINITION,
+    },
+}
+
+
+class Loaded(NamedTuple):
+    """A database with so many definitions, and instances, to come and ended."""
+
+    url: str
+    rows: int
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(2_000, id="small"),
+        pytest.param(1_000_000, id="large"),
+    ],
+)
+def loaded(request: pytest.FixtureRequest, postgresql_server: str) -> Iterator[Loaded]:
+    """A database that was filled and analysed a moment ago."""
+    with servers.fresh_database(postgresql_server) as url:
+        with servers.opened(url):
+            pass
+        fill(url, request.param)
+        yield Loaded(url, request.param)
+
+
+def fill(url: str, count: int) -> None:
+    """Let the server make rows, and the indexes when all rows are there."""
+    libpq = make_url(url).set(drivername="postgresql")
+    with psycopg.connect(
+        libpq.render_as_string(hide_password=False), autocommit=True
+    ) as connection:
+        indexes = connection.execute(INDEXES).fetchall()
+        for name, _ in indexes:
+            connection.execute(f"DROP INDEX {name}".encode())
+        for table in ("task_definitions", "task_instances"):
+            connection.execute(f"ALTER TABLE {table} SET UNLOGGED".encode())
+        for statement in ROWS:
+            connection.execute(statement, {"count": count})
+        for _, statement in indexes:
+            connection.execute(statement.encode())
+        connection.execute("VACUUM ANALYZE")
+
+
+INDEXES = """
+SELECT indexname, indexdef FROM pg_indexes
+ WHERE tablename LIKE 'task_%' AND indexname LIKE '%_idx'
+"""
+ROWS = (
+    """
+INSERT INTO task_definitions (key, id, queue, next_fire_time, revision, created_at)
+SELECT gen_random_uuid(), gen_random_uuid(), 'default',
+       now() + interval '1 hour' + n * interval '1 second', 1, now()
+  FROM generate_series(1, %(count)s::bigint) AS n
+""",
+    """
+INSERT INTO task_instances
+       (id, definition_key, queue, fire_time, execute_at, due_at, claimable_at)
+SELECT gen_random_uuid(), key, 'default', next_fire_time, next_fire_time,
+       next_fire_time, next_fire_time
+  FROM task_definitions LIMIT %(count)s / 2
+""",
+    """
+INSERT INTO task_instances
+       (id, definition_key, queue, fire_time, execute_at, due_at, attempt, runs,
+        claimed_by, started_at, completed_at, outcome)
+SELECT gen_random_uuid(), key, 'default', at, at, at, 1, 1, gen_random_uuid(), at, at,
+       'completed'
+  FROM (SELECT key, now() - interval '1 hour'
+                    - row_number() OVER () * interval '10 milliseconds' AS at
+          FROM task_definitions LIMIT %(count)s / 2) AS ended
+""",
+)
+
+
+@pytest.mark.slow
+def test_every_statement_walks_its_index_and_no_further(loaded: Loaded) -> None:
+    store = ExplainingPostgreSQLStore(loaded.url)
+    store.scans = []
+    store.initialize()
+    found: dict[str, list[Scan]] = {}
+
+    def explained(name: str) -> None:
+        found.setdefault(name, []).extend(store.scans)
+        store.scans.clear()
+
+    live_through(store, explained)
+    store.close()
+    assert found.keys() == ALLOWED.keys()
+    for name, scans in found.items():
+        assert scans, f"{name} reads nothing"
+        for scan in scans:
+            assert scan.index in ALLOWED[name], f"{name}: {scan}"
+            assert scan.rows <= MOST_ROWS, f"{name}: {scan}"
+
+
+@pytest.mark.slow
+def test_every_statement_walks_its_index_on_cockroachdb(
+    cockroachdb_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    servers.delete_all_rows(cockroachdb_url)
+    store = ExplainingCockroachDBStore(cockroachdb_url)
+    store.plans = []
+    store.initialize()
+    found: dict[str, list[str]] = {}
+
+    def explained(name: str) -> None:
+        found.setdefault(name, []).extend(store.plans)
+        store.plans.clear()
+
+    live_through(store, explained)
+    store.close()
+    with capsys.disabled():
+        for name, plans in found.items():
+            print(f"\n== {name}", *plans, sep="\n")  # noqa: T201 # asked to be seen
+    for name, plans in found.items():
+        assert not any("FULL SCAN" in plan for plan in plans), name
+
+
+def live_through(store: Store, explained: Callable[[str], None]) -> None:
+    """Let a batch of definitions live its whole life, and name each of its steps."""
+    now = store.now()
+    put = store.put_definitions(
+        [
+            TaskDefinition(
+                trigger=IntervalTrigger(HOUR, anchor=now),
+                next_fire_time=now + number * timedelta(milliseconds=1),
+            )
+            for number in range(BATCH)
+        ]
+    )
+    due = store.due_definitions(ahead=HOUR / 2, limit=BATCH)
+    assert {each.id for each in due} == {each.id for each in put}
+    explained("due")
+    firings = [
+        Firing(
+            definition=each,
+            fire_times=(each.next_fire_time, each.next_fire_time + LATER),
+            next_fire_time=now + 1000 * HOUR,
+        )
+        for each in due
+        if each.next_fire_time is not None
+    ]
+    assert len(store.fire_definitions(firings)) == BATCH
+    explained("fire")
+    assert claim(store, ahead=-HOUR) == []
+    explained("claim nothing")
+    instances = claim(store, ahead=LATER / 2)
+    assert len(instances) == BATCH
+    explained("claim")
+    assert len(store.start_instances(NODE, claims(instances))) == BATCH
+    explained("start")
+    lapsing = [Renewal(claim=each, lease=LEASE) for each in claims(instances)]
+    assert len(store.renew_claims(lapsing)) == BATCH
+    explained("renew")
+    released = [Release(claim=each) for each in claims(instances)]
+    assert len(store.release_instances(released)) == BATCH
+    explained("release")
+    again = claim(store, ahead=LATER / 2)
+    assert ids(again) == ids(instances)
+    explained("claim")
+    store.renew_claims(
+        [Renewal(claim=each, lease=timedelta(microseconds=1)) for each in claims(again)]
+    )
+    explained("renew")
+    taken = claim(store, ahead=-HOUR, lapsed=True)
+    assert ids(taken) == ids(instances)
+    explained("claim lapsed")
+    assert len(store.finish_instances([ended(each) for each in taken])) == BATCH
+    explained("finish")
+    waiting = claim(store, ahead=HOUR / 2)
+    explained("claim")
+    store.release_instances([Release(claim=each) for each in claims(waiting)])
+    explained("release")
+    assert len(store.cancel_instances({waiting[0].id: None})) == 1
+    explained("cancel")
+    assert store.delete_finished(older_than=ZERO, limit=BATCH) == BATCH
+    store.delete_finished(older_than=1000 * HOUR, limit=BATCH)
+    explained("clean up")
+
+
+def claim(
+    store: Store, *, ahead: timedelta, lapsed: bool = False
+) -> Sequence[TaskInstance]:
+    return store.claim_instances(
+        NODE, ahead=ahead, lead=ZERO, limit=BATCH, lapsed=lapsed
+    )
+
+
+def claims(instances: Sequence[TaskInstance]) -> list[Claim]:
+    return [Claim(instance_id=each.id, attempt=each.attempt) for each in instances]
+
+
+def ids(instances: Sequence[TaskInstance]) -> set[UUID]:
+    return {each.id for each in instances}
+
+
+def ended(instance: TaskInstance) -> RunOutcome:
+    return RunOutcome(
+        claim=claims([instance])[0],
+        started_at=instance.started_at or instance.due_at,
+        outcome=Outcome.COMPLETED,
+    )
