@@ -54,7 +54,8 @@ class Client:
 
         With a ``connection`` to the database of an SQL store this becomes part of the
         transaction that is open there: the definition is scheduled when that commits,
-        together with whatever else was written in it, or not at all.
+        together with whatever else was written in it, or not at all. The store must
+        have been made ready before: by ``start()``, or by any call without one.
 
         ```python
         with Session(engine) as session, session.begin():
@@ -81,16 +82,18 @@ class Client:
             StoreUnavailableError: With a ``connection``: somebody else is changing the
                 definition at the same moment; repeat the transaction.
         """
-        store = self._ready()
-        joined = None if connection is None else transactional(store)
-        prepared = prepare(definition, store.now())
-        if joined is None:
-            (stored,) = store.put_definitions([prepared])
-            self._look()
-        else:
+        if connection is not None:
+            # Not made ready here: on SQLite that would wait for this transaction.
+            joined = transactional(self._store)
+            prepared = prepare(definition, joined.now())
             (stored,) = joined.put_definitions_in(
                 connection, [prepared], committed=self._look
             )
+            return stored
+        store = self._ready()
+        prepared = prepare(definition, store.now())
+        (stored,) = store.put_definitions([prepared])
+        self._look()
         return stored
 
     def get_definition(self, definition_id: UUID) -> TaskDefinition:

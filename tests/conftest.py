@@ -6,6 +6,7 @@ Builders that need a store are in ``go_scheduler.testing.builders``.
 from __future__ import annotations
 
 import os
+import shutil
 from contextlib import ExitStack
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -95,6 +96,15 @@ def cockroachdb_url() -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="session")
+def sqlite_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file that has the tables, to be copied."""
+    path = tmp_path_factory.mktemp("sqlite") / "store.db"
+    with servers.opened(f"sqlite:///{path}"):
+        pass
+    return path
+
+
 @pytest.fixture
 def empty_database_url(postgresql_server: str) -> Iterator[Callable[[], str]]:
     """Makes empty PostgreSQL databases, and answers the URL of each."""
@@ -115,7 +125,8 @@ def store_url(engine: str, tmp_path: Path, request: pytest.FixtureRequest) -> st
     if engine == "memory":
         return "memory://"
     if engine == "sqlite":
-        return f"sqlite:///{tmp_path / 'store.db'}"
+        template = request.getfixturevalue("sqlite_file")
+        return f"sqlite:///{shutil.copy(template, tmp_path / 'store.db')}"
     url: str = request.getfixturevalue(f"{engine}_url")
     servers.delete_all_rows(url)
     return url

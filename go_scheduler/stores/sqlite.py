@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
-from operator import attrgetter
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
@@ -16,6 +15,7 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import Cancelled, Outcome
 from go_scheduler.stores.sql import sqlite_statements as sql
 from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS, DefinitionRow
 from go_scheduler.stores.sql.schema import Schema
 from go_scheduler.stores.sql.sqlite_database import (
     CONTAINS,
@@ -29,7 +29,6 @@ from go_scheduler.stores.sql.types import to_microseconds, to_sqlite_time
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-    from datetime import datetime
     from typing import Any
 
     from sqlalchemy import ColumnElement, Connection, Row
@@ -50,6 +49,8 @@ if TYPE_CHECKING:
 
 _BUSY_TIMEOUT = timedelta(seconds=5)
 _LATE = to_microseconds(LATE)
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+_NO_DEFINITION = (None,) * len(DEFINITION_COLUMNS)
 # Before every time that can be read, as what cannot be read comes first.
 _UNREADABLE_TIME = -(2**62)
 
@@ -158,20 +159,20 @@ class SQLiteStore(SQLStore):
     ) -> Sequence[TaskDefinition]:
         """Read a page of the definitions that fire soon."""
 
-        def read(connection: Connection) -> Sequence[TaskDefinition]:
-            until = self._microseconds() + to_microseconds(ahead)
-            parameters: dict[str, object] = {"until": until, "limit": limit}
-            statement = sql.DUE
-            if after is not None:
-                statement = sql.DUE_AFTER
-                parameters |= {
-                    "after_time": _of(after.next_fire_time, default=_UNREADABLE_TIME),
-                    "after_id": after.id.hex,
-                }
-            rows = connection.execute(statement, parameters).all()
-            return self._with_contents(connection, rows)
-
-        return self._database.run(Lane.SCANS, read)
+        until = self._microseconds() + to_microseconds(ahead)
+        parameters: dict[str, object] = {"until": until, "limit": limit}
+        statement = sql.DUE
+        if after is not None:
+            statement = sql.DUE_AFTER
+            parameters |= {
+                "after_time": _of(after.next_fire_time, default=_UNREADABLE_TIME),
+                "after_id": after.id.hex,
+            }
+        rows = self._database.run(
+            Lane.SCANS,
+            lambda connection: connection.execute(statement, parameters).all(),
+        )
+        return self._assemble(Lane.SCANS, [DefinitionRow(*row) for row in rows])
 
     def fire_definitions(self, firings: Sequence[Firing]) -> Set[UUID]:
         """Create the instances of each firing and move its definition on."""
@@ -218,35 +219,30 @@ class SQLiteStore(SQLStore):
             return []
         queues = {f"queue{number}": each for number, each in enumerate(claimant.queues)}
 
-        def claim(connection: Connection) -> Sequence[TaskInstance]:
+        def claim(connection: Connection) -> Sequence[Any]:
             now = self._microseconds()
             terms = {
                 **_terms(claimant, now),
                 "node": claimant.node.hex,
                 "lead": now + to_microseconds(lead),
             }
-            taken: list[TaskInstance] = []
+            rows: list[Row[Any]] = []
             if lapsed:
                 parameters = {**terms, "queues": json.dumps(claimant.queues)}
-                rows = connection.execute(
+                found = connection.execute(
                     sql.CLAIM_LAPSED, {**parameters, "limit": limit}
                 )
-                taken = self._read_by_due_at(connection, rows)
-            if left := limit - len(taken):
+                rows += sorted(found, key=_due_at)
+            if left := limit - len(rows):
                 until = now + to_microseconds(ahead)
-                rows = connection.execute(
+                found = connection.execute(
                     sql.claim_free(len(queues)),
                     {**terms, **queues, "until": until, "limit": left},
                 )
-                taken += self._read_by_due_at(connection, rows)
-            return taken
+                rows += sorted(found, key=_due_at)
+            return _with_definitions(connection, rows)
 
-        return self._database.transact(claim)
-
-    def _read_by_due_at(
-        self, connection: Connection, rows: Iterable[Row[Any]]
-    ) -> list[TaskInstance]:
-        return sorted(self._read(connection, rows), key=attrgetter("due_at"))
+        return self._read_both(Lane.SCANS, self._database.transact(claim))
 
     def start_instances(
         self, claimant: Claimant, claims: Sequence[Claim]
@@ -256,11 +252,12 @@ class SQLiteStore(SQLStore):
             return []
         batch = [_key(each) for each in claims]
 
-        def start(connection: Connection) -> Sequence[TaskInstance]:
+        def start(connection: Connection) -> Sequence[Any]:
             terms = _terms(claimant, self._microseconds())
-            return self._read(connection, _run(connection, sql.START, batch, **terms))
+            rows = _run(connection, sql.START, batch, **terms)
+            return _with_definitions(connection, rows)
 
-        return self._database.transact(start)
+        return self._read_both(Lane.SCANS, self._database.transact(start))
 
     def renew_claims(self, renewals: Sequence[Renewal]) -> Mapping[UUID, bool]:
         """Let claims hold for their ``lease`` from the store's time on."""
@@ -278,25 +275,27 @@ class SQLiteStore(SQLStore):
         """Record what became of runs."""
         if not outcomes:
             return set()
-        next_times = {
-            each.claim.instance_id.hex: each.next_fire_time for each in outcomes
-        }
+        by_id = {each.claim.instance_id.hex: each for each in outcomes}
+        batch = [
+            (
+                id,
+                each.claim.attempt,
+                each.outcome,
+                _of(each.started_at),
+                to_microseconds(each.retry_in),
+                each.error,
+            )
+            for id, each in by_id.items()
+        ]
 
         def finish(connection: Connection) -> Set[UUID]:
             now = self._microseconds()
-            batch = [
-                (
-                    *_key(each.claim),
-                    each.outcome,
-                    _of(each.started_at),
-                    now + to_microseconds(each.retry_in),
-                    each.error,
-                )
-                for each in outcomes
-            ]
             rows = _run(connection, sql.FINISH, batch, now=now)
+            next_times = {
+                row.id: by_id[row.id].next_fire_time for row in rows if row.waits
+            }
             _go_on(connection, rows, next_times, now)
-            return {UUID(row.id) for row in rows}
+            return {by_id[row.id].claim.instance_id for row in rows}
 
         return self._database.transact(finish)
 
@@ -366,6 +365,24 @@ def _run(
     connection: Connection, statement: Any, batch: Sequence[object], **values: object
 ) -> Sequence[Row[Any]]:
     return connection.execute(statement, {"batch": json.dumps(batch), **values}).all()
+
+
+def _with_definitions(
+    connection: Connection, rows: Sequence[Row[Any]]
+) -> Sequence[tuple[object, ...]]:
+    """The rows of instances, each followed by its definition's row."""
+    if not rows:
+        return []
+    keys = {row.definition_key for row in rows}
+    known = json.dumps([each.hex for each in keys if isinstance(each, UUID)])
+    found = connection.execute(sql.DEFINITIONS, {"keys": known})
+    by_key = {row[0]: tuple(row) for row in found}
+    return [(*row, *by_key.get(row.definition_key, _NO_DEFINITION)) for row in rows]
+
+
+def _due_at(row: Row[Any]) -> datetime:
+    # One past 9999 or before year 1 is no datetime.
+    return row.due_at if isinstance(row.due_at, datetime) else _LONG_AGO
 
 
 def _instances_of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from uuid import UUID
 
 from hypothesis import strategies as st
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from go_scheduler.stores.base import Store
+
+    # The first revision of a definition's life: the oracle's (True) and the store's.
+    _Life: TypeAlias = dict[bool, int]
 
 _T = TypeVar("_T")
 
@@ -85,7 +88,10 @@ class StoreMachine(RuleBasedStateMachine):
         self.store = self.make_store(self.clock)
         # Both stores choose their instances' ids: of the oracle's id the store's.
         self._twins: dict[UUID, UUID] = {}
-        self._read: list[TaskDefinition] = []
+        # And their definitions' revisions: they are compared from the first one on.
+        self._lives: dict[UUID, _Life] = {}
+        self._deleted: dict[tuple[bool, UUID], int] = {}
+        self._read: list[tuple[TaskDefinition, _Life]] = []
         self._claims: list[Claim] = []
 
     def make_store(self, clock: ManualClock) -> Store:
@@ -110,11 +116,12 @@ class StoreMachine(RuleBasedStateMachine):
             TaskDefinition(id=UUID(int=number), trigger=trigger, next_fire_time=now)
             for number, trigger in enumerate(_TRIGGERS)
         ]
-        self._alike(lambda store: _by_id(store.put_definitions(new)))
+        self._put(*new)
         for read in self.oracle.list_definitions():
             later = None if read.trigger.waits else now + 2 * _STEP
             times = (now,) if read.trigger.waits else (now, now + _STEP)
-            self._fire(Firing(definition=read, fire_times=times, next_fire_time=later))
+            firing = Firing(definition=read, fire_times=times, next_fire_time=later)
+            self._fire(firing, self._lives[read.id])
 
     @rule(delta=st.one_of(_seconds, st.just(timedelta(microseconds=1))))
     def advance(self, delta: timedelta) -> None:
@@ -128,7 +135,7 @@ class StoreMachine(RuleBasedStateMachine):
         name=st.sampled_from([None, "a", "b"]),
         queue=st.sampled_from(_QUEUES),
         expire_after=st.sampled_from([None, 5 * _SECOND]),
-        revision=st.none() | st.integers(1, 3),
+        edits=st.none() | st.integers(0, 2),
     )
     def put(
         self,
@@ -138,9 +145,9 @@ class StoreMachine(RuleBasedStateMachine):
         name: str | None,
         queue: str,
         expire_after: timedelta | None,
-        revision: int | None,
+        edits: int | None,
     ) -> None:
-        """A definition is put, or conflicts."""
+        """A definition is put, perhaps as it was after some edits, or conflicts."""
         new = TaskDefinition(
             id=new_id,
             trigger=trigger.anchored(self.clock.now()),
@@ -148,31 +155,43 @@ class StoreMachine(RuleBasedStateMachine):
             queue=queue,
             expire_after=expire_after,
             next_fire_time=None if offset is None else self.clock.now() + offset,
-            revision=revision,
         )
-
-        def put(store: Store) -> object:
-            try:
-                return [_definition(each) for each in store.put_definitions([new])]
-            except ConflictError as error:
-                return error.definition_id, error.expected, error.revision
-
-        self._alike(put)
+        self._put(new, edits=edits)
 
     @rule(which=_some_ids)
     def delete(self, which: set[UUID]) -> None:
         """Definitions are deleted."""
-        self._alike(lambda store: set(store.delete_definitions(which)))
+
+        def delete(store: Store) -> object:
+            stored = store.list_definitions(ids=which)
+            for each in stored:
+                self._deleted[store is self.oracle, each.id] = _revision(each)
+            return set(store.delete_definitions(which))
+
+        self._alike(delete)
+
+    @precondition(lambda self: self._deleted)
+    @rule(data=st.data())
+    def put_again(self, data: st.DataObject) -> None:
+        """The id of a definition that was deleted begins another life."""
+        gone = sorted({each for _, each in self._deleted})
+        now = self.clock.now()
+        new = TaskDefinition(
+            id=data.draw(st.sampled_from(gone)),
+            trigger=_TRIGGERS[0].anchored(now),
+            next_fire_time=now,
+        )
+        self._put(new)
 
     @rule(which=_some_ids, note=st.sampled_from([None, "why"]))
     def pause(self, which: set[UUID], note: str | None) -> None:
         """Definitions are paused."""
-        self._alike(lambda store: _by_id(store.pause_definitions(which, note=note)))
+        self._alike_by_id(lambda store: store.pause_definitions(which, note=note))
 
     @rule(which=_some_ids)
     def resume(self, which: set[UUID]) -> None:
         """Definitions are resumed."""
-        self._alike(lambda store: _by_id(store.resume_definitions(which)))
+        self._alike_by_id(lambda store: store.resume_definitions(which))
 
     @rule(
         data=st.data(),
@@ -193,16 +212,16 @@ class StoreMachine(RuleBasedStateMachine):
 
         def read_due(store: Store) -> object:
             due = store.due_definitions(ahead=ahead, limit=limit)
-            return [_definition(each) for each in due]
+            return [self._definition(store, each) for each in due]
 
         self._alike(read_due)
         due = self.oracle.due_definitions(ahead=ahead, limit=limit)
-        known = [*due, *self._read[-2:]]
+        known = [*((each, self._lives[each.id]) for each in due), *self._read[-2:]]
         if not known:
             return
-        read = data.draw(st.sampled_from(known))
+        read, life = data.draw(st.sampled_from(known))
         assert read.next_fire_time is not None
-        self._read.append(read)
+        self._read.append((read, life))
         count = data.draw(st.integers(0, 1 if read.trigger.waits else 3))
         series = [read.next_fire_time + number * _STEP for number in range(count + 2)]
         skipped = None
@@ -215,7 +234,7 @@ class StoreMachine(RuleBasedStateMachine):
             skipped=skipped,
             next_fire_time=series[-1] if goes_on else None,
         )
-        self._fire(firing)
+        self._fire(firing, life)
 
     @rule(
         node=_nodes,
@@ -257,7 +276,7 @@ class StoreMachine(RuleBasedStateMachine):
             return {
                 self._known(store, each): (
                     _instance(each),
-                    _definition(each.definition),
+                    self._definition(store, each.definition),
                 )
                 for each in started
             }
@@ -351,15 +370,18 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(older_than=_seconds)
     def clean_up(self, older_than: timedelta) -> None:
-        """What is over is deleted."""
+        """What is over is deleted, and with it what is known of earlier lives."""
         self._alike(
             lambda store: store.delete_finished(older_than=older_than, limit=_ALL)
         )
+        self._deleted.clear()
+        live = {each.id: self._lives[each.id] for each in self._stored()}
+        self._read = [each for each in self._read if live.get(each[0].id) is each[1]]
 
     @invariant()
     def stores_are_alike(self) -> None:
         """All that can be read is the same in both stores."""
-        self._alike(lambda store: _by_id(store.list_definitions(limit=_ALL)))
+        self._alike_by_id(lambda store: store.list_definitions(limit=_ALL))
         self._alike(lambda store: dict(store.counts()))
 
         def read(store: Store) -> object:
@@ -372,10 +394,83 @@ class StoreMachine(RuleBasedStateMachine):
         expected, found = call(self.oracle), call(self.store)
         assert found == expected, f"{found}\nis not what MemoryStore has:\n{expected}"
 
-    def _fire(self, firing: Firing) -> None:
-        """Fire, and note which new instance of the store is which of the oracle."""
+    def _alike_by_id(self, call: Callable[[Store], Sequence[TaskDefinition]]) -> None:
+        self._alike(
+            lambda store: {
+                each.id: self._definition(store, each) for each in call(store)
+            }
+        )
+
+    def _put(self, *new: TaskDefinition, edits: int | None = None) -> None:
+        """Put definitions; those that are new begin a life at a higher revision."""
+        stored = {each.id for each in self._stored()}
+        begin = [each.id for each in new if each.id not in stored]
+        for each in begin:
+            self._lives.pop(each, None)
+
+        def put(store: Store) -> object:
+            mine = [self._edited(store, each, edits) for each in new]
+            try:
+                answer = store.put_definitions(mine)
+            except ConflictError as error:
+                of, first = error.definition_id, self._first(store, error.definition_id)
+                revisions = (error.expected, error.revision)
+                return of, [each and each - first for each in revisions]
+            for each in answer:
+                if each.id in begin:
+                    self._begin(store, each)
+            return [self._definition(store, each) for each in answer]
+
+        self._alike(put)
+
+    def _begin(self, store: Store, new: TaskDefinition) -> None:
+        side, first = store is self.oracle, _revision(new)
+        gone = self._deleted.get((side, new.id), 0)
+        assert first > gone, f"revision {first} is not after {gone}, of one deleted"
+        self._lives.setdefault(new.id, {})[side] = first
+
+    def _edited(
+        self, store: Store, new: TaskDefinition, edits: int | None
+    ) -> TaskDefinition:
+        if edits is None:
+            return new
+        return replace(new, revision=self._first(store, new.id) + edits)
+
+    def _first(self, store: Store, definition_id: UUID) -> int:
+        """The revision at which a definition's life began in a store."""
+        return self._lives.get(definition_id, {}).get(store is self.oracle, 1)
+
+    def _definition(self, store: Store, given: TaskDefinition) -> object:
+        """All that a store keeps of a definition, its trigger's anchor too."""
+        return (
+            given,
+            dump_trigger(given.trigger),
+            given.next_fire_time,
+            (given.paused, given.note),
+            given.completed_at,
+            _revision(given) - self._first(store, given.id),
+        )
+
+    def _stored(self) -> Sequence[TaskDefinition]:
+        return self.oracle.list_definitions(limit=_ALL)
+
+    def _fire(self, firing: Firing, life: _Life) -> None:
+        """Fire, and note which new instance of the store is which of the oracle.
+
+        Args:
+            firing: Of a definition as the oracle had it.
+            life: That of the definition when it was read.
+        """
         definition_id = firing.definition.id
-        self._alike(lambda store: set(store.fire_definitions([firing])))
+        edits = _revision(firing.definition) - life[True]
+
+        def fire(store: Store) -> object:
+            read = replace(
+                firing.definition, revision=life[store is self.oracle] + edits
+            )
+            return set(store.fire_definitions([replace(firing, definition=read)]))
+
+        self._alike(fire)
 
         def by_time(store: Store) -> Mapping[object, UUID]:
             made = store.list_instances(definition_id=definition_id, limit=_ALL)
@@ -421,20 +516,9 @@ class StoreMachine(RuleBasedStateMachine):
         return data.draw(st.lists(latest, min_size=1, max_size=most, unique=True))
 
 
-def _definition(given: TaskDefinition) -> object:
-    """All that a store keeps of a definition, its trigger's anchor too."""
-    return (
-        given,
-        dump_trigger(given.trigger),
-        given.next_fire_time,
-        (given.paused, given.note),
-        given.completed_at,
-        given.revision,
-    )
-
-
-def _by_id(given: Sequence[TaskDefinition]) -> Mapping[UUID, object]:
-    return {each.id: _definition(each) for each in given}
+def _revision(given: TaskDefinition) -> int:
+    assert given.revision is not None, f"{given} is stored without a revision"
+    return given.revision
 
 
 def _instance(given: TaskInstance) -> object:

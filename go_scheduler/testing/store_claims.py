@@ -39,7 +39,7 @@ from go_scheduler.testing.builders import (
 from go_scheduler.testing.clock import START
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import timedelta
 
     from go_scheduler.models import TaskInstance
@@ -57,6 +57,22 @@ def claim_for(
     """Claim for a node with a lease and an ``expire_after`` of its own."""
     node = claimant(lease=lease, expire_after=expire_after)
     return store.claim_instances(node, ahead=ahead, lead=ZERO, limit=100, lapsed=False)
+
+
+def claim_all(
+    store: Store, *, limit: int, queues: Iterable[str] = ("default",)
+) -> Sequence[Sequence[TaskInstance]]:
+    """Claim again and again, until nothing comes."""
+    pages = []
+    while page := claim(store, queues=queues, ahead=HOUR, limit=limit):
+        pages.append(page)
+    return pages
+
+
+def assert_each_once(store: Store, pages: Sequence[Sequence[TaskInstance]]) -> None:
+    """All that is stored has been claimed, and nothing a second time."""
+    claimed = [each.id for page in pages for each in page]
+    assert sorted(claimed) == sorted(ids(store.list_instances()))
 
 
 class ClaimTests:
@@ -144,18 +160,31 @@ class ClaimTests:
         due = [START + number * SECOND for number in (1, 2, 3)]
         assert [each.due_at for each in given] == due
 
-    def test_at_most_limit_are_claimed_and_the_earliest(self, store: Store) -> None:
-        read = put(store)
-        made = fire(store, read, *(START + n * SECOND for n in range(5)))
-        assert ids(claim(store, ahead=HOUR, limit=2)) == ids(made[:2])
-        assert ids(claim(store, ahead=HOUR, limit=2)) == ids(made[2:4])
-        assert ids(claim(store, ahead=HOUR, limit=2)) == ids(made[4:])
+    def test_at_most_limit_are_claimed_at_a_time_and_all_in_the_end(
+        self, store: Store
+    ) -> None:
+        fire(store, put(store), *(START + n * SECOND for n in range(20)))
+        pages = claim_all(store, limit=3)
+        assert all(len(page) <= 3 for page in pages)
+        assert_each_once(store, pages)
+
+    def test_what_is_claimed_of_more_is_in_order(self, store: Store) -> None:
+        fire(store, put(store), *(START - n * SECOND for n in range(20)))
+        for page in claim_all(store, limit=7):
+            due = [each.due_at for each in page]
+            assert due == sorted(due)
 
     def test_the_limit_spans_all_queues(self, store: Store) -> None:
         for queue in ("a", "b"):
-            fire(store, put(store, definition(queue=queue)), START, START + TICK)
-        given = claim(store, queues=["a", "b"], ahead=HOUR, limit=3)
-        assert [each.due_at for each in given] == [START, START, START + TICK]
+            made = (START + n * TICK for n in range(4))
+            fire(store, put(store, definition(queue=queue)), *made)
+        pages = claim_all(store, queues=("a", "b"), limit=3)
+        assert all(len(page) <= 3 for page in pages)
+        assert_each_once(store, pages)
+
+    def test_of_few_that_are_due_all_are_claimed_at_once(self, store: Store) -> None:
+        made = fire(store, put(store), *(START + n * SECOND for n in range(5)))
+        assert ids(claim(store, ahead=HOUR, limit=5)) == ids(made)
 
     def test_what_is_due_within_lead_is_also_started(self, store: Store) -> None:
         pending(store, definition(START + SECOND))

@@ -1,7 +1,8 @@
-"""The store machine finds no fault with the reference store, and finds real ones."""
+"""The store machine finds no fault with our stores, and finds real ones."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,14 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from go_scheduler.stores.memory import MemoryStore
 from go_scheduler.testing.machine import StoreMachine
+from tests.conftest import SHARED
+from tests.servers import checked_out, delete_all_rows, make_store
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
+    from uuid import UUID
 
-    from go_scheduler.models import Claim, Claimant, TaskInstance
+    from go_scheduler.models import Claim, Claimant, TaskDefinition, TaskInstance
     from go_scheduler.stores.base import Store
     from go_scheduler.testing.clock import ManualClock
 
@@ -63,6 +67,29 @@ class ForgetfulStore(MemoryStore):
         return [self.get_instance(each.instance_id) for each in claims]
 
 
+class UnrevisedStore(MemoryStore):
+    """Answers and stores a pause as if it were no change."""
+
+    def pause_definitions(
+        self, ids: Collection[UUID], *, note: str | None = None
+    ) -> Sequence[TaskDefinition]:
+        before = {each.id: each for each in self.list_definitions(ids=ids)}
+        return [
+            replace(each, revision=before[each.id].revision)
+            for each in super().pause_definitions(ids, note=note)
+        ]
+
+
+class FirstAgainStore(MemoryStore):
+    """Begins at the first revision whatever has been deleted."""
+
+    def put_definitions(
+        self, definitions: Sequence[TaskDefinition]
+    ) -> Sequence[TaskDefinition]:
+        self._definitions._first = 1
+        return super().put_definitions(definitions)
+
+
 class EarlyMachine(StoreMachine):
     def make_store(self, clock: ManualClock) -> Store:
         return EarlyStore(clock)
@@ -73,13 +100,43 @@ class ForgetfulMachine(StoreMachine):
         return ForgetfulStore(clock)
 
 
+class UnrevisedMachine(StoreMachine):
+    def make_store(self, clock: ManualClock) -> Store:
+        return UnrevisedStore(clock)
+
+
+class FirstAgainMachine(StoreMachine):
+    def make_store(self, clock: ManualClock) -> Store:
+        return FirstAgainStore(clock)
+
+
 @pytest.mark.slow
 def test_the_reference_store_is_like_itself() -> None:
     run_state_machine_as_test(MemoryMachine, settings=SETTINGS)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("machine", [EarlyMachine, ForgetfulMachine])
+@pytest.mark.parametrize("engine", SHARED)
+def test_a_store_in_a_database_is_like_the_reference_store(store_url: str) -> None:
+    class Machine(StoreMachine):
+        def make_store(self, clock: ManualClock) -> Store:
+            delete_all_rows(store_url)
+            store = make_store(store_url, clock)
+            store.initialize()
+            return store
+
+        def teardown(self) -> None:
+            assert checked_out(self.store) == 0
+            super().teardown()
+
+    fewer = settings(SETTINGS, max_examples=30)
+    run_state_machine_as_test(Machine, settings=fewer)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "machine", [EarlyMachine, ForgetfulMachine, UnrevisedMachine, FirstAgainMachine]
+)
 def test_a_store_that_differs_is_found(machine: type[StoreMachine]) -> None:
     # It differs in what it says or in what it knows: an assertion or an unknown id.
     with pytest.raises((AssertionError, LookupError)):

@@ -173,6 +173,41 @@ class IgnoresLimit(WithClaimOptions):
         return 1000
 
 
+class AnyOrder(MemoryStore):
+    """Hands out in whatever order it finds."""
+
+    def claim_instances(
+        self,
+        claimant: Claimant,
+        *,
+        ahead: timedelta,
+        lead: timedelta,
+        limit: int,
+        lapsed: bool,
+    ) -> Sequence[TaskInstance]:
+        claimed = super().claim_instances(
+            claimant, ahead=ahead, lead=lead, limit=limit, lapsed=lapsed
+        )
+        return claimed[::-1]
+
+
+class LeavesTheRest(WithClaimOptions):
+    """Finds nothing in a queue as long as another one has something."""
+
+    def claimant(self, claimant: Claimant) -> Claimant:
+        return replace(claimant, queues=claimant.queues[:1])
+
+
+class FirstRevisionAgain(MemoryStore):
+    """Begins at the first revision whatever has been deleted."""
+
+    def put_definitions(
+        self, definitions: Sequence[TaskDefinition]
+    ) -> Sequence[TaskDefinition]:
+        self._definitions._first = 1
+        return super().put_definitions(definitions)
+
+
 class IgnoresQueues(WithClaimOptions):
     """Serves every queue."""
 
@@ -461,7 +496,10 @@ NOTICED: dict[type[MemoryStore], str] = {
     StartsWhatItClaims: "test_what_is_due_after_lead_is_not_started",
     TakesLapsedUnasked: "test_a_lapsed_claim_is_left_alone_unless_asked_for",
     LeavesLapsed: "test_a_lapsed_claim_is_taken_over",
-    IgnoresLimit: "test_at_most_limit_are_claimed_and_the_earliest",
+    IgnoresLimit: "test_at_most_limit_are_claimed_at_a_time_and_all_in_the_end",
+    AnyOrder: "test_what_is_claimed_of_more_is_in_order",
+    LeavesTheRest: "test_the_limit_spans_all_queues",
+    FirstRevisionAgain: "test_a_deleted_id_may_be_put_again_and_is_new",
     IgnoresQueues: "test_a_node_gets_what_is_in_its_queues",
     IgnoresExpireAfter: (
         "test_a_start_with_the_claim_takes_the_nodes_expire_after_by_default"

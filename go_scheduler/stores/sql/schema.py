@@ -39,7 +39,7 @@ DIALECTS = ("cockroachdb", "postgresql", "sqlite")
 
 _LEASE = timedelta(seconds=10)
 _PATIENCE = timedelta(minutes=1)
-_LONGEST_PAUSE = 0.25
+_LONGEST_PAUSE = 0.1
 # To build an index takes longer than any other statement may; both are in seconds.
 _STEP_TIMEOUT = 3600
 _ANSWER_TIMEOUT = _STEP_TIMEOUT + 5
@@ -87,7 +87,9 @@ class Schema:
         if self._migrate:
             self._bring_up_to_date(database)
         elif (found := self._find(database)) != history().head:
-            state = "there is no schema yet" if found is None else f"at revision {found}"
+            state = (
+                "there is no schema yet" if found is None else f"at revision {found}"
+            )
             raise StoreError(
                 f"the schema in the database is behind: {state}, and revision"
                 f" {history().head} is needed; open the store with migrate=True, or run"

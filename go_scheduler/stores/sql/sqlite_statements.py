@@ -14,18 +14,25 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
-from go_scheduler.stores.sql.rows import INSTANCE_COLUMNS
+from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS, INSTANCE_COLUMNS
 from go_scheduler.stores.sql.tables import definitions, instances
 
 if TYPE_CHECKING:
     from sqlalchemy import TextClause
     from sqlalchemy.sql.expression import TextualSelect
 
-_COLUMNS = ", ".join(INSTANCE_COLUMNS)
+_INSTANCE = ", ".join(INSTANCE_COLUMNS)
+_DEFINITION = ", ".join(DEFINITION_COLUMNS)
 
 
 def _of_instances(statement: str) -> TextualSelect:
     return text(statement).columns(*(instances.c[name] for name in INSTANCE_COLUMNS))
+
+
+def _of_definitions(statement: str) -> TextualSelect:
+    return text(statement).columns(
+        *(definitions.c[name] for name in DEFINITION_COLUMNS)
+    )
 
 
 def _batch(*names: str) -> str:
@@ -39,24 +46,28 @@ def _batch(*names: str) -> str:
 
 # Definitions.
 
-_DUE = """
+_DUE = f"""
 SELECT * FROM (
-  SELECT * FROM task_definitions
+  SELECT {_DEFINITION} FROM task_definitions
    WHERE shard = 0 AND next_fire_time IS NOT NULL AND NOT paused AND NOT late
-     AND next_fire_time <= :until {after}
+     AND next_fire_time <= :until {{after}}
    ORDER BY next_fire_time, id LIMIT :limit)
 UNION ALL
 SELECT * FROM (
-  SELECT * FROM task_definitions
+  SELECT {_DEFINITION} FROM task_definitions
    WHERE next_fire_time IS NOT NULL AND NOT paused AND late
-     AND next_fire_time <= :until {after}
+     AND next_fire_time <= :until {{after}}
    ORDER BY next_fire_time, id LIMIT :limit)
 ORDER BY next_fire_time, id LIMIT :limit
 """
-DUE = text(_DUE.format(after="")).columns(*definitions.c)
-DUE_AFTER = text(
+DUE = _of_definitions(_DUE.format(after=""))
+DUE_AFTER = _of_definitions(
     _DUE.format(after="AND (next_fire_time, id) > (:after_time, :after_id)")
-).columns(*definitions.c)
+)
+DEFINITIONS = _of_definitions(f"""
+SELECT {_DEFINITION} FROM task_definitions
+ WHERE key IN (SELECT value FROM json_each(:keys))
+""")
 
 FIRE = text(f"""
 {_batch("id", "expected", "revision", "next_at")}
@@ -116,7 +127,7 @@ UPDATE task_instances
        expires_at = max(:now, due_at) + CASE WHEN due_at <= :lead
            THEN min(:lease, coalesce(expire_after, :expire_after)) ELSE :lease END
  WHERE id IN ({{due}})
-RETURNING {_COLUMNS}
+RETURNING {_INSTANCE}
 """
 _READABLE = """
 typeof(due_at) = 'integer' AND typeof(attempt) = 'integer'
@@ -168,7 +179,7 @@ UPDATE task_instances AS t
                 + min(:lease, coalesce(t.expire_after, :expire_after)) END
   FROM x
  WHERE {_OWNED}
-RETURNING {_COLUMNS}
+RETURNING {_INSTANCE}
 """)
 RENEW = text(f"""
 {_batch("id", "attempt", "lease")}
@@ -178,7 +189,7 @@ UPDATE task_instances AS t SET expires_at = :now + x.lease
 RETURNING id, cancel_requested
 """)
 FINISH = text(f"""
-{_batch("id", "attempt", "outcome", "started_at", "retry_at", "error")}
+{_batch("id", "attempt", "outcome", "started_at", "retry_in", "error")}
 UPDATE task_instances AS t
    SET outcome = x.outcome,
        completed_at = CASE WHEN x.outcome IS NOT NULL THEN :now END,
@@ -187,8 +198,8 @@ UPDATE task_instances AS t
        error = coalesce(x.error, t.error),
        claimed_by = CASE WHEN x.outcome IS NOT NULL THEN t.claimed_by END,
        expires_at = CASE WHEN x.outcome IS NOT NULL THEN t.expires_at END,
-       due_at = CASE WHEN x.outcome IS NOT NULL THEN t.due_at ELSE x.retry_at END,
-       claimable_at = CASE WHEN x.outcome IS NULL AND NOT t.held THEN x.retry_at END
+       due_at = CASE WHEN x.outcome IS NOT NULL THEN t.due_at ELSE (:now + x.retry_in) END,
+       claimable_at = CASE WHEN x.outcome IS NULL AND NOT t.held THEN (:now + x.retry_in) END
   FROM x
  WHERE {_OWNED}
 RETURNING id, definition_key, waits, outcome

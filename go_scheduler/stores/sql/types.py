@@ -7,6 +7,7 @@ spoils its own row and not all that were fetched with it.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -47,8 +48,12 @@ def to_sqlite_time(at: datetime) -> int:
     return (at - _EPOCH) // _MICROSECOND
 
 
-def from_sqlite_time(value: object) -> datetime | Unreadable:
+# Of what is read most has been read just before: a batch's times, the same few keys.
+@lru_cache(maxsize=4096)
+def from_sqlite_time(value: object) -> datetime | Unreadable | None:
     """The time that SQLite keeps as this."""
+    if value is None:
+        return None
     if not isinstance(value, int):
         return UNREADABLE
     try:
@@ -62,12 +67,17 @@ def to_sqlite_id(id: UUID) -> str:
     return id.hex
 
 
-def from_sqlite_id(value: object) -> UUID | Unreadable:
+@lru_cache(maxsize=4096)
+def from_sqlite_id(value: object) -> UUID | Unreadable | None:
     """The id that SQLite keeps as this."""
+    if value is None:
+        return None
     try:
-        return UUID(value) if isinstance(value, str) else UNREADABLE
+        found = UUID(value) if isinstance(value, str) else None
     except ValueError:
         return UNREADABLE
+    # Written in another way, no statement would find it again.
+    return found if found is not None and found.hex == value else UNREADABLE
 
 
 class _Exact(TypeDecorator[Any]):
@@ -88,8 +98,7 @@ class _Exact(TypeDecorator[Any]):
     ) -> Callable[[Any], Any] | None:
         if dialect.name != "sqlite":
             return None
-        convert = type(self)._from_sqlite
-        return lambda value: None if value is None else convert(value)
+        return type(self)._from_sqlite
 
 
 class Time(_Exact):

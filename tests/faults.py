@@ -1,0 +1,206 @@
+"""Faults of a database, made on purpose: conflicts, lost answers, silent networks."""
+
+from __future__ import annotations
+
+import random
+import selectors
+import socket
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import psycopg
+from sqlalchemy import event, exc, make_url
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sqlalchemy import Connection
+
+    from go_scheduler.stores.sql.store import SQLStore
+
+CONFLICT = "40001"
+
+
+@contextmanager
+def failing_statements(
+    store: SQLStore, *, share: float, error: type[psycopg.Error], when: str = "before"
+) -> Iterator[list[str]]:
+    """Let a share of the store's statements fail, before or after they are executed.
+
+    Yields:
+        The statements that failed.
+    """
+    chance = random.Random(1)
+    failed: list[str] = []
+
+    def fail(
+        connection: Connection, cursor: object, statement: str, *_: object
+    ) -> None:
+        if chance.random() < share:
+            failed.append(statement)
+            raise exc.DBAPIError.instance(
+                statement, None, error("made on purpose"), psycopg.Error
+            )
+
+    name = f"{when}_cursor_execute"
+    engines = store._database._engines.values()
+    for engine in engines:
+        event.listen(engine, name, fail)
+    try:
+        yield failed
+    finally:
+        for engine in engines:
+            event.remove(engine, name, fail)
+
+
+@contextmanager
+def conflicting_writes(url: str, *, share: float) -> Iterator[None]:
+    """Let the server refuse a share of all statements that write, as a conflict."""
+    tables = ("task_definitions", "task_contents", "task_instances")
+    with _connected(url) as connection:
+        connection.execute(_RAISE % (share, CONFLICT))  # type: ignore[arg-type]
+        for table in tables:
+            connection.execute(
+                f"CREATE TRIGGER conflicting BEFORE INSERT OR UPDATE OR DELETE"
+                f" ON {table} FOR EACH STATEMENT EXECUTE FUNCTION conflict()".encode()
+            )
+    try:
+        yield
+    finally:
+        with _connected(url) as connection:
+            for table in tables:
+                connection.execute(f"DROP TRIGGER conflicting ON {table}".encode())
+            connection.execute("DROP FUNCTION conflict()")
+
+
+_RAISE = """
+CREATE FUNCTION conflict() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF random() < %s THEN
+    RAISE EXCEPTION 'made on purpose' USING ERRCODE = '%s';
+  END IF;
+  RETURN NULL;
+END $$
+"""
+
+
+@contextmanager
+def _connected(url: str) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
+    libpq = make_url(url).set(drivername="postgresql")
+    with psycopg.connect(
+        libpq.render_as_string(hide_password=False), autocommit=True
+    ) as connection:
+        yield connection
+
+
+class Proxy:
+    """A TCP proxy before a server, that can go silent or cut what it carries.
+
+    Args:
+        connect: Connects to the server.
+    """
+
+    def __init__(self, connect: Callable[[], socket.socket]) -> None:
+        self._connect = connect
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._selector = selectors.DefaultSelector()
+        self._peers: dict[socket.socket, socket.socket] = {}
+        self._silent = threading.Event()
+        self._cut = threading.Event()
+        self._been_cut = threading.Event()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    @property
+    def port(self) -> int:
+        """Where it listens, on 127.0.0.1."""
+        port: int = self._listener.getsockname()[1]
+        return port
+
+    def __enter__(self) -> Proxy:
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def silence(self) -> None:
+        """Swallow everything from now on, without closing a connection."""
+        self._silent.set()
+
+    def speak(self) -> None:
+        """Carry new connections again."""
+        self._silent.clear()
+
+    def cut(self) -> None:
+        """Close all connections on both sides, and accept new ones from then on."""
+        self._been_cut.clear()
+        self._cut.set()
+        self._been_cut.wait()
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            for key, _ in self._selector.select(0.02):
+                source = key.fileobj
+                assert isinstance(source, socket.socket)
+                if source is self._listener:
+                    self._accept()
+                else:
+                    self._carry(source)
+            if self._cut.is_set():
+                self._close_all()
+                self._cut.clear()
+                self._been_cut.set()
+        self._close_all()
+        self._selector.close()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        client, _ = self._listener.accept()
+        server = self._connect()
+        self._peers[client], self._peers[server] = server, client
+        for each in (client, server):
+            self._selector.register(each, selectors.EVENT_READ)
+
+    def _carry(self, source: socket.socket) -> None:
+        if source not in self._peers:
+            return
+        try:
+            data = source.recv(65536)
+            if data and not self._silent.is_set():
+                self._peers[source].sendall(data)
+        except OSError:
+            data = b""
+        if not data:
+            self._close(source)
+
+    def _close(self, one: socket.socket) -> None:
+        other = self._peers.pop(one)
+        del self._peers[other]
+        for each in (one, other):
+            self._selector.unregister(each)
+            each.close()
+
+    def _close_all(self) -> None:
+        while self._peers:
+            self._close(next(iter(self._peers)))
+
+
+def unix_socket(url: str) -> Callable[[], socket.socket]:
+    """Connects to the server of a URL, by its Unix socket or by TCP."""
+    parsed = make_url(url)
+    folder = parsed.query.get("host")
+
+    def connect() -> socket.socket:
+        if isinstance(folder, str) and folder.startswith("/"):
+            made = socket.socket(socket.AF_UNIX)
+            made.connect(f"{folder}/.s.PGSQL.{parsed.port or 5432}")
+            return made
+        return socket.create_connection(
+            (parsed.host or "127.0.0.1", parsed.port or 5432)
+        )
+
+    return connect

@@ -1,0 +1,364 @@
+"""What a database does to its clients: conflicts, lost answers, silence, locks."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, cast
+
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+from go_scheduler.clock import ZERO
+from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailableError
+from go_scheduler.models import Outcome, State, TaskDefinition
+from go_scheduler.scheduler import Scheduler
+from go_scheduler.stores.cockroachdb import CockroachDBStore
+from go_scheduler.stores.postgresql import PostgreSQLStore
+from go_scheduler.stores.sql import driver
+from go_scheduler.testing.builders import (
+    HOUR,
+    SECOND,
+    claim,
+    definition,
+    finish,
+    fire,
+    ids,
+    put,
+    running,
+    start,
+)
+from go_scheduler.testing.store_edits import EditTests
+from go_scheduler.testing.store_firings import FireTests
+from go_scheduler.testing.store_runs import NextFireTimeTests
+from go_scheduler.testing.store_threads import ThreadTests
+from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
+from tests import servers
+from tests.faults import Proxy, conflicting_writes, failing_statements, unix_socket
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.stores.base import Store
+    from go_scheduler.testing.clock import ManualClock
+
+SHARE = 0.3
+ERRORS = psycopg.errors
+
+
+@pytest.fixture
+def real_store(postgresql_url: str) -> Iterator[PostgreSQLStore]:
+    """An empty PostgreSQL store that goes by the server's time."""
+    servers.delete_all_rows(postgresql_url)
+    with servers.opened(postgresql_url) as store:
+        yield cast("PostgreSQLStore", store)
+
+
+@pytest.mark.slow
+class TestConflicts(EditTests, FireTests, NextFireTimeTests, ThreadTests):
+    """The suite's promises, while three statements of ten meet a conflict."""
+
+    # Of transactions with a hundred statements none would ever get through.
+    test_batches_in_opposite_orders_do_not_block_each_other = None
+
+    @pytest.fixture
+    def store(self, clock: ManualClock, postgresql_url: str) -> Iterator[Store]:
+        """An empty store."""
+        servers.delete_all_rows(postgresql_url)
+        with servers.opened(postgresql_url, clock) as store:
+            assert isinstance(store, PostgreSQLStore)
+            with failing_statements(
+                store, share=SHARE, error=ERRORS.SerializationFailure
+            ) as failed:
+                yield store
+            assert sum(store.retries.values()) >= len(failed)
+
+
+@pytest.mark.slow
+def test_schedulers_run_everything_once_while_the_server_refuses_writes(
+    postgresql_url: str, real_store: PostgreSQLStore
+) -> None:
+    done: list[TaskInstance] = []
+    all_done = threading.Event()
+
+    def handle(instance: TaskInstance) -> None:
+        done.append(instance)
+        if len(done) >= 100:
+            all_done.set()
+
+    with (
+        conflicting_writes(postgresql_url, share=SHARE),
+        Scheduler(handle, real_store) as one,
+        Scheduler(handle, real_store),
+    ):
+        once = ExecuteOnceTrigger(real_store.now())
+        for _ in range(100):
+            one.schedule(TaskDefinition(trigger=once))
+        assert all_done.wait(60)
+    assert len({each.id for each in done}) == len(done) == 100
+    assert {each.attempt for each in done} == {1}
+    assert real_store.counts()[State.COMPLETED] == 100
+    assert real_store.retries["40001"] > 30
+
+
+def test_a_conflict_without_end_is_reported(real_store: PostgreSQLStore) -> None:
+    with (
+        failing_statements(real_store, share=1, error=ERRORS.SerializationFailure),
+        pytest.raises(StoreUnavailableError, match="40001"),
+    ):
+        put(real_store)
+    assert real_store.list_definitions() == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ERRORS.DiskFull,
+        ERRORS.ReadOnlySqlTransaction,
+        ERRORS.TooManyConnections,
+        ERRORS.CannotConnectNow,
+    ],
+)
+def test_what_passes_by_itself_is_reported_as_such(
+    real_store: PostgreSQLStore, error: type[psycopg.Error]
+) -> None:
+    with (
+        failing_statements(real_store, share=1, error=error),
+        pytest.raises(StoreUnavailableError, match=error.sqlstate),
+    ):
+        put(real_store)
+    assert put(real_store).revision == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ERRORS.LockNotAvailable, ERRORS.QueryCanceled, ERRORS.InsufficientPrivilege],
+)
+def test_what_may_concern_one_row_lets_a_batch_be_halved(
+    real_store: PostgreSQLStore, error: type[psycopg.Error]
+) -> None:
+    with (
+        failing_statements(real_store, share=1, error=error),
+        pytest.raises(StoreError, match=error.sqlstate) as caught,
+    ):
+        put(real_store)
+    assert type(caught.value) is StoreError
+
+
+def test_an_unknown_end_is_not_repeated_where_that_would_lie(
+    real_store: PostgreSQLStore,
+) -> None:
+    instance = running(real_store, definition(real_store.now()))
+    unknown = ERRORS.StatementCompletionUnknown
+    with (
+        failing_statements(real_store, share=1, error=unknown, when="after"),
+        pytest.raises(StoreUnavailableError, match="40003"),
+    ):
+        finish(real_store, instance)
+    assert real_store.get_instance(instance.id).state is State.COMPLETED
+    assert not finish(real_store, instance, Outcome.FAILED)
+
+
+def test_an_unknown_end_is_repeated_where_that_is_harmless(
+    real_store: PostgreSQLStore,
+) -> None:
+    fire(real_store, put(real_store, definition(real_store.now() + HOUR)))
+    [claimed] = claim(real_store, ahead=2 * HOUR)
+    unknown = ERRORS.StatementCompletionUnknown
+    with failing_statements(
+        real_store, share=0.5, error=unknown, when="after"
+    ) as failed:
+        while not failed:
+            [started] = start(real_store, claimed)
+    assert started.runs == 1
+    assert real_store.retries["40003"] == len(failed)
+
+
+def test_a_locked_row_holds_up_only_itself(
+    real_store: PostgreSQLStore, postgresql_url: str
+) -> None:
+    now = real_store.now()
+    one, other = (running(real_store, definition(now)) for _ in range(2))
+    with psycopg.connect(libpq(postgresql_url)) as locker:
+        locker.execute(
+            "SELECT 1 FROM task_instances WHERE id = %s FOR UPDATE", [one.id]
+        )
+        with pytest.raises(StoreError, match="55P03"):
+            finish(real_store, one)
+        assert finish(real_store, other)
+        waiting = fire(real_store, put(real_store, definition(now)))
+        assert ids(claim(real_store)) == ids(waiting)
+    assert finish(real_store, one)
+
+
+def test_a_killed_connection_is_replaced(
+    real_store: PostgreSQLStore, postgresql_url: str
+) -> None:
+    put(real_store)
+    with psycopg.connect(libpq(postgresql_url), autocommit=True) as killer:
+        killer.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    assert len(real_store.list_definitions()) == 1
+    assert real_store.due_definitions(ahead=ZERO, limit=1) == []
+
+
+@pytest.mark.slow
+def test_a_silent_network_is_given_up(
+    postgresql_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "ANSWER_TIMEOUT", 1)
+    servers.delete_all_rows(postgresql_url)
+    with Proxy(unix_socket(postgresql_url)) as proxy:
+        url = make_url(postgresql_url).set(host="127.0.0.1", port=proxy.port, query={})
+        store = PostgreSQLStore(url, connect_args={"connect_timeout": 2})
+        store.initialize()
+        new = put(store)
+        proxy.silence()
+        with pytest.raises(StoreUnavailableError):
+            store.get_definition(new.id)
+        proxy.speak()
+        proxy.cut()
+        assert store.get_definition(new.id) == new
+        store.close()
+
+
+def test_cut_connections_are_replaced(postgresql_url: str) -> None:
+    servers.delete_all_rows(postgresql_url)
+    with Proxy(unix_socket(postgresql_url)) as proxy:
+        url = make_url(postgresql_url).set(host="127.0.0.1", port=proxy.port, query={})
+        store = PostgreSQLStore(url)
+        store.initialize()
+        new = put(store)
+        proxy.cut()
+        edited = put(store, replace(new, name="edited", revision=None))
+        assert edited.revision == 2
+        store.close()
+
+
+def test_a_server_that_is_not_there_is_reported() -> None:
+    store = PostgreSQLStore("postgresql://user:secret@127.0.0.1:1/nowhere")
+    with pytest.raises(StoreUnavailableError) as caught:
+        store.initialize()
+    assert "secret" not in str(caught.value)
+    assert "secret" not in repr(store)
+
+
+def test_too_few_connections_delay_and_do_not_lock(
+    postgresql_url: str, clock: ManualClock
+) -> None:
+    servers.delete_all_rows(postgresql_url)
+    store = PostgreSQLStore(postgresql_url, clock=clock, pool_size=1)
+    store.initialize()
+    threads = [threading.Thread(target=put, args=[store]) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(store.list_definitions()) == 8
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("store", "url", "message"),
+    [
+        (PostgreSQLStore, "cockroachdb://h/d", "this store's begin with postgresql://"),
+        (PostgreSQLStore, "sqlite:///file", "this store's begin with postgresql://"),
+        (PostgreSQLStore, "postgresql+psycopg2://h/d", "begin with postgresql://"),
+        (CockroachDBStore, "postgresql://h/d", "begin with cockroachdb://"),
+        (CockroachDBStore, "no url", "no database URL, such as cockroachdb://"),
+    ],
+)
+def test_a_url_of_another_kind_is_refused(
+    store: type[PostgreSQLStore], url: str, message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        store(url)
+
+
+def test_a_server_of_another_kind_is_named(postgresql_url: str) -> None:
+    url = make_url(postgresql_url).set(drivername="cockroachdb")
+    store = CockroachDBStore(url)
+    with pytest.raises(ConfigurationError, match="let the URL begin with postgresql"):
+        store.initialize()
+
+
+def test_a_short_and_a_long_form_of_the_scheme_are_the_same(
+    postgresql_url: str,
+) -> None:
+    for scheme in ("postgresql", "postgres", "postgresql+psycopg"):
+        url = make_url(postgresql_url).set(drivername=scheme)
+        store = PostgreSQLStore(url)
+        store.initialize()
+        assert store.now().tzinfo is not None
+        store.close()
+
+
+def libpq(url: str) -> str:
+    return (
+        make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    )
+
+
+def test_rows_written_by_hand_spoil_only_themselves(
+    real_store: PostgreSQLStore, postgresql_url: str
+) -> None:
+    now = real_store.now()
+    good = put(real_store, definition(now))
+    bad = [put(real_store, definition(now)) for _ in range(6)]
+    with psycopg.connect(libpq(postgresql_url), autocommit=True) as hand:
+        for statement, one in zip(NONSENSE, bad, strict=True):
+            hand.execute(statement.encode(), [one.id])
+    found = real_store.due_definitions(ahead=SECOND, limit=10)
+    assert good.id in {each.id for each in found}
+    listed = {each.id: each for each in real_store.list_definitions()}
+    assert listed.keys() == {good.id, *(each.id for each in bad)}
+    done = threading.Event()
+    with Scheduler(lambda _: done.set(), real_store):
+        assert done.wait(30)
+    assert {each.id for each in real_store.list_definitions()} == listed.keys()
+
+
+KEY = "(SELECT key FROM task_definitions WHERE id = %s)"
+NONSENSE = (
+    "UPDATE task_definitions SET next_fire_time = 'infinity' WHERE id = %s",
+    "UPDATE task_definitions SET next_fire_time = '20000-01-01' WHERE id = %s",
+    "UPDATE task_definitions SET expire_after = -1 WHERE id = %s",
+    f"UPDATE task_contents SET trigger_kind = 'unheard of' WHERE key = {KEY}",
+    f"UPDATE task_contents SET metadata = '{{' WHERE key = {KEY}",
+    f"DELETE FROM task_contents WHERE key = {KEY}",
+)
+
+
+def test_instances_written_by_hand_spoil_only_themselves(
+    real_store: PostgreSQLStore, postgresql_url: str
+) -> None:
+    now = real_store.now()
+    read = put(real_store, definition(now))
+    odd, orphan, good = fire(real_store, read, now, now - SECOND, now - 2 * SECOND)[:3]
+    with psycopg.connect(libpq(postgresql_url), autocommit=True) as hand:
+        hand.execute(
+            "UPDATE task_instances SET fire_time = 'infinity' WHERE id = %s", [odd.id]
+        )
+        hand.execute(
+            "UPDATE task_instances SET definition_key = gen_random_uuid()"
+            " WHERE id = %s",
+            [orphan.id],
+        )
+    done: list[TaskInstance] = []
+    ran = threading.Event()
+
+    def handle(instance: TaskInstance) -> None:
+        done.append(instance)
+        ran.set()
+
+    with Scheduler(handle, real_store, runner_window=timedelta(seconds=1)):
+        assert ran.wait(30)
+    assert ids(done) == [good.id]
+    assert real_store.get_instance(orphan.id).state is State.PENDING
+    assert real_store.get_instance(odd.id).state is State.PENDING
+    assert "missing" in repr(real_store.get_instance(orphan.id).definition.trigger)
