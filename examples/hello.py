@@ -1,7 +1,8 @@
 """Hello: a definition that fires every 500 ms, and how late each firing was.
 
-The lateness is the time from the fire time to the first line of the handler. It prints,
-with other numbers::
+The lateness is the time from the fire time to the first line of the handler. A URL on
+the command line, such as ``sqlite:///hello.db``, names the store. It prints, with other
+numbers::
 
     hello 1, 0.42 ms late
     hello 2, 0.42 ms late
@@ -11,9 +12,11 @@ with other numbers::
     stopped, 5 completed
 """
 
+import sys
 from datetime import UTC, datetime, timedelta
 
 from go_scheduler import IntervalTrigger, Scheduler, State, TaskDefinition, TaskInstance
+from go_scheduler.stores import open_store
 
 fired: list[datetime] = []
 
@@ -27,7 +30,12 @@ def handler(instance: TaskInstance) -> None:
         scheduler.stop()  # called from a handler, it returns at once
 
 
-scheduler = Scheduler(handler)
-scheduler.schedule(TaskDefinition(trigger=IntervalTrigger(timedelta(milliseconds=500))))
+store = open_store(sys.argv[1] if len(sys.argv) > 1 else "memory://")
+scheduler = Scheduler(handler, store)
+hello = scheduler.schedule(
+    TaskDefinition(trigger=IntervalTrigger(timedelta(milliseconds=500)))
+)
 scheduler.run()
-print(f"stopped, {scheduler.counts()[State.COMPLETED]} completed")
+ended = scheduler.list_instances(definition_id=hello.id, state=State.COMPLETED)
+scheduler.delete_definition(hello.id)  # a database would keep it for the next run
+print(f"stopped, {len(ended)} completed")

@@ -59,7 +59,7 @@ def conflicting_writes(url: str, *, share: float) -> Iterator[None]:
     """Let the server refuse a share of all statements that write, as a conflict."""
     tables = ("task_definitions", "task_contents", "task_instances")
     with _connected(url) as connection:
-        connection.execute(_RAISE % (share, CONFLICT))  # type: ignore[arg-type]
+        connection.execute(_RAISE % (share, CONFLICT))
         for table in tables:
             connection.execute(
                 f"CREATE TRIGGER conflicting BEFORE INSERT OR UPDATE OR DELETE"

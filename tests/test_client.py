@@ -108,3 +108,9 @@ def test_definitions_are_deleted_by_ids_and_metadata(client: Client) -> None:
     ids = iter([one.id, other.id])
     assert client.delete_definitions(ids=ids, metadata={"a": 1}) == 1  # type: ignore[arg-type]
     assert client.list_definitions() == [other]
+
+
+def test_a_store_without_transactions_takes_part_in_none(client: Client) -> None:
+    with pytest.raises(ConfigurationError, match="MemoryStore takes part in no"):
+        client.schedule(soon(), connection=object())
+    assert client.list_definitions() == []

@@ -198,6 +198,37 @@ def test_a_bad_row_costs_only_its_own_claim(
     assert len(caplog.records) == 1
 
 
+def test_a_run_that_has_joined_a_transaction_is_not_renewed_but_given_up_in_time(
+    house: House, clock: ManualClock
+) -> None:
+    joined, other = house.called(seconds(10)), house.called()
+    joined.joined = True
+    house.tick()
+    assert house.store.asked == [1]
+    assert house.expires_in(other) == LEASE
+    assert not joined.lost
+    clock.advance(seconds(10))
+    house.tick()
+    assert [run for run, _ in house.given_up] == [joined]
+    assert joined.hung
+
+
+def test_a_run_that_joins_a_transaction_while_it_is_renewed_has_lost_nothing(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    completed, locked = house.called(), house.called()
+    house.store.delete_definitions([completed.instance.definition.id])
+    house.store.bad.add(locked.instance.id)
+
+    def join() -> None:
+        completed.joined = locked.joined = True
+
+    house.store.meanwhile = join
+    house.tick()
+    assert not (completed.lost or locked.lost)
+    assert caplog.records == []
+
+
 def test_while_the_store_is_away_nothing_is_lost_and_the_contact_is_broken(
     house: House, clock: ManualClock
 ) -> None:

@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 
 from go_scheduler.clock import ZERO, StoreClock
-from go_scheduler.errors import StoreError, StoreUnavailableError
+from go_scheduler.errors import (
+    ConfigurationError,
+    StoreError,
+    StoreUnavailableError,
+)
 from go_scheduler.models import Outcome, State, TaskInstance
 from go_scheduler.policies import RetryPolicy
 from go_scheduler.recorder import ERROR_LIMIT, Recorder, describe_error
 from go_scheduler.run import Run
+from go_scheduler.stores.base import TransactionalStore
 from go_scheduler.stores.memory import MemoryStore
 from go_scheduler.testing.builders import (
     EXPIRE_AFTER,
@@ -29,7 +34,7 @@ from go_scheduler.triggers.base import Trigger
 from tests.conftest import seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence, Set
+    from collections.abc import Callable, Sequence, Set
     from uuid import UUID
 
     from go_scheduler.models import Release, RunOutcome, TaskDefinition
@@ -73,6 +78,24 @@ class FaultyStore(MemoryStore):
             raise StoreError("a bad row")
 
 
+class JoiningStore(FaultyStore, TransactionalStore):
+    """A connection is the word for how its transaction ends, which it does at once."""
+
+    def put_definitions_in(
+        self,
+        connection: object,
+        definitions: Sequence[TaskDefinition],
+        *,
+        committed: Callable[[], None] | None = None,
+    ) -> Sequence[TaskDefinition]:
+        return self.put_definitions(definitions) if connection == "commit" else []
+
+    def finish_instance_in(self, connection: object, outcome: RunOutcome) -> bool:
+        if connection == "commit":
+            return MemoryStore.finish_instances(self, [outcome]) != set()
+        return True
+
+
 class Desk:
     """A recorder, and what it said to the others."""
 
@@ -92,8 +115,8 @@ class Desk:
 
 
 @pytest.fixture
-def store(clock: ManualClock) -> FaultyStore:
-    return FaultyStore(clock)
+def store(clock: ManualClock) -> JoiningStore:
+    return JoiningStore(clock)
 
 
 @pytest.fixture
@@ -431,6 +454,129 @@ def test_what_was_written_before_the_store_went_away_is_not_reported_as_lost(
     assert now(store, ended).state is State.COMPLETED
     assert now(store, given_back).state is State.PENDING
     assert caplog.messages == []
+
+
+def joined(desk: Desk, run: Run, transaction: str) -> Run:
+    """The run, once its handler has called ``complete_in``."""
+    run.joined = True
+    assert desk.recorder.complete_in(run, transaction)
+    return run
+
+
+def test_after_its_transaction_has_committed_nothing_is_recorded_or_reported(
+    desk: Desk,
+    store: FaultyStore,
+    clock: ManualClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    run = joined(desk, called(store, clock), "commit")
+    clock.advance(seconds(3))
+    desk.recorder.succeed(run)
+    desk.tick()
+    done = now(store, run)
+    assert (done.state, done.error) == (State.COMPLETED, None)
+    assert done.completed_at == START
+    assert caplog.records == []
+    assert desk.recorder.unrecorded == 0
+    assert not desk.recorder._joined
+
+
+def test_what_fails_after_its_transaction_has_committed_is_reported(
+    desk: Desk,
+    store: FaultyStore,
+    clock: ManualClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    run = joined(desk, called(store, clock), "commit")
+    desk.recorder.fail(run, "why")
+    desk.tick()
+    assert now(store, run).state is State.COMPLETED
+    [record] = caplog.records
+    assert record.levelname == "ERROR"
+    assert record.getMessage().endswith("is completed, but failed afterwards: why")
+    assert record.__dict__["attempt"] == "1"
+
+
+@pytest.mark.parametrize("error", [None, "why"])
+def test_a_run_whose_transaction_did_not_commit_has_failed(
+    desk: Desk, store: FaultyStore, clock: ManualClock, error: str | None
+) -> None:
+    run = joined(desk, called(store, clock), "roll back")
+    if error is None:
+        desk.recorder.succeed(run)
+    else:
+        desk.recorder.fail(run, error)
+    desk.tick()
+    failed = now(store, run)
+    reason = "the transaction of complete_in() was not committed"
+    assert failed.state is State.PENDING
+    assert failed.error == (reason if error is None else f"{reason}\n\n{error}")
+    assert not desk.recorder._joined
+
+
+def test_a_commit_is_found_out_also_when_the_store_fails_meanwhile(
+    desk: Desk,
+    store: FaultyStore,
+    clock: ManualClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    run = joined(desk, called(store, clock), "commit")
+    desk.recorder.succeed(run)
+    store.away = True
+    with pytest.raises(StoreUnavailableError):
+        desk.tick()
+    store.away = False
+    store.bad.add(run.instance.id)
+    assert desk.tick() == MINUTE
+    caplog.clear()
+    store.bad.clear()
+    clock.advance(MINUTE)
+    desk.tick()
+    assert now(store, run).state is State.COMPLETED
+    assert caplog.records == []
+    assert desk.recorder.unrecorded == 0
+    assert not desk.recorder._joined
+
+
+def test_a_run_that_lost_its_claim_after_a_rollback_is_reported_as_any_other(
+    desk: Desk,
+    store: FaultyStore,
+    clock: ManualClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    run = joined(desk, called(store, clock), "roll back")
+    clock.advance(2 * MINUTE)
+    [taken] = claim(store, lapsed=True)
+    desk.recorder.succeed(run)
+    desk.tick()
+    assert now(store, run).attempt == taken.attempt
+    [record] = caplog.records
+    assert "is discarded, its claim is lost" in record.getMessage()
+
+
+def test_ordinary_ends_are_written_before_those_that_a_transaction_may_lock(
+    desk: Desk, store: FaultyStore, clock: ManualClock
+) -> None:
+    first = joined(desk, called(store, clock), "roll back")
+    second, given_back = called(store, clock), called(store, clock)
+    desk.recorder.succeed(first)
+    desk.recorder.succeed(second)
+    desk.recorder.release(given_back)
+    store.bad.add(first.instance.id)
+    desk.tick()
+    assert store.finished == [1]
+    assert store.released == [1]
+    assert now(store, second).state is State.COMPLETED
+
+
+def test_a_store_without_transactions_completes_in_none(
+    store_clock: StoreClock, clock: ManualClock
+) -> None:
+    store = FaultyStore(clock)
+    run = called(store, clock)
+    with pytest.raises(ConfigurationError, match="FaultyStore takes part in no"):
+        Desk(store, store_clock).recorder.complete_in(run, "commit")
+    assert now(store, run).state is State.RUNNING
 
 
 def test_called_runs_count_as_recently_ended_and_what_was_given_back_does_not(

@@ -99,6 +99,53 @@ def test_a_run_that_was_given_up_is_allowed_no_more_time() -> None:
         one.extend(seconds(1))
 
 
+class Store:
+    """Where a run completes: notes what it is asked, and answers what it is told to."""
+
+    def __init__(self, one: Run, *, answer: bool = True) -> None:
+        self.asked: list[tuple[Run, object, bool]] = []
+        self.answer = answer
+        one.begin(ZERO, START, lambda: None, complete=self.complete)
+
+    def complete(self, one: Run, connection: object) -> bool:
+        self.asked.append((one, connection, one.joined))
+        return self.answer
+
+
+def test_it_completes_in_a_transaction_which_is_known_before_the_row_is_locked() -> (
+    None
+):
+    one = run()
+    store = Store(one)
+    assert not one.joined
+    one.complete_in("connection")
+    assert store.asked == [(one, "connection", True)]
+    assert not one.settled
+
+
+def test_a_run_whose_claim_turns_out_to_be_lost_does_not_complete() -> None:
+    one = run()
+    store = Store(one, answer=False)
+    with pytest.raises(ClaimLostError, match="7, is not this run's") as caught:
+        one.complete_in("connection")
+    assert str(one.instance.id) in str(caught.value)
+    with pytest.raises(ClaimLostError, match="7, has been completed by an earlier"):
+        one.complete_in("connection")
+    assert len(store.asked) == 2
+
+
+def test_a_run_that_is_lost_or_over_asks_no_store_to_complete() -> None:
+    lost, over = run(), run()
+    stores = [Store(lost), Store(over)]
+    lost.lost = True
+    over.settle()
+    for one in (lost, over):
+        with pytest.raises(ClaimLostError):
+            one.complete_in("connection")
+        assert not one.joined
+    assert [store.asked for store in stores] == [[], []]
+
+
 def test_it_is_cancelled_when_asked_to_stop_or_lost() -> None:
     one = run()
     assert not one.cancelled

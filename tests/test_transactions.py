@@ -9,7 +9,7 @@ import threading
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import (
@@ -25,6 +25,7 @@ from sqlalchemy import (
     make_url,
     select,
 )
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
 
 from go_scheduler.client import Client
@@ -258,6 +259,27 @@ def test_a_connection_in_autocommit_is_refused(client: Client, shop: Shop) -> No
     assert client.list_definitions() == []
 
 
+@pytest.mark.parametrize("engine", SHARED[:1])
+def test_a_driver_that_is_told_when_to_begin_is_not_in_autocommit(
+    client: Client, shop: Shop
+) -> None:
+    @event.listens_for(shop.engine, "connect")
+    def leave_it_to_us(driver: Any, record: object) -> None:
+        driver.isolation_level = None
+
+    @event.listens_for(shop.engine, "begin")
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN")
+
+    with shop.engine.connect() as connection:
+        client.schedule(once(), connection=connection)
+    assert client.list_definitions() == []
+    with shop.engine.connect() as connection:
+        client.schedule(once(), connection=connection)
+        connection.commit()
+    assert len(client.list_definitions()) == 1
+
+
 @pytest.mark.parametrize("engine", LOCKING)
 def test_a_connection_to_another_kind_of_database_is_refused(client: Client) -> None:
     engine = create_engine("sqlite://")
@@ -313,6 +335,7 @@ def test_they_do_not_look_if_it_has_not(client: Watching, shop: Shop) -> None:
     assert not commits._waiting
 
 
+@pytest.mark.parametrize("engine", LOCKING)
 def test_they_do_not_look_before_what_is_around_a_savepoint_has_committed(
     client: Watching, shop: Shop
 ) -> None:
@@ -333,6 +356,7 @@ def test_they_do_not_look_before_what_is_around_a_savepoint_has_committed(
     assert len(client.list_definitions()) == 2
 
 
+@pytest.mark.parametrize("engine", LOCKING)
 def test_they_do_not_look_for_what_a_savepoint_has_rolled_back(
     client: Watching, shop: Shop
 ) -> None:
@@ -674,6 +698,39 @@ def test_an_async_handler_completes_in_a_thread_of_its_own(
 
     assert shift.work(lambda run: asyncio.run(handler())).state is State.COMPLETED
     assert shop.orders == 1
+
+
+@pytest.mark.parametrize("engine", SHARED[1:2])
+def test_an_async_handler_completes_on_a_connection_of_its_own(
+    shift: Shift, shop: Shop
+) -> None:
+    async def handler(run: Run) -> None:
+        engine = create_async_engine(shop.engine.url)
+        async with engine.begin() as connection:
+            await connection.run_sync(shop.order)
+            await connection.run_sync(run.complete_in)
+        await engine.dispose()
+
+    assert shift.work(lambda run: asyncio.run(handler(run))).state is State.COMPLETED
+    assert shop.orders == 1
+
+
+@pytest.mark.parametrize("engine", SHARED[1:2])
+def test_the_loops_look_once_an_async_session_has_committed(
+    client: Watching, shop: Shop
+) -> None:
+    async def put() -> None:
+        engine = create_async_engine(shop.engine.url)
+        async with AsyncSession(engine) as session:
+            await session.run_sync(
+                lambda each: client.schedule(once(), connection=each)
+            )
+            assert client.looks == 0
+            await session.commit()
+            assert client.looks == 1
+        await engine.dispose()
+
+    asyncio.run(put())
 
 
 # While the transaction is still open.

@@ -62,7 +62,7 @@ class TestConflicts(EditTests, FireTests, NextFireTimeTests, ThreadTests):
     """The suite's promises, while three statements of ten meet a conflict."""
 
     # Of transactions with a hundred statements none would ever get through.
-    test_batches_in_opposite_orders_do_not_block_each_other = None
+    test_batches_in_opposite_orders_do_not_block_each_other = None  # type: ignore[assignment]
 
     @pytest.fixture
     def store(self, clock: ManualClock, postgresql_url: str) -> Iterator[Store]:

@@ -1,0 +1,99 @@
+"""One node as a program: it runs until its standard input ends.
+
+It writes a line for whatever it does: to standard output, for whoever waits for it, and
+to a file of its own, which is what it is judged by. ``Process`` in ``process`` starts
+it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from go_scheduler.scheduler import Scheduler
+from tests.servers import make_store
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence, Set
+    from uuid import UUID
+
+    from go_scheduler.models import Firing, TaskInstance
+    from go_scheduler.stores.base import Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class Role:
+    """What a node does; durations are in seconds."""
+
+    lease: float = 20
+    runner_window: float = 1
+    queues: Sequence[str] = ("default",)
+    runs: bool = True
+    """Whether it runs instances, or only creates them."""
+    hangs: bool = False
+    """Whether its handlers wait until they are told to go, and then fail."""
+
+
+@dataclass
+class Node:
+    """What happens in one process."""
+
+    role: Role
+    file: int
+    go: threading.Event = field(default_factory=threading.Event)
+
+    def tell(self, *words: object) -> None:
+        line = " ".join(map(str, words)).encode() + b"\n"
+        os.write(self.file, line)
+        os.write(sys.stdout.fileno(), line)
+
+    def handle(self, instance: TaskInstance) -> None:
+        self.tell("called", instance.id, instance.attempt)
+        if self.role.hangs:
+            self.go.wait()
+            raise RuntimeError("late")
+
+    def report_firings(self, store: Store) -> None:
+        """Tell how many instances each batch of firings has created."""
+        fire = store.fire_definitions
+
+        def fire_definitions(firings: Sequence[Firing]) -> Set[UUID]:
+            won = fire(firings)
+            created = [len(e.fire_times) for e in firings if e.definition.id in won]
+            self.tell("created", sum(created))
+            return won
+
+        store.fire_definitions = fire_definitions  # type: ignore[method-assign]
+
+    def run(self, store: Store) -> None:
+        role = self.role
+        self.report_firings(store)
+        with Scheduler(
+            self.handle if role.runs else None,
+            store,
+            lease=timedelta(seconds=role.lease),
+            runner_window=timedelta(seconds=role.runner_window),
+            queues=role.queues,
+        ):
+            self.tell("ready")
+            for line in sys.stdin:
+                assert line == "go\n"
+                self.go.set()
+        store.close()
+
+
+def main() -> None:
+    """Be a node on the store, with the file and in the role that are given."""
+    url, path, role = sys.argv[1:]
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    Node(Role(**json.loads(role)), os.open(Path(path), flags)).run(make_store(url))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+"""Many processes on one database: nothing runs twice, and nothing is lost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from go_scheduler.client import Client
+from go_scheduler.errors import StoreUnavailableError
+from go_scheduler.models import State, TaskDefinition
+from go_scheduler.testing.builders import SECOND, definition, firing
+from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
+from go_scheduler.triggers.interval import IntervalTrigger
+from tests.conftest import SHARED
+from tests.processes.node import Role
+from tests.processes.process import Processes, processes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+    from pathlib import Path
+    from uuid import UUID
+
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.stores.base import Store
+    from tests.processes.process import Process
+
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("engine", SHARED)]
+
+LEASE = 3.0
+FREEZES = 20
+
+
+@pytest.fixture
+def store(own_time_store: Store) -> Store:
+    """The store that the processes share, in this process."""
+    return own_time_store
+
+
+@pytest.fixture
+def nodes(store: Store, store_url: str, tmp_path: Path) -> Iterator[Processes]:
+    """Starts processes on the store."""
+    with processes(store_url, tmp_path) as started:
+        yield started
+
+
+def test_eight_processes_run_each_of_ten_thousand_due_instances_once(
+    store: Store, nodes: Processes
+) -> None:
+    due = due_instances(store, definitions=100, each=100)
+    started = nodes.start_many(8, Role())
+    for _ in due:
+        started[0].wait_for("called")
+    stop(started)
+    runs = Counter(id for node in started for id, _ in node.called())
+    assert runs == Counter(str(each.id) for each in due)
+    assert store.counts()[State.COMPLETED] == len(due)
+    assert {each.runs for each in all_instances(store)} == {1}
+
+
+def test_six_processes_create_each_second_of_a_thousand_definitions_once(
+    store: Store, nodes: Processes
+) -> None:
+    first = store.now().replace(microsecond=0) - 10 * SECOND
+    every_second = IntervalTrigger(SECOND, anchor=first)
+    new = [definition(first, trigger=every_second) for _ in range(1000)]
+    store.put_definitions(new)
+    started = nodes.start_many(6, Role(runs=False))
+    created = 0
+    while created < 16 * len(new):
+        created += int(started[0].wait_for("created").split()[1])
+    stop(started)
+    fire_times: dict[UUID, list[datetime | None]] = {each.id: [] for each in new}
+    for instance in all_instances(store):
+        fire_times[instance.definition.id].append(instance.fire_time)
+    for stored in store.list_definitions(limit=len(new)):
+        found, end = fire_times[stored.id], stored.next_fire_time
+        assert end is not None
+        seconds = (end - first) // SECOND
+        assert found == [first + number * SECOND for number in range(seconds)]
+    # Each by one process: none was told that it had won what another had created.
+    assert sum(each.created() for each in started) == sum(map(len, fire_times.values()))
+
+
+def test_what_a_killed_process_ran_is_run_by_another_after_the_lease(
+    store: Store, nodes: Processes
+) -> None:
+    given = [once(store, store.now()) for _ in range(3)]
+    one = nodes.start(Role(lease=LEASE, hangs=True))
+    for _ in given:
+        one.wait_for("called")
+    two = nodes.start(Role(lease=LEASE))
+    one.kill()
+    left = {each.id: each for each in all_instances(store)}
+    assert {each.state for each in left.values()} == {State.RUNNING}
+    for _ in given:
+        two.wait_for("called")
+    two.stop()
+    assert {attempt for _, attempt in one.called()} == {1}
+    assert sorted(two.called()) == sorted((str(id), 2) for id in left)
+    for ended in all_instances(store):
+        assert (ended.state, ended.runs) == (State.COMPLETED, 2)
+        lapsed, again = left[ended.id].expires_at, ended.started_at
+        assert lapsed is not None
+        assert again is not None
+        assert lapsed <= again < lapsed + 30 * SECOND
+
+
+def test_a_process_that_wakes_up_after_its_lease_neither_starts_nor_finishes(
+    store: Store, nodes: Processes
+) -> None:
+    one = nodes.start(
+        Role(lease=LEASE, hangs=True, runner_window=20, queues=("default", "own"))
+    )
+    once(store, store.now())
+    called = one.wait_for("called").split()[1]
+    once(store, store.now() + 10 * SECOND)
+    one.wait_for("created")
+    held = hold(store, one, nodes)
+    freeze(store, one)
+    two = nodes.start(Role(lease=LEASE))
+    ran = {two.wait_for("called").split()[1] for _ in range(2)}
+    assert ran == {called, str(held.id)}
+    one.thaw()
+    # When it has called this, all that was due before has had its turn.
+    own = once(store, store.now(), queue="own")
+    assert one.wait_for("called").split()[1] == str(only(store, own).id)
+    one.go()
+    one.stop()
+    two.stop()
+    assert [id for id, _ in one.called()] == [called, str(only(store, own).id)]
+    for id in (called, str(held.id)):
+        [ended] = [each for each in all_instances(store) if str(each.id) == id]
+        assert (ended.state, ended.error) == (State.COMPLETED, None)
+        assert ended.attempt == 2
+
+
+def due_instances(
+    store: Store, *, definitions: int, each: int
+) -> Sequence[TaskInstance]:
+    """So many definitions with so many instances that are due."""
+    at = store.now() - SECOND
+    stored = store.put_definitions([definition(at) for _ in range(definitions)])
+    times = [at + number * timedelta(microseconds=1) for number in range(each)]
+    for read in stored:
+        store.fire_definitions([firing(read, *times)])
+    return all_instances(store)
+
+
+def all_instances(store: Store) -> Sequence[TaskInstance]:
+    """All that is stored, in the order of ``execute_at``."""
+    found: list[TaskInstance] = []
+    while page := store.list_instances(after=found[-1] if found else None, limit=1000):
+        found += page
+    return found
+
+
+def once(store: Store, at: datetime, *, queue: str = "default") -> TaskDefinition:
+    """Schedule a one-off."""
+    new = TaskDefinition(trigger=ExecuteOnceTrigger(at), queue=queue)
+    return Client(store).schedule(new)
+
+
+def only(store: Store, of: TaskDefinition) -> TaskInstance:
+    """The only instance of a definition."""
+    [instance] = store.list_instances(definition_id=of.id)
+    return instance
+
+
+def hold(store: Store, node: Process, nodes: Processes) -> TaskInstance:
+    raise NotImplementedError
+
+
+def freeze(store: Store, node: Process) -> None:
+    """Freeze a process at a moment when it does not keep SQLite's one lock."""
+    for _ in range(FREEZES):
+        node.freeze()
+        try:
+            once(store, store.now(), queue="nobody's")
+        except StoreUnavailableError:
+            node.thaw()
+        else:
+            return
+    pytest.fail("it kept the lock whenever it was frozen")
+
+
+def stop(started: Sequence[Process]) -> None:
+    """Let all stop at once, and wait for them."""
+    for node in started:
+        node.ask_to_stop()
+    for node in started:
+        node.stop()
