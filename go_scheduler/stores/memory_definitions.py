@@ -9,8 +9,14 @@ from uuid import uuid4
 
 from sortedcontainers import SortedDict, SortedList
 
-from go_scheduler.errors import ConflictError
 from go_scheduler.models import Outcome, State
+from go_scheduler.stores.changes import (
+    check_revision,
+    created,
+    edited,
+    next_revision,
+    rescheduled,
+)
 from go_scheduler.stores.memory_instances import DefinitionRow, InstanceRow
 
 if TYPE_CHECKING:
@@ -97,9 +103,7 @@ class DefinitionTable:
             ConflictError: The revision that is set is not the stored one.
         """
         row = self._rows.get(new.id.int)
-        revision = None if row is None else row.definition.revision
-        if new.revision is not None and new.revision != revision:
-            raise ConflictError(new.id, expected=new.revision, revision=revision)
+        check_revision(new, None if row is None else row.definition)
         if row is None:
             return PutPlan(new, None, equal=False, same_trigger=False)
         return PutPlan(
@@ -113,17 +117,9 @@ class DefinitionTable:
         """Insert or replace a definition as planned."""
         new, row = plan.definition, plan.row
         if row is None:
-            row = DefinitionRow(
-                replace(
-                    new,
-                    revision=self._first,
-                    paused=False,
-                    note=None,
-                    completed_at=None,
-                )
-            )
+            row = DefinitionRow(created(new, now, revision=self._first))
             self._rows[new.id.int] = row
-            self._settle(row, now)
+            self._list(row)
         elif plan.same_trigger and not plan.equal:
             self._edit(row, new)
         elif not plan.equal:
@@ -133,15 +129,7 @@ class DefinitionTable:
     def _edit(self, row: DefinitionRow, new: TaskDefinition) -> None:
         old = row.definition
         self._unlist(row)
-        row.definition = replace(
-            new,
-            trigger=old.trigger,
-            next_fire_time=old.next_fire_time,
-            paused=old.paused,
-            note=old.note,
-            completed_at=old.completed_at,
-            revision=_next(row),
-        )
+        row.definition = edited(old, new)
         self._list(row)
         if new.queue != old.queue:
             self._move(row)
@@ -158,14 +146,8 @@ class DefinitionTable:
         for instance in row.rows:
             if instance.removable:
                 self._instances.remove(instance)
-        row.definition = replace(
-            new,
-            paused=old.paused,
-            note=old.note,
-            completed_at=None,
-            revision=_next(row),
-        )
-        self._settle(row, now)
+        row.definition = rescheduled(old, new, now)
+        self._list(row)
         if new.queue != old.queue:
             self._move(row)
 
@@ -189,7 +171,7 @@ class DefinitionTable:
             note=note,
             next_fire_time=again,
             completed_at=completed_at,
-            revision=_next(row),
+            revision=next_revision(row.definition),
         )
         for instance in row.rows:
             if instance.state is State.PENDING:
@@ -199,7 +181,9 @@ class DefinitionTable:
         """End a definition's pause, if it is paused."""
         if not row.definition.paused:
             return
-        self._change(row, paused=False, note=None, revision=_next(row))
+        self._change(
+            row, paused=False, note=None, revision=next_revision(row.definition)
+        )
         for instance in row.rows:
             if instance.state is State.PENDING:
                 self._instances.list_pending(instance)
@@ -307,7 +291,7 @@ class DefinitionTable:
 
     def forget(self, row: DefinitionRow) -> None:
         """Delete a definition's row."""
-        self._first = max(self._first, _next(row))
+        self._first = max(self._first, next_revision(row.definition))
         self._unlist(row)
         del self._rows[row.definition.id.int]
 
@@ -319,7 +303,3 @@ class PutPlan(NamedTuple):
     row: DefinitionRow | None
     equal: bool
     same_trigger: bool
-
-
-def _next(row: DefinitionRow) -> int:
-    return (row.definition.revision or 0) + 1

@@ -197,8 +197,7 @@ class SQLiteStore(SQLStore):
                 for row in won
                 for instance in _instances_of(by_id[row.id], row, now)
             ]
-            if made:
-                connection.exec_driver_sql(sql.MAKE, made)
+            _write_all(connection, sql.MAKE, made)
             return {by_id[row.id].definition.id for row in won}
 
         return self._database.transact(fire)
@@ -219,30 +218,47 @@ class SQLiteStore(SQLStore):
             return []
         queues = {f"queue{number}": each for number, each in enumerate(claimant.queues)}
 
-        def claim(connection: Connection) -> Sequence[Any]:
+        def claim(connection: Connection) -> _Taken:
             now = self._microseconds()
             terms = {
                 **_terms(claimant, now),
                 "node": claimant.node.hex,
                 "lead": now + to_microseconds(lead),
             }
-            rows: list[Row[Any]] = []
+            old: Sequence[Row[Any]] = []
             if lapsed:
                 parameters = {**terms, "queues": json.dumps(claimant.queues)}
-                found = connection.execute(
+                old = connection.execute(
                     sql.CLAIM_LAPSED, {**parameters, "limit": limit}
-                )
-                rows += sorted(found, key=_due_at)
-            if left := limit - len(rows):
+                ).all()
+            new: Sequence[Row[Any]] = []
+            if left := limit - len(old):
                 until = now + to_microseconds(ahead)
-                found = connection.execute(
+                new = connection.execute(
                     sql.claim_free(len(queues)),
                     {**terms, **queues, "until": until, "limit": left},
-                )
-                rows += sorted(found, key=_due_at)
-            return _with_definitions(connection, rows)
+                ).all()
+            return _taken(connection, old, new)
 
-        return self._read_both(Lane.SCANS, self._database.transact(claim))
+        old, new = self._instances(self._database.transact(claim))
+        return [*sorted(old, key=_due_at), *sorted(new, key=_due_at)]
+
+    def _instances(self, taken: _Taken) -> list[list[TaskInstance]]:
+        """The instances of rows; read without keeping others from writing."""
+        known = self._assemble(Lane.SCANS, taken.definitions)
+        keys = (row.key for row in taken.definitions)
+        by_key = dict(zip(keys, known, strict=True))
+        return [
+            [
+                read_instance(
+                    row,
+                    by_key.get(row.definition_key)
+                    or missing_definition(row.definition_key),
+                )
+                for row in rows
+            ]
+            for rows in taken.instances
+        ]
 
     def start_instances(
         self, claimant: Claimant, claims: Sequence[Claim]
@@ -252,12 +268,12 @@ class SQLiteStore(SQLStore):
             return []
         batch = [_key(each) for each in claims]
 
-        def start(connection: Connection) -> Sequence[Any]:
+        def start(connection: Connection) -> _Taken:
             terms = _terms(claimant, self._microseconds())
-            rows = _run(connection, sql.START, batch, **terms)
-            return _with_definitions(connection, rows)
+            return _taken(connection, _run(connection, sql.START, batch, **terms))
 
-        return self._read_both(Lane.SCANS, self._database.transact(start))
+        [started] = self._instances(self._database.transact(start))
+        return started
 
     def renew_claims(self, renewals: Sequence[Renewal]) -> Mapping[UUID, bool]:
         """Let claims hold for their ``lease`` from the store's time on."""
@@ -276,26 +292,21 @@ class SQLiteStore(SQLStore):
         if not outcomes:
             return set()
         by_id = {each.claim.instance_id.hex: each for each in outcomes}
-        batch = [
-            (
-                id,
-                each.claim.attempt,
-                each.outcome,
-                _of(each.started_at),
-                to_microseconds(each.retry_in),
-                each.error,
-            )
-            for id, each in by_id.items()
-        ]
+        batch = [(id, each.claim.attempt) for id, each in by_id.items()]
 
         def finish(connection: Connection) -> Set[UUID]:
             now = self._microseconds()
-            rows = _run(connection, sql.FINISH, batch, now=now)
-            next_times = {
-                row.id: by_id[row.id].next_fire_time for row in rows if row.waits
+            rows = _run(connection, sql.CURRENT, batch)
+            current = [(row, by_id[row.id]) for row in rows]
+            _write_all(connection, sql.END, _ends(current, now))
+            _write_all(connection, sql.RETRY, _retries(current, now))
+            waiting = {
+                row.definition_key: each.next_fire_time
+                for row, each in current
+                if row.waits and each.outcome
             }
-            _go_on(connection, rows, next_times, now)
-            return {by_id[row.id].claim.instance_id for row in rows}
+            _go_on(connection, waiting, now)
+            return {each.claim.instance_id for _, each in current}
 
         return self._database.transact(finish)
 
@@ -321,17 +332,22 @@ class SQLiteStore(SQLStore):
         """Cancel what has not started; ask what runs to stop."""
         if not cancellations:
             return {}
-        next_times = {id.hex: at for id, at in cancellations.items()}
+        by_id = {each.hex: each for each in cancellations}
+        batch = [(id,) for id in by_id]
 
         def cancel(connection: Connection) -> Mapping[UUID, Cancelled]:
             now = self._microseconds()
-            batch = [(id,) for id in next_times]
             rows = _run(connection, sql.CANCEL, batch, now=now)
-            _go_on(connection, rows, next_times, now)
+            waiting = {
+                row.definition_key: cancellations[by_id[row.id]]
+                for row in rows
+                if row.waits and row.outcome
+            }
+            _go_on(connection, waiting, now)
             return {
-                UUID(row.id): Cancelled.CANCELLED
-                if row.outcome
-                else Cancelled.REQUESTED
+                by_id[row.id]: (
+                    Cancelled.CANCELLED if row.outcome else Cancelled.REQUESTED
+                )
                 for row in rows
             }
 
@@ -367,22 +383,12 @@ def _run(
     return connection.execute(statement, {"batch": json.dumps(batch), **values}).all()
 
 
-def _with_definitions(
-    connection: Connection, rows: Sequence[Row[Any]]
-) -> Sequence[tuple[object, ...]]:
-    """The rows of instances, each followed by its definition's row."""
-    if not rows:
-        return []
+def _definitions_of(
+    connection: Connection, rows: Iterable[Row[Any]]
+) -> Sequence[Row[Any]]:
     keys = {row.definition_key for row in rows}
-    known = json.dumps([each.hex for each in keys if isinstance(each, UUID)])
-    found = connection.execute(sql.DEFINITIONS, {"keys": known})
-    by_key = {row[0]: tuple(row) for row in found}
-    return [(*row, *by_key.get(row.definition_key, _NO_DEFINITION)) for row in rows]
-
-
-def _due_at(row: Row[Any]) -> datetime:
-    # One past 9999 or before year 1 is no datetime.
-    return row.due_at if isinstance(row.due_at, datetime) else _LONG_AGO
+    known = [each.hex for each in keys if isinstance(each, UUID)]
+    return connection.execute(sql.DEFINITIONS, {"keys": json.dumps(known)}).all()
 
 
 def _instances_of(
@@ -401,25 +407,63 @@ def _instances_of(
         yield (uuid4().hex, *of, at, at, at, *open, None, None, None)
 
 
-def _go_on(
-    connection: Connection,
-    rows: Iterable[Row[Any]],
-    next_times: Mapping[str, datetime | None],
-    now: int,
-) -> None:
-    """Move the definitions on that waited for what has ended."""
-    waiting = [
-        {
-            "key": row.definition_key,
-            "next_at": _of(next_times[row.id]),
-            "now": now,
-            "late": now - _LATE,
-        }
-        for row in rows
-        if row.waits and row.outcome
+def _ends(
+    current: Sequence[tuple[Row[Any], RunOutcome]], now: int
+) -> Sequence[tuple[object, ...]]:
+    return [
+        (
+            each.outcome.value,
+            now,
+            started_at := _of(each.started_at),
+            _not_called(row, started_at),
+            each.error,
+            row.id,
+        )
+        for row, each in current
+        if each.outcome is not None
     ]
-    if waiting:
-        connection.exec_driver_sql(sql.GO_ON, waiting)
+
+
+def _retries(
+    current: Sequence[tuple[Row[Any], RunOutcome]], now: int
+) -> Sequence[tuple[object, ...]]:
+    return [
+        (
+            due_at := now + to_microseconds(each.retry_in),
+            due_at,
+            _not_called(row, _of(each.started_at)),
+            each.error,
+            row.id,
+        )
+        for row, each in current
+        if each.outcome is None
+    ]
+
+
+def _not_called(row: Row[Any], started_at: int | None) -> int:
+    """How many runs were recorded as started and have not been."""
+    return int(started_at is None and row.started_at is not None)
+
+
+def _go_on(
+    connection: Connection, waiting: Mapping[str, datetime | None], now: int
+) -> None:
+    """Move the definitions on, by their keys, that waited for what has ended."""
+    late = now - _LATE
+    moved = [
+        {"key": key, "next_at": _of(at), "now": now, "late": late}
+        for key, at in waiting.items()
+    ]
+    _write_all(connection, sql.GO_ON, moved)
+
+
+def _write_all(
+    connection: Connection,
+    statement: str,
+    rows: Sequence[tuple[object, ...]] | Sequence[dict[str, object]],
+) -> None:
+    if rows:
+        connection.exec_driver_sql(statement, rows)  # type: ignore[arg-type]
 
 
 def _delete_definitions(

@@ -188,22 +188,24 @@ UPDATE task_instances AS t SET expires_at = :now + x.lease
  WHERE {_OWNED}
 RETURNING id, cancel_requested
 """)
-FINISH = text(f"""
-{_batch("id", "attempt", "outcome", "started_at", "retry_in", "error")}
-UPDATE task_instances AS t
-   SET outcome = x.outcome,
-       completed_at = CASE WHEN x.outcome IS NOT NULL THEN :now END,
-       started_at = CASE WHEN x.outcome IS NOT NULL THEN x.started_at END,
-       runs = t.runs - (x.started_at IS NULL AND t.started_at IS NOT NULL),
-       error = coalesce(x.error, t.error),
-       claimed_by = CASE WHEN x.outcome IS NOT NULL THEN t.claimed_by END,
-       expires_at = CASE WHEN x.outcome IS NOT NULL THEN t.expires_at END,
-       due_at = CASE WHEN x.outcome IS NOT NULL THEN t.due_at ELSE (:now + x.retry_in) END,
-       claimable_at = CASE WHEN x.outcome IS NULL AND NOT t.held THEN (:now + x.retry_in) END
-  FROM x
- WHERE {_OWNED}
-RETURNING id, definition_key, waits, outcome
+CURRENT = text(f"""
+{_batch("id", "attempt")}
+SELECT t.id, t.definition_key, t.waits, t.started_at
+  FROM x CROSS JOIN task_instances AS t ON {_OWNED}
 """)
+END = """
+UPDATE task_instances
+   SET outcome = ?, completed_at = ?, started_at = ?, runs = runs - ?,
+       error = coalesce(?, error)
+ WHERE id = ?
+"""
+RETRY = """
+UPDATE task_instances
+   SET claimed_by = NULL, expires_at = NULL, started_at = NULL, due_at = ?,
+       claimable_at = CASE WHEN NOT held THEN ? END, runs = runs - ?,
+       error = coalesce(?, error)
+ WHERE id = ?
+"""
 RELEASE = text(f"""
 {_batch("id", "attempt", "free_at")}
 UPDATE task_instances AS t

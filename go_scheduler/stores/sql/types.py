@@ -73,11 +73,11 @@ def from_sqlite_id(value: object) -> UUID | Unreadable | None:
     if value is None:
         return None
     try:
-        found = UUID(value) if isinstance(value, str) else None
-    except ValueError:
+        found = UUID(int=int(value, 16))  # type: ignore[call-overload]
+    except (TypeError, ValueError):
         return UNREADABLE
     # Written in another way, no statement would find it again.
-    return found if found is not None and found.hex == value else UNREADABLE
+    return found if found.hex == value else UNREADABLE
 
 
 class _Exact(TypeDecorator[Any]):
