@@ -110,7 +110,8 @@ def test_definitions_are_deleted_by_ids_and_metadata(client: Client) -> None:
     assert client.list_definitions() == [other]
 
 
-def test_a_store_without_transactions_takes_part_in_none(client: Client) -> None:
+def test_a_store_without_transactions_takes_part_in_none() -> None:
+    client = Client(MemoryStore())
     with pytest.raises(ConfigurationError, match="MemoryStore takes part in no"):
         client.schedule(soon(), connection=object())
     assert client.list_definitions() == []

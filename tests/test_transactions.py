@@ -271,6 +271,8 @@ def test_a_driver_that_is_told_when_to_begin_is_not_in_autocommit(
     def begin(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN")
 
+    # Of those there are already it has not been told.
+    shop.engine.dispose()
     with shop.engine.connect() as connection:
         client.schedule(once(), connection=connection)
     assert client.list_definitions() == []

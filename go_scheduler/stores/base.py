@@ -181,7 +181,8 @@ class Store(ABC):
     def resume_definitions(self, ids: Collection[UUID]) -> Sequence[TaskDefinition]:
         """End a pause: the note goes, what was held is claimable, the revision rises.
 
-        A definition that is not paused stays as it is.
+        A definition that is not paused stays as it is. A claim that has lapsed during
+        the pause, and that nobody might take over, lapses now.
 
         Returns:
             Those that exist, as now stored; in no order.

@@ -145,9 +145,10 @@ class MemoryStore(Store):
     def resume_definitions(self, ids: Collection[UUID]) -> Sequence[TaskDefinition]:
         """End a pause."""
         with self._lock:
+            now = self._time()
             rows = self._definitions.find(ids)
             for row in rows:
-                self._definitions.resume(row)
+                self._definitions.resume(row, now)
             return [row.definition for row in rows]
 
     def due_definitions(

@@ -177,7 +177,7 @@ class DefinitionTable:
             if instance.state is State.PENDING:
                 self._instances.unlist_pending(instance)
 
-    def resume(self, row: DefinitionRow) -> None:
+    def resume(self, row: DefinitionRow, now: datetime) -> None:
         """End a definition's pause, if it is paused."""
         if not row.definition.paused:
             return

@@ -203,11 +203,12 @@ class PostgreSQLStore(SQLStore):
             "expire_after": claimant.expire_after,
             "lead": lead,
         }
+        places = self._places(claimant.queues, ahead)
         rows: list[Row[Any]] = []
         if lapsed:
             rows += self._claim_lapsed(claimant.queues, limit, terms)
         fresh: list[Row[Any]] = []
-        for queue, shard in self._places(claimant.queues, ahead):
+        for queue, shard in places:
             if (left := limit - len(rows) - len(fresh)) <= 0:
                 break
             try:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid4
 
-from sqlalchemy import LargeBinary, cast, func, select
+from sqlalchemy import Boolean, LargeBinary, cast, func, select
 from sqlalchemy.dialects.sqlite import insert
 
 from go_scheduler.clock import SystemClock
@@ -15,7 +16,11 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import Cancelled, Outcome
 from go_scheduler.stores.sql import sqlite_statements as sql
 from go_scheduler.stores.sql.database import Lane
-from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS, DefinitionRow
+from go_scheduler.stores.sql.rows import (
+    DefinitionRow,
+    missing_definition,
+    read_instance,
+)
 from go_scheduler.stores.sql.schema import Schema
 from go_scheduler.stores.sql.sqlite_database import (
     CONTAINS,
@@ -29,6 +34,7 @@ from go_scheduler.stores.sql.types import to_microseconds, to_sqlite_time
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+    from datetime import datetime
     from typing import Any
 
     from sqlalchemy import ColumnElement, Connection, Row
@@ -49,8 +55,7 @@ if TYPE_CHECKING:
 
 _BUSY_TIMEOUT = timedelta(seconds=5)
 _LATE = to_microseconds(LATE)
-_LONG_AGO = datetime.min.replace(tzinfo=UTC)
-_NO_DEFINITION = (None,) * len(DEFINITION_COLUMNS)
+_due_at = attrgetter("due_at")
 # Before every time that can be read, as what cannot be read comes first.
 _UNREADABLE_TIME = -(2**62)
 
@@ -129,7 +134,10 @@ class SQLiteStore(SQLStore):
 
     def _contains(self, metadata: Mapping[str, JSON]) -> ColumnElement[bool]:
         stored = cast(contents.c.metadata, LargeBinary)
-        return getattr(func, CONTAINS)(stored, json.dumps(metadata)) == 1
+        found: ColumnElement[bool] = getattr(func, CONTAINS)(
+            stored, json.dumps(metadata), type_=Boolean
+        )
+        return found
 
     def _insert_new_ids(self) -> Any:
         return (
@@ -158,7 +166,6 @@ class SQLiteStore(SQLStore):
         self, *, ahead: timedelta, after: TaskDefinition | None = None, limit: int
     ) -> Sequence[TaskDefinition]:
         """Read a page of the definitions that fire soon."""
-
         until = self._microseconds() + to_microseconds(ahead)
         parameters: dict[str, object] = {"until": until, "limit": limit}
         statement = sql.DUE
@@ -383,12 +390,20 @@ def _run(
     return connection.execute(statement, {"batch": json.dumps(batch), **values}).all()
 
 
-def _definitions_of(
-    connection: Connection, rows: Iterable[Row[Any]]
-) -> Sequence[Row[Any]]:
-    keys = {row.definition_key for row in rows}
+class _Taken(NamedTuple):
+    """What a claim or start has marked, and the definitions of all of it."""
+
+    instances: Sequence[Sequence[Row[Any]]]
+    definitions: Sequence[DefinitionRow]
+
+
+def _taken(connection: Connection, *rows: Sequence[Row[Any]]) -> _Taken:
+    keys = {each.definition_key for part in rows for each in part}
+    if not keys:
+        return _Taken(rows, [])
     known = [each.hex for each in keys if isinstance(each, UUID)]
-    return connection.execute(sql.DEFINITIONS, {"keys": json.dumps(known)}).all()
+    found = connection.execute(sql.DEFINITIONS, {"keys": json.dumps(known)})
+    return _Taken(rows, [DefinitionRow(*row) for row in found])
 
 
 def _instances_of(

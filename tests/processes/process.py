@@ -8,14 +8,14 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import Counter
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from queue import Empty, Queue
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tests.processes.node import Role
 
@@ -31,16 +31,17 @@ class Process:
         url: The URL of its store.
         file: What it did is written here.
         role: What it does.
-        lines: Where its lines go as well, those of several processes perhaps.
+        news: Notified of each line that it writes.
     """
 
     def __init__(
-        self, url: str, file: Path, role: Role, *, lines: Queue[str] | None = None
+        self, url: str, file: Path, role: Role, *, news: threading.Condition
     ) -> None:
         self.file = file
-        self.lines: Queue[str] = Queue() if lines is None else lines
+        self._news = news
+        self._told: Counter[str] = Counter()
+        self._errors = file.with_suffix(".errors").open("w+")
         program = str(Path(__file__).with_name("node.py"))
-        self._errors = (file.with_suffix(".errors")).open("w+")
         self._process = subprocess.Popen(
             [sys.executable, program, url, str(file), json.dumps(asdict(role))],
             stdin=subprocess.PIPE,
@@ -55,25 +56,18 @@ class Process:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self.lines.put(line.strip())
+            word, *rest = line.split()
+            with self._news:
+                self._told[word] += int(rest[0]) if word == "created" else 1
+                self._news.notify_all()
 
-    def wait_for(self, beginning: str) -> str:
-        """The next line that begins so; those before it are passed over."""
-        while not (line := self.next_line()).startswith(beginning):
-            pass
-        return line
+    def told(self, word: str) -> int:
+        """How often it has said this; of "created": how many in all."""
+        return self._told[word]
 
-    def next_line(self) -> str:
-        """The next line that it, or one that shares its lines, writes."""
-        try:
-            return self.lines.get(timeout=FAILED_AFTER)
-        except Empty:
-            raise AssertionError(f"no line came; errors:\n{self.errors()}") from None
-
-    def errors(self) -> str:
-        """What it has written to standard error."""
-        self._errors.seek(0)
-        return self._errors.read()
+    def wait_until(self, word: str, count: int = 1) -> None:
+        """Wait until it has said this so often."""
+        wait_until([self], word, count, news=self._news)
 
     def go(self) -> None:
         """Let its handlers go on."""
@@ -95,25 +89,24 @@ class Process:
         self._process.kill()
         self._wait()
 
-    def stop(self) -> None:
-        """Let it stop by itself."""
-        self.ask_to_stop()
-        assert self._wait() == 0, self.errors()
-
     def ask_to_stop(self) -> None:
-        """Do not wait for it."""
+        """Let it stop by itself, and do not wait for it."""
         assert self._process.stdin is not None
         self._process.stdin.close()
+
+    def stop(self) -> None:
+        """Let it stop by itself, and wait for it."""
+        self.ask_to_stop()
+        assert self._wait() == 0, self.errors()
 
     def called(self) -> list[tuple[str, int]]:
         """The ids and attempts of the instances whose handlers it called."""
         words = (line.split() for line in self.file.read_text().splitlines())
         return [(each[1], int(each[2])) for each in words if each[0] == "called"]
 
-    def created(self) -> int:
-        """How many instances it created."""
-        words = (line.split() for line in self.file.read_text().splitlines())
-        return sum(int(each[1]) for each in words if each[0] == "created")
+    def errors(self) -> str:
+        """What it has written to standard error."""
+        return Path(self._errors.name).read_text()
 
     def _wait(self) -> int:
         code = self._process.wait(FAILED_AFTER)
@@ -125,8 +118,8 @@ class Process:
         self._process.kill()
         self._wait()
         for stream in (self._process.stdin, self._process.stdout, self._errors):
-            if stream is not None:
-                stream.close()
+            assert stream is not None
+            stream.close()
 
 
 class Processes:
@@ -136,27 +129,43 @@ class Processes:
         self._url = url
         self._folder = folder
         self._stack = stack
+        self._news = threading.Condition()
         self._count = 0
 
     def start(self, role: Role) -> Process:
         """Start one, which is ready when this returns."""
         [process] = self.start_many(1, role)
+        process.wait_until("ready")
         return process
 
-    def start_many(self, count: int, role: Role) -> list[Process]:
-        """Start several, whose lines come together."""
-        lines: Queue[str] = Queue()
-        made = [self._start(role, lines) for _ in range(count)]
-        for process in made:
-            process.wait_for("ready")
-        return made
+    def start_many(self, count: int, role: Role) -> Sequence[Process]:
+        """Start several, and do not wait for them."""
+        return [self._start(role) for _ in range(count)]
 
-    def _start(self, role: Role, lines: Queue[str]) -> Process:
+    def wait_until(self, given: Sequence[Process], word: str, count: int) -> None:
+        """Wait until these, taken together, have said this so often."""
+        wait_until(given, word, count, news=self._news)
+
+    def _start(self, role: Role) -> Process:
         self._count += 1
         file = self._folder / f"node-{self._count}.txt"
-        process = Process(self._url, file, role, lines=lines)
+        process = Process(self._url, file, role, news=self._news)
         self._stack.callback(process.close)
         return process
+
+
+def wait_until(
+    given: Sequence[Process], word: str, count: int, *, news: threading.Condition
+) -> None:
+    """Wait until processes, taken together, have said something so often."""
+
+    def told() -> int:
+        return sum(each.told(word) for each in given)
+
+    with news:
+        if not news.wait_for(lambda: told() >= count, FAILED_AFTER):
+            errors = "\n".join(each.errors() for each in given)
+            raise AssertionError(f"{word}: {told()} of {count}\n{errors}")
 
 
 @contextmanager

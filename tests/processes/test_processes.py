@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import timedelta
+from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
@@ -52,8 +53,7 @@ def test_eight_processes_run_each_of_ten_thousand_due_instances_once(
 ) -> None:
     due = due_instances(store, definitions=100, each=100)
     started = nodes.start_many(8, Role())
-    for _ in due:
-        started[0].wait_for("called")
+    nodes.wait_until(started, "called", len(due))
     stop(started)
     runs = Counter(id for node in started for id, _ in node.called())
     assert runs == Counter(str(each.id) for each in due)
@@ -69,9 +69,7 @@ def test_six_processes_create_each_second_of_a_thousand_definitions_once(
     new = [definition(first, trigger=every_second) for _ in range(1000)]
     store.put_definitions(new)
     started = nodes.start_many(6, Role(runs=False))
-    created = 0
-    while created < 16 * len(new):
-        created += int(started[0].wait_for("created").split()[1])
+    nodes.wait_until(started, "created", 16 * len(new))
     stop(started)
     fire_times: dict[UUID, list[datetime | None]] = {each.id: [] for each in new}
     for instance in all_instances(store):
@@ -82,24 +80,24 @@ def test_six_processes_create_each_second_of_a_thousand_definitions_once(
         seconds = (end - first) // SECOND
         assert found == [first + number * SECOND for number in range(seconds)]
     # Each by one process: none was told that it had won what another had created.
-    assert sum(each.created() for each in started) == sum(map(len, fire_times.values()))
+    told = sum(each.told("created") for each in started)
+    assert told == sum(map(len, fire_times.values()))
 
 
 def test_what_a_killed_process_ran_is_run_by_another_after_the_lease(
     store: Store, nodes: Processes
 ) -> None:
-    given = [once(store, store.now()) for _ in range(3)]
+    for _ in range(3):
+        once(store, store.now())
     one = nodes.start(Role(lease=LEASE, hangs=True))
-    for _ in given:
-        one.wait_for("called")
+    one.wait_until("called", 3)
     two = nodes.start(Role(lease=LEASE))
     one.kill()
     left = {each.id: each for each in all_instances(store)}
     assert {each.state for each in left.values()} == {State.RUNNING}
-    for _ in given:
-        two.wait_for("called")
+    two.wait_until("called", 3)
     two.stop()
-    assert {attempt for _, attempt in one.called()} == {1}
+    assert sorted(one.called()) == sorted((str(id), 1) for id in left)
     assert sorted(two.called()) == sorted((str(id), 2) for id in left)
     for ended in all_instances(store):
         assert (ended.state, ended.runs) == (State.COMPLETED, 2)
@@ -109,33 +107,32 @@ def test_what_a_killed_process_ran_is_run_by_another_after_the_lease(
         assert lapsed <= again < lapsed + 30 * SECOND
 
 
-def test_a_process_that_wakes_up_after_its_lease_neither_starts_nor_finishes(
+def test_a_process_that_wakes_after_its_lease_neither_starts_nor_finishes_what_it_had(
     store: Store, nodes: Processes
 ) -> None:
-    one = nodes.start(
-        Role(lease=LEASE, hangs=True, runner_window=20, queues=("default", "own"))
-    )
-    once(store, store.now())
-    called = one.wait_for("called").split()[1]
-    once(store, store.now() + 10 * SECOND)
-    one.wait_for("created")
-    held = hold(store, one, nodes)
+    role = Role(lease=LEASE, hangs=True, runner_window=20, queues=("default", "own"))
+    one = nodes.start(role)
+    ran = once(store, store.now())
+    one.wait_until("called")
+    held = once(store, store.now() + 6 * SECOND)
+    wait_until_held(store, held, one)
     freeze(store, one)
     two = nodes.start(Role(lease=LEASE))
-    ran = {two.wait_for("called").split()[1] for _ in range(2)}
-    assert ran == {called, str(held.id)}
+    two.wait_until("called", 2)
     one.thaw()
-    # When it has called this, all that was due before has had its turn.
+    # Once it has called this one, it has passed over what was due before.
     own = once(store, store.now(), queue="own")
-    assert one.wait_for("called").split()[1] == str(only(store, own).id)
+    one.wait_until("called", 2)
     one.go()
     one.stop()
     two.stop()
-    assert [id for id, _ in one.called()] == [called, str(only(store, own).id)]
-    for id in (called, str(held.id)):
-        [ended] = [each for each in all_instances(store) if str(each.id) == id]
+    mine = [str(only(store, each).id) for each in (ran, own)]
+    theirs = [str(only(store, each).id) for each in (ran, held)]
+    assert [id for id, _ in one.called()] == mine
+    assert two.called() == [(id, 2) for id in theirs]
+    for each in (ran, held):
+        ended = only(store, each)
         assert (ended.state, ended.error) == (State.COMPLETED, None)
-        assert ended.attempt == 2
 
 
 def due_instances(
@@ -170,8 +167,12 @@ def only(store: Store, of: TaskDefinition) -> TaskInstance:
     return instance
 
 
-def hold(store: Store, node: Process, nodes: Processes) -> TaskInstance:
-    raise NotImplementedError
+def wait_until_held(store: Store, of: TaskDefinition, node: Process) -> None:
+    """Wait for a node to claim the only instance of a definition."""
+    for looks in count(node.told("claimed") + 1):
+        if only(store, of).state is State.CLAIMED:
+            return
+        node.wait_until("claimed", looks)
 
 
 def freeze(store: Store, node: Process) -> None:

@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -413,14 +414,13 @@ def test_a_table_that_is_missing_is_named(store: SQLStore) -> None:
 @pytest.fixture
 def user(url: str, store: SQLStore) -> Iterator[SQLStore]:
     """A store on the database of ``store`` as a user who may do nothing yet."""
-    execute(store, "CREATE ROLE go_scheduler_app LOGIN")
+    name = f"go_scheduler_test_{uuid4().hex}"
+    execute(store, f"CREATE ROLE {name} LOGIN")
     with closing_store(
-        make_url(url)
-        .set(username="go_scheduler_app")
-        .render_as_string(hide_password=False)
+        make_url(url).set(username=name).render_as_string(hide_password=False)
     ) as user:
         yield user
-    execute(store, "DROP OWNED BY go_scheduler_app", "DROP ROLE go_scheduler_app")
+    execute(store, f"DROP OWNED BY {name}", f"DROP ROLE {name}")
 
 
 @pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
@@ -429,14 +429,15 @@ def test_a_right_that_is_missing_is_named(
     store: SQLStore, user: SQLStore, missing: str
 ) -> None:
     store.initialize()
+    name = query(user, "SELECT current_user")[0][0]
     execute(
         store,
-        "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public"
-        " TO go_scheduler_app",
+        "GRANT SELECT, INSERT, UPDATE, DELETE ON task_definitions, task_contents,"
+        f" task_instances TO {name}",
+        f"GRANT SELECT ON go_scheduler_schema_version TO {name}",
     )
     user.initialize()
-    right = missing.split()[0]
-    execute(store, f"REVOKE {right} ON task_instances FROM go_scheduler_app")
+    execute(store, f"REVOKE {missing.split()[0]} ON task_instances FROM {name}")
     with pytest.raises(StoreError, match=rf"{missing}.*task_instances.*permission"):
         user.initialize()
 
@@ -630,19 +631,43 @@ def test_who_lost_the_lease_in_the_middle_changes_nothing_any_more(
     assert revisions(store) == [HEAD]
 
 
-def test_a_first_step_that_comes_late_adds_no_second_revision(
-    store: SQLStore, other: SQLStore
+@pytest.mark.parametrize(("previous", "revision"), [(None, "0001"), ("0004", MIDDLE)])
+def test_a_step_that_ends_after_the_lease_was_lost_is_not_noted(
+    store: SQLStore, other: SQLStore, previous: str | None, revision: str
 ) -> None:
-    late = Lease(store._database, store._dialect, length=timedelta(0))
     execute(store, create_lease_table_sql(store._dialect), version.CREATE)
+    if previous is not None:
+        execute(store, version.write_revision_sql(previous, previous=None))
+    late = Lease(store._database, store._dialect, length=timedelta(0))
     assert late.acquire()
-    other.initialize()
+    before = revisions(store)
+    assert Lease(other._database, other._dialect, length=timedelta(0)).acquire()
     written = store._database.run(
         Lane.USERS,
-        lambda each: version.write_revision(each, "0001", previous=None, lease=late),
+        lambda each: version.write_revision(
+            each, revision, previous=previous, lease=late
+        ),
     )
     assert not written
-    assert revisions(store) == [HEAD]
+    assert revisions(store) == before
+
+
+@pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
+def test_steps_may_take_longer_than_other_statements(
+    store: SQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[str] = []
+    module = history().after(None)[0].module
+    upgrade: Callable[[Operations], None] = module.upgrade
+
+    def ask(op: Operations) -> None:
+        found.append(op.get_bind().scalar(text("SHOW statement_timeout")))
+        upgrade(op)
+
+    monkeypatch.setattr(module, "upgrade", ask)
+    store.initialize()
+    assert found == ["1h"]
+    assert query(store, "SHOW statement_timeout") == [("10s",)]
 
 
 def test_an_up_to_date_schema_needs_no_lease(store: SQLStore, other: SQLStore) -> None:
@@ -674,7 +699,10 @@ def test_who_loses_the_race_for_a_table_tries_again(
     def race(connection: Connection) -> None:
         connection.execute(text(create_lease_table_sql("postgresql")))
         initialized = threads.submit(store.initialize)
-        waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        waits = (
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        )
         while not query(other, waits)[0][0]:
             assert not initialized.done()
         racers.append(initialized)

@@ -101,15 +101,17 @@ class Database:
             StoreUnavailableError: The database is away, or every try met a conflict.
             StoreError: It failed in another way.
         """
+        closed = self._closed
         for attempt in range(1, _TRIES + 1):
             try:
                 with self._engines[lane].connect() as connection:
                     return work(connection)
             except exc.SQLAlchemyError as error:
-                self._settle(error, attempt, repeatable=repeatable)
+                last = attempt == _TRIES or closed.is_set()
+                self._settle(error, attempt, last=last, repeatable=repeatable)
             except Overtaken:
                 self.repeats["overtaken"] += 1
-            self._pause(attempt)
+            _pause(attempt, closed)
         raise StoreUnavailableError(f"{_TRIES} tries met a conflict each")
 
     def transact(
@@ -155,20 +157,21 @@ class Database:
             ) from error
 
     def _settle(
-        self, error: exc.SQLAlchemyError, attempt: int, *, repeatable: bool
+        self, error: exc.SQLAlchemyError, attempt: int, *, last: bool, repeatable: bool
     ) -> None:
         """Return if it is to be tried again, else raise what the caller gets."""
         fault, code = self._judge(error)
-        again = (fault is Fault.CONFLICT and attempt < _TRIES) or (
+        again = fault is Fault.CONFLICT or (
             fault is Fault.LOST and repeatable and attempt == 1
         )
-        if not again or self._closed.is_set():
+        if last or not again:
             raise _translate(error, fault, code) from error
         self.repeats[code] += 1
 
-    def _pause(self, attempt: int) -> None:
-        longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (attempt - 1))
-        self._closed.wait(random.uniform(0, longest))
+
+def _pause(attempt: int, closed: threading.Event) -> None:
+    longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (attempt - 1))
+    closed.wait(random.uniform(0, longest))
 
 
 def _translate(error: BaseException, fault: Fault, code: str) -> StoreError:

@@ -53,7 +53,8 @@ class Schema:
 
     Any number of processes may prepare the same database at once: one migrates, under a
     lease that it renews, and the others wait. If it dies, another one goes on where it
-    was as soon as the lease has expired.
+    was as soon as the lease has expired. Should two ever overlap, all the same: each
+    step is repeatable, and only who has the lease notes that it has been done.
 
     Args:
         dialect: The kind of database: one of ``DIALECTS``.
@@ -232,7 +233,9 @@ def schema_sql(dialect: str, *, since: str | None = None) -> str:
     """The SQL that creates the schema, or brings it up to date.
 
     Run it where the application may not change the schema itself, and open the store
-    with ``migrate=False``. It does no harm when it is run again.
+    with ``migrate=False``. It does no harm when it is run again. The application's user
+    needs the rights to ``SELECT``, ``INSERT``, ``UPDATE`` and ``DELETE`` on the tables
+    that begin with ``task_``, and to ``SELECT`` from ``go_scheduler_schema_version``.
 
     Args:
         dialect: ``"cockroachdb"``, ``"postgresql"`` or ``"sqlite"``.

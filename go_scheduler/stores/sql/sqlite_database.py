@@ -268,7 +268,7 @@ def _code_of(error: BaseException) -> int | None:
 
 
 def _contains(outer: bytes, inner: str) -> bool:
-    """Whether JSON contains JSON; nothing is in what was written by hand and is none."""
+    """Whether JSON contains JSON; what was written by hand and is none has nothing."""
     try:
         return contains(json.loads(outer), _parsed(inner))
     except (TypeError, ValueError, RecursionError):

@@ -691,7 +691,10 @@ class SQLStore(TransactionalStore):
             },
         )
         connection.execute(
-            update(instances).where(*_open_of(row.key)).values(held=False)
+            update(instances)
+            .where(*_open_of(row.key))
+            # A claim that lapsed long ago would lie below the bound of every scan.
+            .values(held=False, expires_at=_no_earlier(instances.c.expires_at, now))
         )
         connection.execute(
             update(instances)
@@ -763,10 +766,13 @@ def _open_of(key: UUID) -> Sequence[ColumnElement[bool]]:
 
 def _claimable_at(now: datetime, *, held: bool | None = None) -> ColumnElement[Any]:
     """When an instance that is pending again joins the line."""
-    column = instances.c
-    present = literal(now, column.due_at.type)
-    moment = case((column.due_at > present, column.due_at), else_=present)
-    return moment if held is False else case((column.held, None), else_=moment)
+    moment = _no_earlier(instances.c.due_at, now)
+    return moment if held is False else case((instances.c.held, None), else_=moment)
+
+
+def _no_earlier(column: ColumnElement[Any], now: datetime) -> ColumnElement[Any]:
+    """The later of a time, if there is one, and now."""
+    return case((column < now, literal(now, column.type)), else_=column)
 
 
 def _moment(
