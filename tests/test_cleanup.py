@@ -15,6 +15,7 @@ from go_scheduler.testing.builders import HOUR, TICK, ended, pending
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from go_scheduler.stores.base import Store
     from go_scheduler.testing import ManualClock
 
 
@@ -37,7 +38,7 @@ class Away(MemoryStore):
 
 
 def test_what_ended_is_kept_for_its_retention_and_then_deleted(
-    clock: ManualClock, store: MemoryStore
+    clock: ManualClock, store: Store
 ) -> None:
     old = ended(store)
     cleanup = Cleanup(store, retention=HOUR)
@@ -50,7 +51,7 @@ def test_what_ended_is_kept_for_its_retention_and_then_deleted(
         store.get_instance(old.id)
 
 
-def test_what_has_not_ended_stays(clock: ManualClock, store: MemoryStore) -> None:
+def test_what_has_not_ended_stays(clock: ManualClock, store: Store) -> None:
     open_one = pending(store)
     clock.advance(100 * HOUR)
     Cleanup(store, retention=HOUR).tick()

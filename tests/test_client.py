@@ -12,7 +12,6 @@ import pytest
 from go_scheduler import (
     ConfigurationError,
     ExecuteOnceTrigger,
-    MemoryStore,
     TaskDefinition,
 )
 from go_scheduler.client import MOST_LISTED, NOTE_LIMIT, Client
@@ -21,9 +20,11 @@ from go_scheduler.testing.clock import START
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from go_scheduler.stores.base import Store
+
 
 @pytest.fixture
-def client(store: MemoryStore) -> Client:
+def client(store: Store) -> Client:
     return Client(store)
 
 
@@ -58,6 +59,7 @@ REFUSED: list[tuple[str, Callable[[Client], object]]] = [
 ]
 
 
+@pytest.mark.parametrize("engine", ["memory"])
 @pytest.mark.parametrize(
     "call", [call for _, call in REFUSED], ids=[name for name, _ in REFUSED]
 )

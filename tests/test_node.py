@@ -49,6 +49,12 @@ def node(handler: Handler | None, store: MemoryStore, clock: Clock) -> Node:
     return Node(handler, store, clock, SETTINGS, executor=executor)
 
 
+@pytest.fixture
+def store(clock: ManualClock) -> MemoryStore:
+    """What a node does is the same on any store."""
+    return MemoryStore(clock)
+
+
 def once(store: MemoryStore) -> TaskDefinition:
     now = store.now()
     return put(store, definition(now, trigger=ExecuteOnceTrigger(now)))

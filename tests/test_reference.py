@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from go_scheduler.clock import Clock
-    from go_scheduler.stores.memory import MemoryStore
+    from go_scheduler.stores.base import Store
     from go_scheduler.testing import ManualClock
 
 FAILED_AFTER = 30.0
@@ -56,7 +56,7 @@ def calls(clock: ManualClock) -> Iterator[Calls]:
 
 
 @pytest.fixture
-def scheduler(calls: Calls, store: MemoryStore, clock: ManualClock) -> Scheduler:
+def scheduler(calls: Calls, store: Store, clock: ManualClock) -> Scheduler:
     scheduler = Scheduler(calls, store, clock=clock)
     scheduler.start()
     return scheduler
@@ -105,7 +105,7 @@ def test_what_is_scheduled_in_reverse_order_fires_in_time_order(
 
 
 def test_a_handler_that_outlives_expire_after_is_run_again(
-    store: MemoryStore, clock: ManualClock
+    store: Store, clock: ManualClock
 ) -> None:
     go = threading.Event()
     called = threading.Semaphore(0)
@@ -130,7 +130,7 @@ def test_a_handler_that_outlives_expire_after_is_run_again(
 
 
 def test_a_handler_that_does_not_outlive_expire_after_is_not_run_again(
-    store: MemoryStore, clock: ManualClock
+    store: Store, clock: ManualClock
 ) -> None:
     attempts: list[int] = []
     condition = threading.Condition()
@@ -149,7 +149,7 @@ def test_a_handler_that_does_not_outlive_expire_after_is_not_run_again(
 
 
 def test_a_handler_that_always_fails_is_run_again_each_time_expire_after_passes(
-    store: MemoryStore, clock: ManualClock
+    store: Store, clock: ManualClock
 ) -> None:
     at: list[datetime] = []
 
@@ -177,7 +177,7 @@ def test_an_interval_of_a_second_fires_once_a_second(
 
 
 def test_what_is_completed_is_cleaned_up_with_its_instances(
-    calls: Calls, store: MemoryStore, clock: ManualClock
+    calls: Calls, store: Store, clock: ManualClock
 ) -> None:
     scheduler = Scheduler(calls, store, clock=clock, retention=seconds(90))
     scheduler.start()

@@ -41,6 +41,8 @@ from tests.conftest import seconds
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from go_scheduler.stores.base import Store
+
 FAILED_AFTER = 30.0
 ROOT = Path(__file__).parents[1]
 DAILY = IntervalTrigger(timedelta(days=1))
@@ -65,7 +67,7 @@ def called() -> list[TaskInstance]:
 
 @pytest.fixture(name="scheduler")
 def on_the_manual_clock(
-    called: list[TaskInstance], store: MemoryStore, clock: ManualClock
+    called: list[TaskInstance], store: Store, clock: ManualClock
 ) -> Scheduler:
     return Scheduler(called.append, store, clock=clock)
 
@@ -199,7 +201,7 @@ def test_an_instance_that_has_not_started_is_cancelled(
     assert called == []
 
 
-def test_a_run_is_asked_to_stop(store: MemoryStore, clock: ManualClock) -> None:
+def test_a_run_is_asked_to_stop(store: Store, clock: ManualClock) -> None:
     answers: list[object] = []
     condition = threading.Condition()
 
@@ -255,7 +257,7 @@ def test_what_is_not_there_is_said_to_be_missing(scheduler: Scheduler) -> None:
 
 
 def test_a_handler_may_schedule_edit_and_delete_its_own_definition(
-    store: MemoryStore, clock: ManualClock
+    store: Store, clock: ManualClock
 ) -> None:
     called: list[str] = []
 
@@ -411,7 +413,7 @@ def test_a_handler_may_restart_its_scheduler(real: list[Scheduler]) -> None:
 
 
 def test_a_trigger_may_stop_its_scheduler_from_its_own_loop(
-    store: MemoryStore, clock: ManualClock
+    store: Store, clock: ManualClock
 ) -> None:
     answers: list[bool] = []
 
@@ -490,7 +492,7 @@ def test_with_the_context_manager_it_runs_inside(real: list[Scheduler]) -> None:
 
 
 def test_health_says_how_it_is_and_never_raises(
-    store: MemoryStore, clock: ManualClock
+    store: Store, clock: ManualClock
 ) -> None:
     scheduler = Scheduler(print, store, clock=clock)
     assert not scheduler.health().ok

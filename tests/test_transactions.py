@@ -26,7 +26,7 @@ from sqlalchemy import (
     select,
 )
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from go_scheduler.client import Client
 from go_scheduler.errors import (
@@ -323,6 +323,18 @@ def test_the_loops_look_once_a_session_has_committed(
         client.schedule(once(), connection=session)
         session.commit()
         assert client.looks == 2
+
+
+def test_a_scoped_session_is_the_session_of_its_scope(
+    client: Watching, shop: Shop
+) -> None:
+    sessions = scoped_session(sessionmaker(shop.engine))
+    client.schedule(once(), connection=sessions)
+    assert client.looks == 0
+    sessions.commit()
+    assert client.looks == 1
+    assert len(client.list_definitions()) == 1
+    sessions.remove()
 
 
 def test_they_do_not_look_if_it_has_not(client: Watching, shop: Shop) -> None:

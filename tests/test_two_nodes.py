@@ -16,7 +16,6 @@ from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.models import State, TaskDefinition, TaskInstance
 from go_scheduler.run import current_run
 from go_scheduler.scheduler import Scheduler
-from go_scheduler.stores.memory import MemoryStore
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from go_scheduler.handlers import Handler
+    from go_scheduler.stores.base import Store
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -79,39 +79,33 @@ class Later(Executor):
         return Future()
 
 
-class FaultyStore(MemoryStore):
-    """One that can be away for everything but for reading what is there."""
+class Outage:
+    """Lets a store be away for everything but for reading what is there."""
 
-    away = False
+    METHODS = (
+        "now",
+        "due_definitions",
+        "fire_definitions",
+        "claim_instances",
+        "start_instances",
+        "renew_claims",
+        "finish_instances",
+        "release_instances",
+        "delete_finished",
+    )
 
-    def now(self) -> datetime:
-        if self.away:
-            raise StoreUnavailableError("away")
-        return super().now()
+    def __init__(self, store: Store) -> None:
+        self.on = False
+        for name in self.METHODS:
+            setattr(store, name, self._failing(getattr(store, name)))
 
+    def _failing(self, call: Callable[_P, _T]) -> Callable[_P, _T]:
+        def fail(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+            if self.on:
+                raise StoreUnavailableError("away")
+            return call(*args, **kwargs)
 
-def failing(name: str) -> Callable[..., object]:
-    real = getattr(MemoryStore, name)
-
-    def call(self: FaultyStore, *args: object, **kwargs: object) -> object:
-        if self.away:
-            raise StoreUnavailableError("away")
-        return real(self, *args, **kwargs)
-
-    return call
-
-
-for _name in (
-    "due_definitions",
-    "fire_definitions",
-    "claim_instances",
-    "start_instances",
-    "renew_claims",
-    "finish_instances",
-    "release_instances",
-    "delete_finished",
-):
-    setattr(FaultyStore, _name, failing(_name))
+        return fail
 
 
 @pytest.fixture
@@ -120,14 +114,14 @@ def clock() -> FreezingClock:
 
 
 @pytest.fixture
-def store(clock: FreezingClock) -> FaultyStore:
-    return FaultyStore(clock)
+def outage(store: Store) -> Outage:
+    return Outage(store)
 
 
 class Nodes:
     """Schedulers by name, and what each has called."""
 
-    def __init__(self, clock: FreezingClock, store: FaultyStore) -> None:
+    def __init__(self, clock: FreezingClock, store: Store) -> None:
         self.clock = clock
         self.store = store
         self.called: dict[str, list[TaskInstance]] = {}
@@ -152,7 +146,7 @@ class Nodes:
 
 
 @pytest.fixture
-def nodes(clock: FreezingClock, store: FaultyStore) -> Nodes:
+def nodes(clock: FreezingClock, store: Store) -> Nodes:
     return Nodes(clock, store)
 
 
@@ -164,7 +158,7 @@ def keys(instances: list[TaskInstance]) -> Counter[tuple[object, object]]:
     return Counter((each.definition.id, each.fire_time) for each in instances)
 
 
-def only(store: MemoryStore) -> TaskInstance:
+def only(store: Store) -> TaskInstance:
     [instance] = store.list_instances()
     return instance
 
@@ -184,14 +178,16 @@ def test_two_schedulers_on_one_store_run_each_fire_time_once(
 
 
 @pytest.mark.slow
-def test_several_schedulers_run_many_definitions_each_once() -> None:
+def test_several_schedulers_run_many_definitions_each_once(
+    own_time_store: Store,
+) -> None:
     system = SystemClock()
-    store = MemoryStore()
+    store = own_time_store
     called: list[TaskInstance] = []
     done = threading.Semaphore(0)
 
     def handler(instance: TaskInstance) -> None:
-        assert system.now() >= instance.execute_at
+        assert store.now() >= instance.execute_at
         called.append(instance)
         done.release()
 
@@ -210,7 +206,7 @@ def test_several_schedulers_run_many_definitions_each_once() -> None:
 
 
 def test_what_is_held_is_given_back_on_stop_and_run_by_the_other_node_on_time(
-    nodes: Nodes, clock: FreezingClock, store: FaultyStore
+    nodes: Nodes, clock: FreezingClock, store: Store
 ) -> None:
     one = nodes.start("one")
     one.schedule(once(START + seconds(1)))
@@ -227,7 +223,7 @@ def test_what_is_held_is_given_back_on_stop_and_run_by_the_other_node_on_time(
 
 
 def test_what_is_started_and_not_yet_called_is_given_back_on_stop(
-    nodes: Nodes, clock: FreezingClock, store: FaultyStore
+    nodes: Nodes, clock: FreezingClock, store: Store
 ) -> None:
     one = nodes.start("one")
     one.schedule(once(START + seconds(1)))
@@ -242,7 +238,7 @@ def test_what_is_started_and_not_yet_called_is_given_back_on_stop(
 
 
 def test_what_a_node_held_when_it_died_is_run_by_another_after_the_lease(
-    nodes: Nodes, clock: FreezingClock, store: FaultyStore
+    nodes: Nodes, clock: FreezingClock, store: Store
 ) -> None:
     one = nodes.start("one")
     one.schedule(once(START + seconds(1)))
@@ -260,7 +256,7 @@ def test_what_a_node_held_when_it_died_is_run_by_another_after_the_lease(
 
 
 def test_what_a_node_ran_when_it_died_is_run_by_another_within_thirty_seconds(
-    nodes: Nodes, clock: FreezingClock, store: FaultyStore
+    nodes: Nodes, clock: FreezingClock, store: Store
 ) -> None:
     later = Later()
     one = nodes.start("one", executor=later)
@@ -295,7 +291,7 @@ def test_a_node_that_was_frozen_before_the_call_does_not_call_on_waking(
 
 
 def test_a_node_that_alone_was_frozen_before_the_call_gives_back_on_waking(
-    nodes: Nodes, clock: FreezingClock, store: FaultyStore
+    nodes: Nodes, clock: FreezingClock, store: Store
 ) -> None:
     one = nodes.start("one")
     one.schedule(once(START + seconds(1)))
@@ -311,7 +307,7 @@ def test_a_node_that_alone_was_frozen_before_the_call_gives_back_on_waking(
 def test_the_late_outcome_of_a_frozen_node_changes_nothing(
     nodes: Nodes,
     clock: FreezingClock,
-    store: FaultyStore,
+    store: Store,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     later = Later()
@@ -339,7 +335,7 @@ def test_the_late_outcome_of_a_frozen_node_changes_nothing(
 
 
 def test_a_long_run_is_not_run_elsewhere_while_its_node_lives(
-    nodes: Nodes, clock: FreezingClock, store: FaultyStore
+    nodes: Nodes, clock: FreezingClock, store: Store
 ) -> None:
     later = Later()
 
@@ -360,7 +356,7 @@ def test_a_long_run_is_not_run_elsewhere_while_its_node_lives(
 
 
 def test_when_all_nodes_were_frozen_each_keeps_what_it_runs(
-    nodes: Nodes, clock: FreezingClock, store: FaultyStore
+    nodes: Nodes, clock: FreezingClock, store: Store
 ) -> None:
     later = Later()
 
@@ -387,18 +383,18 @@ def test_when_all_nodes_were_frozen_each_keeps_what_it_runs(
 
 
 def test_nothing_is_called_without_a_recorded_start_and_work_resumes_after_an_outage(
-    nodes: Nodes, clock: FreezingClock, store: FaultyStore
+    nodes: Nodes, clock: FreezingClock, store: Store, outage: Outage
 ) -> None:
     one = nodes.start("one")
     one.schedule(once(START + seconds(1)))
     one.schedule(once(START + seconds(30)))
     clock.advance(seconds(0.5))
-    store.away = True
+    outage.on = True
     clock.advance(seconds(60))
     assert nodes.called["one"] == []
     assert one.health().ok is False
     assert one.health().store_reachable is False
-    store.away = False
+    outage.on = False
     clock.advance(seconds(40))
     assert len(keys(nodes.called["one"])) == 2
     assert set(keys(nodes.called["one"]).values()) == {1}
@@ -408,17 +404,17 @@ def test_nothing_is_called_without_a_recorded_start_and_work_resumes_after_an_ou
 
 
 def test_outcomes_wait_for_the_store_and_nothing_runs_twice(
-    nodes: Nodes, clock: FreezingClock, store: FaultyStore
+    nodes: Nodes, clock: FreezingClock, store: Store, outage: Outage
 ) -> None:
     def cut(instance: TaskInstance) -> None:
-        store.away = True
+        outage.on = True
 
     one = nodes.start("one", cut)
     nodes.start("two", cut)
     one.schedule(once(START))
     clock.advance(seconds(60))
     assert one.health().unrecorded + len(nodes.called["two"]) == 1
-    store.away = False
+    outage.on = False
     clock.advance(seconds(60))
     assert len(nodes.called["one"] + nodes.called["two"]) == 1
     assert only(store).state is State.COMPLETED
@@ -426,16 +422,16 @@ def test_outcomes_wait_for_the_store_and_nothing_runs_twice(
 
 @pytest.mark.slow
 def test_a_node_that_stops_while_the_store_is_away_gives_up_after_a_lease(
-    nodes: Nodes, clock: FreezingClock, store: FaultyStore
+    nodes: Nodes, clock: FreezingClock, store: Store, outage: Outage
 ) -> None:
     one = nodes.start("one")
     one.schedule(once(START + seconds(1)))
     clock.advance(seconds(0.5))
-    store.away = True
+    outage.on = True
     before = clock.elapsed()
     assert one.stop() is False
     assert LEASE <= clock.elapsed() - before <= LEASE + seconds(1)
-    store.away = False
+    outage.on = False
     nodes.start("two")
     clock.advance(LEASE + seconds(5))
     assert len(nodes.called["two"]) == 1

@@ -33,7 +33,7 @@ from go_scheduler.stores.sql.tables import contents, definitions
 from go_scheduler.stores.sql.types import to_microseconds, to_sqlite_time
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+    from collections.abc import Collection, Iterator, Mapping, Sequence, Set
     from datetime import datetime
     from typing import Any
 
@@ -472,13 +472,9 @@ def _go_on(
     _write_all(connection, sql.GO_ON, moved)
 
 
-def _write_all(
-    connection: Connection,
-    statement: str,
-    rows: Sequence[tuple[object, ...]] | Sequence[dict[str, object]],
-) -> None:
+def _write_all(connection: Connection, statement: str, rows: Sequence[Any]) -> None:
     if rows:
-        connection.exec_driver_sql(statement, rows)  # type: ignore[arg-type]
+        connection.exec_driver_sql(statement, rows)
 
 
 def _delete_definitions(

@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -20,10 +21,11 @@ from go_scheduler.scheduler import Scheduler
 from tests.servers import make_store
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence, Set
+    from collections.abc import Set
+    from typing import Any
     from uuid import UUID
 
-    from go_scheduler.models import Firing, TaskInstance
+    from go_scheduler.models import Claimant, Firing, TaskInstance
     from go_scheduler.stores.base import Store
 
 
@@ -59,9 +61,9 @@ class Node:
             self.go.wait()
             raise RuntimeError("late")
 
-    def report_firings(self, store: Store) -> None:
-        """Tell how many instances each batch of firings has created."""
-        fire = store.fire_definitions
+    def report(self, store: Store) -> None:
+        """Tell how many instances are created, and whenever it has claimed."""
+        fire, claim = store.fire_definitions, store.claim_instances
 
         def fire_definitions(firings: Sequence[Firing]) -> Set[UUID]:
             won = fire(firings)
@@ -69,11 +71,19 @@ class Node:
             self.tell("created", sum(created))
             return won
 
+        def claim_instances(
+            claimant: Claimant, **options: Any
+        ) -> Sequence[TaskInstance]:
+            claimed = claim(claimant, **options)
+            self.tell("claimed", len(claimed))
+            return claimed
+
         store.fire_definitions = fire_definitions  # type: ignore[method-assign]
+        store.claim_instances = claim_instances  # type: ignore[method-assign]
 
     def run(self, store: Store) -> None:
         role = self.role
-        self.report_firings(store)
+        self.report(store)
         with Scheduler(
             self.handle if role.runs else None,
             store,

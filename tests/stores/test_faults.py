@@ -211,7 +211,7 @@ def test_a_killed_connection_is_replaced(
 def test_a_silent_network_is_given_up(
     postgresql_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver, "ANSWER_TIMEOUT", 1)
+    monkeypatch.setattr(driver._BoundedConnection, "answer_timeout", 1)
     servers.delete_all_rows(postgresql_url)
     with Proxy(unix_socket(postgresql_url)) as proxy:
         url = make_url(postgresql_url).set(host="127.0.0.1", port=proxy.port, query={})

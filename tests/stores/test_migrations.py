@@ -27,6 +27,7 @@ from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.schema import DIALECTS, Schema, main, schema_sql
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.stores.sql.tables import metadata
+from go_scheduler.stores.sqlite import SQLiteStore
 from tests.servers import fresh_database
 
 if TYPE_CHECKING:
@@ -452,6 +453,21 @@ def test_a_user_who_may_not_migrate_is_told_who_else_may(
         match=r"cannot be brought up to date: permission.*schema postgresql`",
     ):
         user.initialize()
+
+
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+def test_a_database_that_is_busy_is_not_taken_for_a_wrong_one(
+    url: str, store: SQLStore
+) -> None:
+    store.initialize()
+    hasty = SQLiteStore(url, busy_timeout=timedelta(0))
+    with (
+        closing(hasty),
+        closing(sqlite3.connect(make_url(url).database or "")) as writer,
+    ):
+        writer.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailableError, match="locked"):
+            hasty.initialize()
 
 
 # Many at once.

@@ -1,4 +1,4 @@
-"""Being told that a session of the user's has committed."""
+"""The moment when a transaction of the user's has committed."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import event
+from sqlalchemy.orm import Session, scoped_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sqlalchemy.orm import Session, SessionTransaction
+    from sqlalchemy.orm import SessionTransaction
 
 # By the transaction or savepoint that has to commit first. One that is rolled back is
 # forgotten with its key.
@@ -19,11 +20,16 @@ _waiting: WeakKeyDictionary[SessionTransaction, list[Callable[[], None]]] = (
 )
 
 
-def when_committed(session: Session, tell: Callable[[], None]) -> None:
-    """Call this once the session's transaction has committed; never if it does not.
+def when_committed(connection: object, tell: Callable[[], None]) -> None:
+    """Call this once a session's transaction has committed; never if it does not.
 
-    Within a savepoint it is the transaction around it that has to commit.
+    Within a savepoint it is the transaction around it that has to commit. A Connection
+    says that it commits before it does so, and nothing says it afterwards: on one this
+    is never called.
     """
+    session = connection() if isinstance(connection, scoped_session) else connection
+    if not isinstance(session, Session):
+        return
     inner = session.get_nested_transaction() or session.get_transaction()
     assert inner is not None, "what was put has begun one"
     _waiting.setdefault(inner, []).append(tell)

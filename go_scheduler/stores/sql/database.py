@@ -109,10 +109,13 @@ class Database:
             except exc.SQLAlchemyError as error:
                 last = attempt == _TRIES or closed.is_set()
                 self._settle(error, attempt, last=last, repeatable=repeatable)
-            except Overtaken:
+            except Overtaken as error:
                 self.repeats["overtaken"] += 1
+                overtaken = error
             _pause(attempt, closed)
-        raise StoreUnavailableError(f"{_TRIES} tries met a conflict each")
+        raise StoreUnavailableError(
+            f"somebody else was faster each of {_TRIES} times"
+        ) from (overtaken.__cause__ or overtaken)
 
     def transact(
         self, work: Callable[[Connection], Result], *, repeatable: bool = True

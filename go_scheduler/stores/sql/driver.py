@@ -62,7 +62,13 @@ class EngineKind(Enum):
 
 
 class _BoundedConnection(psycopg.Connection[tuple[object, ...]]):
-    """A connection that does not wait for ever."""
+    """A connection that does not wait for ever.
+
+    Attributes:
+        answer_timeout: How many seconds it waits for an answer.
+    """
+
+    answer_timeout: float = ANSWER_TIMEOUT
 
     def wait(
         self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None
@@ -71,11 +77,11 @@ class _BoundedConnection(psycopg.Connection[tuple[object, ...]]):
         if timeout is not None:
             return super().wait(gen, interval, timeout)
         try:
-            return super().wait(gen, interval, ANSWER_TIMEOUT)
+            return super().wait(gen, interval, self.answer_timeout)
         except psycopg.errors._WaitTimeout as error:
             self.close()
             raise psycopg.OperationalError(
-                f"no answer within {ANSWER_TIMEOUT} s"
+                f"no answer within {self.answer_timeout} s"
             ) from error
 
 

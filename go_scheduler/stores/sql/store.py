@@ -153,8 +153,7 @@ class SQLStore(TransactionalStore):
         joined = self._join(connection)
         # It becomes visible at any time later, below the bound of every scan.
         put = self._database.join(lambda: self._put(joined, definitions, late=True))
-        # A Connection says that it commits before it does: only a Session can tell.
-        if committed is not None and isinstance(connection, Session):
+        if committed is not None:
             when_committed(connection, committed)
         return put
 
