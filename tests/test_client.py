@@ -12,6 +12,7 @@ import pytest
 from go_scheduler import (
     ConfigurationError,
     ExecuteOnceTrigger,
+    MemoryStore,
     TaskDefinition,
 )
 from go_scheduler.client import MOST_LISTED, NOTE_LIMIT, Client

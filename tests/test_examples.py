@@ -1,8 +1,10 @@
 """Everything shown is run: the README's program, the examples, and every snippet.
 
 A page's ``python`` blocks are one program: they run one after the other in one
-namespace. Where they define tests, those are run by pytest. A block with the title of a
-file is an excerpt of it.
+namespace, and the test server stands for the PostgreSQL they connect to. Where they
+define tests, those are run by pytest. A block with the title of a file is an excerpt of
+it. ``sql`` blocks run on the databases that their title names, and the package's own
+commands from a shell.
 """
 
 from __future__ import annotations
@@ -10,16 +12,22 @@ from __future__ import annotations
 import ast
 import os
 import re
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
+from sqlalchemy import make_url
 
 from go_scheduler.testing import StoreSuite
+from tests import servers
+from tests.conftest import SHARED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +39,11 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 README = ROOT / "README.md"
 PAGES = sorted((ROOT / "docs").glob("*.md"))
+TRANSACTIONAL = [each for each in EXAMPLES if each.name.startswith("transactional_")]
+SHOWN_URL = re.compile(
+    r"postgresql(\+psycopg)?://user:password@host:5432/database(?=[\"' ])"
+)
+DATABASES = {"SQLite": "sqlite", "PostgreSQL": "postgresql", "CockroachDB": "cockroachdb"}
 INPUT = {"reminders.py": "in 1s drink water\nin 500ms look up\nsoon\n"}
 BLOCK = re.compile(
     r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL
@@ -78,6 +91,23 @@ def shown_output(example: Path) -> str:
     return normalised(dedent(docstring(example).rpartition("::\n\n")[2]))
 
 
+def runnable(page: Path, request: pytest.FixtureRequest) -> str:
+    """A page's program, with the test server for the PostgreSQL it connects to."""
+    text = program(page)
+    if SHOWN_URL.search(text) is None:
+        return text
+    url = request.getfixturevalue("postgresql_url")
+    servers.delete_all_rows(url)
+    return SHOWN_URL.sub(
+        lambda shown: for_sqlalchemy(url) if shown[1] else url, text
+    )
+
+
+def for_sqlalchemy(url: str) -> str:
+    """The same URL with the driver, which SQLAlchemy has another default for."""
+    return re.sub(r"^(postgresql|cockroachdb):", r"\1+psycopg:", url)
+
+
 def has_tests(page: Path) -> bool:
     return (
         re.search(r"^(class Test|def test_)", program(page), re.MULTILINE) is not None
@@ -89,6 +119,36 @@ def has_tests(page: Path) -> bool:
 def test_an_example_prints_what_it_says(example: Path, tmp_path: Path) -> None:
     text = INPUT.get(example.name, "")
     printed = run_python(str(example), cwd=tmp_path, text=text)
+    assert printed == shown_output(example)
+
+
+@pytest.mark.parametrize("engine", ["memory", *SHARED], indirect=True)
+@pytest.mark.slow
+def test_hello_prints_what_it_says_on_each_store(
+    store_url: str, tmp_path: Path
+) -> None:
+    example = ROOT / "examples/hello.py"
+    assert run_python(str(example), store_url, cwd=tmp_path) == shown_output(example)
+
+
+@pytest.mark.slow
+def test_hello_makes_the_file_that_its_url_names(tmp_path: Path) -> None:
+    example = ROOT / "examples/hello.py"
+    command = "python examples/hello.py sqlite:///hello.db"
+    assert command in README.read_text()
+    assert "sqlite:///hello.db" in docstring(example)
+    for _ in range(2):  # what one run leaves behind does not disturb the next
+        printed = run_python(str(example), "sqlite:///hello.db", cwd=tmp_path)
+        assert printed == shown_output(example)
+    assert (tmp_path / "hello.db").exists()
+
+
+@pytest.mark.parametrize("engine", SHARED)
+@pytest.mark.parametrize("example", TRANSACTIONAL, ids=lambda each: each.name)
+def test_an_example_on_transactions_prints_what_it_says_on_each_database(
+    example: Path, engine: str, store_url: str, tmp_path: Path
+) -> None:
+    printed = run_python(str(example), for_sqlalchemy(store_url), cwd=tmp_path)
     assert printed == shown_output(example)
 
 
@@ -106,12 +166,49 @@ def test_the_readmes_program_prints_what_it_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "page", [ROOT / "README.md", *PAGES], ids=lambda each: each.name
-)
-def test_the_snippets_of_a_page_run(page: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda each: each.name)
+def test_the_snippets_of_a_page_run(
+    page: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     if program(page):
-        run_python("-W", "error", "-c", program(page), cwd=tmp_path)
+        run_python("-W", "error", "-c", runnable(page, request), cwd=tmp_path)
+
+
+@pytest.mark.parametrize("engine", SHARED)
+@pytest.mark.parametrize(
+    "page", [each for each in PAGES if blocks(each, "sql")], ids=lambda each: each.name
+)
+def test_the_sql_of_a_page_runs_on_the_databases_it_is_for(
+    page: Path, engine: str, store_url: str
+) -> None:
+    for title, text in blocks(page, "sql"):
+        named = {DATABASES[each] for each in re.findall(r"\w+", title.replace("and", ""))}
+        assert named, f"say in its title which database this is for: {text}"
+        if engine in named:
+            run_sql(store_url, text)
+
+
+def run_sql(url: str, text: str) -> None:
+    """Run statements, and undo what can be undone."""
+    if url.startswith("sqlite:"):
+        with closing(sqlite3.connect(make_url(url).database or "")) as connection:
+            connection.executescript(text)
+        return
+    libpq = make_url(url).set(drivername="postgresql")
+    with psycopg.connect(libpq.render_as_string(hide_password=False)) as connection:
+        connection.execute(text.encode())
+        connection.rollback()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda each: each.name)
+def test_the_commands_of_the_package_on_a_page_run(page: Path, tmp_path: Path) -> None:
+    commands = re.findall(r"^\$ (python -m go_scheduler.+)$", page.read_text(), re.M)
+    for command in commands:
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        env = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT)}
+        subprocess.run(command, shell=True, check=True, cwd=tmp_path, env=env)
+        assert any(each.read_text() for each in tmp_path.iterdir()), command
 
 
 @pytest.mark.slow
@@ -124,9 +221,7 @@ def test_the_tests_of_a_page_pass(page: Path, tmp_path: Path) -> None:
     assert " passed" in run_python(*arguments, "test_page.py", cwd=tmp_path)
 
 
-@pytest.mark.parametrize(
-    "page", [ROOT / "README.md", *PAGES], ids=lambda each: each.name
-)
+@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda each: each.name)
 def test_an_excerpt_is_part_of_its_file(page: Path) -> None:
     for title, text in blocks(page, "python"):
         if title:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid4
@@ -34,7 +34,6 @@ from go_scheduler.stores.sql.types import to_microseconds, to_sqlite_time
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence, Set
-    from datetime import datetime
     from typing import Any
 
     from sqlalchemy import ColumnElement, Connection, Row
@@ -56,8 +55,8 @@ if TYPE_CHECKING:
 _BUSY_TIMEOUT = timedelta(seconds=5)
 _LATE = to_microseconds(LATE)
 _due_at = attrgetter("due_at")
-# Before every time that can be read, as what cannot be read comes first.
-_UNREADABLE_TIME = -(2**62)
+# After all that cannot be read, before all that can.
+_BEFORE_ALL_TIMES = to_sqlite_time(datetime.min.replace(tzinfo=UTC)) - 1
 
 
 class SQLiteStore(SQLStore):
@@ -152,13 +151,8 @@ class SQLiteStore(SQLStore):
     def _write_contents(self, definition: TaskDefinition) -> dict[str, object]:
         return {**super()._write_contents(definition), "metadata_search": None}
 
-    def _join(self, connection: object) -> Connection:
-        joined = super()._join(connection)
-        if in_autocommit(joined):
-            raise ConfigurationError(
-                "connection is in autocommit: there is no transaction to take part in"
-            )
-        return joined
+    def _in_autocommit(self, connection: Connection) -> bool:
+        return in_autocommit(connection)
 
     # Definitions.
 
@@ -172,7 +166,7 @@ class SQLiteStore(SQLStore):
         if after is not None:
             statement = sql.DUE_AFTER
             parameters |= {
-                "after_time": _of(after.next_fire_time, default=_UNREADABLE_TIME),
+                "after_time": _of(after.next_fire_time, default=_BEFORE_ALL_TIMES),
                 "after_id": after.id.hex,
             }
         rows = self._database.run(

@@ -2,18 +2,43 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.stores import MemoryStore, opening
+from go_scheduler.stores import MemoryStore, Store, opening
+from go_scheduler.stores.cockroachdb import CockroachDBStore
 from go_scheduler.stores.opening import open_store
+from go_scheduler.stores.postgresql import PostgreSQLStore
+from go_scheduler.stores.sqlite import SQLiteStore
 
 if TYPE_CHECKING:
     from go_scheduler.clock import Clock
     from go_scheduler.testing import ManualClock
+
+ROOT = Path(__file__).parents[2]
+DRIVERS = {
+    "alembic",
+    "psycopg",
+    "psycopg2",
+    "sqlalchemy",
+    "sqlalchemy_cockroachdb",
+    "sqlite3",
+}
+OPEN_IN_A_NEW_PROCESS = """
+import sys
+from go_scheduler.stores import open_store
+open_store(sys.argv[1]).close()
+print(*sorted({{*{drivers}}} & {{*sys.modules}}))
+"""
+# Nobody answers here: a store is not connected before it is used.
+NOWHERE = "user:secret@127.0.0.1:1/database"
 
 
 class ForeignStore(MemoryStore):
@@ -59,6 +84,70 @@ def test_a_memory_store_is_new_each_time(url: str, clock: ManualClock) -> None:
     assert (one.clock, other.clock) == (None, clock)
 
 
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        ("sqlite:////no/such/folder/tasks.db", SQLiteStore),
+        ("sqlite+pysqlite:///tasks.db", SQLiteStore),
+        (f"postgresql://{NOWHERE}", PostgreSQLStore),
+        (f"postgresql+psycopg://{NOWHERE}", PostgreSQLStore),
+        (f"cockroachdb://{NOWHERE}?sslmode=verify-full", CockroachDBStore),
+        (f"cockroachdb+psycopg://{NOWHERE}", CockroachDBStore),
+    ],
+)
+def test_a_url_names_the_store_of_its_database(
+    url: str, kind: type[Store], clock: ManualClock
+) -> None:
+    store = open_store(url, clock=clock)
+    assert type(store) is kind
+    assert store.clock is clock
+    assert "secret" not in repr(store)
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "sqlite://",
+        "sqlite://host/tasks.db",
+        "sqlite:///tasks.db?mode=ro",
+        "sqlite+other:///tasks.db",
+        "postgresql+psycopg2://user:secret@host/database",
+        "cockroachdb+asyncpg://user:secret@host/database",
+    ],
+)
+def test_a_url_that_its_store_cannot_use_is_refused(url: str) -> None:
+    assert "secret" not in str(refusal(url))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("url", "loaded"),
+    [
+        ("memory://", set()),
+        ("sqlite:///tasks.db", {"alembic", "sqlalchemy", "sqlite3"}),
+        (f"postgresql://{NOWHERE}", {"alembic", "psycopg", "sqlalchemy"}),
+        (f"cockroachdb://{NOWHERE}", DRIVERS - {"psycopg2", "sqlite3"}),
+    ],
+)
+def test_a_driver_is_loaded_when_its_store_is_asked_for(
+    url: str, loaded: set[str]
+) -> None:
+    program = OPEN_IN_A_NEW_PROCESS.format(drivers=DRIVERS)
+    # Coverage measures subprocesses too, and loads a driver in them.
+    env = {key: value for key, value in os.environ.items() if "COV" not in key}
+    done = subprocess.run(
+        [sys.executable, "-c", program, url],
+        cwd=ROOT,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert {*done.stdout.split()} == loaded
+
+
 @pytest.mark.parametrize("scheme", ["foreign", "Foreign"])
 def test_an_announced_store_is_given_the_url_and_the_clock(
     scheme: str, clock: ManualClock
@@ -76,7 +165,8 @@ def test_what_is_no_url_is_refused(url: str) -> None:
 
 def test_an_unknown_scheme_is_refused_with_those_that_are_known() -> None:
     assert str(refusal("oracle://user:secret@host")) == (
-        "no store has the scheme 'oracle'; known: foreign, memory, missing, nothing"
+        "no store has the scheme 'oracle'; known: cockroachdb, foreign, memory,"
+        " missing, nothing, postgresql, sqlite"
     )
 
 

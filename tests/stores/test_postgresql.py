@@ -6,8 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from go_scheduler.stores.cockroachdb import CockroachDBStore
+from go_scheduler.stores.postgresql import PostgreSQLStore
+from go_scheduler.testing.store_claims import ClaimTests, LapsedTests
+from go_scheduler.testing.store_firings import DueTests
+from go_scheduler.testing.store_lists import CleanupTests
+from go_scheduler.testing.store_threads import ThreadTests
 from go_scheduler.testing.stores import StoreSuite
-from tests.servers import delete_all_rows, opened
+from tests.servers import checked_out, delete_all_rows, opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,3 +31,23 @@ class TestPostgreSQLStore(StoreSuite):
         delete_all_rows(postgresql_url)
         with opened(postgresql_url, clock) as store:
             yield store
+
+
+class ShardedStore(PostgreSQLStore):
+    """One with as many lines as ``CockroachDBStore`` has, where no such server is."""
+
+    shards = CockroachDBStore.shards
+
+
+class TestShardedStore(ClaimTests, LapsedTests, DueTests, CleanupTests, ThreadTests):
+    """What goes by shard, against the suite."""
+
+    @pytest.fixture
+    def store(self, clock: ManualClock, postgresql_url: str) -> Iterator[Store]:
+        """An empty, initialized store."""
+        delete_all_rows(postgresql_url)
+        store = ShardedStore(postgresql_url, clock=clock)
+        store.initialize()
+        yield store
+        assert checked_out(store) == 0
+        store.close()

@@ -120,7 +120,7 @@ class Database:
     def transact(
         self, work: Callable[[Connection], Result], *, repeatable: bool = True
     ) -> Result:
-        """Call ``work`` within one transaction; roll back and begin again as ``run``."""
+        """Call ``work`` in one transaction; roll back and begin again as ``run``."""
 
         def within(connection: Connection) -> Result:
             with self._transaction(connection):

@@ -17,6 +17,7 @@ from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError, StoreError
 from go_scheduler.json import JSON, contains
 from go_scheduler.stores.sql.database import Database, Fault, Lane, Overtaken
+from go_scheduler.stores.sql.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,8 +44,8 @@ _EXAMPLE = "sqlite:///relative/file.db or sqlite:////absolute/file.db"
 class SQLiteDatabase(Database):
     """The connections of one process to one file: one that writes, some that read.
 
-    SQLite has one writer at a time. Threads of a process wait for its one writing
-    connection in the order in which they came; only processes wait for the file.
+    SQLite has one writer at a time. The threads of a process take turns on its one
+    writing connection; only processes wait for the file.
 
     Args:
         url: The file.
@@ -65,6 +66,7 @@ class SQLiteDatabase(Database):
         self._synchronous = "FULL" if durable else "NORMAL"
         self._busy_timeout = busy_timeout.total_seconds()
         self._connected = False
+        self._turns = Turns(_POOL_TIMEOUT)
         writer = self._make_engine(1, busy_timeout=min(self._busy_timeout, _LOOK))
         readers = self._make_engine(_READERS, busy_timeout=self._busy_timeout)
         super().__init__(
@@ -86,6 +88,19 @@ class SQLiteDatabase(Database):
             )
         self.run(Lane.CLAIMS, self._use_log)
 
+    def run(
+        self,
+        lane: Lane,
+        work: Callable[[Connection], Result],
+        *,
+        repeatable: bool = True,
+    ) -> Result:
+        """As others do it; what SQLite cannot keep is an error like any other."""
+        try:
+            return super().run(lane, work, repeatable=repeatable)
+        except (OverflowError, UnicodeEncodeError) as error:
+            raise StoreError(f"SQLite cannot keep a value: {error}") from error
+
     def transact(
         self, work: Callable[[Connection], Result], *, repeatable: bool = True
     ) -> Result:
@@ -95,7 +110,8 @@ class SQLiteDatabase(Database):
             with self.transaction(connection):
                 return work(connection)
 
-        return self.run(Lane.CLAIMS, within, repeatable=repeatable)
+        with self._turns.turn():
+            return self.run(Lane.CLAIMS, within, repeatable=repeatable)
 
     @contextmanager
     def transaction(self, connection: Connection) -> Iterator[None]:
@@ -119,6 +135,7 @@ class SQLiteDatabase(Database):
         """Forget all connections, and let this process open the file no more."""
         if self._connected:
             _inherited.add(self.path)
+        self._turns = Turns(_POOL_TIMEOUT)
         super().abandon()
 
     def _begin(self, connection: Connection) -> None:
@@ -170,7 +187,7 @@ class SQLiteDatabase(Database):
             )
         connection = sqlite3.connect(
             self.path,
-            timeout=busy_timeout,
+            timeout=self._busy_timeout,
             isolation_level=None,
             check_same_thread=False,
         )
@@ -180,6 +197,7 @@ class SQLiteDatabase(Database):
             connection.text_factory = methodcaller("decode", "utf-8", "replace")
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             connection.create_function(CONTAINS, 2, _contains, deterministic=True)
+            connection.execute(f"PRAGMA busy_timeout = {busy_timeout * 1000:.0f}")
         except BaseException:
             connection.close()
             raise

@@ -44,19 +44,20 @@ def _batch(*names: str) -> str:
     return f"WITH x AS MATERIALIZED (SELECT {columns} FROM json_each(:batch))"
 
 
-# Definitions.
+# Definitions. What was written by hand and is no whole number is never due; what is one
+# and no time comes first, for its definition to be reported.
 
 _DUE = f"""
 SELECT * FROM (
   SELECT {_DEFINITION} FROM task_definitions
    WHERE shard = 0 AND next_fire_time IS NOT NULL AND NOT paused AND NOT late
-     AND next_fire_time <= :until {{after}}
+     AND next_fire_time <= :until AND typeof(next_fire_time) = 'integer' {{after}}
    ORDER BY next_fire_time, id LIMIT :limit)
 UNION ALL
 SELECT * FROM (
   SELECT {_DEFINITION} FROM task_definitions
    WHERE next_fire_time IS NOT NULL AND NOT paused AND late
-     AND next_fire_time <= :until {{after}}
+     AND next_fire_time <= :until AND typeof(next_fire_time) = 'integer' {{after}}
    ORDER BY next_fire_time, id LIMIT :limit)
 ORDER BY next_fire_time, id LIMIT :limit
 """

@@ -232,7 +232,7 @@ WITH old AS MATERIALIZED (
    ORDER BY completed_at LIMIT {limit} FOR UPDATE SKIP LOCKED)
 DELETE FROM task_instances AS t USING old
  WHERE t.id = old.id
-RETURNING old.completed_at
+RETURNING t.completed_at
 """
 DELETE_DEFINITIONS = """
 WITH old AS MATERIALIZED (

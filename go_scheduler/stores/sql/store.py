@@ -24,7 +24,7 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, scoped_session
 
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import (
@@ -150,7 +150,7 @@ class SQLStore(TransactionalStore):
         committed: Callable[[], None] | None = None,
     ) -> Sequence[TaskDefinition]:
         """Put definitions within a transaction of the user's."""
-        joined = self._join(connection)
+        joined = self._database.join(lambda: self._join(connection))
         # It becomes visible at any time later, below the bound of every scan.
         put = self._database.join(lambda: self._put(joined, definitions, late=True))
         if committed is not None:
@@ -159,11 +159,13 @@ class SQLStore(TransactionalStore):
 
     def finish_instance_in(self, connection: object, outcome: RunOutcome) -> bool:
         """Record the end of one run within a transaction of the user's."""
-        joined = self._join(connection)
+        joined = self._database.join(lambda: self._join(connection))
         return self._database.join(lambda: self._end(joined, outcome))
 
     def _join(self, connection: object) -> Connection:
         """The connection behind what a user passed, if it is one to this engine."""
+        if isinstance(connection, scoped_session):
+            connection = connection()
         if isinstance(connection, Session):
             connection = connection.connection()
         if not isinstance(connection, Connection):
@@ -176,11 +178,19 @@ class SQLStore(TransactionalStore):
             raise ConfigurationError(
                 f"connection is to a {name} database; the store is in {self._dialect}"
             )
-        if connection.get_isolation_level() == "AUTOCOMMIT":
+        if not connection.in_transaction():
+            # As its first statement would; SQLite's says then whether it is in one.
+            connection.begin()
+        if self._in_autocommit(connection):
             raise ConfigurationError(
                 "connection is in autocommit: there is no transaction to take part in"
             )
         return connection
+
+    def _in_autocommit(self, connection: Connection) -> bool:
+        """Whether a connection of the user's commits each statement by itself."""
+        driver = connection.connection.dbapi_connection
+        return connection.dialect.detect_autocommit_setting(driver)
 
     def get_definition(self, definition_id: UUID) -> TaskDefinition:
         """Read one definition."""
