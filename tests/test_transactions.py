@@ -41,7 +41,7 @@ from go_scheduler.policies import RetryPolicy
 from go_scheduler.recorder import Recorder
 from go_scheduler.run import Run, current_run
 from go_scheduler.scheduler import Scheduler
-from go_scheduler.stores.sql import commits
+from go_scheduler.stores.sql import joining
 from go_scheduler.testing.builders import (
     EXPIRE_AFTER,
     HOUR,
@@ -346,7 +346,7 @@ def test_they_do_not_look_if_it_has_not(client: Watching, shop: Shop) -> None:
         client.schedule(once(), connection=session)
     assert client.looks == 0
     gc.collect()
-    assert not commits._waiting
+    assert not joining._waiting
 
 
 @pytest.mark.parametrize("engine", LOCKING)
@@ -383,7 +383,7 @@ def test_they_do_not_look_for_what_a_savepoint_has_rolled_back(
     assert client.looks == 0
     assert client.list_definitions() == []
     gc.collect()
-    assert not commits._waiting
+    assert not joining._waiting
 
 
 def test_a_connection_tells_too_early_and_is_not_listened_to(

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from go_scheduler.stores.postgresql import PostgreSQLStore
+from go_scheduler.stores.sql.dialects import CockroachDBDialect
 from go_scheduler.stores.sql.driver import EngineKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
-    from sqlalchemy import Connection
     from sqlalchemy.engine import URL
 
     from go_scheduler.clock import Clock
+    from go_scheduler.stores.sql.dialects import Dialect
 
 
 class CockroachDBStore(PostgreSQLStore):
@@ -37,8 +37,6 @@ class CockroachDBStore(PostgreSQLStore):
         ConfigurationError: The URL is none, or is one for another kind of database.
     """
 
-    shards = 8
-    _dialect = "cockroachdb"
     _kind = EngineKind.COCKROACHDB
 
     def __init__(
@@ -51,6 +49,7 @@ class CockroachDBStore(PostgreSQLStore):
         migrate: bool = True,
         follower_reads: bool = False,
     ) -> None:
+        self._follower_reads = follower_reads
         super().__init__(
             url,
             clock=clock,
@@ -58,15 +57,6 @@ class CockroachDBStore(PostgreSQLStore):
             pool_size=pool_size,
             migrate=migrate,
         )
-        self._follower_reads = follower_reads
 
-    @contextmanager
-    def _listing(self, connection: Connection) -> Iterator[None]:
-        if not self._follower_reads:
-            yield
-            return
-        connection.exec_driver_sql("BEGIN AS OF SYSTEM TIME follower_read_timestamp()")
-        try:
-            yield
-        finally:
-            connection.exec_driver_sql("ROLLBACK")
+    def _make_dialect(self, clock: Clock | None) -> Dialect:
+        return CockroachDBDialect(clock, follower_reads=self._follower_reads)

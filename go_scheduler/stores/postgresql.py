@@ -9,31 +9,29 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid4
 
-from sqlalchemy import ARRAY, Uuid, any_, bindparam, column, text
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import column, text
 
 from go_scheduler.models import Cancelled
 from go_scheduler.stores.sql import arrays, statements
 from go_scheduler.stores.sql.database import Database, Lane
+from go_scheduler.stores.sql.dialects import PostgreSQLDialect
 from go_scheduler.stores.sql.driver import EngineKind, judge, make_engines
 from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS, DefinitionRow
 from go_scheduler.stores.sql.schema import Schema
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.stores.sql.sweep import LATE, Sweep
-from go_scheduler.stores.sql.tables import contents, definitions
 from go_scheduler.stores.sql.types import to_microseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+    from collections.abc import Iterator, Mapping, Sequence, Set
     from datetime import datetime, timedelta
     from typing import Any
 
-    from sqlalchemy import ColumnElement, Connection, Row
+    from sqlalchemy import Connection, Row
     from sqlalchemy.engine import URL
     from sqlalchemy.sql.selectable import TextualSelect
 
     from go_scheduler.clock import Clock
-    from go_scheduler.json import JSON
     from go_scheduler.models import (
         Claim,
         Claimant,
@@ -44,6 +42,7 @@ if TYPE_CHECKING:
         TaskDefinition,
         TaskInstance,
     )
+    from go_scheduler.stores.sql.dialects import Dialect
 
 
 class PostgreSQLStore(SQLStore):
@@ -63,7 +62,6 @@ class PostgreSQLStore(SQLStore):
         ConfigurationError: The URL is none, or is one for another kind of database.
     """
 
-    _dialect = "postgresql"
     _kind = EngineKind.POSTGRESQL
 
     def __init__(
@@ -79,7 +77,9 @@ class PostgreSQLStore(SQLStore):
             url, self._kind, connect_args=connect_args, pool_size=pool_size
         )
         database = Database(engines, judge=judge, transaction=self._transaction)
-        super().__init__(database, schema=Schema(self._dialect, migrate), clock=clock)
+        dialect = self._make_dialect(clock)
+        schema = Schema(dialect.name, migrate)
+        super().__init__(database, dialect, schema=schema, clock=clock)
         self._url = engines[Lane.USERS].url
         self._now_sql = "now()" if clock is None else "CAST(:now AS timestamptz)"
         self._sweeps: dict[object, Sweep] = {}
@@ -94,29 +94,8 @@ class PostgreSQLStore(SQLStore):
         with connection.execution_options(isolation_level=level).begin():
             yield
 
-    def _now(self, connection: Connection) -> datetime:
-        if self.clock is not None:
-            return self.clock.now()
-        now: datetime = connection.execute(text("SELECT now()")).scalar_one()
-        return now
-
-    def _among(
-        self, column: ColumnElement[Any], ids: Collection[UUID]
-    ) -> ColumnElement[bool]:
-        return column == any_(bindparam(None, list(ids), type_=ARRAY(Uuid)))
-
-    def _contains(self, metadata: Mapping[str, JSON]) -> ColumnElement[bool]:
-        return contents.c.metadata_search.contains(metadata)
-
-    def _insert_new_ids(self) -> Any:
-        return (
-            insert(definitions)
-            .on_conflict_do_nothing(
-                index_elements=[definitions.c.id],
-                index_where=definitions.c.deleted_at.is_(None),
-            )
-            .returning(definitions.c.id)
-        )
+    def _make_dialect(self, clock: Clock | None) -> Dialect:
+        return PostgreSQLDialect(clock)
 
     # Definitions.
 
@@ -129,7 +108,7 @@ class PostgreSQLStore(SQLStore):
         branches = [
             *(
                 self._fill(statements.DUE_IN_TIME, shard=shard, **parts)
-                for shard in range(self.shards)
+                for shard in range(self._dialect.shards)
             ),
             self._fill(statements.DUE_LATE, **parts),
         ]
@@ -148,7 +127,9 @@ class PostgreSQLStore(SQLStore):
         rows = self._scan(sweep, statement, parameters)
         if len(rows) < limit:
             sweep.finish()
-        return self._assemble(Lane.SCANS, [DefinitionRow(*row) for row in rows])
+        return self._reader.definitions(
+            Lane.SCANS, [DefinitionRow(*row) for row in rows]
+        )
 
     def fire_definitions(self, firings: Sequence[Firing]) -> Set[UUID]:
         """Create the instances of each firing and move its definition on."""
@@ -167,7 +148,7 @@ class PostgreSQLStore(SQLStore):
             "revisions": arrays.numbers(each.definition.revision for each in ordered),
             "next_times": arrays.times(each.next_fire_time for each in ordered),
             "instance_ids": arrays.ids(ids),
-            "shards": arrays.numbers(id.int % self.shards for id in ids),
+            "shards": arrays.numbers(id.int % self._dialect.shards for id in ids),
             "definition_ids": arrays.ids(each.definition_id for each in made),
             "fire_times": arrays.times(each.fire_time for each in made),
             "lasts": arrays.times(each.last for each in made),
@@ -219,13 +200,15 @@ class PostgreSQLStore(SQLStore):
                     break
                 raise
         fresh.sort(key=attrgetter("due_at"))
-        return self._read_both(Lane.SCANS, rows + fresh)
+        return self._reader.instances(Lane.SCANS, rows + fresh)
 
     def _places(
         self, queues: Sequence[str], ahead: timedelta
     ) -> Sequence[tuple[str, int]]:
         """Where to claim, in a random order: nodes should not meet in one place."""
-        places = [(queue, shard) for queue in queues for shard in range(self.shards)]
+        places = [
+            (queue, shard) for queue in queues for shard in range(self._dialect.shards)
+        ]
         if len(places) == 1:
             return places
         sweeps = [self._sweep(place) for place in places]
@@ -311,7 +294,7 @@ class PostgreSQLStore(SQLStore):
         }
 
         rows = self._write(Lane.CLAIMS, statement, parameters)
-        return self._read_both(Lane.CLAIMS, rows)
+        return self._reader.instances(Lane.CLAIMS, rows)
 
     def renew_claims(self, renewals: Sequence[Renewal]) -> Mapping[UUID, bool]:
         """Let claims hold for their ``lease`` from the store's time on."""

@@ -8,14 +8,11 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid4
 
-from sqlalchemy import Boolean, LargeBinary, cast, func, select
-from sqlalchemy.dialects.sqlite import insert
-
 from go_scheduler.clock import SystemClock
-from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import Cancelled, Outcome
 from go_scheduler.stores.sql import sqlite_statements as sql
 from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.dialects import SQLiteDialect
 from go_scheduler.stores.sql.rows import (
     DefinitionRow,
     missing_definition,
@@ -23,24 +20,20 @@ from go_scheduler.stores.sql.rows import (
 )
 from go_scheduler.stores.sql.schema import Schema
 from go_scheduler.stores.sql.sqlite_database import (
-    CONTAINS,
     SQLiteDatabase,
-    in_autocommit,
 )
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.stores.sql.sweep import LATE
-from go_scheduler.stores.sql.tables import contents, definitions
 from go_scheduler.stores.sql.types import to_microseconds, to_sqlite_time
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+    from collections.abc import Iterator, Mapping, Sequence, Set
     from typing import Any
 
-    from sqlalchemy import ColumnElement, Connection, Row
+    from sqlalchemy import Connection, Row
     from sqlalchemy.engine import URL
 
     from go_scheduler.clock import Clock
-    from go_scheduler.json import JSON
     from go_scheduler.models import (
         Claim,
         Claimant,
@@ -91,7 +84,6 @@ class SQLiteStore(SQLStore):
             Python is older than 3.35.
     """
 
-    _dialect = "sqlite"
     _database: SQLiteDatabase
 
     def __init__(
@@ -104,8 +96,10 @@ class SQLiteStore(SQLStore):
         busy_timeout: timedelta = _BUSY_TIMEOUT,
     ) -> None:
         database = SQLiteDatabase(url, durable=durable, busy_timeout=busy_timeout)
-        super().__init__(database, schema=Schema(self._dialect, migrate), clock=clock)
         self._time = (clock or SystemClock()).now
+        dialect = SQLiteDialect(self._time)
+        schema = Schema(dialect.name, migrate)
+        super().__init__(database, dialect, schema=schema, clock=clock)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}('sqlite:///{self._database.path}')"
@@ -118,41 +112,6 @@ class SQLiteStore(SQLStore):
     def now(self) -> datetime:
         """The time of the clock that was passed, else the machine's."""
         return self._time()
-
-    def _now(self, connection: Connection) -> datetime:
-        return self._time()
-
-    def _among(
-        self, column: ColumnElement[Any], ids: Collection[UUID]
-    ) -> ColumnElement[bool]:
-        # A row written by hand may have what is no id.
-        known = [each.hex for each in ids if isinstance(each, UUID)]
-        return column.in_(
-            select(func.json_each(json.dumps(known)).table_valued("value"))
-        )
-
-    def _contains(self, metadata: Mapping[str, JSON]) -> ColumnElement[bool]:
-        stored = cast(contents.c.metadata, LargeBinary)
-        found: ColumnElement[bool] = getattr(func, CONTAINS)(
-            stored, json.dumps(metadata), type_=Boolean
-        )
-        return found
-
-    def _insert_new_ids(self) -> Any:
-        return (
-            insert(definitions)
-            .on_conflict_do_nothing(
-                index_elements=[definitions.c.id],
-                index_where=definitions.c.deleted_at.is_(None),
-            )
-            .returning(definitions.c.id)
-        )
-
-    def _write_contents(self, definition: TaskDefinition) -> dict[str, object]:
-        return {**super()._write_contents(definition), "metadata_search": None}
-
-    def _in_autocommit(self, connection: Connection) -> bool:
-        return in_autocommit(connection)
 
     # Definitions.
 
@@ -173,7 +132,9 @@ class SQLiteStore(SQLStore):
             Lane.SCANS,
             lambda connection: connection.execute(statement, parameters).all(),
         )
-        return self._assemble(Lane.SCANS, [DefinitionRow(*row) for row in rows])
+        return self._reader.definitions(
+            Lane.SCANS, [DefinitionRow(*row) for row in rows]
+        )
 
     def fire_definitions(self, firings: Sequence[Firing]) -> Set[UUID]:
         """Create the instances of each firing and move its definition on."""
@@ -246,7 +207,7 @@ class SQLiteStore(SQLStore):
 
     def _instances(self, taken: _Taken) -> list[list[TaskInstance]]:
         """The instances of rows; read without keeping others from writing."""
-        known = self._assemble(Lane.SCANS, taken.definitions)
+        known = self._reader.definitions(Lane.SCANS, taken.definitions)
         keys = (row.key for row in taken.definitions)
         by_key = dict(zip(keys, known, strict=True))
         return [

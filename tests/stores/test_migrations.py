@@ -137,7 +137,7 @@ def run_sql(url: str, script: str) -> None:
 
 def only_checking(store: SQLStore) -> SQLStore:
     """The store as if it had been opened with ``migrate=False``."""
-    store._schema = Schema(store._dialect, migrate=False)
+    store._schema = Schema(store._dialect.name, migrate=False)
     return store
 
 
@@ -190,9 +190,9 @@ METADATA_INDEX = "task_contents_metadata_idx"
 
 def described(store: SQLStore) -> Sequence[tuple[object, ...]]:
     """Every column, index and constraint, but what only the migrations know of."""
-    asked = (
-        [_SQLITE] if store._dialect == "sqlite" else [_COLUMNS, _INDEXES, _CONSTRAINTS]
-    )
+    asked = [_COLUMNS, _INDEXES, _CONSTRAINTS]
+    if store._dialect.name == "sqlite":
+        asked = [_SQLITE]
     return [
         tuple(re.sub(r"[\s\"]+", " ", str(each)) for each in row)
         for statement in asked
@@ -218,7 +218,7 @@ def re_named(
     rows: Sequence[tuple[object, ...]], one: SQLStore, other: SQLStore
 ) -> Sequence[tuple[object, ...]]:
     """The same, as if they had been found in the other's database."""
-    if one._dialect == "sqlite":
+    if one._dialect.name == "sqlite":
         return rows
     name, other_name = (
         str(query(each, "SELECT current_database()")[0][0]) for each in (one, other)
@@ -262,8 +262,8 @@ def test_each_step_is_one_statement_that_does_no_harm_when_repeated(
     assert described(store) == before
     previous = None
     for script in history().after(None):
-        steps = history().sql(store._dialect, since=previous)
-        others = history().sql(store._dialect, since=script.revision)
+        steps = history().sql(store._dialect.name, since=previous)
+        others = history().sql(store._dialect.name, since=script.revision)
         assert steps.endswith(others)
         assert steps.count(";") - others.count(";") <= 1
         previous = script.revision
@@ -371,7 +371,7 @@ def test_a_half_migrated_schema_is_completed(
 def test_a_newer_schema_is_left_alone(store: SQLStore, migrate: bool) -> None:
     store.initialize()
     execute(store, "UPDATE go_scheduler_schema_version SET version_num = '9999'")
-    store._schema = Schema(store._dialect, migrate)
+    store._schema = Schema(store._dialect.name, migrate)
     with pytest.raises(StoreError, match=r"revision 9999,.* newer go_scheduler"):
         store.initialize()
     assert revisions(store) == ["9999"]
@@ -383,7 +383,7 @@ def test_a_version_table_with_two_revisions_is_refused(
 ) -> None:
     store.initialize()
     execute(store, "INSERT INTO go_scheduler_schema_version VALUES ('0003')")
-    store._schema = Schema(store._dialect, migrate)
+    store._schema = Schema(store._dialect.name, migrate)
     with pytest.raises(StoreError, match=f"says 0003, {HEAD}, and should say one"):
         store.initialize()
 
@@ -569,7 +569,7 @@ def hang(op):
 
 module.upgrade = hang
 store = open_store(url)
-store._schema = Schema(store._dialect, True, lease=timedelta(seconds=1))
+store._schema = Schema(store._dialect.name, True, lease=timedelta(seconds=1))
 store.initialize()
 """
 
@@ -620,7 +620,7 @@ def test_a_slow_migration_keeps_its_lease_and_others_do_not_wait_for_ever(
     store: SQLStore, other: SQLStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lease = SECOND / 2
-    store._schema = Schema(store._dialect, True, lease=lease)
+    store._schema = Schema(store._dialect.name, True, lease=lease)
     other._schema = Schema(other._dialect, True, lease=lease, patience=3 * lease)
     pause = Pause(monkeypatch)
     with paused_in_the_middle(store, pause):
@@ -651,10 +651,10 @@ def test_who_lost_the_lease_in_the_middle_changes_nothing_any_more(
 def test_a_step_that_ends_after_the_lease_was_lost_is_not_noted(
     store: SQLStore, other: SQLStore, previous: str | None, revision: str
 ) -> None:
-    execute(store, create_lease_table_sql(store._dialect), version.CREATE)
+    execute(store, create_lease_table_sql(store._dialect.name), version.CREATE)
     if previous is not None:
         execute(store, version.write_revision_sql(previous, previous=None))
-    late = Lease(store._database, store._dialect, length=timedelta(0))
+    late = Lease(store._database, store._dialect.name, length=timedelta(0))
     assert late.acquire()
     before = revisions(store)
     assert Lease(other._database, other._dialect, length=timedelta(0)).acquire()
@@ -688,7 +688,7 @@ def test_steps_may_take_longer_than_other_statements(
 
 def test_an_up_to_date_schema_needs_no_lease(store: SQLStore, other: SQLStore) -> None:
     store.initialize()
-    assert Lease(store._database, store._dialect, length=60 * SECOND).acquire()
+    assert Lease(store._database, store._dialect.name, length=60 * SECOND).acquire()
     other._schema = Schema(other._dialect, True, patience=timedelta(0))
     other.initialize()
 
@@ -696,8 +696,8 @@ def test_an_up_to_date_schema_needs_no_lease(store: SQLStore, other: SQLStore) -
 def test_one_owner_has_the_lease_until_it_is_released(
     store: SQLStore, other: SQLStore
 ) -> None:
-    execute(store, create_lease_table_sql(store._dialect))
-    one = Lease(store._database, store._dialect, length=60 * SECOND)
+    execute(store, create_lease_table_sql(store._dialect.name))
+    one = Lease(store._database, store._dialect.name, length=60 * SECOND)
     another = Lease(other._database, other._dialect, length=60 * SECOND)
     assert one.acquire()
     assert not another.acquire()

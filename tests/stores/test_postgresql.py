@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from go_scheduler.stores.cockroachdb import CockroachDBStore
 from go_scheduler.stores.postgresql import PostgreSQLStore
+from go_scheduler.stores.sql.dialects import CockroachDBDialect, PostgreSQLDialect
 from go_scheduler.testing.store_claims import ClaimTests, LapsedTests
 from go_scheduler.testing.store_firings import DueTests
 from go_scheduler.testing.store_lists import CleanupTests
@@ -18,7 +18,9 @@ from tests.servers import checked_out, delete_all_rows, opened
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from go_scheduler.clock import Clock
     from go_scheduler.stores.base import Store
+    from go_scheduler.stores.sql.dialects import Dialect
     from go_scheduler.testing.clock import ManualClock
 
 
@@ -36,7 +38,12 @@ class TestPostgreSQLStore(StoreSuite):
 class ShardedStore(PostgreSQLStore):
     """One with as many lines as ``CockroachDBStore`` has, where no such server is."""
 
-    shards = CockroachDBStore.shards
+    def _make_dialect(self, clock: Clock | None) -> Dialect:
+        return ShardedDialect(clock)
+
+
+class ShardedDialect(PostgreSQLDialect):
+    shards = CockroachDBDialect.shards
 
 
 class TestShardedStore(ClaimTests, LapsedTests, DueTests, CleanupTests, ThreadTests):

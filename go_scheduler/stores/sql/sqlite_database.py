@@ -17,6 +17,7 @@ from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError, StoreError
 from go_scheduler.json import JSON, contains
 from go_scheduler.stores.sql.database import Database, Fault, Lane, Overtaken
+from go_scheduler.stores.sql.dialects import CONTAINS
 from go_scheduler.stores.sql.turns import Turns
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ Result = TypeVar("Result")
 
 OLDEST = (3, 35)
 """The first SQLite that has RETURNING and MATERIALIZED."""
-CONTAINS = "go_scheduler_contains"
-"""The SQL function that tells whether one JSON text contains another."""
 
 _POOL_TIMEOUT = 10
 _READERS = 5
@@ -251,12 +250,6 @@ def _driver_of(connection: Connection) -> sqlite3.Connection:
     driver = connection.connection.dbapi_connection
     assert isinstance(driver, sqlite3.Connection)
     return driver
-
-
-def in_autocommit(connection: Connection) -> bool:
-    """Whether a connection that a user passed commits each statement by itself."""
-    driver = _driver_of(connection)
-    return driver.isolation_level is None and not driver.in_transaction
 
 
 _AWAY = {

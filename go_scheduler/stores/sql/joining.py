@@ -1,17 +1,53 @@
-"""The moment when a transaction of the user's has committed."""
+"""Taking part in a transaction of the user's, and learning that it has committed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import event
+from sqlalchemy import Connection, event
 from sqlalchemy.orm import Session, scoped_session
+
+from go_scheduler.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sqlalchemy.orm import SessionTransaction
+
+    from go_scheduler.stores.sql.dialects import Dialect
+
+
+def join(connection: object, dialect: Dialect) -> Connection:
+    """The connection behind what a user passed, in a transaction.
+
+    Raises:
+        ConfigurationError: It is no connection to this kind of database, or is in
+            autocommit.
+    """
+    if isinstance(connection, scoped_session):
+        connection = connection()
+    if isinstance(connection, Session):
+        connection = connection.connection()
+    if not isinstance(connection, Connection):
+        raise ConfigurationError(
+            "connection must be a SQLAlchemy Connection or Session, not"
+            f" {connection!r:.200}"
+        )
+    name = connection.dialect.name
+    if name != dialect.name:
+        raise ConfigurationError(
+            f"connection is to a {name} database; the store is in {dialect.name}"
+        )
+    if not connection.in_transaction():
+        # As its first statement would; SQLite's says then whether it is in one.
+        connection.begin()
+    if dialect.in_autocommit(connection):
+        raise ConfigurationError(
+            "connection is in autocommit: there is no transaction to take part in"
+        )
+    return connection
+
 
 # By the transaction or savepoint that has to commit first. One that is rolled back is
 # forgotten with its key.

@@ -1,0 +1,201 @@
+"""The engines' own words, where one statement cannot serve them all."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from sqlalchemy import (
+    ARRAY,
+    Boolean,
+    LargeBinary,
+    Uuid,
+    any_,
+    bindparam,
+    cast,
+    func,
+    select,
+    text,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+
+from go_scheduler.stores.sql.rows import write_contents
+from go_scheduler.stores.sql.tables import contents, definitions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping
+    from datetime import datetime
+
+    from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy.dialects.postgresql import Insert as PostgreSQLInsert
+    from sqlalchemy.dialects.sqlite import Insert as SQLiteInsert
+
+    from go_scheduler.clock import Clock
+    from go_scheduler.json import JSON
+    from go_scheduler.models import TaskDefinition
+
+CONTAINS = "go_scheduler_contains"
+"""The function that every SQLite connection of ours has: whether JSON contains JSON."""
+
+
+class Dialect(ABC):
+    """What differs between engines, but for what the loops do.
+
+    Attributes:
+        name: What SQLAlchemy calls it.
+        shards: Over how many parts of an index what is due is spread.
+    """
+
+    name: str
+    shards = 1
+
+    @abstractmethod
+    def now(self, connection: Connection) -> datetime:
+        """The store's time."""
+
+    @abstractmethod
+    def among(
+        self, column: ColumnElement[Any], ids: Collection[UUID]
+    ) -> ColumnElement[bool]:
+        """Whether a column is one of many ids, as one parameter."""
+
+    @abstractmethod
+    def contains(self, metadata: Mapping[str, JSON]) -> ColumnElement[bool]:
+        """Whether a definition's metadata contains this."""
+
+    @abstractmethod
+    def insert_new_ids(self) -> PostgreSQLInsert | SQLiteInsert:
+        """Insert definitions, but for ids that exist."""
+
+    def write_contents(self, definition: TaskDefinition) -> dict[str, object]:
+        """The columns of ``task_contents``, but for the key."""
+        return write_contents(definition)
+
+    def in_autocommit(self, connection: Connection) -> bool:
+        """Whether a connection of the user's commits each statement by itself."""
+        driver = connection.connection.dbapi_connection
+        assert driver is not None
+        return connection.dialect.detect_autocommit_setting(driver)
+
+    def listing(self, connection: Connection) -> AbstractContextManager[None]:
+        """Around the statements of a list that need not be of this very moment."""
+        return nullcontext()
+
+
+class PostgreSQLDialect(Dialect):
+    """PostgreSQL's words.
+
+    Args:
+        clock: Used instead of the database's time.
+    """
+
+    name = "postgresql"
+
+    def __init__(self, clock: Clock | None) -> None:
+        self._clock = clock
+
+    def now(self, connection: Connection) -> datetime:
+        """The clock's time, or the database's."""
+        if self._clock is not None:
+            return self._clock.now()
+        now: datetime = connection.execute(text("SELECT now()")).scalar_one()
+        return now
+
+    def among(
+        self, column: ColumnElement[Any], ids: Collection[UUID]
+    ) -> ColumnElement[bool]:
+        """One array."""
+        return column == any_(bindparam(None, list(ids), type_=ARRAY(Uuid)))
+
+    def contains(self, metadata: Mapping[str, JSON]) -> ColumnElement[bool]:
+        """By the index on the metadata."""
+        return contents.c.metadata_search.contains(metadata)
+
+    def insert_new_ids(self) -> PostgreSQLInsert:
+        """Insert definitions, but for ids that exist."""
+        return postgresql.insert(definitions).on_conflict_do_nothing(
+            index_elements=[definitions.c.id],
+            index_where=definitions.c.deleted_at.is_(None),
+        )
+
+
+class CockroachDBDialect(PostgreSQLDialect):
+    """CockroachDB's words.
+
+    Args:
+        clock: Used instead of the database's time.
+        follower_reads: Whether lists may come from the nearest replica.
+    """
+
+    name = "cockroachdb"
+    shards = 8
+
+    def __init__(self, clock: Clock | None, *, follower_reads: bool) -> None:
+        super().__init__(clock)
+        self._follower_reads = follower_reads
+
+    @contextmanager
+    def listing(self, connection: Connection) -> Iterator[None]:
+        """In a transaction in the past, if asked to."""
+        if not self._follower_reads:
+            yield
+            return
+        connection.exec_driver_sql("BEGIN AS OF SYSTEM TIME follower_read_timestamp()")
+        try:
+            yield
+        finally:
+            connection.exec_driver_sql("ROLLBACK")
+
+
+class SQLiteDialect(Dialect):
+    """SQLite's words.
+
+    Args:
+        time: The machine's time, or a clock's.
+    """
+
+    name = "sqlite"
+
+    def __init__(self, time: Callable[[], datetime]) -> None:
+        self._time = time
+
+    def now(self, connection: Connection) -> datetime:
+        """The machine's time."""
+        return self._time()
+
+    def among(
+        self, column: ColumnElement[Any], ids: Collection[UUID]
+    ) -> ColumnElement[bool]:
+        """One JSON array."""
+        # A row written by hand may have what is no id.
+        known = [each.hex for each in ids if isinstance(each, UUID)]
+        return column.in_(
+            select(func.json_each(json.dumps(known)).table_valued("value"))
+        )
+
+    def contains(self, metadata: Mapping[str, JSON]) -> ColumnElement[bool]:
+        """By a function of ours."""
+        stored = cast(contents.c.metadata, LargeBinary)
+        found: ColumnElement[bool] = getattr(func, CONTAINS)(
+            stored, json.dumps(metadata), type_=Boolean
+        )
+        return found
+
+    def insert_new_ids(self) -> SQLiteInsert:
+        """Insert definitions, but for ids that exist."""
+        return sqlite.insert(definitions).on_conflict_do_nothing(
+            index_elements=[definitions.c.id],
+            index_where=definitions.c.deleted_at.is_(None),
+        )
+
+    def write_contents(self, definition: TaskDefinition) -> dict[str, object]:
+        """Without a copy to search: the function reads the text."""
+        return {**super().write_contents(definition), "metadata_search": None}
+
+    def in_autocommit(self, connection: Connection) -> bool:
+        """As the driver has it: SQLAlchemy cannot tell."""
+        driver: Any = connection.connection.driver_connection
+        return driver.isolation_level is None and not driver.in_transaction

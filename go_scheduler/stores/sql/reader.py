@@ -1,0 +1,80 @@
+"""Instances and definitions, made of rows and of contents that may be cached."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import select
+
+from go_scheduler.stores.sql.contents import ContentsCache
+from go_scheduler.stores.sql.rows import (
+    DEFINITION_COLUMNS,
+    INSTANCE_COLUMNS,
+    DefinitionRow,
+    missing_definition,
+    read_definition,
+    read_instance,
+)
+from go_scheduler.stores.sql.tables import contents
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from uuid import UUID
+
+    from sqlalchemy import Row
+
+    from go_scheduler.models import TaskDefinition, TaskInstance
+    from go_scheduler.stores.sql.database import Database, Lane
+    from go_scheduler.stores.sql.dialects import Dialect
+
+
+class Reader:
+    """Makes values of rows, outside of transactions: what it reads, it may remember.
+
+    Args:
+        database: Where contents are fetched.
+        dialect: The engine's own words.
+    """
+
+    def __init__(self, database: Database, dialect: Dialect) -> None:
+        self._database = database
+        self._dialect = dialect
+        self._contents = ContentsCache()
+
+    def definitions(
+        self, lane: Lane, rows: Sequence[DefinitionRow]
+    ) -> list[TaskDefinition]:
+        """The definitions of rows; no connection is used if all contents are known."""
+        known = {row.key: self._contents.get(row.key, row.revision) for row in rows}
+        unknown = [key for key, found in known.items() if found is None]
+        fetched = self._fetch(lane, unknown) if unknown else {}
+        return [
+            read_definition(
+                row,
+                known[row.key]
+                or self._contents.put(row.key, row.revision, fetched.get(row.key)),
+            )
+            for row in rows
+        ]
+
+    def _fetch(self, lane: Lane, keys: Sequence[UUID]) -> Mapping[UUID, Row[Any]]:
+        query = select(contents).where(self._dialect.among(contents.c.key, keys))
+        return self._database.run(
+            lane,
+            lambda connection: {row.key: row for row in connection.execute(query)},
+        )
+
+    def instances(self, lane: Lane, rows: Sequence[Row[Any]]) -> list[TaskInstance]:
+        """The instances of rows whose columns begin with those of ``BOTH``."""
+        first, last = len(INSTANCE_COLUMNS), len(INSTANCE_COLUMNS + DEFINITION_COLUMNS)
+        distinct = {
+            row[first]: DefinitionRow(*row[first:last])
+            for row in rows
+            if row[first] is not None
+        }
+        found = self.definitions(lane, list(distinct.values()))
+        by_key = dict(zip(distinct, found, strict=True))
+        return [
+            read_instance(row, by_key.get(row[first]) or missing_definition(row[1]))
+            for row in rows
+        ]
