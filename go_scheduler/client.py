@@ -135,8 +135,10 @@ class Client:
         _check_limit(limit)
         if name is not None:
             check_type("name", name, str)
+            check_text(name, "name")
         if queue is not None:
             check_type("queue", queue, str)
+            check_text(queue, "queue")
         if after is not None:
             check_type("after", after, UUID)
         return self._ready().list_definitions(

@@ -75,6 +75,19 @@ def freeze(value: object, *, name: str, limit: int) -> FrozenObject:
     return frozen
 
 
+def read_object(text: str) -> FrozenObject:
+    """The read-only object of a JSON text that was checked when it was written.
+
+    Raises:
+        ValueError: It is no JSON, or no object.
+    """
+    values_left = count(len(text) + 1, -1)
+    value = _freeze(json.loads(text), "the text", 0, values_left)
+    if not isinstance(value, FrozenObject):
+        raise ConfigurationError(f"no JSON object: {text:.80}")
+    return value
+
+
 def is_same(one: JSON, other: JSON) -> bool:
     """Whether two values have the same JSON text, unlike ``1 == True`` in Python."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)

@@ -6,9 +6,9 @@ import os
 import signal
 import threading
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Self
 
 from go_scheduler.checks import LONGEST, check_type
@@ -179,10 +179,10 @@ class Scheduler(Client):
         with _signals(requests):
             node = self._started()
             node.when_stopped(lambda: requests.put(None))
-            if requests.get() is None:
+            if _next(requests) is None:
                 return
             node.request_stop()
-            if requests.get() is not None:
+            if _next(requests) is not None:
                 node.stop(ZERO)
 
     def health(self) -> Health:
@@ -232,6 +232,14 @@ class Scheduler(Client):
                 f"this scheduler was started in process {self._node.process}, which has"
                 " been forked since: make another one in each process"
             )
+
+
+def _next(requests: SimpleQueue[int | None]) -> int | None:
+    while True:
+        # A signal that comes on the way into an endless wait would be noticed when the
+        # next one comes.
+        with suppress(Empty):
+            return requests.get(timeout=0.5)
 
 
 @contextmanager

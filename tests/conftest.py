@@ -141,14 +141,14 @@ def clock() -> ManualClock:
 @pytest.fixture
 def store(clock: ManualClock, store_url: str) -> Iterator[Store]:
     """An empty store on the clock."""
-    with servers.opened(store_url, clock) as store:
+    with servers.opened(store_url, clock, has_tables=True) as store:
         yield store
 
 
 @pytest.fixture
 def own_time_store(store_url: str) -> Iterator[Store]:
     """An empty store that goes by its own time."""
-    with servers.opened(store_url) as store:
+    with servers.opened(store_url, has_tables=True) as store:
         yield store
 
 

@@ -159,11 +159,20 @@ def _execute(url: str, statement: str) -> None:
 
 
 @contextmanager
-def opened(url: str, clock: Clock | None = None) -> Iterator[Store]:
-    """A store that is ready for use; in the end all its connections must be back."""
+def opened(
+    url: str, clock: Clock | None = None, *, has_tables: bool = False
+) -> Iterator[Store]:
+    """A store that is ready for use; in the end all its connections must be back.
+
+    Args:
+        url: What it is made of.
+        clock: What it goes by.
+        has_tables: Whether another one has made them, and they need not be looked at.
+    """
     store = make_store(url, clock)
     try:
-        store.initialize()
+        if not has_tables:
+            store.initialize()
         yield store
         assert checked_out(store) == 0, "a connection was not given back"
     finally:

@@ -8,15 +8,25 @@ from dataclasses import fields
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from go_scheduler import Scheduler
+from go_scheduler import Scheduler, errors
 from go_scheduler.health import Health
+from go_scheduler.stores import Store, opening
+from go_scheduler.stores.cockroachdb import CockroachDBStore
+from go_scheduler.stores.postgresql import PostgreSQLStore
+from go_scheduler.stores.sql.tables import metadata
+from go_scheduler.stores.sqlite import SQLiteStore
+
+if TYPE_CHECKING:
+    from sqlalchemy import Table
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = (ROOT / "docs/reference.md").read_text()
 OPERATING = (ROOT / "docs/operating.md").read_text()
+STORES = (ROOT / "docs/stores.md").read_text()
 README = (ROOT / "README.md").read_text()
 PACKAGES = (
     "go_scheduler",
@@ -24,6 +34,11 @@ PACKAGES = (
     "go_scheduler.triggers",
     "go_scheduler.testing",
 )
+DATABASES = {
+    "CockroachDB": CockroachDBStore,
+    "PostgreSQL": PostgreSQLStore,
+    "SQLite": SQLiteStore,
+}
 UNITS = {"day": 86_400, "minute": 60, "second": 1}
 
 
@@ -35,10 +50,24 @@ def settings() -> list[inspect.Parameter]:
     return list(inspect.signature(Scheduler).parameters.values())
 
 
-def settings_table() -> dict[str, str]:
+def defaults(page: str) -> dict[str, str]:
     """Of each setting its default, as the page has it."""
-    found = re.findall(r"^\| `(\w+)` \| (.+?) \| .+ \|$", OPERATING, re.MULTILINE)
-    return dict(found)
+    return dict(re.findall(r"^\| `(\w+)` \| (.+?) \| .+ \|$", page, re.MULTILINE))
+
+
+def section(page: str, title: str) -> str:
+    """What a page has under a heading."""
+    [text] = re.findall(rf"^## {title}$(.*?)(?=^## |\Z)", page, re.M | re.S)
+    return str(text)
+
+
+def options(name: str) -> list[tuple[str, inspect.Parameter]]:
+    """A store's arguments, but for those that the page has at the PostgreSQL store."""
+    given = inspect.signature(DATABASES[name]).parameters
+    if name == "CockroachDB":
+        inherited = inspect.signature(PostgreSQLStore).parameters
+        given = {key: given[key] for key in given if key not in inherited}  # type: ignore[assignment]
+    return [(name, each) for each in given.values()]
 
 
 def in_words(default: object) -> str:
@@ -67,7 +96,7 @@ def test_what_the_reference_shows_exists() -> None:
 def test_every_setting_is_explained_with_its_default(
     setting: inspect.Parameter,
 ) -> None:
-    table = settings_table()
+    table = defaults(OPERATING)
     assert setting.name in table, f"docs/operating.md lacks {setting.name}"
     if setting.default not in (None, inspect.Parameter.empty):
         assert table[setting.name].strip("`") == in_words(setting.default)
@@ -78,10 +107,49 @@ def test_every_field_of_the_health_is_explained(name: str) -> None:
     assert f"| `{name}` |" in OPERATING
 
 
+@pytest.mark.parametrize(
+    ("name", "option"), [each for name in DATABASES for each in options(name)]
+)
+def test_every_argument_of_a_store_is_explained_with_its_default(
+    name: str, option: inspect.Parameter
+) -> None:
+    table = defaults(section(STORES, name))
+    assert option.name in table, f"docs/stores.md lacks {option.name} of {name}"
+    if option.default not in (None, inspect.Parameter.empty):
+        assert table[option.name] == in_words(option.default)
+
+
+@pytest.mark.parametrize("scheme", ["memory", *opening._OWN])
+def test_every_scheme_of_a_url_is_in_the_tables_of_stores(scheme: str) -> None:
+    for page in (README, STORES):
+        assert re.search(rf"^\| .*Store`.* \| `{scheme}://", page, re.MULTILINE), scheme
+
+
+@pytest.mark.parametrize("kind", DATABASES.values())
+def test_the_stores_of_databases_are_in_the_reference(kind: type[Store]) -> None:
+    assert f"::: {kind.__module__}.{kind.__name__}" in REFERENCE.splitlines()
+    assert kind.__doc__
+
+
+@pytest.mark.parametrize("table", metadata.sorted_tables, ids=lambda each: each.name)
+def test_every_column_is_explained(table: Table) -> None:
+    shown = section(OPERATING, "Looking into the tables")
+    [rows] = re.findall(rf"^\| `{table.name}` \|.*\n((?:\|.*\n)+)", shown, re.M)
+    firsts = " ".join(line.split("|")[1] for line in rows.splitlines())
+    assert {*re.findall(r"`(\w+)`", firsts)} == {*table.columns.keys()}
+
+
+def test_the_reference_draws_the_tree_of_the_errors() -> None:
+    assert errors.__doc__ is not None
+    drawn = errors.__doc__.split("```")[1].splitlines()
+    for line in drawn[1:-1]:
+        assert re.sub(r"  +[^(].*$", "", line).rstrip() in REFERENCE, line
+
+
 @pytest.mark.parametrize("name", ["triggers", "stores"])
 def test_the_readmes_tables_have_what_there_is(name: str) -> None:
     package = import_module(f"go_scheduler.{name}")
-    abstract = {"Store", "Trigger", "UnknownTrigger"}
+    abstract = {"Store", "TransactionalStore", "Trigger", "UnknownTrigger"}
     for each in {*package.__all__} - abstract:
         if not each.endswith(("Store", "Trigger")):
             continue

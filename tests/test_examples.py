@@ -42,10 +42,14 @@ TRANSACTIONAL = [each for each in EXAMPLES if each.name.startswith("transactiona
 SHOWN_URL = re.compile(
     r"postgresql(\+psycopg)?://user:password@host:5432/database(?=[\"' ])"
 )
-DATABASES = {"SQLite": "sqlite", "PostgreSQL": "postgresql", "CockroachDB": "cockroachdb"}
+DATABASES = {
+    "SQLite": "sqlite",
+    "PostgreSQL": "postgresql",
+    "CockroachDB": "cockroachdb",
+}
 INPUT = {"reminders.py": "in 1s drink water\nin 500ms look up\nsoon\n"}
 BLOCK = re.compile(
-    r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL
+    r"^( *)```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^\1```$", re.MULTILINE | re.DOTALL
 )
 FAILED_AFTER = 60
 
@@ -74,7 +78,11 @@ def normalised(output: str) -> str:
 def blocks(page: Path, language: str) -> list[tuple[str, str]]:
     """The title, if any, and the text of a page's blocks."""
     found = BLOCK.findall(page.read_text())
-    return [(title, text) for kind, title, text in found if kind == language]
+    return [
+        (title, dedent(text) if indent else text)
+        for indent, kind, title, text in found
+        if kind == language
+    ]
 
 
 def program(page: Path) -> str:
@@ -96,9 +104,7 @@ def runnable(page: Path, request: pytest.FixtureRequest) -> str:
     if SHOWN_URL.search(text) is None:
         return text
     url = request.getfixturevalue("empty_database_url")()
-    return SHOWN_URL.sub(
-        lambda shown: for_sqlalchemy(url) if shown[1] else url, text
-    )
+    return SHOWN_URL.sub(lambda shown: for_sqlalchemy(url) if shown[1] else url, text)
 
 
 def for_sqlalchemy(url: str) -> str:

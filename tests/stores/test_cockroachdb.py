@@ -23,5 +23,5 @@ class TestCockroachDBStore(StoreSuite):
     def store(self, clock: ManualClock, cockroachdb_url: str) -> Iterator[Store]:
         """An empty, initialized store."""
         delete_all_rows(cockroachdb_url)
-        with opened(cockroachdb_url, clock) as store:
+        with opened(cockroachdb_url, clock, has_tables=True) as store:
             yield store

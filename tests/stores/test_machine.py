@@ -121,9 +121,7 @@ def test_a_store_in_a_database_is_like_the_reference_store(store_url: str) -> No
     class Machine(StoreMachine):
         def make_store(self, clock: ManualClock) -> Store:
             delete_all_rows(store_url)
-            store = make_store(store_url, clock)
-            store.initialize()
-            return store
+            return make_store(store_url, clock)
 
         def teardown(self) -> None:
             assert checked_out(self.store) == 0

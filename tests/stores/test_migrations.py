@@ -640,7 +640,7 @@ def test_who_lost_the_lease_in_the_middle_changes_nothing_any_more(
         execute(
             other,
             "UPDATE go_scheduler_lock SET expires_at ="
-            + ("0" if other._dialect == "sqlite" else "now()"),
+            + ("0" if other._dialect.name == "sqlite" else "now()"),
         )
         other.initialize()
         assert revisions(other) == [HEAD]

@@ -31,7 +31,7 @@ class TestPostgreSQLStore(StoreSuite):
     def store(self, clock: ManualClock, postgresql_url: str) -> Iterator[Store]:
         """An empty, initialized store."""
         delete_all_rows(postgresql_url)
-        with opened(postgresql_url, clock) as store:
+        with opened(postgresql_url, clock, has_tables=True) as store:
             yield store
 
 
@@ -54,7 +54,6 @@ class TestShardedStore(ClaimTests, LapsedTests, DueTests, CleanupTests, ThreadTe
         """An empty, initialized store."""
         delete_all_rows(postgresql_url)
         store = ShardedStore(postgresql_url, clock=clock)
-        store.initialize()
         yield store
         assert checked_out(store) == 0
         store.close()

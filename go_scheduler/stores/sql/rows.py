@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from go_scheduler.errors import GoSchedulerError
-from go_scheduler.json import JSON, FrozenObject, freeze
+from go_scheduler.json import JSON, FrozenObject, read_object
 from go_scheduler.models import (
-    METADATA_LIMIT,
     Outcome,
     Skipped,
     TaskDefinition,
@@ -76,16 +75,18 @@ INSTANCE_COLUMNS = (
 )
 
 
-_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+LATEST = datetime.max.replace(tzinfo=UTC)
+"""Stands for a time that cannot be read: most of them are later than any that can."""
+
 _NO_ID = UUID(int=0)
 _OUTCOMES = {None: None} | {outcome.value: outcome for outcome in Outcome}
 _WIDTH = len(INSTANCE_COLUMNS)
 _OUTCOME = INSTANCE_COLUMNS.index("outcome")
 _STAND_INS = {
     "id": _NO_ID,
-    "execute_at": _LONG_AGO,
-    "due_at": _LONG_AGO,
-    "skipped_last": _LONG_AGO,
+    "execute_at": LATEST,
+    "due_at": LATEST,
+    "skipped_last": LATEST,
 }
 
 
@@ -150,13 +151,12 @@ def read_contents(row: Row[Any] | None) -> Contents:
     state: JSON = None
     try:
         state = json.loads(row.trigger_state)
-        metadata = freeze(
-            json.loads(row.metadata), name="its metadata", limit=METADATA_LIMIT
-        )
+        metadata = read_object(row.metadata)
         retry, catch_up = _read_policies(json.loads(row.policies))
         trigger = load_trigger(row.trigger_kind, state)
         return Contents(row.name, metadata, trigger, retry, catch_up)
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    # Whoever wrote the row by hand may have written anything.
+    except Exception as error:
         return _unreadable(str(row.trigger_kind), state, str(error), name=row.name)
 
 

@@ -21,7 +21,7 @@ from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.edits import LIVE, Edits, definition_of
 from go_scheduler.stores.sql.joining import join, when_committed
 from go_scheduler.stores.sql.reader import Reader
-from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS, INSTANCE_COLUMNS
+from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS, INSTANCE_COLUMNS, LATEST
 from go_scheduler.stores.sql.tables import contents, definitions, instances
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from sqlalchemy import Connection
+    from sqlalchemy import ColumnElement, Connection
 
     from go_scheduler.clock import Clock
     from go_scheduler.json import JSON
@@ -207,9 +207,7 @@ class SQLStore(TransactionalStore):
         if state is not None:
             query = query.where(_state == state.value)
         if after is not None:
-            later = column.execute_at > after.execute_at
-            same = and_(column.execute_at == after.execute_at, column.id > after.id)
-            query = query.where(or_(later, same))
+            query = query.where(_comes_after(after))
         rows = self._list(lambda connection: connection.execute(query).all())
         return self._reader.instances(Lane.USERS, rows)
 
@@ -237,6 +235,17 @@ _BOTH = select(
 ).outerjoin_from(
     instances, definitions, definitions.c.key == instances.c.definition_key
 )
+
+
+def _comes_after(last: TaskInstance) -> ColumnElement[bool]:
+    column = instances.c
+    later = column.execute_at > last.execute_at
+    if last.execute_at == LATEST:
+        # That of the last one cannot be read: it is equal to all others of that kind.
+        return and_(column.execute_at >= LATEST, column.id > last.id)
+    return or_(later, and_(column.execute_at == last.execute_at, column.id > last.id))
+
+
 _state = case(
     (instances.c.outcome.is_not(None), instances.c.outcome),
     (instances.c.claimed_by.is_(None), literal(State.PENDING.value)),

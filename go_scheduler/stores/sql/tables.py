@@ -148,7 +148,8 @@ indexes = (
         definitions.c.completed_at,
         where=_is_completed,
     ),
-    _index("task_definitions_deleted_idx", definitions.c.id, where=_is_deleted),
+    _index("task_definitions_deleted_idx", definitions.c.deleted_at, where=_is_deleted),
+    _index("task_definitions_former_idx", definitions.c.id, where=_is_deleted),
     _index(
         "task_instances_claimable_idx",
         instances.c.queue,

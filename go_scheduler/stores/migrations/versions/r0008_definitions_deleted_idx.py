@@ -1,4 +1,4 @@
-"""Finds what is left of deleted definitions."""
+"""Finds what deleted definitions have left for their history, oldest first."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def upgrade(op: Operations) -> None:
     op.create_index(
         "task_definitions_deleted_idx",
         "task_definitions",
-        ["id"],
+        ["deleted_at"],
         if_not_exists=True,
         postgresql_where=where,
         sqlite_where=where,
