@@ -15,9 +15,15 @@ import pytest
 import go_scheduler
 from go_scheduler import Store, Trigger, errors, stores, triggers
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.stores.base import TransactionalStore
 from go_scheduler.stores.opening import open_store
 
 PACKAGES = ["go_scheduler", "go_scheduler.stores", "go_scheduler.triggers"]
+DATABASES = [
+    ("go_scheduler.stores.cockroachdb", "CockroachDBStore"),
+    ("go_scheduler.stores.postgresql", "PostgreSQLStore"),
+    ("go_scheduler.stores.sqlite", "SQLiteStore"),
+]
 NOT_LOADED = [
     "alembic",
     "asyncpg",
@@ -84,6 +90,7 @@ def test_every_error_is_a_public_name() -> None:
 
 
 def test_every_trigger_and_store_of_the_package_is_a_public_name() -> None:
+    # But for those of databases: to import them loads a driver.
     for package, base in ((triggers, Trigger), (stores, Store)):
         named = {name: getattr(package, name) for name in package.__all__}
         kinds = {
@@ -92,6 +99,16 @@ def test_every_trigger_and_store_of_the_package_is_a_public_name() -> None:
             if inspect.isclass(value) and issubclass(value, base)
         }
         assert kinds - {"UnknownTrigger"} <= {*go_scheduler.__all__}
+
+
+@pytest.mark.parametrize(("module", "name"), DATABASES)
+def test_the_store_of_a_database_is_where_it_is_documented(
+    module: str, name: str
+) -> None:
+    store = getattr(import_module(module), name)
+    assert issubclass(store, TransactionalStore)
+    assert store.__module__ == module
+    assert store.__doc__
 
 
 @pytest.mark.parametrize("package", PACKAGES)

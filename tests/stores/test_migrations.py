@@ -621,7 +621,7 @@ def test_a_slow_migration_keeps_its_lease_and_others_do_not_wait_for_ever(
 ) -> None:
     lease = SECOND / 2
     store._schema = Schema(store._dialect.name, True, lease=lease)
-    other._schema = Schema(other._dialect, True, lease=lease, patience=3 * lease)
+    other._schema = Schema(other._dialect.name, True, lease=lease, patience=3 * lease)
     pause = Pause(monkeypatch)
     with paused_in_the_middle(store, pause):
         with pytest.raises(
@@ -657,7 +657,7 @@ def test_a_step_that_ends_after_the_lease_was_lost_is_not_noted(
     late = Lease(store._database, store._dialect.name, length=timedelta(0))
     assert late.acquire()
     before = revisions(store)
-    assert Lease(other._database, other._dialect, length=timedelta(0)).acquire()
+    assert Lease(other._database, other._dialect.name, length=timedelta(0)).acquire()
     written = store._database.run(
         Lane.USERS,
         lambda each: version.write_revision(
@@ -689,7 +689,7 @@ def test_steps_may_take_longer_than_other_statements(
 def test_an_up_to_date_schema_needs_no_lease(store: SQLStore, other: SQLStore) -> None:
     store.initialize()
     assert Lease(store._database, store._dialect.name, length=60 * SECOND).acquire()
-    other._schema = Schema(other._dialect, True, patience=timedelta(0))
+    other._schema = Schema(other._dialect.name, True, patience=timedelta(0))
     other.initialize()
 
 
@@ -698,7 +698,7 @@ def test_one_owner_has_the_lease_until_it_is_released(
 ) -> None:
     execute(store, create_lease_table_sql(store._dialect.name))
     one = Lease(store._database, store._dialect.name, length=60 * SECOND)
-    another = Lease(other._database, other._dialect, length=60 * SECOND)
+    another = Lease(other._database, other._dialect.name, length=60 * SECOND)
     assert one.acquire()
     assert not another.acquire()
     assert another.holder() == one.owner

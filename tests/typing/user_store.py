@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from go_scheduler import MemoryStore, Scheduler, Store
 from go_scheduler.stores import open_store
+from go_scheduler.stores.base import TransactionalStore
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence, Set
+    from collections.abc import Callable, Collection, Mapping, Sequence, Set
     from datetime import datetime, timedelta
     from uuid import UUID
 
@@ -132,9 +133,26 @@ class StubStore(Store):
         raise NotImplementedError
 
 
+class StubTransactionalStore(StubStore, TransactionalStore):
+    """One that takes part in transactions of its users."""
+
+    def put_definitions_in(
+        self,
+        connection: object,
+        definitions: Sequence[TaskDefinition],
+        *,
+        committed: Callable[[], None] | None = None,
+    ) -> Sequence[TaskDefinition]:
+        raise NotImplementedError
+
+    def finish_instance_in(self, connection: object, outcome: RunOutcome) -> bool:
+        raise NotImplementedError
+
+
 def schedulers(clock: Clock) -> list[Scheduler]:
     return [
         Scheduler(None, StubStore("tasks", clock)),
+        Scheduler(None, StubTransactionalStore("tasks", clock)),
         Scheduler(None, MemoryStore(), clock=clock),
         Scheduler(None, open_store("memory://", clock=clock)),
     ]
