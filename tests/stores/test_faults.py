@@ -31,7 +31,6 @@ from go_scheduler.testing.builders import (
     start,
 )
 from go_scheduler.testing.store_edits import EditTests
-from go_scheduler.testing.store_firings import FireTests
 from go_scheduler.testing.store_runs import NextFireTimeTests
 from go_scheduler.testing.store_threads import ThreadTests
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
@@ -58,7 +57,7 @@ def real_store(postgresql_url: str) -> Iterator[PostgreSQLStore]:
 
 
 @pytest.mark.slow
-class TestConflicts(EditTests, FireTests, NextFireTimeTests, ThreadTests):
+class TestConflicts(EditTests, NextFireTimeTests, ThreadTests):
     """The suite's promises, while three statements of ten meet a conflict."""
 
     # Of transactions with a hundred statements none would ever get through.

@@ -479,13 +479,13 @@ from go_scheduler.stores import open_store
 
 for line in sys.stdin:
     store = open_store(line.strip())
+    answer = "done"
     try:
         store.initialize()
-        print("done", flush=True)
     except Exception as error:
-        print(repr(error), flush=True)
-    finally:
-        store.close()
+        answer = repr(error)
+    store.close()
+    print(answer, flush=True)
 """
 _ROUNDS = 50
 

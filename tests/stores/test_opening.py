@@ -37,6 +37,29 @@ from go_scheduler.stores import open_store
 open_store(sys.argv[1]).close()
 print(*sorted({{*{drivers}}} & {{*sys.modules}}))
 """
+FORK_WITH_AN_OPEN_STORE = """
+import os, sys
+from go_scheduler.stores import open_store
+from go_scheduler.stores.sql.database import Lane
+
+def connection_of(store):
+    def ask(connection):
+        return connection.exec_driver_sql("SELECT pg_backend_pid()").scalar()
+
+    return store._database.run(Lane.USERS, ask)
+
+store = open_store(sys.argv[1])
+store.initialize()
+before = connection_of(store)
+if not (child := os.fork()):
+    other = connection_of(store)
+    store.close()
+    os._exit(0 if other != before else 1)
+_, status = os.waitpid(child, 0)
+assert status == 0, "the child used its parent's connection"
+assert connection_of(store) == before, "the child closed its parent's connection"
+store.close()
+"""
 # Nobody answers here: a store is not connected before it is used.
 NOWHERE = "user:secret@127.0.0.1:1/database"
 
@@ -146,6 +169,14 @@ def test_a_driver_is_loaded_when_its_store_is_asked_for(
         check=True,
     )
     assert {*done.stdout.split()} == loaded
+
+
+@pytest.mark.slow
+def test_a_store_that_was_open_before_a_fork_has_connections_of_its_own_after_it(
+    postgresql_url: str,
+) -> None:
+    arguments = (sys.executable, "-c", FORK_WITH_AN_OPEN_STORE, postgresql_url)
+    subprocess.run(arguments, cwd=ROOT, timeout=60, check=True)
 
 
 @pytest.mark.parametrize("scheme", ["foreign", "Foreign"])

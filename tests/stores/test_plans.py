@@ -68,6 +68,7 @@ ALLOWED: Mapping[str, set[str]] = {
         "task_instances_open_idx",
         "task_definitions_completed_idx",
         "task_definitions_deleted_idx",
+        "task_definitions_former_idx",
         "task_contents_pkey",
         KEY,
         DEFINITION,
