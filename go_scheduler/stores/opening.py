@@ -18,6 +18,7 @@ ENTRY_POINTS = "go_scheduler.stores"
 # By name, so that a store's driver is loaded when that store is asked for.
 _OWN = {
     "cockroachdb": ("go_scheduler.stores.cockroachdb", "CockroachDBStore"),
+    "postgres": ("go_scheduler.stores.postgresql", "PostgreSQLStore"),
     "postgresql": ("go_scheduler.stores.postgresql", "PostgreSQLStore"),
     "sqlite": ("go_scheduler.stores.sqlite", "SQLiteStore"),
 }

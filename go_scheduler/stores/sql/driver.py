@@ -117,11 +117,15 @@ def make_engines(
 def _checked(url: str | URL, kind: EngineKind) -> URL:
     try:
         parsed = make_url(url)
-    except exc.ArgumentError:
+    except (exc.ArgumentError, ValueError):
         raise ConfigurationError(
             f"no database URL, such as {kind.value}://user:password@host:5432/database"
         ) from None
-    backend, _, driver = parsed.drivername.partition("+")
+    if "@" in (parsed.host or ""):
+        raise ConfigurationError(
+            "the URL's host holds an @: write one that belongs to the password as %40"
+        )
+    backend, _, driver = parsed.drivername.lower().partition("+")
     if backend == "postgres":
         backend = "postgresql"
     if backend != kind.value or driver not in ("", "psycopg"):

@@ -224,11 +224,11 @@ def _check_version() -> None:
 def _path(url: str | URL) -> Path:
     try:
         parsed = make_url(url)
-    except exc.ArgumentError:
+    except (exc.ArgumentError, ValueError):
         raise ConfigurationError(
             f"no URL of a SQLite file, such as {_EXAMPLE}"
         ) from None
-    if parsed.drivername not in ("sqlite", "sqlite+pysqlite"):
+    if parsed.drivername.lower() not in ("sqlite", "sqlite+pysqlite"):
         raise ConfigurationError(
             f"the URL begins with {parsed.drivername}://; this store's are such as"
             f" {_EXAMPLE}"
