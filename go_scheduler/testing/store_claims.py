@@ -174,6 +174,15 @@ class ClaimTests:
             due = [each.due_at for each in page]
             assert due == sorted(due)
 
+    def test_what_is_new_is_not_behind_what_was_claimed_ahead(
+        self, store: Store
+    ) -> None:
+        read = put(store)
+        fire(store, read, *(START + n * SECOND for n in range(1, 4)))
+        assert len(claim(store, ahead=HOUR, limit=2)) == 2
+        new = pending(store, definition(START))
+        assert new.id in ids(claim(store, ahead=HOUR, limit=10))
+
     def test_the_limit_spans_all_queues(self, store: Store) -> None:
         for queue in ("a", "b"):
             made = (START + n * TICK for n in range(4))

@@ -197,7 +197,7 @@ def test_what_is_no_url_is_refused(url: str) -> None:
 def test_an_unknown_scheme_is_refused_with_those_that_are_known() -> None:
     assert str(refusal("oracle://user:secret@host")) == (
         "no store has the scheme 'oracle'; known: cockroachdb, foreign, memory,"
-        " missing, nothing, postgresql, sqlite"
+        " missing, nothing, postgres, postgresql, sqlite"
     )
 
 

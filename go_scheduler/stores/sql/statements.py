@@ -111,8 +111,10 @@ FREE = """
   SELECT id, claimable_at AS place FROM task_instances
    WHERE queue = CAST(:queue AS text) AND shard = CAST(:shard AS bigint)
      AND claimable_at IS NOT NULL
-     AND claimable_at >= coalesce(CAST(:position AS timestamptz),
-                                  {now} - CAST(:back AS interval))
+     AND claimable_at >= CASE WHEN CAST(:position AS timestamptz) IS NULL
+                         THEN {now} - CAST(:back AS interval)
+                         -- What was claimed ahead may lie past what is new.
+                         ELSE least(CAST(:position AS timestamptz), {now}) END
      AND claimable_at <= {now} + CAST(:ahead AS interval)
    ORDER BY claimable_at, due_at LIMIT {limit} FOR UPDATE SKIP LOCKED
 """
