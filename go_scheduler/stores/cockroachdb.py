@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
     from go_scheduler.clock import Clock
-    from go_scheduler.stores.sql.dialects import Dialect
 
 
 class CockroachDBStore(PostgreSQLStore):
@@ -58,5 +57,5 @@ class CockroachDBStore(PostgreSQLStore):
             migrate=migrate,
         )
 
-    def _make_dialect(self, clock: Clock | None) -> Dialect:
+    def _make_dialect(self, clock: Clock | None) -> CockroachDBDialect:
         return CockroachDBDialect(clock, follower_reads=self._follower_reads)

@@ -5,22 +5,22 @@ from __future__ import annotations
 import random
 from contextlib import contextmanager
 from functools import lru_cache
-from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid4
 
 from sqlalchemy import column, text
 
+from go_scheduler.checks import LONGEST
 from go_scheduler.models import Cancelled
 from go_scheduler.stores.sql import arrays, statements
 from go_scheduler.stores.sql.database import Database, Lane
 from go_scheduler.stores.sql.dialects import PostgreSQLDialect
 from go_scheduler.stores.sql.driver import EngineKind, judge, make_engines
-from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS, DefinitionRow
+from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS, LATEST, DefinitionRow
 from go_scheduler.stores.sql.schema import Schema
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.stores.sql.sweep import LATE, Sweep
-from go_scheduler.stores.sql.types import to_microseconds
+from go_scheduler.stores.sql.types import Unreadable, to_microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence, Set
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
         TaskDefinition,
         TaskInstance,
     )
-    from go_scheduler.stores.sql.dialects import Dialect
 
 
 class PostgreSQLStore(SQLStore):
@@ -80,6 +79,7 @@ class PostgreSQLStore(SQLStore):
         dialect = self._make_dialect(clock)
         schema = Schema(dialect.name, migrate)
         super().__init__(database, dialect, schema=schema, clock=clock)
+        self._lock_to_read = dialect.lock_to_read
         self._url = engines[Lane.USERS].url
         self._now_sql = "now()" if clock is None else "CAST(:now AS timestamptz)"
         self._sweeps: dict[object, Sweep] = {}
@@ -94,7 +94,7 @@ class PostgreSQLStore(SQLStore):
         with connection.execution_options(isolation_level=level).begin():
             yield
 
-    def _make_dialect(self, clock: Clock | None) -> Dialect:
+    def _make_dialect(self, clock: Clock | None) -> PostgreSQLDialect:
         return PostgreSQLDialect(clock)
 
     # Definitions.
@@ -104,19 +104,22 @@ class PostgreSQLStore(SQLStore):
     ) -> Sequence[TaskDefinition]:
         """Read a page of the definitions that fire soon."""
         sweep = self._sweep("due")
-        parts = {"after": "" if after is None else statements.AFTER, "limit": limit}
+        shards = range(self._dialect.shards)
+        after_last = "" if after is None else statements.AFTER
+        columns = ", ".join(DEFINITION_COLUMNS)
+        templates = [(statements.DUE_IN_TIME, shard) for shard in shards]
         branches = [
-            *(
-                self._fill(statements.DUE_IN_TIME, shard=shard, **parts)
-                for shard in range(self._dialect.shards)
-            ),
-            self._fill(statements.DUE_LATE, **parts),
+            self._fill(
+                template, shard=shard, after=after_last, columns=columns, limit=limit
+            )
+            for template, shard in [*templates, (statements.DUE_LATE, 0)]
         ]
         statement = self._text(
             statements.DUE,
             returns=DEFINITION_COLUMNS,
-            columns=", ".join(DEFINITION_COLUMNS),
-            branches=" UNION ALL ".join(branches),
+            columns=columns,
+            branches=", ".join(branches),
+            union=_union([*(f"in_time{shard}" for shard in shards), "late"]),
             limit=limit,
         )
         parameters: dict[str, object] = {"ahead": ahead, "back": sweep.back}
@@ -199,7 +202,7 @@ class PostgreSQLStore(SQLStore):
                 if rows or fresh:
                     break
                 raise
-        fresh.sort(key=attrgetter("due_at"))
+        fresh.sort(key=lambda row: _readable(row.due_at))
         return self._reader.instances(Lane.SCANS, rows + fresh)
 
     def _places(
@@ -212,11 +215,16 @@ class PostgreSQLStore(SQLStore):
         if len(places) == 1:
             return places
         sweeps = [self._sweep(place) for place in places]
-        branches = " UNION ALL ".join(
+        branches = ", ".join(
             self._fill(statements.HEAD, place=number, shard=shard)
             for number, (_, shard) in enumerate(places)
         )
-        statement = self._text(statements.HEADS, returns=("place",), branches=branches)
+        statement = self._text(
+            statements.HEADS,
+            returns=("place",),
+            branches=branches,
+            union=_union([f"head{number}" for number in range(len(places))]),
+        )
         parameters: dict[str, object] = {"ahead": ahead}
         for number, (queue, _) in enumerate(places):
             parameters[f"queue{number}"] = queue
@@ -264,7 +272,7 @@ class PostgreSQLStore(SQLStore):
     def _claim_lapsed(
         self, queues: Sequence[str], limit: int, terms: Mapping[str, object]
     ) -> Sequence[Row[Any]]:
-        sweep = self._sweep("lapsed")
+        sweep = self._sweep(("lapsed", tuple(queues)))
         statement = self._text(
             statements.CLAIM,
             returns=(*statements.BOTH, "place"),
@@ -390,6 +398,7 @@ class PostgreSQLStore(SQLStore):
 
     def delete_finished(self, *, older_than: timedelta, limit: int) -> int:
         """Delete what ended long ago."""
+        older_than = min(older_than, LONGEST)
         deleted = self._delete_ended(older_than, limit)
         if deleted < limit:
             left = limit - deleted
@@ -428,6 +437,8 @@ class PostgreSQLStore(SQLStore):
             now=self._now_sql,
             instance=statements.INSTANCE,
             definition=statements.DEFINITION,
+            lock=self._lock_to_read,
+            expire_after=statements.EXPIRE_AFTER,
             **parts,
         )
 
@@ -484,6 +495,14 @@ class PostgreSQLStore(SQLStore):
 @lru_cache(maxsize=1000)
 def _parsed(statement: str, returns: tuple[str, ...]) -> TextualSelect:
     return text(statement).columns(*map(column, returns))
+
+
+def _readable(at: datetime | Unreadable) -> datetime:
+    return LATEST if isinstance(at, Unreadable) else at
+
+
+def _union(names: Sequence[str]) -> str:
+    return " UNION ALL ".join(f"SELECT * FROM {name}" for name in names)
 
 
 class _Made(NamedTuple):

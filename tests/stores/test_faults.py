@@ -139,12 +139,23 @@ def test_what_passes_by_itself_is_reported_as_such(
 def test_what_may_concern_one_row_lets_a_batch_be_halved(
     real_store: PostgreSQLStore, error: type[psycopg.Error]
 ) -> None:
+    instance = running(real_store, definition(real_store.now()))
     with (
         failing_statements(real_store, share=1, error=error),
         pytest.raises(StoreError, match=error.sqlstate) as caught,
     ):
-        put(real_store)
+        finish(real_store, instance)
     assert type(caught.value) is StoreError
+
+
+def test_a_call_by_hand_that_meets_a_lock_may_be_repeated(
+    real_store: PostgreSQLStore,
+) -> None:
+    with (
+        failing_statements(real_store, share=1, error=ERRORS.LockNotAvailable),
+        pytest.raises(StoreUnavailableError, match="55P03"),
+    ):
+        put(real_store)
 
 
 def test_an_unknown_end_is_not_repeated_where_that_would_lie(

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import Clock
     from go_scheduler.stores.base import Store
-    from go_scheduler.stores.sql.dialects import Dialect
     from go_scheduler.testing.clock import ManualClock
 
 
@@ -38,7 +37,7 @@ class TestPostgreSQLStore(StoreSuite):
 class ShardedStore(PostgreSQLStore):
     """One with as many lines as ``CockroachDBStore`` has, where no such server is."""
 
-    def _make_dialect(self, clock: Clock | None) -> Dialect:
+    def _make_dialect(self, clock: Clock | None) -> PostgreSQLDialect:
         return ShardedDialect(clock)
 
 

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.stores.sql.rows import read_contents
+from go_scheduler.triggers.base import UnknownTrigger
 
 if TYPE_CHECKING:
     from typing import Any
@@ -49,6 +50,9 @@ class ContentsCache:
     def put(self, key: UUID, revision: int, row: Row[Any] | None) -> Contents:
         """Read a row of ``task_contents``, and remember what it says."""
         contents = read_contents(row)
+        if isinstance(contents.trigger, UnknownTrigger):
+            # Its class may be imported yet, or its row mended.
+            return contents
         size = _OVERHEAD
         if row is not None:
             size += len(row.metadata or "") + len(row.trigger_state or "")

@@ -50,6 +50,8 @@ class Fault(Enum):
     """The connection is gone; whether it changed anything is not known."""
     AWAY = "away"
     """It changed nothing; the database cannot serve it now."""
+    BUSY = "busy"
+    """It changed nothing: rows that it needs were locked, or it took too long."""
     WRONG = "wrong"
     """It changed nothing, and will not succeed until something else changes."""
 
@@ -108,7 +110,15 @@ class Database:
                     return work(connection)
             except exc.SQLAlchemyError as error:
                 last = attempt == _TRIES or closed.is_set()
-                self._settle(error, attempt, last=last, repeatable=repeatable)
+                fault, code = self._judge(error)
+                again = fault is Fault.CONFLICT or (
+                    fault is Fault.LOST and repeatable and attempt == 1
+                )
+                if last or not again:
+                    raise _translate(error, fault, code, lane=lane) from error
+                self.repeats[code] += 1
+            except UnicodeEncodeError as error:
+                raise StoreError(f"a text cannot be kept: {error}") from error
             except Overtaken as error:
                 self.repeats["overtaken"] += 1
                 overtaken = error
@@ -152,24 +162,12 @@ class Database:
         try:
             return work()
         except exc.SQLAlchemyError as error:
-            raise _translate(error, *self._judge(error)) from error
+            raise _translate(error, *self._judge(error), lane=Lane.USERS) from error
         except Overtaken as error:
             raise StoreUnavailableError(
                 "the definition has been changed by somebody else meanwhile: repeat the"
                 " transaction"
             ) from error
-
-    def _settle(
-        self, error: exc.SQLAlchemyError, attempt: int, *, last: bool, repeatable: bool
-    ) -> None:
-        """Return if it is to be tried again, else raise what the caller gets."""
-        fault, code = self._judge(error)
-        again = fault is Fault.CONFLICT or (
-            fault is Fault.LOST and repeatable and attempt == 1
-        )
-        if last or not again:
-            raise _translate(error, fault, code) from error
-        self.repeats[code] += 1
 
 
 def _pause(attempt: int, closed: threading.Event) -> None:
@@ -177,11 +175,14 @@ def _pause(attempt: int, closed: threading.Event) -> None:
     closed.wait(random.uniform(0, longest))
 
 
-def _translate(error: BaseException, fault: Fault, code: str) -> StoreError:
+def _translate(
+    error: BaseException, fault: Fault, code: str, *, lane: Lane
+) -> StoreError:
     cause = getattr(error, "orig", None) or error
     lines = str(cause).strip().splitlines() or [type(cause).__name__]
     text = f"{lines[0]} ({code})" if code else lines[0]
-    if fault is Fault.WRONG:
+    # The loops find out which row of a batch it is that keeps them waiting.
+    if fault is Fault.WRONG or (fault is Fault.BUSY and lane is not Lane.USERS):
         return StoreError(text)
     return StoreUnavailableError(text)
 

@@ -88,11 +88,15 @@ class Dialect(ABC):
 class PostgreSQLDialect(Dialect):
     """PostgreSQL's words.
 
+    Attributes:
+        lock_to_read: What a scan must say so as not to wait for those who write.
+
     Args:
         clock: Used instead of the database's time.
     """
 
     name = "postgresql"
+    lock_to_read = ""
 
     def __init__(self, clock: Clock | None) -> None:
         self._clock = clock
@@ -132,6 +136,7 @@ class CockroachDBDialect(PostgreSQLDialect):
 
     name = "cockroachdb"
     shards = 8
+    lock_to_read = "FOR UPDATE SKIP LOCKED"
 
     def __init__(self, clock: Clock | None, *, follower_reads: bool) -> None:
         super().__init__(clock)

@@ -29,10 +29,11 @@ RV = TypeVar("RV")
 
 CONNECT_TIMEOUT = 5
 STATEMENT_TIMEOUT = 10
-LOCK_TIMEOUT = 1
+LOCK_TIMEOUT = 1.5
 ANSWER_TIMEOUT = 15
 """All in seconds. The last is the client's own: the others are kept by the server, and
-a network that swallows packets keeps the client waiting for ever."""
+a network that swallows packets keeps the client waiting for ever. A server looks for
+deadlocks after one second, and should find them before the wait for a lock ends."""
 
 _OF_LIBPQ: Mapping[str, object] = {
     "application_name": "go_scheduler",
@@ -181,7 +182,7 @@ def _settings(kind: EngineKind, lane: Lane) -> Mapping[str, str]:
     settings = {
         "timezone": "UTC",
         "statement_timeout": f"{STATEMENT_TIMEOUT}s",
-        "lock_timeout": f"{LOCK_TIMEOUT}s",
+        "lock_timeout": f"{LOCK_TIMEOUT * 1000:.0f}ms",
         "idle_in_transaction_session_timeout": f"{STATEMENT_TIMEOUT}s",
         "default_transaction_isolation": kind.isolation_level.lower(),
         # Made for its values, a plan finds the index whose condition they meet. What
@@ -263,7 +264,7 @@ def judge(error: BaseException) -> tuple[Fault, str]:
     if code in _CONFLICTS:
         return Fault.CONFLICT, code
     if code in _TIMEOUTS:
-        return Fault.WRONG, code
+        return Fault.BUSY, code
     if error.connection_invalidated or code in _LOST:
         return Fault.LOST, code or ""
     if code is None:

@@ -92,20 +92,28 @@ class Edits:
         now: datetime,
     ) -> None:
         """Move a definition on that waited for the end of an instance."""
+        column = definitions.c
+        at = literal(next_fire_time, column.next_fire_time.type)
+        ended = now if next_fire_time is None else None
         connection.execute(
             update(definitions)
             .where(
-                definitions.c.key == key,
-                definitions.c.waits,
-                definitions.c.next_fire_time.is_(None),
-                definitions.c.completed_at.is_(None),
-                definitions.c.deleted_at.is_(None),
+                column.key == key,
+                column.waits,
+                column.completed_at.is_(None),
+                column.deleted_at.is_(None),
             )
             .values(
-                next_fire_time=next_fire_time,
+                next_fire_time=func.coalesce(column.next_fire_time, at),
                 # Committed by somebody else, at any time later.
-                late=next_fire_time is not None,
-                completed_at=now if next_fire_time is None else None,
+                late=True,
+                completed_at=case(
+                    (column.next_fire_time.is_not(None), None),
+                    else_=literal(
+                        now if next_fire_time is None else None,
+                        column.completed_at.type,
+                    ),
+                ),
             )
         )
 
@@ -216,9 +224,10 @@ class Edits:
             .where(contents.c.key == row.key)
             .values(self._dialect.write_contents(changed))
         )
+        self._lock_open(connection, [row.key])
+        self._follow(connection, row, changed, now)
         if moment:
             self._remove_unstarted(connection, row.key)
-        self._follow(connection, row, changed, now)
         return replace(
             changed,
             next_fire_time=written.next_fire_time,
@@ -247,6 +256,21 @@ class Edits:
             raise Overtaken
         return written
 
+    def _lock_open(self, connection: Connection, keys: Collection[UUID]) -> None:
+        """Let nothing be claimed, start or end between the statements that follow."""
+        connection.execute(
+            select(instances.c.id)
+            .where(
+                self._dialect.among(instances.c.definition_key, keys),
+                instances.c.completed_at.is_(None),
+                instances.c.outcome.is_(None),
+            )
+            # In the order in which the loops take them, so that nobody waits for
+            # another in a circle.
+            .order_by(instances.c.id)
+            .with_for_update()
+        ).all()
+
     def _follow(
         self,
         connection: Connection,
@@ -256,13 +280,13 @@ class Edits:
     ) -> None:
         """Let open instances follow their definition."""
         written = write_definition(changed)
+        values: dict[str, object] = {name: written[name] for name in _FOLLOWING}
+        if changed.queue != row.queue:
+            # Below the bound of whoever scans the other queue it would not be seen.
+            values["claimable_at"] = _no_earlier(instances.c.claimable_at, now)
+        connection.execute(update(instances).where(*_open_of(row.key)).values(values))
         if changed.queue != row.queue:
             self._free_unstarted(connection, row.key, now)
-        connection.execute(
-            update(instances)
-            .where(*_open_of(row.key))
-            .values({name: written[name] for name in _FOLLOWING})
-        )
 
     def _remove_unstarted(
         self, connection: Connection, key: UUID
@@ -312,13 +336,14 @@ class Edits:
         written = self._change(
             connection, row, {"paused": True, "note": note, "revision": revision}
         )
-        removed = self._remove_unstarted(connection, row.key)
-        self._free_unstarted(connection, row.key, now)
+        self._lock_open(connection, [row.key])
         connection.execute(
             update(instances)
             .where(*_open_of(row.key))
             .values(held=True, claimable_at=None)
         )
+        removed = self._remove_unstarted(connection, row.key)
+        self._free_unstarted(connection, row.key, now)
         paused = replace(
             old,
             paused=True,
@@ -358,8 +383,8 @@ class Edits:
                 "paused": False,
                 "note": None,
                 "revision": resumed.revision,
-                # Fire times may pass for as long as it was paused.
-                "late": _is_late(old.next_fire_time, now),
+                # Fire times may have passed for as long as it was paused.
+                "late": True,
             },
         )
         connection.execute(
@@ -395,6 +420,7 @@ class Edits:
             instances.c.completed_at.is_(None),
             instances.c.outcome.is_(None),
         ]
+        self._lock_open(connection, deleted)
         connection.execute(
             update(instances)
             .where(*theirs, instances.c.started_at.is_not(None))

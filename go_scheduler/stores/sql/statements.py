@@ -16,21 +16,25 @@ INSTANCE = ", ".join(f"t.{name}" for name in INSTANCE_COLUMNS)
 DEFINITION = ", ".join(f"d.{name} AS d_{name}" for name in DEFINITION_COLUMNS)
 BOTH = (*INSTANCE_COLUMNS, *(f"d_{name}" for name in DEFINITION_COLUMNS))
 
+# {lock} is SKIP LOCKED where a plain read would wait for a user's open transaction.
 DUE = """
-SELECT {columns} FROM ({branches}) AS due ORDER BY next_fire_time, id LIMIT {limit}
+WITH {branches}
+SELECT {columns} FROM ({union}) AS due ORDER BY next_fire_time, id LIMIT {limit}
 """
 DUE_IN_TIME = """
-(SELECT * FROM task_definitions
- WHERE shard = {shard} AND next_fire_time IS NOT NULL AND NOT paused AND NOT late
-   AND next_fire_time >= {now} - CAST(:back AS interval)
-   AND next_fire_time <= {now} + CAST(:ahead AS interval) {after}
- ORDER BY next_fire_time, id LIMIT {limit})
+in_time{shard} AS MATERIALIZED (
+  SELECT {columns} FROM task_definitions
+   WHERE shard = {shard} AND next_fire_time IS NOT NULL AND NOT paused AND NOT late
+     AND next_fire_time >= {now} - CAST(:back AS interval)
+     AND next_fire_time <= {now} + CAST(:ahead AS interval) {after}
+   ORDER BY next_fire_time, id LIMIT {limit} {lock})
 """
 DUE_LATE = """
-(SELECT * FROM task_definitions
- WHERE next_fire_time IS NOT NULL AND NOT paused AND late
-   AND next_fire_time <= {now} + CAST(:ahead AS interval) {after}
- ORDER BY next_fire_time, id LIMIT {limit})
+late AS MATERIALIZED (
+  SELECT {columns} FROM task_definitions
+   WHERE next_fire_time IS NOT NULL AND NOT paused AND late
+     AND next_fire_time <= {now} + CAST(:ahead AS interval) {after}
+   ORDER BY next_fire_time, id LIMIT {limit} {lock})
 """
 AFTER = """
    AND (next_fire_time, id)
@@ -77,15 +81,22 @@ SELECT id FROM moved
 
 # A guess at where there is anything to claim, when there is more than one place.
 HEADS = """
-SELECT * FROM ({branches}) AS heads
+WITH {branches} SELECT place FROM ({union}) AS heads
 """
 HEAD = """
-(SELECT {place} AS place FROM task_instances
- WHERE queue = CAST(:queue{place} AS text) AND shard = {shard}
-   AND claimable_at IS NOT NULL
-   AND claimable_at >= {now} - CAST(:back{place} AS interval)
-   AND claimable_at <= {now} + CAST(:ahead AS interval)
- ORDER BY claimable_at LIMIT 1)
+head{place} AS MATERIALIZED (
+  SELECT {place} AS place FROM task_instances
+   WHERE queue = CAST(:queue{place} AS text) AND shard = {shard}
+     AND claimable_at IS NOT NULL
+     AND claimable_at >= {now} - CAST(:back{place} AS interval)
+     AND claimable_at <= {now} + CAST(:ahead AS interval)
+   ORDER BY claimable_at LIMIT 1 {lock})
+"""
+# What was written by hand may be out of all bounds.
+EXPIRE_AFTER = """
+coalesce(CASE WHEN t.expire_after BETWEEN 0 AND 3155760000000000
+              THEN t.expire_after END * interval '1 microsecond',
+         CAST(:expire_after AS interval))
 """
 CLAIM = """
 WITH due AS MATERIALIZED ({due}),
@@ -96,11 +107,12 @@ t AS (
          started_at = CASE WHEN {starts} THEN greatest({now}, t.due_at) END,
          expires_at = greatest({now}, t.due_at) + CASE WHEN {starts}
              THEN least(CAST(:lease AS interval),
-                        coalesce(t.expire_after * interval '1 microsecond',
-                                 CAST(:expire_after AS interval)))
+                        {expire_after})
              ELSE CAST(:lease AS interval) END
     FROM due
    WHERE t.id = due.id AND {guard}
+     AND t.attempt < 9000000000000000000 AND t.runs < 9000000000000000000
+     AND t.due_at < {now} + interval '36525 days'
   RETURNING {instance}, due.place)
 SELECT {instance}, {definition}, t.place
   FROM t LEFT JOIN task_definitions AS d ON d.key = t.definition_key
@@ -141,8 +153,7 @@ WITH t AS (
          expires_at = CASE WHEN t.started_at IS NOT NULL THEN t.expires_at
              ELSE greatest({now}, t.due_at)
                   + least(CAST(:lease AS interval),
-                          coalesce(t.expire_after * interval '1 microsecond',
-                                   CAST(:expire_after AS interval))) END
+                          {expire_after}) END
     FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[])) AS x (id, attempt)
    WHERE {owned}
   RETURNING {instance})
@@ -186,12 +197,14 @@ SELECT id FROM ended
 GONE_ON = """
 gone_on AS (
   UPDATE task_definitions AS d
-     SET next_fire_time = e.next_at,
-         late = coalesce(e.next_at <= {now} - CAST(:late AS interval), false),
-         completed_at = CASE WHEN e.next_at IS NULL THEN {now} END
+     SET next_fire_time = coalesce(d.next_fire_time, e.next_at),
+         late = coalesce(coalesce(d.next_fire_time, e.next_at)
+                         <= {now} - CAST(:late AS interval), false),
+         completed_at = CASE WHEN d.next_fire_time IS NULL AND e.next_at IS NULL
+                        THEN {now} END
     FROM ended AS e
    WHERE e.goes_on AND d.key = e.definition_key AND d.waits
-     AND d.next_fire_time IS NULL AND d.completed_at IS NULL AND d.deleted_at IS NULL
+     AND d.completed_at IS NULL AND d.deleted_at IS NULL
   RETURNING d.key)
 """
 RELEASE = """

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 Listed = TypeVar("Listed")
 
+_MANY = 500
+
 
 class SQLStore(TransactionalStore):
     """Keeps definitions and instances in a database."""
@@ -86,7 +88,10 @@ class SQLStore(TransactionalStore):
         if not definitions:
             return []
         return self._database.transact(
-            lambda connection: self._edits.put(connection, definitions),
+            # Of very many the first may lie below every bound when the last is written.
+            lambda connection: self._edits.put(
+                connection, definitions, late=len(definitions) > _MANY
+            ),
             # Done and then repeated, it would conflict with itself.
             repeatable=all(each.revision is None for each in definitions),
         )

@@ -54,7 +54,8 @@ class Sweep:
                 self._back = now - self._last + _OVERLAP
                 if now >= self._next_wide:
                     self._back = max(self._back, _WIDE)
-        return self._back
+        # The bound stays where it was while there is more above it.
+        return self._back + self._elapsed() - self._began
 
     def go_on(self, position: datetime) -> None:
         """Note that there is more, from a position on."""
