@@ -75,15 +75,12 @@ class _BoundedConnection(psycopg.Connection[tuple[object, ...]]):
         self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None
     ) -> RV:
         """Wait for an answer; close the connection if there is none in time."""
-        if timeout is not None:
-            return super().wait(gen, interval, timeout)
+        longest = self.answer_timeout if timeout is None else timeout
         try:
-            return super().wait(gen, interval, self.answer_timeout)
+            return super().wait(gen, interval, longest)
         except psycopg.errors._WaitTimeout as error:
             self.close()
-            raise psycopg.OperationalError(
-                f"no answer within {self.answer_timeout} s"
-            ) from error
+            raise psycopg.OperationalError(f"no answer within {longest} s") from error
 
 
 class _BoundedCrdbConnection(_BoundedConnection, CrdbConnection):

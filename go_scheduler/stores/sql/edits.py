@@ -109,10 +109,7 @@ class Edits:
                 late=True,
                 completed_at=case(
                     (column.next_fire_time.is_not(None), None),
-                    else_=literal(
-                        now if next_fire_time is None else None,
-                        column.completed_at.type,
-                    ),
+                    else_=literal(ended, column.completed_at.type),
                 ),
             )
         )

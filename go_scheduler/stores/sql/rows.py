@@ -298,7 +298,8 @@ def _repaired(
 def _unknown(trigger: Trigger, reason: str) -> UnknownTrigger:
     try:
         kind, state = dump_trigger(trigger)
-    except GoSchedulerError:
+    # Foreign code may do anything.
+    except Exception:
         kind, state = "", None
     return UnknownTrigger(kind, state, reason)
 

@@ -1,0 +1,350 @@
+"""The parts of the SQL stores, where a database would not go wrong when asked to."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import deque
+from dataclasses import dataclass
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from sqlalchemy import event, exc, make_url
+
+from go_scheduler.clock import ZERO
+from go_scheduler.errors import (
+    ConfigurationError,
+    StoreError,
+    StoreUnavailableError,
+)
+from go_scheduler.models import Skipped
+from go_scheduler.stores.postgresql import PostgreSQLStore
+from go_scheduler.stores.sql import contents, driver, sqlite_database
+from go_scheduler.stores.sql.contents import ContentsCache
+from go_scheduler.stores.sql.database import Fault, Lane, Overtaken
+from go_scheduler.stores.sql.dialects import CockroachDBDialect
+from go_scheduler.stores.sql.rows import read_definition
+from go_scheduler.stores.sql.sqlite_database import SQLiteDatabase
+from go_scheduler.stores.sql.sweep import Sweep
+from go_scheduler.stores.sql.turns import Turns
+from go_scheduler.stores.sql.types import UNREADABLE
+from go_scheduler.testing.builders import (
+    HOUR,
+    MINUTE,
+    SECOND,
+    claim,
+    definition,
+    fire,
+    firing,
+    ids,
+    instances,
+    pending,
+    put,
+)
+from go_scheduler.testing.clock import START
+from go_scheduler.triggers.base import Trigger, UnknownTrigger
+from tests import servers
+from tests.faults import failing_statements
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime
+    from pathlib import Path
+
+    from sqlalchemy import Connection
+
+    from go_scheduler.json import JSON
+    from go_scheduler.testing.clock import ManualClock
+
+
+@pytest.fixture
+def store(postgresql_url: str, clock: ManualClock) -> Iterator[PostgreSQLStore]:
+    """An empty PostgreSQL store on the clock."""
+    servers.delete_all_rows(postgresql_url)
+    with servers.opened(postgresql_url, clock) as store:
+        yield cast("PostgreSQLStore", store)
+
+
+class Statements:
+    """A connection that notes what it is told to execute, or fails."""
+
+    def __init__(self, error: Exception | None = None, answer: object = None) -> None:
+        self.executed: list[str] = []
+        self._error = error
+        self._answer = answer
+
+    def exec_driver_sql(self, statement: str) -> Any:
+        self.executed.append(statement)
+        if self._error is not None:
+            raise self._error
+        return SimpleNamespace(scalar=lambda: self._answer)
+
+
+# What is claimed, and where.
+
+
+def test_what_is_claimed_is_not_lost_with_what_cannot_be(
+    store: PostgreSQLStore,
+) -> None:
+    both = {pending(store, definition(queue=queue)).id for queue in ("a", "b")}
+    claims: list[str] = []
+
+    def fail_second(
+        connection: object, cursor: object, statement: str, *_: object
+    ) -> None:
+        if "FOR UPDATE SKIP LOCKED" in statement:
+            claims.append(statement)
+            if len(claims) == 2:
+                raise exc.OperationalError("", {}, psycopg.errors.DiskFull())
+
+    engine = store._database._engines[Lane.SCANS]
+    event.listen(engine, "before_cursor_execute", fail_second)
+    [first] = claim(store, queues=["a", "b"])
+    event.remove(engine, "before_cursor_execute", fail_second)
+    [second] = claim(store, queues=["a", "b"])
+    assert {first.id, second.id} == both
+
+
+def test_a_claim_that_failed_claims_nothing_and_the_next_one_sees_all(
+    store: PostgreSQLStore, clock: ManualClock
+) -> None:
+    instance = pending(store)
+    with (
+        failing_statements(store, share=1, error=psycopg.errors.DiskFull),
+        pytest.raises(StoreUnavailableError),
+    ):
+        claim(store)
+    clock.advance(10 * HOUR)
+    assert ids(claim(store)) == [instance.id]
+
+
+def test_a_fire_time_that_is_skipped_is_not_created_as_well(
+    store: PostgreSQLStore,
+) -> None:
+    read = put(store)
+    skipped = Skipped(first=START, last=START, count=1, reason="late")
+    step = firing(read, START, START + HOUR, skipped=skipped)
+    assert store.fire_definitions([step]) == {read.id}
+    assert [each.skipped for each in instances(store, read)] == [skipped, None]
+
+
+def test_a_retention_without_end_deletes_nothing(store: PostgreSQLStore) -> None:
+    pending(store)
+    assert store.delete_finished(older_than=timedelta.max, limit=10) == 0
+
+
+def test_pages_end_though_times_cannot_be_read(
+    store: PostgreSQLStore, postgresql_url: str
+) -> None:
+    made = fire(store, put(store), *(START + number * SECOND for number in range(4)))
+    url = make_url(postgresql_url).set(drivername="postgresql")
+    with psycopg.connect(
+        url.render_as_string(hide_password=False), autocommit=True
+    ) as hand:
+        hand.execute(
+            "UPDATE task_instances SET execute_at = 'infinity' WHERE id = ANY (%s)",
+            [[made[0].id, made[1].id]],
+        )
+    found: list[UUID] = []
+    last = None
+    while page := store.list_instances(limit=1, after=last):
+        [last] = page
+        found.append(last.id)
+    assert found == [made[2].id, made[3].id, *sorted([made[0].id, made[1].id])]
+
+
+# Contents.
+
+
+@dataclass(frozen=True)
+class SilentTrigger(Trigger):
+    """A trigger that cannot say what it is."""
+
+    kind: ClassVar[str] = "tests.silent"
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        return None
+
+    def to_dict(self) -> Mapping[str, JSON]:
+        raise RuntimeError("no")
+
+
+def contents_row(name: str, kind: str = "interval") -> Any:
+    return SimpleNamespace(
+        name=name,
+        metadata="{}",
+        trigger_kind=kind,
+        trigger_state='{"every": {"microseconds": 1000000}, "anchor": null}',
+        policies='{"retry": {"max_attempts": 1}, "catch_up": {"grace": 0}}',
+    )
+
+
+def test_contents_are_forgotten_when_there_are_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(contents, "_MOST", 3000)
+    cache, keys = ContentsCache(), [uuid4() for _ in range(3)]
+    for key in keys:
+        cache.put(key, 1, contents_row(str(key)))
+    assert [cache.get(key, 1) is None for key in keys] == [True, False, False]
+    assert cache.get(keys[2], 2) is None
+
+
+def test_contents_that_cannot_be_read_yet_are_read_again() -> None:
+    cache, key = ContentsCache(), uuid4()
+    found = cache.put(key, 1, contents_row("new", kind="tests.not.imported.yet"))
+    assert isinstance(found.trigger, UnknownTrigger)
+    assert cache.get(key, 1) is None
+
+
+def test_a_row_that_cannot_be_read_keeps_what_its_trigger_can_say() -> None:
+    key = uuid4()
+    read = ContentsCache().put(key, 1, contents_row("odd"))
+    row: Any = SimpleNamespace(
+        id=key,
+        queue="default",
+        expire_after=None,
+        next_fire_time=UNREADABLE,
+        paused=False,
+        note=None,
+        completed_at=None,
+        revision=1,
+    )
+    for trigger, kind in ((read.trigger, "interval"), (SilentTrigger(), "")):
+        found = read_definition(row, read._replace(trigger=trigger)).trigger
+        assert isinstance(found, UnknownTrigger)
+        assert found.unknown_kind == kind
+
+
+# Scans.
+
+
+def test_a_scan_looks_back_to_the_last_one_and_now_and_then_further(
+    clock: ManualClock,
+) -> None:
+    sweep = Sweep(clock.elapsed)
+    assert sweep.back > 10_000 * HOUR
+    clock.advance(SECOND)
+    sweep.finish()
+    clock.advance(SECOND)
+    assert ZERO < sweep.back < MINUTE
+    sweep.finish()
+    clock.advance(MINUTE)
+    assert 2 * MINUTE < sweep.back < HOUR
+    sweep.go_on(START)
+    assert sweep.position == START
+    sweep.start_over()
+    assert sweep.position is None
+    assert sweep.back > 10_000 * HOUR
+
+
+# Drivers.
+
+
+def test_a_cockroachdb_server_is_named() -> None:
+    info = SimpleNamespace(parameter_status=lambda name: f"{name} v26.1")
+    connection: Any = SimpleNamespace(info=info)
+    with pytest.raises(ConfigurationError, match="begin with cockroachdb://"):
+        driver._set_up(connection, driver.EngineKind.POSTGRESQL, {})
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://u:p@host:port/d", "postgresql://u:sec@ret@host/d"]
+)
+def test_a_url_that_would_be_misread_is_refused(url: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        PostgreSQLStore(url)
+    assert "ret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("judge", [driver.judge, sqlite_database.judge])
+def test_a_pool_without_a_free_connection_is_away(judge: Any) -> None:
+    assert judge(exc.TimeoutError()) == (Fault.AWAY, "pool")
+
+
+def test_what_is_no_error_of_the_driver_is_wrong() -> None:
+    assert driver.judge(exc.InvalidRequestError()) == (Fault.WRONG, "")
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_lists_come_from_the_past_if_asked_to(asked: bool) -> None:
+    dialect = CockroachDBDialect(None, follower_reads=asked)
+    connection = Statements()
+    with dialect.listing(cast("Connection", connection)):
+        connection.exec_driver_sql("SELECT")
+    past = "BEGIN AS OF SYSTEM TIME follower_read_timestamp()"
+    expected = [past, "SELECT", "ROLLBACK"] if asked else ["SELECT"]
+    assert connection.executed == expected
+
+
+def test_a_text_that_no_server_keeps_is_an_error_of_ours(
+    store: PostgreSQLStore,
+) -> None:
+    with pytest.raises(StoreError, match="cannot be kept"):
+        store.list_definitions(name="\ud800")
+
+
+# SQLite.
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[SQLiteDatabase]:
+    """The connections to a new file."""
+    made = SQLiteDatabase(
+        f"sqlite:///{tmp_path / 'file.db'}", durable=False, busy_timeout=ZERO
+    )
+    yield made
+    made.close()
+
+
+def test_a_transaction_that_ended_by_itself_is_not_rolled_back(
+    database: SQLiteDatabase,
+) -> None:
+    def work(connection: Connection) -> None:
+        connection.exec_driver_sql("ROLLBACK")
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        database.transact(work)
+    assert database.transact(lambda connection: 5) == 5
+
+
+def test_two_that_make_a_write_ahead_log_do_not_fail(database: SQLiteDatabase) -> None:
+    busy = sqlite3.OperationalError()
+    busy.sqlite_errorcode = sqlite3.SQLITE_BUSY
+    full = sqlite3.OperationalError()
+    full.sqlite_errorcode = sqlite3.SQLITE_FULL
+    for error, raised in ((busy, Overtaken), (full, exc.OperationalError)):
+        fails = Statements(exc.OperationalError("", {}, error))
+        with pytest.raises(raised):
+            database._use_log(cast("Connection", fails))
+    with pytest.raises(StoreError, match="has the journal delete"):
+        database._use_log(cast("Connection", Statements(answer="delete")))
+
+
+def test_a_turn_that_does_not_come_is_given_up() -> None:
+    turns = Turns(0)
+    with (
+        turns.turn(),
+        pytest.raises(StoreUnavailableError, match="writing for 0 s"),
+        turns.turn(),
+    ):
+        pass
+    with turns.turn():
+        pass
+
+
+def test_a_turn_that_comes_at_the_last_moment_is_taken() -> None:
+    class Passed(deque[Any]):
+        def append(self, item: Any) -> None:
+            """Pass it on at once."""
+
+    turns = Turns(0)
+    turns._taken = True
+    turns._waiting = Passed()
+    with turns.turn():
+        pass
+    assert not turns._taken
