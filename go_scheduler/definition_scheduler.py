@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.batches import write_in_halves
 from go_scheduler.bounded_log import BoundedLog
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _BATCH = 100
 _MOST_ROWS = 500
 _ASIDE = timedelta(minutes=1)
+# What could not be written may have been locked, which is over soon as a rule.
+_ASIDE_AT_FIRST = timedelta(seconds=5)
 _MOST_ASIDE = 10_000
 
 
@@ -30,7 +32,7 @@ class DefinitionScheduler:
     """Reads definitions that fire soon, creates their instances, and moves them on.
 
     One tick is one page. A definition whose trigger fails, or that cannot be written,
-    is reported once and left alone for a minute at a time.
+    is reported once and left alone for up to a minute at a time.
 
     Args:
         store: Where the definitions are.
@@ -59,7 +61,7 @@ class DefinitionScheduler:
         self._created = created
         self._after: TaskDefinition | None = None
         self._again = False
-        self._aside: dict[UUID, tuple[int | None, timedelta]] = {}
+        self._aside: dict[UUID, _Aside] = {}
         self._log = BoundedLog(logging.getLogger(__name__))
 
     def look(self) -> None:
@@ -79,7 +81,11 @@ class DefinitionScheduler:
         until = now + self._ahead
         ready = [definition for definition in page if not self._is_aside(definition)]
         firings = self._guard.plan(ready, now=now, until=until, failed=self._set_aside)
-        won = [firing for part in _in_parts(firings) for firing in self._fire(part)]
+        # What has failed before must not hold up the others again.
+        others = [each for each in firings if each.definition.id not in self._aside]
+        suspects = [[each] for each in firings if each.definition.id in self._aside]
+        parts = [*_in_parts(others), *suspects]
+        won = [firing for part in parts for firing in self._fire(part)]
         self._tell(won, now + self._runner_window)
         if any(
             firing.next_fire_time is not None and firing.next_fire_time <= until
@@ -92,7 +98,7 @@ class DefinitionScheduler:
 
     def _fire(self, firings: Sequence[Firing]) -> Sequence[Firing]:
         def failed(firing: Firing, error: Exception) -> None:
-            self._set_aside(firing.definition, error)
+            self._set_aside(firing.definition, error, at_first=_ASIDE_AT_FIRST)
 
         answers = write_in_halves(firings, self._store.fire_definitions, failed)
         won = set().union(*answers)
@@ -108,27 +114,47 @@ class DefinitionScheduler:
             self._created()
 
     def _is_aside(self, definition: TaskDefinition) -> bool:
-        revision, until = self._aside.get(definition.id, (None, ZERO))
-        return revision == definition.revision and self._clock.elapsed() < until
+        aside = self._aside.get(definition.id)
+        return (
+            aside is not None
+            and aside.revision == definition.revision
+            and self._clock.elapsed() < aside.until
+        )
 
-    def _set_aside(self, definition: TaskDefinition, error: Exception) -> None:
-        revision, _ = self._aside.pop(definition.id, (None, ZERO))
-        self._aside[definition.id] = (
-            definition.revision,
-            self._clock.elapsed() + _ASIDE,
+    def _set_aside(
+        self,
+        definition: TaskDefinition,
+        error: Exception,
+        *,
+        at_first: timedelta = _ASIDE,
+    ) -> None:
+        before = self._aside.pop(definition.id, None)
+        again = before is not None and before.revision == definition.revision
+        length = min(2 * before.length, _ASIDE) if before and again else at_first
+        self._aside[definition.id] = _Aside(
+            definition.revision, self._clock.elapsed() + length, length
         )
         if len(self._aside) > _MOST_ASIDE:
             del self._aside[next(iter(self._aside))]
-        if revision == definition.revision:
+        if again:
             return
         self._log.write(
             logging.ERROR,
-            "definition %s cannot fire and is left alone for a minute: %r",
+            "definition %s cannot fire and is left alone for %d s: %r",
             definition.id,
+            length.total_seconds(),
             error,
             ids={"definition_id": definition.id},
             error=error,
         )
+
+
+class _Aside(NamedTuple):
+    """Until when a definition is left alone, as it was at this revision."""
+
+    revision: int | None
+    until: timedelta
+    length: timedelta
 
 
 def _in_parts(firings: Sequence[Firing]) -> Iterator[Sequence[Firing]]:

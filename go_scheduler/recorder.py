@@ -31,7 +31,8 @@ ERROR_LIMIT = 16 * 1024
 
 _GAP = timedelta(milliseconds=3)
 _BATCH = 500
-_ASIDE = timedelta(minutes=1)
+_ASIDE = timedelta(seconds=10)
+_FAILED_TRIGGER = timedelta(minutes=1)
 _NOT_COMMITTED = "the transaction of complete_in() was not committed"
 
 
@@ -218,7 +219,7 @@ class Recorder:
                 ids={"definition_id": definition.id},
                 error=error,
             )
-            return now + _ASIDE
+            return now + _FAILED_TRIGGER
 
     def _put(self, end: RunOutcome | Release) -> None:
         self._pending.append(end)
@@ -299,7 +300,7 @@ class Recorder:
         self._aside.append((self._clock.elapsed() + _ASIDE, end))
         self._log.write(
             logging.ERROR,
-            "instance %s: its end cannot be recorded, next try in a minute: %r",
+            "instance %s: its end cannot be recorded, next try in 10 s: %r",
             end.claim.instance_id,
             error,
             ids=_ids(end.claim),

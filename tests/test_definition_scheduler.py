@@ -334,7 +334,7 @@ def test_a_broken_definition_is_reported_once_and_tried_again_each_minute(
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
     assert record.getMessage() == (
-        f"definition {given.id} cannot fire and is left alone for a minute:"
+        f"definition {given.id} cannot fire and is left alone for 60 s:"
         " ZeroDivisionError('by zero')"
     )
     assert record.__dict__["definition_id"] == str(given.id)
@@ -399,7 +399,7 @@ def test_an_unknown_trigger_is_reported_and_left_for_a_node_that_knows_it(
     assert instances(store, given) == []
     assert times(instances(store, healthy)) == [START]
     assert lines(caplog) == [
-        f"definition {given.id} cannot fire and is left alone for a minute:"
+        f"definition {given.id} cannot fire and is left alone for 60 s:"
         " UnknownTriggerError('not installed')"
     ]
 
@@ -444,12 +444,21 @@ def test_a_row_that_cannot_be_written_costs_only_itself(
     assert len(store.batches) <= 15
     assert loop.tick() is None
     assert lines(caplog) == [
-        f"definition {bad.id} cannot fire and is left alone for a minute:"
+        f"definition {bad.id} cannot fire and is left alone for 5 s:"
         " StoreError('the row is locked')"
     ]
     written = len(store.batches)
     loop.tick()
     assert len(store.batches) == written
+    for wait in (5, 10, 20, 40, 60, 60):
+        clock.advance(wait * SECOND - TICK)
+        loop.tick()
+        assert len(store.batches) == written
+        clock.advance(TICK)
+        loop.tick()
+        written += 1
+        assert store.batches[written - 1 :] == [1]
+    assert len(lines(caplog)) == 1
     store.bad.clear()
     clock.advance(MINUTE)
     loop.tick()

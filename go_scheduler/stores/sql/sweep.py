@@ -23,7 +23,7 @@ LATE = timedelta(seconds=10)
 
 _OVERLAP = timedelta(seconds=30)
 _WIDE = timedelta(minutes=15)
-_WIDE_EVERY = timedelta(minutes=1)
+_WIDE_EVERY = timedelta(seconds=20)
 _ALL = timedelta(days=36_525 * 20)
 _ALL_EVERY = timedelta(minutes=5)
 
