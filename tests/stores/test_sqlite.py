@@ -695,7 +695,7 @@ def test_an_error_is_kept_whatever_is_in_it(store: SQLiteStore, text: str) -> No
 
 def test_what_sqlite_cannot_keep_is_an_error_of_the_store(store: SQLiteStore) -> None:
     instance = running(store)
-    with pytest.raises(StoreError, match="cannot keep"):
+    with pytest.raises(StoreError, match="cannot be kept"):
         finish(store, instance, Outcome.FAILED, error="\ud800")
     with pytest.raises(StoreError, match="cannot keep"):
         store.list_definitions(limit=2**70)

@@ -97,7 +97,7 @@ class SQLiteDatabase(Database):
         """As others do it; what SQLite cannot keep is an error like any other."""
         try:
             return super().run(lane, work, repeatable=repeatable)
-        except (OverflowError, UnicodeEncodeError) as error:
+        except OverflowError as error:
             raise StoreError(f"SQLite cannot keep a value: {error}") from error
 
     def transact(
