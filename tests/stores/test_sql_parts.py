@@ -23,6 +23,7 @@ from go_scheduler.errors import (
 from go_scheduler.models import Skipped
 from go_scheduler.stores.postgresql import PostgreSQLStore
 from go_scheduler.stores.sql import contents, driver, sqlite_database
+from go_scheduler.stores.sql import database as sql_database
 from go_scheduler.stores.sql.contents import ContentsCache
 from go_scheduler.stores.sql.database import Fault, Lane, Overtaken
 from go_scheduler.stores.sql.dialects import CockroachDBDialect
@@ -348,3 +349,16 @@ def test_a_turn_that_comes_at_the_last_moment_is_taken() -> None:
     with turns.turn():
         pass
     assert not turns._taken
+
+
+def test_who_is_always_overtaken_is_told(
+    store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql_database, "_TRIES", 3)
+
+    def work(connection: Connection) -> None:
+        raise Overtaken
+
+    with pytest.raises(StoreUnavailableError, match="faster each of 3 times"):
+        store._database.transact(work)
+    assert store.retries["overtaken"] == 3

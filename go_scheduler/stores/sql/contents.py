@@ -53,9 +53,8 @@ class ContentsCache:
         if isinstance(contents.trigger, UnknownTrigger):
             # Its class may be imported yet, or its row mended.
             return contents
-        size = _OVERHEAD
-        if row is not None:
-            size += len(row.metadata or "") + len(row.trigger_state or "")
+        assert row is not None, "what is missing has an unknown trigger"
+        size = _OVERHEAD + len(row.metadata) + len(row.trigger_state)
         with self._lock:
             self._remove(key)
             self._entries[key] = _Entry(revision, contents, size)
