@@ -62,6 +62,7 @@ class PostgreSQLStore(SQLStore):
     """
 
     _kind = EngineKind.POSTGRESQL
+    _dialect: PostgreSQLDialect
 
     def __init__(
         self,
@@ -79,7 +80,6 @@ class PostgreSQLStore(SQLStore):
         dialect = self._make_dialect(clock)
         schema = Schema(dialect.name, migrate)
         super().__init__(database, dialect, schema=schema, clock=clock)
-        self._lock_to_read = dialect.lock_to_read
         self._url = engines[Lane.USERS].url
         self._now_sql = "now()" if clock is None else "CAST(:now AS timestamptz)"
         self._sweeps: dict[object, Sweep] = {}
@@ -127,9 +127,7 @@ class PostgreSQLStore(SQLStore):
             parameters["after_time"] = after.next_fire_time
             parameters["after_id"] = after.id
 
-        rows = self._scan(sweep, statement, parameters)
-        if len(rows) < limit:
-            sweep.finish()
+        rows = self._scan(sweep, statement, parameters, limit=limit)
         return self._reader.definitions(
             Lane.SCANS, [DefinitionRow(*row) for row in rows]
         )
@@ -262,10 +260,9 @@ class PostgreSQLStore(SQLStore):
             "back": sweep.back,
             "ahead": ahead,
         }
-        rows = self._scan(sweep, statement, parameters, repeatable=False)
-        if len(rows) < limit:
-            sweep.finish()
-        else:
+        # Done and repeated, a claim would leave what it has claimed to its lease.
+        rows = self._scan(sweep, statement, parameters, limit=limit, repeatable=False)
+        if len(rows) == limit:
             sweep.go_on(rows[-1].place)
         return rows
 
@@ -281,10 +278,7 @@ class PostgreSQLStore(SQLStore):
             guard=self._fill("t.completed_at IS NULL AND t.expires_at <= {now}"),
         )
         parameters = {**terms, "queues": list(queues), "back": sweep.back}
-        rows = self._scan(sweep, statement, parameters, repeatable=False)
-        if len(rows) < limit:
-            sweep.finish()
-        return rows
+        return self._scan(sweep, statement, parameters, limit=limit, repeatable=False)
 
     def start_instances(
         self, claimant: Claimant, claims: Sequence[Claim]
@@ -417,10 +411,8 @@ class PostgreSQLStore(SQLStore):
         statement = self._text(
             statements.DELETE_ENDED, returns=("completed_at",), limit=limit
         )
-        rows = self._scan(sweep, statement, parameters)
-        if len(rows) < limit:
-            sweep.finish()
-        else:
+        rows = self._scan(sweep, statement, parameters, limit=limit)
+        if len(rows) == limit:
             sweep.go_on(max(row.completed_at for row in rows))
         return len(rows)
 
@@ -437,7 +429,7 @@ class PostgreSQLStore(SQLStore):
             now=self._now_sql,
             instance=statements.INSTANCE,
             definition=statements.DEFINITION,
-            lock=self._lock_to_read,
+            lock=self._dialect.lock_to_read,
             expire_after=statements.EXPIRE_AFTER,
             **parts,
         )
@@ -483,13 +475,17 @@ class PostgreSQLStore(SQLStore):
         statement: TextualSelect,
         parameters: Mapping[str, object],
         *,
+        limit: int,
         repeatable: bool = True,
     ) -> Sequence[Row[Any]]:
         try:
-            return self._write(Lane.SCANS, statement, parameters, repeatable=repeatable)
+            rows = self._write(Lane.SCANS, statement, parameters, repeatable=repeatable)
         except BaseException:
             sweep.start_over()
             raise
+        if len(rows) < limit:
+            sweep.finish()
+        return rows
 
 
 @lru_cache(maxsize=1000)

@@ -13,11 +13,8 @@ from go_scheduler.models import Cancelled, Outcome
 from go_scheduler.stores.sql import sqlite_statements as sql
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.dialects import SQLiteDialect
-from go_scheduler.stores.sql.rows import (
-    DefinitionRow,
-    missing_definition,
-    read_instance,
-)
+from go_scheduler.stores.sql.reader import with_definitions
+from go_scheduler.stores.sql.rows import DefinitionRow
 from go_scheduler.stores.sql.schema import Schema
 from go_scheduler.stores.sql.sqlite_database import (
     SQLiteDatabase,
@@ -207,20 +204,8 @@ class SQLiteStore(SQLStore):
 
     def _instances(self, taken: _Taken) -> list[list[TaskInstance]]:
         """The instances of rows; read without keeping others from writing."""
-        known = self._reader.definitions(Lane.SCANS, taken.definitions)
-        keys = (row.key for row in taken.definitions)
-        by_key = dict(zip(keys, known, strict=True))
-        return [
-            [
-                read_instance(
-                    row,
-                    by_key.get(row.definition_key)
-                    or missing_definition(row.definition_key),
-                )
-                for row in rows
-            ]
-            for rows in taken.instances
-        ]
+        by_key = self._reader.by_key(Lane.SCANS, taken.definitions)
+        return [with_definitions(rows, by_key) for rows in taken.instances]
 
     def start_instances(
         self, claimant: Claimant, claims: Sequence[Claim]

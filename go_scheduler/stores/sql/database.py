@@ -67,7 +67,12 @@ class Database:
         engines: The engine of each lane, whose connections are in autocommit.
         judge: Tells what an error of the driver means, and its code.
         transaction: Begins a transaction on a connection, for a ``with`` statement.
+
+    Attributes:
+        writing: The lane of transactions.
     """
+
+    writing = Lane.USERS
 
     def __init__(
         self,
@@ -136,7 +141,7 @@ class Database:
             with self._transaction(connection):
                 return work(connection)
 
-        return self.run(Lane.USERS, within, repeatable=repeatable)
+        return self.run(self.writing, within, repeatable=repeatable)
 
     def close(self) -> None:
         """Close all connections; what waits to try again gives up."""

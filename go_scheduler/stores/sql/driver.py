@@ -84,7 +84,7 @@ class _BoundedConnection(psycopg.Connection[tuple[object, ...]]):
 
 
 class _BoundedCrdbConnection(_BoundedConnection, CrdbConnection):
-    pass
+    """The same to CockroachDB."""
 
 
 def make_engines(

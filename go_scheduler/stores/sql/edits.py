@@ -257,11 +257,7 @@ class Edits:
         """Let nothing be claimed, start or end between the statements that follow."""
         connection.execute(
             select(instances.c.id)
-            .where(
-                self._dialect.among(instances.c.definition_key, keys),
-                instances.c.completed_at.is_(None),
-                instances.c.outcome.is_(None),
-            )
+            .where(self._dialect.among(instances.c.definition_key, keys), *_OPEN)
             # In the order in which the loops take them, so that nobody waits for
             # another in a circle.
             .order_by(instances.c.id)
@@ -341,25 +337,21 @@ class Edits:
         )
         removed = self._remove_unstarted(connection, row.key)
         self._free_unstarted(connection, row.key, now)
-        paused = replace(
-            old,
-            paused=True,
-            note=note,
-            revision=revision,
-            next_fire_time=min(
-                [*removed, *filter(None, [written.next_fire_time])], default=None
-            ),
-            completed_at=written.completed_at,
-        )
-        if paused.next_fire_time is not None:
-            paused = replace(paused, completed_at=None)
+        again = min([*removed, *filter(None, [written.next_fire_time])], default=None)
         if removed:
             connection.execute(
                 update(definitions)
                 .where(definitions.c.key == row.key)
-                .values(next_fire_time=paused.next_fire_time, completed_at=None)
+                .values(next_fire_time=again, completed_at=None)
             )
-        return paused
+        return replace(
+            old,
+            paused=True,
+            note=note,
+            revision=revision,
+            next_fire_time=again,
+            completed_at=written.completed_at if again is None else None,
+        )
 
     def resume(
         self, connection: Connection, ids: Collection[UUID]
@@ -393,7 +385,7 @@ class Edits:
         connection.execute(
             update(instances)
             .where(*_open_of(row.key), instances.c.claimed_by.is_(None))
-            .values(claimable_at=_claimable_at(now, held=False))
+            .values(claimable_at=_claimable_at(now))
         )
         return resumed
 
@@ -412,11 +404,7 @@ class Edits:
         deleted = {row.key: row.id for row in connection.execute(statement)}
         if not deleted:
             return set()
-        theirs = [
-            self._dialect.among(instances.c.definition_key, deleted),
-            instances.c.completed_at.is_(None),
-            instances.c.outcome.is_(None),
-        ]
+        theirs = [self._dialect.among(instances.c.definition_key, deleted), *_OPEN]
         self._lock_open(connection, deleted)
         connection.execute(
             update(instances)
@@ -433,6 +421,7 @@ class Edits:
 
 # What instances have of their definition's, for claims and starts without a join.
 _FOLLOWING = ("queue", "expire_after", "waits")
+_OPEN = (instances.c.completed_at.is_(None), instances.c.outcome.is_(None))
 LIVE = (
     select(definitions, *(each for each in contents.c if each.name != "key"))
     .outerjoin(contents, contents.c.key == definitions.c.key)
@@ -447,18 +436,13 @@ def definition_of(row: Row[Any]) -> TaskDefinition:
 
 
 def _open_of(key: UUID) -> Sequence[ColumnElement[bool]]:
-    column = instances.c
-    return (
-        column.definition_key == key,
-        column.completed_at.is_(None),
-        column.outcome.is_(None),
-    )
+    return (instances.c.definition_key == key, *_OPEN)
 
 
-def _claimable_at(now: datetime, *, held: bool | None = None) -> ColumnElement[Any]:
-    """When an instance that is pending again joins the line."""
+def _claimable_at(now: datetime) -> ColumnElement[Any]:
+    """When an instance that is pending again joins the line, unless it is held."""
     moment = _no_earlier(instances.c.due_at, now)
-    return moment if held is False else case((instances.c.held, None), else_=moment)
+    return case((instances.c.held, None), else_=moment)
 
 
 def _no_earlier(column: ColumnElement[Any], now: datetime) -> ColumnElement[Any]:

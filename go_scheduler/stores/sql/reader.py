@@ -72,9 +72,24 @@ class Reader:
             for row in rows
             if row[first] is not None
         }
-        found = self.definitions(lane, list(distinct.values()))
-        by_key = dict(zip(distinct, found, strict=True))
-        return [
-            read_instance(row, by_key.get(row[first]) or missing_definition(row[1]))
-            for row in rows
-        ]
+        return with_definitions(rows, self.by_key(lane, list(distinct.values())))
+
+    def by_key(
+        self, lane: Lane, rows: Sequence[DefinitionRow]
+    ) -> Mapping[UUID, TaskDefinition]:
+        """The definitions of rows, by the keys of those."""
+        keys = (row.key for row in rows)
+        return dict(zip(keys, self.definitions(lane, rows), strict=True))
+
+
+def with_definitions(
+    rows: Sequence[Row[Any]], by_key: Mapping[UUID, TaskDefinition]
+) -> list[TaskInstance]:
+    """The instances of rows that begin with ``INSTANCE_COLUMNS``."""
+    return [
+        read_instance(
+            row,
+            by_key.get(row.definition_key) or missing_definition(row.definition_key),
+        )
+        for row in rows
+    ]

@@ -152,7 +152,8 @@ def read_contents(row: Row[Any] | None) -> Contents:
     try:
         state = json.loads(row.trigger_state)
         metadata = read_object(row.metadata)
-        retry, catch_up = _read_policies(json.loads(row.policies))
+        # What a newer version wrote, and this one would not do, raises a TypeError.
+        retry, catch_up = _read_policies(**json.loads(row.policies))
         trigger = load_trigger(row.trigger_kind, state)
         return Contents(row.name, metadata, trigger, retry, catch_up)
     # Whoever wrote the row by hand may have written anything.
@@ -160,12 +161,7 @@ def read_contents(row: Row[Any] | None) -> Contents:
         return _unreadable(str(row.trigger_kind), state, str(error), name=row.name)
 
 
-def _read_policies(policies: dict[str, Any]) -> tuple[RetryPolicy, CatchUp]:
-    # What a newer version wrote, and this one would not do, raises a TypeError.
-    return _read(**policies)
-
-
-def _read(
+def _read_policies(
     *, retry: dict[str, Any], catch_up: dict[str, Any]
 ) -> tuple[RetryPolicy, CatchUp]:
     grace = from_microseconds(catch_up.pop("grace"))
@@ -284,12 +280,11 @@ def _repaired(
     """Values that can be read, and a definition that keeps it from running."""
     named = dict(zip(INSTANCE_COLUMNS, values, strict=True))
     bad = [name for name, value in named.items() if value is UNREADABLE]
+    for name in bad:
+        named[name] = _STAND_INS.get(name)
     if named["outcome"] not in _OUTCOMES:
         bad.append("outcome")
         named["outcome"] = Outcome.FAILED.value
-    for name in bad[:]:
-        if named[name] is UNREADABLE:
-            named[name] = _STAND_INS.get(name)
     reason = f"the row of an instance cannot be read: {', '.join(bad)}"
     trigger = _unknown(definition.trigger, reason)
     return replace(definition, trigger=trigger), tuple(named.values())

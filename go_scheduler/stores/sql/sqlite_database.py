@@ -55,6 +55,8 @@ class SQLiteDatabase(Database):
         ConfigurationError: The URL is not of a SQLite file, or SQLite is too old.
     """
 
+    writing = Lane.CLAIMS
+
     def __init__(
         self, url: str | URL, *, durable: bool, busy_timeout: timedelta
     ) -> None:
@@ -85,7 +87,7 @@ class SQLiteDatabase(Database):
             raise ConfigurationError(
                 f"the directory {self.path.parent} of the store's file does not exist"
             )
-        self.run(Lane.CLAIMS, self._use_log)
+        self.run(self.writing, self._use_log)
 
     def run(
         self,
@@ -104,13 +106,8 @@ class SQLiteDatabase(Database):
         self, work: Callable[[Connection], Result], *, repeatable: bool = True
     ) -> Result:
         """Call ``work`` within one transaction of the connection that writes."""
-
-        def within(connection: Connection) -> Result:
-            with self.transaction(connection):
-                return work(connection)
-
         with self._turns.turn():
-            return self.run(Lane.CLAIMS, within, repeatable=repeatable)
+            return super().transact(work, repeatable=repeatable)
 
     @contextmanager
     def transaction(self, connection: Connection) -> Iterator[None]:
