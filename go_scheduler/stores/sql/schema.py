@@ -202,9 +202,24 @@ def _races_are_conflicts() -> Iterator[None]:
 
 def _check_use(database: Database) -> None:
     """Do to every table what the store does, to no row."""
-    for table in metadata.sorted_tables:
-        for use, statement in _uses(table).items():
-            _check(database, statement, f"{use} {table.name}")
+    use = ""
+
+    def check(connection: Connection) -> None:
+        nonlocal use
+        for table in metadata.sorted_tables:
+            for verb, statement in _uses(table).items():
+                use = f"{verb} {table.name}"
+                connection.execute(statement)
+
+    try:
+        database.run(Lane.USERS, check)
+    except StoreUnavailableError:
+        raise
+    except StoreError as error:
+        raise StoreError(
+            f"the store has to {use}, and cannot: {error}; see to its columns and to"
+            " the rights of the user"
+        ) from error
 
 
 def _uses(table: Table) -> Mapping[str, Executable]:
@@ -215,18 +230,6 @@ def _uses(table: Table) -> Mapping[str, Executable]:
         "UPDATE": update(table).where(false()).values(dict(table.columns)),
         "DELETE from": delete(table).where(false()),
     }
-
-
-def _check(database: Database, statement: Executable, use: str) -> None:
-    try:
-        database.run(Lane.USERS, lambda connection: connection.execute(statement))
-    except StoreUnavailableError:
-        raise
-    except StoreError as error:
-        raise StoreError(
-            f"the store has to {use}, and cannot: {error}; see to its columns and to"
-            " the rights of the user"
-        ) from error
 
 
 def schema_sql(dialect: str, *, since: str | None = None) -> str:
