@@ -13,10 +13,12 @@ from go_scheduler.stores.cockroachdb import CockroachDBStore
 from go_scheduler.stores.postgresql import PostgreSQLStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from sqlalchemy import Connection, Row
     from sqlalchemy.sql.selectable import TextualSelect
+
+    from go_scheduler.stores.sql.statements import Statements
 
 
 @dataclass(frozen=True)
@@ -41,16 +43,13 @@ class ExplainingPostgreSQLStore(PostgreSQLStore):
         scans: Of each statement since the last ``clear()``, what its plan reads.
     """
 
-    scans: list[Scan]
-
-    def _execute(
-        self,
-        connection: Connection,
-        statement: TextualSelect,
-        parameters: Mapping[str, object],
-    ) -> Sequence[Row[Any]]:
-        self.scans += _scans(_explain(connection, statement, parameters))
-        return super()._execute(connection, statement, parameters)
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.scans: list[Scan] = []
+        _watch(
+            self._statements,
+            lambda *executed: self.scans.extend(_scans(_explain(*executed))),
+        )
 
 
 class ExplainingCockroachDBStore(CockroachDBStore):
@@ -60,20 +59,41 @@ class ExplainingCockroachDBStore(CockroachDBStore):
         plans: The text of each plan.
     """
 
-    plans: list[str]
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.plans: list[str] = []
+        _watch(
+            self._statements,
+            lambda *executed: self.plans.append(_explained_text(*executed)),
+        )
 
-    def _execute(
-        self,
+
+def _watch(
+    statements: Statements,
+    show: Callable[[Connection, TextualSelect, Mapping[str, object]], None],
+) -> None:
+    """Show each statement, with what executes it, before it is executed."""
+    execute = statements.execute
+
+    def shown(
         connection: Connection,
         statement: TextualSelect,
         parameters: Mapping[str, object],
     ) -> Sequence[Row[Any]]:
-        driver = connection.connection.driver_connection
-        assert driver is not None
-        compiled = str(statement.compile(dialect=connection.dialect))
-        rows = ClientCursor(driver).execute(f"EXPLAIN {compiled}".encode(), parameters)
-        self.plans.append("\n".join(row[0] for row in rows))
-        return super()._execute(connection, statement, parameters)
+        show(connection, statement, parameters)
+        return execute(connection, statement, parameters)
+
+    statements.execute = shown  # type: ignore[method-assign]
+
+
+def _explained_text(
+    connection: Connection, statement: TextualSelect, parameters: Mapping[str, object]
+) -> str:
+    driver = connection.connection.driver_connection
+    assert driver is not None
+    compiled = str(statement.compile(dialect=connection.dialect))
+    rows = ClientCursor(driver).execute(f"EXPLAIN {compiled}".encode(), parameters)
+    return "\n".join(row[0] for row in rows)
 
 
 def _explain(

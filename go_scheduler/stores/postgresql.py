@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-import random
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid4
 
-from sqlalchemy import column, text
-
 from go_scheduler.checks import LONGEST
 from go_scheduler.models import Cancelled
-from go_scheduler.stores.sql import arrays, statements
+from go_scheduler.stores.sql import arrays
+from go_scheduler.stores.sql import postgresql_statements as sql
+from go_scheduler.stores.sql.claims import Claims
 from go_scheduler.stores.sql.database import Database, Lane
 from go_scheduler.stores.sql.dialects import PostgreSQLDialect
 from go_scheduler.stores.sql.driver import EngineKind, judge, make_engines
-from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS, LATEST, DefinitionRow
+from go_scheduler.stores.sql.reader import earliest_first
+from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS, DefinitionRow
 from go_scheduler.stores.sql.schema import Schema
+from go_scheduler.stores.sql.statements import Statements
 from go_scheduler.stores.sql.store import SQLStore
-from go_scheduler.stores.sql.sweep import LATE, Sweep
-from go_scheduler.stores.sql.types import Unreadable, to_microseconds
+from go_scheduler.stores.sql.sweep import LATE
+from go_scheduler.stores.sql.types import to_microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence, Set
     from datetime import datetime, timedelta
-    from typing import Any
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection
     from sqlalchemy.engine import URL
-    from sqlalchemy.sql.selectable import TextualSelect
 
     from go_scheduler.clock import Clock
     from go_scheduler.models import (
@@ -81,8 +79,8 @@ class PostgreSQLStore(SQLStore):
         schema = Schema(dialect.name, migrate)
         super().__init__(database, dialect, schema=schema, clock=clock)
         self._url = engines[Lane.USERS].url
-        self._now_sql = "now()" if clock is None else "CAST(:now AS timestamptz)"
-        self._sweeps: dict[object, Sweep] = {}
+        self._statements = Statements(database, clock=clock, lock=dialect.lock_to_read)
+        self._claims = Claims(self._statements, shards=dialect.shards)
 
     def __repr__(self) -> str:
         shown = self._url.set(query={}).render_as_string(hide_password=True)
@@ -103,23 +101,23 @@ class PostgreSQLStore(SQLStore):
         self, *, ahead: timedelta, after: TaskDefinition | None = None, limit: int
     ) -> Sequence[TaskDefinition]:
         """Read a page of the definitions that fire soon."""
-        sweep = self._sweep("due")
+        sweep = self._statements.sweep("due")
         shards = range(self._dialect.shards)
-        after_last = "" if after is None else statements.AFTER
+        after_last = "" if after is None else sql.AFTER
         columns = ", ".join(DEFINITION_COLUMNS)
-        templates = [(statements.DUE_IN_TIME, shard) for shard in shards]
+        templates = [(sql.DUE_IN_TIME, shard) for shard in shards]
         branches = [
-            self._fill(
+            self._statements.fill(
                 template, shard=shard, after=after_last, columns=columns, limit=limit
             )
-            for template, shard in [*templates, (statements.DUE_LATE, 0)]
+            for template, shard in [*templates, (sql.DUE_LATE, 0)]
         ]
-        statement = self._text(
-            statements.DUE,
+        statement = self._statements.text(
+            sql.DUE,
             returns=DEFINITION_COLUMNS,
             columns=columns,
             branches=", ".join(branches),
-            union=_union([*(f"in_time{shard}" for shard in shards), "late"]),
+            union=sql.union([*(f"in_time{shard}" for shard in shards), "late"]),
             limit=limit,
         )
         parameters: dict[str, object] = {"ahead": ahead, "back": sweep.back}
@@ -127,7 +125,7 @@ class PostgreSQLStore(SQLStore):
             parameters["after_time"] = after.next_fire_time
             parameters["after_id"] = after.id
 
-        rows = self._scan(sweep, statement, parameters, limit=limit)
+        rows = self._statements.scan(sweep, statement, parameters, limit=limit)
         return self._reader.definitions(
             Lane.SCANS, [DefinitionRow(*row) for row in rows]
         )
@@ -156,9 +154,9 @@ class PostgreSQLStore(SQLStore):
             "counts": arrays.numbers(each.skipped for each in made),
             "reasons": arrays.texts(each.reason for each in made),
         }
-        rows = self._write(
+        rows = self._statements.run(
             Lane.SCANS,
-            self._text(statements.FIRE, returns=("id",)),
+            self._statements.text(sql.FIRE, returns=("id",)),
             parameters,
             # Its repetition would answer that another node had won.
             repeatable=False,
@@ -177,108 +175,12 @@ class PostgreSQLStore(SQLStore):
         lapsed: bool,
     ) -> Sequence[TaskInstance]:
         """Hand due instances to one node, and to no other."""
-        if not claimant.queues:
-            return []
-        terms = {
-            "node": claimant.node,
-            "lease": claimant.lease,
-            "expire_after": claimant.expire_after,
-            "lead": lead,
-        }
-        places = self._places(claimant.queues, ahead)
-        rows: list[Row[Any]] = []
-        if lapsed:
-            rows += self._claim_lapsed(claimant.queues, limit, terms)
-        fresh: list[Row[Any]] = []
-        for queue, shard in places:
-            if (left := limit - len(rows) - len(fresh)) <= 0:
-                break
-            try:
-                fresh += self._claim_free(queue, shard, left, terms, ahead=ahead)
-            except Exception:
-                # What has been claimed already must not be lost with what has not.
-                if rows or fresh:
-                    break
-                raise
-        fresh.sort(key=lambda row: _readable(row.due_at))
-        return self._reader.instances(Lane.SCANS, rows + fresh)
-
-    def _places(
-        self, queues: Sequence[str], ahead: timedelta
-    ) -> Sequence[tuple[str, int]]:
-        """Where to claim, in a random order: nodes should not meet in one place."""
-        places = [
-            (queue, shard) for queue in queues for shard in range(self._dialect.shards)
-        ]
-        if len(places) == 1:
-            return places
-        sweeps = [self._sweep(place) for place in places]
-        branches = ", ".join(
-            self._fill(statements.HEAD, place=number, shard=shard)
-            for number, (_, shard) in enumerate(places)
+        old, new = self._claims.take(
+            claimant, ahead=ahead, lead=lead, limit=limit, lapsed=lapsed
         )
-        statement = self._text(
-            statements.HEADS,
-            returns=("place",),
-            branches=branches,
-            union=_union([f"head{number}" for number in range(len(places))]),
-        )
-        parameters: dict[str, object] = {"ahead": ahead}
-        for number, (queue, _) in enumerate(places):
-            parameters[f"queue{number}"] = queue
-            parameters[f"back{number}"] = sweeps[number].back
-        rows = self._write(Lane.SCANS, statement, parameters)
-        found = {row.place for row in rows}
-        for number, sweep in enumerate(sweeps):
-            if number not in found:
-                sweep.finish()
-        full = [place for number, place in enumerate(places) if number in found]
-        return random.sample(full, len(full))
-
-    def _claim_free(
-        self,
-        queue: str,
-        shard: int,
-        limit: int,
-        terms: Mapping[str, object],
-        *,
-        ahead: timedelta,
-    ) -> Sequence[Row[Any]]:
-        sweep = self._sweep((queue, shard))
-        statement = self._text(
-            statements.CLAIM,
-            returns=(*statements.BOTH, "place"),
-            due=self._fill(statements.FREE, limit=limit),
-            starts=self._fill(statements.STARTS),
-            guard="t.claimed_by IS NULL AND t.completed_at IS NULL AND NOT t.held",
-        )
-        parameters = {
-            **terms,
-            "queue": queue,
-            "shard": shard,
-            "position": sweep.position,
-            "back": sweep.back,
-            "ahead": ahead,
-        }
-        # Done and repeated, a claim would leave what it has claimed to its lease.
-        rows = self._scan(sweep, statement, parameters, limit=limit, repeatable=False)
-        if len(rows) == limit:
-            sweep.go_on(rows[-1].place)
-        return rows
-
-    def _claim_lapsed(
-        self, queues: Sequence[str], limit: int, terms: Mapping[str, object]
-    ) -> Sequence[Row[Any]]:
-        sweep = self._sweep(("lapsed", tuple(queues)))
-        statement = self._text(
-            statements.CLAIM,
-            returns=(*statements.BOTH, "place"),
-            due=self._fill(statements.LAPSED, limit=limit),
-            starts=self._fill(statements.STARTS),
-            guard=self._fill("t.completed_at IS NULL AND t.expires_at <= {now}"),
-        )
-        parameters = {**terms, "queues": list(queues), "back": sweep.back}
-        return self._scan(sweep, statement, parameters, limit=limit, repeatable=False)
+        claimed = self._reader.claimed(Lane.SCANS, [*old, *new], claimant.node)
+        count = len(old)
+        return earliest_first(claimed[:count]) + earliest_first(claimed[count:])
 
     def start_instances(
         self, claimant: Claimant, claims: Sequence[Claim]
@@ -286,29 +188,27 @@ class PostgreSQLStore(SQLStore):
         """Record that handlers are about to be called."""
         if not claims:
             return []
-        statement = self._text(
-            statements.START, returns=statements.BOTH, owned=statements.OWNED
-        )
+        statement = self._statements.text(sql.START, returns=sql.BOTH, owned=sql.OWNED)
         parameters = {
             **_keys(sorted(claims, key=lambda each: each.instance_id.int)),
             "lease": claimant.lease,
             "expire_after": claimant.expire_after,
         }
 
-        rows = self._write(Lane.CLAIMS, statement, parameters)
-        return self._reader.instances(Lane.CLAIMS, rows)
+        rows = self._statements.run(Lane.CLAIMS, statement, parameters)
+        return self._reader.claimed(Lane.CLAIMS, rows, claimant.node)
 
     def renew_claims(self, renewals: Sequence[Renewal]) -> Mapping[UUID, bool]:
         """Let claims hold for their ``lease`` from the store's time on."""
         if not renewals:
             return {}
         ordered = sorted(renewals, key=lambda each: each.claim.instance_id.int)
-        rows = self._write(
+        rows = self._statements.run(
             Lane.RENEWALS,
-            self._text(
-                statements.RENEW,
+            self._statements.text(
+                sql.RENEW,
                 returns=("id", "cancel_requested"),
-                owned=statements.OWNED,
+                owned=sql.OWNED,
             ),
             {
                 **_keys([each.claim for each in ordered]),
@@ -324,11 +224,11 @@ class PostgreSQLStore(SQLStore):
         if not outcomes:
             return set()
         ordered = sorted(outcomes, key=lambda each: each.claim.instance_id.int)
-        statement = self._text(
-            statements.FINISH,
+        statement = self._statements.text(
+            sql.FINISH,
             returns=("id",),
-            owned=statements.OWNED,
-            gone_on=self._fill(statements.GONE_ON),
+            owned=sql.OWNED,
+            gone_on=sql.GONE_ON,
         )
         parameters = {
             **_keys([each.claim for each in ordered]),
@@ -342,7 +242,9 @@ class PostgreSQLStore(SQLStore):
             "late": LATE,
         }
         # Done and repeated, it would answer that the claims were lost.
-        rows = self._write(Lane.CLAIMS, statement, parameters, repeatable=False)
+        rows = self._statements.run(
+            Lane.CLAIMS, statement, parameters, repeatable=False
+        )
         return {row.id for row in rows}
 
     def release_instances(self, releases: Sequence[Release]) -> Set[UUID]:
@@ -350,9 +252,9 @@ class PostgreSQLStore(SQLStore):
         if not releases:
             return set()
         ordered = sorted(releases, key=lambda each: each.claim.instance_id.int)
-        rows = self._write(
+        rows = self._statements.run(
             Lane.CLAIMS,
-            self._text(statements.RELEASE, returns=("id",), owned=statements.OWNED),
+            self._statements.text(sql.RELEASE, returns=("id",), owned=sql.OWNED),
             {
                 **_keys([each.claim for each in ordered]),
                 "delays": arrays.numbers(
@@ -369,12 +271,12 @@ class PostgreSQLStore(SQLStore):
         if not cancellations:
             return {}
         ordered = sorted(cancellations, key=lambda each: each.int)
-        rows = self._write(
+        rows = self._statements.run(
             Lane.USERS,
-            self._text(
-                statements.CANCEL,
+            self._statements.text(
+                sql.CANCEL,
                 returns=("id", "runs_on"),
-                gone_on=self._fill(statements.GONE_ON),
+                gone_on=sql.GONE_ON,
             ),
             {
                 "ids": arrays.ids(ordered),
@@ -402,103 +304,27 @@ class PostgreSQLStore(SQLStore):
         return deleted
 
     def _delete_ended(self, older_than: timedelta, limit: int) -> int:
-        sweep = self._sweep(("ended", older_than))
+        sweep = self._statements.sweep(("ended", older_than))
         parameters = {
             "older_than": older_than,
             "position": sweep.position,
             "back": sweep.back + older_than,
         }
-        statement = self._text(
-            statements.DELETE_ENDED, returns=("completed_at",), limit=limit
+        statement = self._statements.text(
+            sql.DELETE_ENDED, returns=("completed_at",), limit=limit
         )
-        rows = self._scan(sweep, statement, parameters, limit=limit)
+        rows = self._statements.scan(sweep, statement, parameters, limit=limit)
         if len(rows) == limit:
             sweep.go_on(max(row.completed_at for row in rows))
         return len(rows)
 
     def _delete_definitions(self, since: str, older_than: timedelta, limit: int) -> int:
-        statement = self._text(
-            statements.DELETE_DEFINITIONS, returns=("key",), since=since, limit=limit
+        statement = self._statements.text(
+            sql.DELETE_DEFINITIONS, returns=("key",), since=since, limit=limit
         )
-        return len(self._write(Lane.SCANS, statement, {"older_than": older_than}))
-
-    # Statements.
-
-    def _fill(self, template: str, **parts: object) -> str:
-        return template.format(
-            now=self._now_sql,
-            instance=statements.INSTANCE,
-            definition=statements.DEFINITION,
-            lock=self._dialect.lock_to_read,
-            expire_after=statements.EXPIRE_AFTER,
-            **parts,
+        return len(
+            self._statements.run(Lane.SCANS, statement, {"older_than": older_than})
         )
-
-    def _text(
-        self, template: str, *, returns: tuple[str, ...], **parts: object
-    ) -> TextualSelect:
-        return _parsed(self._fill(template, **parts), returns)
-
-    def _execute(
-        self,
-        connection: Connection,
-        statement: TextualSelect,
-        parameters: Mapping[str, object],
-    ) -> Sequence[Row[Any]]:
-        if self.clock is not None:
-            parameters = {**parameters, "now": self.clock.now()}
-        return connection.execute(statement, parameters).all()
-
-    def _write(
-        self,
-        lane: Lane,
-        statement: TextualSelect,
-        parameters: Mapping[str, object],
-        *,
-        repeatable: bool = True,
-    ) -> Sequence[Row[Any]]:
-        return self._database.run(
-            lane,
-            lambda connection: self._execute(connection, statement, parameters),
-            repeatable=repeatable,
-        )
-
-    def _sweep(self, what: object) -> Sweep:
-        sweep = self._sweeps.get(what)
-        if sweep is None:
-            sweep = self._sweeps[what] = Sweep(self._elapsed)
-        return sweep
-
-    def _scan(
-        self,
-        sweep: Sweep,
-        statement: TextualSelect,
-        parameters: Mapping[str, object],
-        *,
-        limit: int,
-        repeatable: bool = True,
-    ) -> Sequence[Row[Any]]:
-        try:
-            rows = self._write(Lane.SCANS, statement, parameters, repeatable=repeatable)
-        except BaseException:
-            sweep.start_over()
-            raise
-        if len(rows) < limit:
-            sweep.finish()
-        return rows
-
-
-@lru_cache(maxsize=1000)
-def _parsed(statement: str, returns: tuple[str, ...]) -> TextualSelect:
-    return text(statement).columns(*map(column, returns))
-
-
-def _readable(at: datetime | Unreadable) -> datetime:
-    return LATEST if isinstance(at, Unreadable) else at
-
-
-def _union(names: Sequence[str]) -> str:
-    return " UNION ALL ".join(f"SELECT * FROM {name}" for name in names)
 
 
 class _Made(NamedTuple):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid4
 
@@ -13,7 +12,7 @@ from go_scheduler.models import Cancelled, Outcome
 from go_scheduler.stores.sql import sqlite_statements as sql
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.dialects import SQLiteDialect
-from go_scheduler.stores.sql.reader import with_definitions
+from go_scheduler.stores.sql.reader import earliest_first, with_definitions
 from go_scheduler.stores.sql.rows import DefinitionRow
 from go_scheduler.stores.sql.schema import Schema
 from go_scheduler.stores.sql.sqlite_database import (
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 
 _BUSY_TIMEOUT = timedelta(seconds=5)
 _LATE = to_microseconds(LATE)
-_due_at = attrgetter("due_at")
 # After all that cannot be read, before all that can.
 _BEFORE_ALL_TIMES = to_sqlite_time(datetime.min.replace(tzinfo=UTC)) - 1
 
@@ -200,7 +198,7 @@ class SQLiteStore(SQLStore):
             return _taken(connection, old, new)
 
         old, new = self._instances(self._database.transact(claim))
-        return [*sorted(old, key=_due_at), *sorted(new, key=_due_at)]
+        return earliest_first(old) + earliest_first(new)
 
     def _instances(self, taken: _Taken) -> list[list[TaskInstance]]:
         """The instances of rows; read without keeping others from writing."""

@@ -151,7 +151,6 @@ SELECT gen_random_uuid(), key, 'default', at, at, at, 1, 1, gen_random_uuid(), a
 @pytest.mark.slow
 def test_every_statement_walks_its_index_and_no_further(loaded: Loaded) -> None:
     store = ExplainingPostgreSQLStore(loaded.url)
-    store.scans = []
     store.initialize()
     found: dict[str, list[Scan]] = {}
 
@@ -175,7 +174,6 @@ def test_every_statement_walks_its_index_on_cockroachdb(
 ) -> None:
     servers.delete_all_rows(cockroachdb_url)
     store = ExplainingCockroachDBStore(cockroachdb_url)
-    store.plans = []
     store.initialize()
     found: dict[str, list[str]] = {}
 

@@ -18,12 +18,12 @@ from sqlalchemy import (
     cast,
     func,
     select,
-    text,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
 from go_scheduler.stores.sql.rows import write_contents
 from go_scheduler.stores.sql.tables import contents, definitions
+from go_scheduler.stores.sql.types import Time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -105,7 +105,7 @@ class PostgreSQLDialect(Dialect):
         """The clock's time, or the database's."""
         if self._clock is not None:
             return self._clock.now()
-        now: datetime = connection.execute(text("SELECT now()")).scalar_one()
+        now: datetime = connection.execute(select(func.now(type_=Time))).scalar_one()
         return now
 
     def among(

@@ -6,24 +6,19 @@ from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
 import psycopg
-from psycopg import pq
-from psycopg.adapt import Loader
 from psycopg.crdb import CrdbConnection
+from psycopg.types.string import TextLoader
 from sqlalchemy import create_engine, event, exc, make_url
 
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.stores.sql.database import Fault, Lane
-from go_scheduler.stores.sql.types import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
 
-    from psycopg.abc import AdaptContext, Buffer, PQGen
+    from psycopg.abc import PQGen
     from sqlalchemy import Engine
     from sqlalchemy.engine import URL
-
-    from go_scheduler.stores.sql.types import Unreadable
 
 RV = TypeVar("RV")
 
@@ -178,6 +173,7 @@ def _make_engine(
 def _settings(kind: EngineKind, lane: Lane) -> Mapping[str, str]:
     settings = {
         "timezone": "UTC",
+        "datestyle": "ISO, MDY",
         "statement_timeout": f"{STATEMENT_TIMEOUT}s",
         "lock_timeout": f"{LOCK_TIMEOUT * 1000:.0f}ms",
         "idle_in_transaction_session_timeout": f"{STATEMENT_TIMEOUT}s",
@@ -212,34 +208,8 @@ def _set_up(
     calls = ", ".join("set_config(%s, %s, false)" for _ in settings)
     values = [text for setting in settings.items() for text in setting]
     connection.execute(f"SELECT {calls}".encode(), values)
-    for loader in (_TextTimes, _BinaryTimes):
-        connection.adapters.register_loader("timestamptz", loader)
-
-
-class _Times(Loader):
-    """Reads times; one that Python has no value for spoils only itself."""
-
-    def __init__(self, oid: int, context: AdaptContext | None = None) -> None:
-        super().__init__(oid, context)
-        inherited = psycopg.adapters.get_loader(oid, self.format)
-        assert inherited is not None
-        self._load = inherited(oid, context).load
-
-    def load(self, data: Buffer) -> datetime | Unreadable:
-        """The time, or ``UNREADABLE``."""
-        try:
-            at: datetime = self._load(data)
-        except psycopg.DataError:
-            return UNREADABLE
-        return at
-
-
-class _TextTimes(_Times):
-    format = pq.Format.TEXT
-
-
-class _BinaryTimes(_Times):
-    format = pq.Format.BINARY
+    # The columns' types read them: what cannot be read should spoil only itself.
+    connection.adapters.register_loader("timestamptz", TextLoader)
 
 
 _CONFLICTS = {"40001", "40P01"}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 
 from go_scheduler.stores.sql.contents import ContentsCache
 from go_scheduler.stores.sql.rows import (
+    CLAIMED_COLUMNS,
     DEFINITION_COLUMNS,
     INSTANCE_COLUMNS,
     DefinitionRow,
@@ -18,7 +20,7 @@ from go_scheduler.stores.sql.rows import (
 from go_scheduler.stores.sql.tables import contents
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from uuid import UUID
 
     from sqlalchemy import Row
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.sql.database import Database, Lane
     from go_scheduler.stores.sql.dialects import Dialect
+
+_OF_DEFINITION = len(DEFINITION_COLUMNS) - 1
 
 
 class Reader:
@@ -65,14 +69,27 @@ class Reader:
         )
 
     def instances(self, lane: Lane, rows: Sequence[Row[Any]]) -> list[TaskInstance]:
-        """The instances of rows whose columns begin with those of ``BOTH``."""
-        first, last = len(INSTANCE_COLUMNS), len(INSTANCE_COLUMNS + DEFINITION_COLUMNS)
-        distinct = {
-            row[first]: DefinitionRow(*row[first:last])
+        """The instances of rows of ``INSTANCE_COLUMNS`` and ``DEFINITION_COLUMNS``."""
+        width = len(INSTANCE_COLUMNS)
+        found = {row[width]: row for row in rows if row[width] is not None}
+        distinct = [DefinitionRow(*row[width:]) for row in found.values()]
+        return with_definitions(rows, self.by_key(lane, distinct))
+
+    def claimed(
+        self, lane: Lane, rows: Sequence[Row[Any]], node: UUID
+    ) -> list[TaskInstance]:
+        """The instances of rows of ``BOTH``, as the node has them that owns them."""
+        width = len(CLAIMED_COLUMNS)
+        distinct: dict[UUID, DefinitionRow] = {}
+        for row in rows:
+            if (key := row[1]) not in distinct and row[width] is not None:
+                distinct[key] = DefinitionRow(key, *row[width : width + _OF_DEFINITION])
+        by_key = self.by_key(lane, list(distinct.values()))
+        owned = (node, None, None, None, None)
+        return [
+            read_instance((*row[:width], *owned), _definition(row[1], by_key))
             for row in rows
-            if row[first] is not None
-        }
-        return with_definitions(rows, self.by_key(lane, list(distinct.values())))
+        ]
 
     def by_key(
         self, lane: Lane, rows: Sequence[DefinitionRow]
@@ -86,10 +103,17 @@ def with_definitions(
     rows: Sequence[Row[Any]], by_key: Mapping[UUID, TaskDefinition]
 ) -> list[TaskInstance]:
     """The instances of rows that begin with ``INSTANCE_COLUMNS``."""
+    width = len(INSTANCE_COLUMNS)
     return [
-        read_instance(
-            row,
-            by_key.get(row.definition_key) or missing_definition(row.definition_key),
-        )
+        read_instance(row[:width], _definition(row.definition_key, by_key))
         for row in rows
     ]
+
+
+def _definition(key: UUID, by_key: Mapping[UUID, TaskDefinition]) -> TaskDefinition:
+    return by_key.get(key) or missing_definition(key)
+
+
+def earliest_first(instances: Iterable[TaskInstance]) -> list[TaskInstance]:
+    """Instances in the order of their ``due_at``."""
+    return sorted(instances, key=attrgetter("due_at"))

@@ -53,8 +53,8 @@ DEFINITION_COLUMNS = (
     "revision",
 )
 
-# What is kept of an instance and read back: all but what only statements use.
-INSTANCE_COLUMNS = (
+# What is kept of an instance and has to be read of one that has just been claimed.
+CLAIMED_COLUMNS = (
     "id",
     "definition_key",
     "fire_time",
@@ -62,25 +62,27 @@ INSTANCE_COLUMNS = (
     "due_at",
     "attempt",
     "runs",
-    "claimed_by",
     "expires_at",
     "started_at",
-    "completed_at",
     "outcome",
     "error",
     "cancel_requested",
+)
+# And of any other: all but what only statements use.
+INSTANCE_COLUMNS = (
+    *CLAIMED_COLUMNS,
+    "claimed_by",
+    "completed_at",
     "skipped_last",
     "skipped_count",
     "skipped_reason",
 )
-
 
 LATEST = datetime.max.replace(tzinfo=UTC)
 """Stands for a time that cannot be read: most of them are later than any that can."""
 
 _NO_ID = UUID(int=0)
 _OUTCOMES = {None: None} | {outcome.value: outcome for outcome in Outcome}
-_WIDTH = len(INSTANCE_COLUMNS)
 _OUTCOME = INSTANCE_COLUMNS.index("outcome")
 _STAND_INS = {
     "id": _NO_ID,
@@ -222,12 +224,11 @@ def missing_definition(key: object) -> TaskDefinition:
     )
 
 
-def read_instance(row: Row[Any], definition: TaskDefinition) -> TaskInstance:
-    """The instance of a row that begins with ``INSTANCE_COLUMNS``."""
-    # By position: this is done for every run, and names take twice as long.
-    values = row[:_WIDTH]
+def read_instance(values: Sequence[Any], definition: TaskDefinition) -> TaskInstance:
+    """The instance whose ``INSTANCE_COLUMNS`` have these values."""
     if Unreadable in map(type, values) or values[_OUTCOME] not in _OUTCOMES:
         definition, values = _repaired(values, definition)
+    # By position: this is done for every run, and names take twice as long.
     (
         id,
         _,
@@ -236,13 +237,13 @@ def read_instance(row: Row[Any], definition: TaskDefinition) -> TaskInstance:
         due_at,
         attempt,
         runs,
-        claimed_by,
         expires_at,
         started_at,
-        completed_at,
         outcome,
         error,
         cancel_requested,
+        claimed_by,
+        completed_at,
         skipped_last,
         skipped_count,
         skipped_reason,

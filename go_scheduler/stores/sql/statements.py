@@ -1,265 +1,145 @@
-"""The statements of the PostgreSQL family: what the loops do, each over a batch.
-
-Each is one statement that commits by itself. Who owns what rests on the conditions of
-the UPDATEs alone; SKIP LOCKED only keeps nodes out of each other's way. Every parameter
-is cast, for CockroachDB infers other types than PostgreSQL. ``{now}`` is the database's
-``now()``, or the time of the clock that the store was given; a limit is written out,
-because CockroachDB does not push down one that it does not know.
-"""
+"""How the statements of the PostgreSQL family are made and executed."""
 
 from __future__ import annotations
 
-from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS, INSTANCE_COLUMNS
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
-INSTANCE = ", ".join(f"t.{name}" for name in INSTANCE_COLUMNS)
-# Instances with their definitions; the columns of those follow those of the instance.
-DEFINITION = ", ".join(f"d.{name} AS d_{name}" for name in DEFINITION_COLUMNS)
-BOTH = (*INSTANCE_COLUMNS, *(f"d_{name}" for name in DEFINITION_COLUMNS))
+from sqlalchemy import column, text
 
-# {lock} is SKIP LOCKED where a plain read would wait for a user's open transaction.
-DUE = """
-WITH {branches}
-SELECT {columns} FROM ({union}) AS due ORDER BY next_fire_time, id LIMIT {limit}
-"""
-DUE_IN_TIME = """
-in_time{shard} AS MATERIALIZED (
-  SELECT {columns} FROM task_definitions
-   WHERE shard = {shard} AND next_fire_time IS NOT NULL AND NOT paused AND NOT late
-     AND next_fire_time >= {now} - CAST(:back AS interval)
-     AND next_fire_time <= {now} + CAST(:ahead AS interval) {after}
-   ORDER BY next_fire_time, id LIMIT {limit} {lock})
-"""
-DUE_LATE = """
-late AS MATERIALIZED (
-  SELECT {columns} FROM task_definitions
-   WHERE next_fire_time IS NOT NULL AND NOT paused AND late
-     AND next_fire_time <= {now} + CAST(:ahead AS interval) {after}
-   ORDER BY next_fire_time, id LIMIT {limit} {lock})
-"""
-AFTER = """
-   AND (next_fire_time, id)
-       > (CAST(:after_time AS timestamptz), CAST(:after_id AS uuid))
-"""
+from go_scheduler.clock import SystemClock
+from go_scheduler.stores.sql import postgresql_statements as sql
+from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.sweep import Sweep
+from go_scheduler.stores.sql.tables import definitions, instances
 
-FIRE = """
-WITH moved AS (
-  UPDATE task_definitions AS d
-     SET next_fire_time = x.next_at,
-         late = coalesce(x.next_at <= {now} - CAST(:late AS interval), false),
-         completed_at = CASE WHEN x.next_at IS NULL AND NOT d.waits THEN {now}
-                        END
-    FROM unnest(CAST(:ids AS uuid[]), CAST(:expected AS timestamptz[]),
-                CAST(:revisions AS bigint[]), CAST(:next_times AS timestamptz[]))
-         AS x (id, expected, revision, next_at)
-   WHERE d.id = x.id AND d.deleted_at IS NULL AND NOT d.paused
-     AND d.next_fire_time IS NOT DISTINCT FROM x.expected AND d.revision = x.revision
-     AND (NOT d.waits OR NOT EXISTS (
-           SELECT 1 FROM task_instances AS o
-            WHERE o.definition_key = d.key
-              AND o.completed_at IS NULL AND o.outcome IS NULL))
-  RETURNING d.key, d.id, d.queue, d.expire_after, d.waits),
-made AS (
-  INSERT INTO task_instances
-         (id, definition_key, shard, queue, expire_after, waits, fire_time, execute_at,
-          due_at, claimable_at, outcome, completed_at, skipped_last, skipped_count,
-          skipped_reason)
-  SELECT f.id, m.key, f.shard, m.queue, m.expire_after, m.waits, f.fire_time,
-         f.fire_time, f.fire_time,
-         CASE WHEN f.reason IS NULL THEN greatest(f.fire_time, {now}) END,
-         CASE WHEN f.reason IS NOT NULL THEN 'skipped' END,
-         CASE WHEN f.reason IS NOT NULL THEN {now} END,
-         f.last, f.count, f.reason
-    FROM unnest(CAST(:instance_ids AS uuid[]), CAST(:definition_ids AS uuid[]),
-                CAST(:shards AS bigint[]), CAST(:fire_times AS timestamptz[]),
-                CAST(:lasts AS timestamptz[]), CAST(:counts AS bigint[]),
-                CAST(:reasons AS text[]))
-         AS f (id, definition_id, shard, fire_time, last, count, reason)
-    JOIN moved AS m ON m.id = f.definition_id
-  ON CONFLICT (definition_key, fire_time) DO NOTHING RETURNING id)
-SELECT id FROM moved
-"""
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
 
-# A guess at where there is anything to claim, when there is more than one place.
-HEADS = """
-WITH {branches} SELECT place FROM ({union}) AS heads
-"""
-HEAD = """
-head{place} AS MATERIALIZED (
-  SELECT {place} AS place FROM task_instances
-   WHERE queue = CAST(:queue{place} AS text) AND shard = {shard}
-     AND claimable_at IS NOT NULL
-     AND claimable_at >= {now} - CAST(:back{place} AS interval)
-     AND claimable_at <= {now} + CAST(:ahead AS interval)
-   ORDER BY claimable_at LIMIT 1 {lock})
-"""
-# What was written by hand may be out of all bounds.
-EXPIRE_AFTER = """
-coalesce(CASE WHEN t.expire_after BETWEEN 0 AND 3155760000000000
-              THEN t.expire_after END * interval '1 microsecond',
-         CAST(:expire_after AS interval))
-"""
-CLAIM = """
-WITH due AS MATERIALIZED ({due}),
-t AS (
-  UPDATE task_instances AS t
-     SET claimed_by = CAST(:node AS uuid), attempt = t.attempt + 1, claimable_at = NULL,
-         runs = t.runs + CASE WHEN {starts} THEN 1 ELSE 0 END,
-         started_at = CASE WHEN {starts} THEN greatest({now}, t.due_at) END,
-         expires_at = greatest({now}, t.due_at) + CASE WHEN {starts}
-             THEN least(CAST(:lease AS interval),
-                        {expire_after})
-             ELSE CAST(:lease AS interval) END
-    FROM due
-   WHERE t.id = due.id AND {guard}
-     AND t.attempt < 9000000000000000000 AND t.runs < 9000000000000000000
-     AND t.due_at < {now} + interval '36525 days'
-  RETURNING {instance}, due.place)
-SELECT {instance}, {definition}, t.place
-  FROM t LEFT JOIN task_definitions AS d ON d.key = t.definition_key
- ORDER BY t.place, t.due_at
-"""
-STARTS = "t.due_at <= {now} + CAST(:lead AS interval)"
-FREE = """
-  SELECT id, claimable_at AS place FROM task_instances
-   WHERE queue = CAST(:queue AS text) AND shard = CAST(:shard AS bigint)
-     AND claimable_at IS NOT NULL
-     AND claimable_at >= CASE WHEN CAST(:position AS timestamptz) IS NULL
-                         THEN {now} - CAST(:back AS interval)
-                         -- What was claimed ahead may lie past what is new.
-                         ELSE least(CAST(:position AS timestamptz), {now}) END
-     AND claimable_at <= {now} + CAST(:ahead AS interval)
-   ORDER BY claimable_at, due_at LIMIT {limit} FOR UPDATE SKIP LOCKED
-"""
-LAPSED = """
-  SELECT id, expires_at AS place FROM task_instances
-   WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT held
-     AND expires_at >= {now} - CAST(:back AS interval) AND expires_at <= {now}
-     AND queue = ANY(CAST(:queues AS text[]))
-   ORDER BY expires_at LIMIT {limit} FOR UPDATE SKIP LOCKED
-"""
+    from sqlalchemy import ColumnClause, Connection, Row
+    from sqlalchemy.sql.selectable import TextualSelect
 
-# From here on instances are named by their claims. `attempt` names one claim, so that
-# the owner need not be compared: comparing it would let a planner walk an index of all
-# that is claimed instead of the primary key.
-OWNED = """
-     t.id = x.id AND t.attempt = x.attempt
-     AND t.completed_at IS NULL AND t.claimed_by IS NOT NULL
-"""
-START = """
-WITH t AS (
-  UPDATE task_instances AS t
-     SET runs = t.runs + CASE WHEN t.started_at IS NULL THEN 1 ELSE 0 END,
-         started_at = coalesce(t.started_at, greatest({now}, t.due_at)),
-         expires_at = CASE WHEN t.started_at IS NOT NULL THEN t.expires_at
-             ELSE greatest({now}, t.due_at)
-                  + least(CAST(:lease AS interval),
-                          {expire_after}) END
-    FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[])) AS x (id, attempt)
-   WHERE {owned}
-  RETURNING {instance})
-SELECT {instance}, {definition}
-  FROM t LEFT JOIN task_definitions AS d ON d.key = t.definition_key
-"""
-RENEW = """
-UPDATE task_instances AS t
-   SET expires_at = {now} + x.lease * interval '1 microsecond'
-  FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]),
-              CAST(:leases AS bigint[])) AS x (id, attempt, lease)
- WHERE {owned}
-RETURNING t.id, t.cancel_requested
-"""
-FINISH = """
-WITH ended AS (
-  UPDATE task_instances AS t
-     SET outcome = x.outcome,
-         completed_at = CASE WHEN x.outcome IS NOT NULL THEN {now} END,
-         started_at = CASE WHEN x.outcome IS NOT NULL THEN x.started_at END,
-         runs = t.runs - CASE WHEN x.started_at IS NULL AND t.started_at IS NOT NULL
-                         THEN 1 ELSE 0 END,
-         error = coalesce(x.error, t.error),
-         claimed_by = CASE WHEN x.outcome IS NOT NULL THEN t.claimed_by END,
-         expires_at = CASE WHEN x.outcome IS NOT NULL THEN t.expires_at END,
-         due_at = CASE WHEN x.outcome IS NOT NULL THEN t.due_at
-                  ELSE {now} + x.retry_in * interval '1 microsecond' END,
-         claimable_at = CASE WHEN x.outcome IS NULL AND NOT t.held
-                        THEN {now} + x.retry_in * interval '1 microsecond' END
-    FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]),
-                CAST(:outcomes AS text[]), CAST(:started AS timestamptz[]),
-                CAST(:retries AS bigint[]), CAST(:errors AS text[]),
-                CAST(:next_times AS timestamptz[]))
-         AS x (id, attempt, outcome, started_at, retry_in, error, next_at)
-   WHERE {owned}
-  RETURNING t.id, t.definition_key, (t.waits AND x.outcome IS NOT NULL) AS goes_on,
-            x.next_at),
-{gone_on}
-SELECT id FROM ended
-"""
-GONE_ON = """
-gone_on AS (
-  UPDATE task_definitions AS d
-     SET next_fire_time = coalesce(d.next_fire_time, e.next_at),
-         late = coalesce(coalesce(d.next_fire_time, e.next_at)
-                         <= {now} - CAST(:late AS interval), false),
-         completed_at = CASE WHEN d.next_fire_time IS NULL AND e.next_at IS NULL
-                        THEN {now} END
-    FROM ended AS e
-   WHERE e.goes_on AND d.key = e.definition_key AND d.waits
-     AND d.completed_at IS NULL AND d.deleted_at IS NULL
-  RETURNING d.key)
-"""
-RELEASE = """
-UPDATE task_instances AS t
-   SET claimed_by = NULL, expires_at = NULL, started_at = NULL,
-       runs = t.runs - CASE WHEN t.started_at IS NOT NULL THEN 1 ELSE 0 END,
-       due_at = CASE WHEN x.delay > 0
-                THEN greatest(t.due_at, {now} + x.delay * interval '1 microsecond')
-                ELSE t.due_at END,
-       claimable_at = CASE WHEN NOT t.held
-           THEN greatest(t.due_at, {now} + x.delay * interval '1 microsecond') END
-  FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]),
-              CAST(:delays AS bigint[])) AS x (id, attempt, delay)
- WHERE {owned}
-RETURNING t.id
-"""
-CANCEL = """
-WITH ended AS (
-  UPDATE task_instances AS t
-     SET cancel_requested = t.cancel_requested OR t.started_at IS NOT NULL,
-         outcome = CASE WHEN t.started_at IS NULL THEN 'cancelled' END,
-         completed_at = CASE WHEN t.started_at IS NULL THEN {now} END,
-         claimable_at = NULL
-    FROM unnest(CAST(:ids AS uuid[]), CAST(:next_times AS timestamptz[]))
-         AS x (id, next_at)
-   WHERE t.id = x.id AND t.completed_at IS NULL
-  RETURNING t.id, t.definition_key, (t.waits AND t.started_at IS NULL) AS goes_on,
-            x.next_at, (t.started_at IS NOT NULL) AS runs_on),
-{gone_on}
-SELECT id, runs_on FROM ended
-"""
+    from go_scheduler.clock import Clock
+    from go_scheduler.stores.sql.database import Database
 
-DELETE_ENDED = """
-WITH old AS MATERIALIZED (
-  SELECT id, completed_at FROM task_instances
-   WHERE completed_at IS NOT NULL
-     AND completed_at >= coalesce(CAST(:position AS timestamptz),
-                                  {now} - CAST(:back AS interval))
-     AND completed_at <= {now} - CAST(:older_than AS interval)
-   ORDER BY completed_at LIMIT {limit} FOR UPDATE SKIP LOCKED)
-DELETE FROM task_instances AS t USING old
- WHERE t.id = old.id
-RETURNING t.completed_at
-"""
-DELETE_DEFINITIONS = """
-WITH old AS MATERIALIZED (
-  SELECT d.key FROM task_definitions AS d
-   WHERE d.{since} IS NOT NULL AND d.{since} <= {now} - CAST(:older_than AS interval)
-     AND NOT EXISTS (SELECT 1 FROM task_instances AS i WHERE i.definition_key = d.key)
-   ORDER BY d.{since} LIMIT {limit}),
-gone AS (
-  DELETE FROM task_definitions AS d USING old
-   WHERE d.key = old.key AND d.{since} <= {now} - CAST(:older_than AS interval)
-  RETURNING d.key),
-emptied AS (
-  DELETE FROM task_contents AS c USING gone WHERE c.key = gone.key RETURNING c.key)
-SELECT key FROM gone
-"""
+
+class Statements:
+    """Fills in statements, executes them, and knows how far the scans have come.
+
+    Args:
+        database: Where they are executed.
+        clock: Used instead of the database's time, for tests.
+        lock: What a plain read ends with so that it waits for no transaction.
+    """
+
+    def __init__(self, database: Database, *, clock: Clock | None, lock: str) -> None:
+        self._database = database
+        self._clock = clock
+        self._elapsed = (clock or SystemClock()).elapsed
+        now = "now()" if clock is None else "CAST(:now AS timestamptz)"
+        self._words = (("now", now), ("lock", lock), *sql.WORDS.items())
+        self._sweeps: dict[object, Sweep] = {}
+
+    def fill(self, template: str, **parts: object) -> str:
+        """A part of a statement, with the words of this store and its own."""
+        return template.format(**dict(self._words), **parts)
+
+    def text(
+        self, template: str, *, returns: tuple[str, ...], **parts: str | int
+    ) -> TextualSelect:
+        """A whole statement; parts may be templates themselves.
+
+        Args:
+            template: What to fill in.
+            returns: The names of the columns that come back.
+            **parts: Words of this statement alone.
+        """
+        return _made(template, returns, self._words, **parts)
+
+    def run(
+        self,
+        lane: Lane,
+        statement: TextualSelect,
+        parameters: Mapping[str, object],
+        *,
+        repeatable: bool = True,
+    ) -> Sequence[Row[Any]]:
+        """Execute a statement and fetch what it returns, as ``Database.run``."""
+        return self._database.run(
+            lane,
+            lambda connection: self.execute(connection, statement, parameters),
+            repeatable=repeatable,
+        )
+
+    def execute(
+        self,
+        connection: Connection,
+        statement: TextualSelect,
+        parameters: Mapping[str, object],
+    ) -> Sequence[Row[Any]]:
+        """Execute a statement on a connection and fetch what it returns."""
+        if self._clock is not None:
+            parameters = {**parameters, "now": self._clock.now()}
+        return connection.execute(statement, parameters).all()
+
+    def sweep(self, what: object) -> Sweep:
+        """How far the scan of this name has come."""
+        sweep = self._sweeps.get(what)
+        if sweep is None:
+            sweep = self._sweeps[what] = Sweep(self._elapsed)
+        return sweep
+
+    def scan(
+        self,
+        sweep: Sweep,
+        statement: TextualSelect,
+        parameters: Mapping[str, object],
+        *,
+        limit: int,
+        repeatable: bool = True,
+    ) -> Sequence[Row[Any]]:
+        """Execute a statement that goes on with a sweep.
+
+        Args:
+            sweep: Finished if fewer rows than ``limit`` come back; begun anew if it
+                fails.
+            statement: As for ``run``.
+            parameters: As for ``run``.
+            limit: How many rows the statement returns at most.
+            repeatable: As for ``run``.
+        """
+        try:
+            rows = self.run(Lane.SCANS, statement, parameters, repeatable=repeatable)
+        except BaseException:
+            sweep.start_over()
+            raise
+        if len(rows) < limit:
+            sweep.finish()
+        return rows
+
+
+# Filled in anew each time, a statement would take as long as a row of its result.
+@lru_cache(maxsize=1000)
+def _made(
+    template: str,
+    returns: tuple[str, ...],
+    words: tuple[tuple[str, str], ...],
+    **parts: str | int,
+) -> TextualSelect:
+    known = {**dict(words), **parts}
+    inner = {name: str(part).format(**known) for name, part in parts.items()}
+    statement = template.format(**{**known, **inner})
+    return text(statement).columns(*map(_column, returns))
+
+
+_TYPES = {
+    **{each.name: each.type for each in (*definitions.c, *instances.c)},
+    **{sql.OF_DEFINITION + each.name: each.type for each in definitions.c},
+    "place": instances.c.due_at.type,
+}
+
+
+def _column(name: str) -> ColumnClause[Any]:
+    """A column of a result, read as the tables' column of this name is."""
+    return column(name, _TYPES.get(name))

@@ -62,6 +62,20 @@ def from_sqlite_time(value: object) -> datetime | Unreadable | None:
         return UNREADABLE
 
 
+@lru_cache(maxsize=4096)
+def from_server_time(value: object) -> datetime | Unreadable | None:
+    """The time that a server whose time zone is UTC writes as this text.
+
+    A connection of the user's has read it already.
+    """
+    if value is None or isinstance(value, datetime):
+        return value
+    try:
+        return datetime.fromisoformat(str(value))
+    except ValueError:
+        return UNREADABLE
+
+
 def to_sqlite_id(id: UUID) -> str:
     """An id as SQLite keeps it: 32 hexadecimal digits."""
     return id.hex
@@ -96,9 +110,7 @@ class _Exact(TypeDecorator[Any]):
     def result_processor(
         self, dialect: Dialect, coltype: object
     ) -> Callable[[Any], Any] | None:
-        if dialect.name != "sqlite":
-            return None
-        return type(self)._from_sqlite
+        return type(self)._from_sqlite if dialect.name == "sqlite" else None
 
 
 class Time(_Exact):
@@ -114,6 +126,12 @@ class Time(_Exact):
         if dialect.name == "sqlite":
             return dialect.type_descriptor(BigInteger())
         return dialect.type_descriptor(TIMESTAMP(timezone=True))
+
+    def result_processor(
+        self, dialect: Dialect, coltype: object
+    ) -> Callable[[Any], Any] | None:
+        """Of a server's, the text is read here, as the driver would be slow to."""
+        return super().result_processor(dialect, coltype) or from_server_time
 
 
 class Id(_Exact):
