@@ -10,35 +10,39 @@ from datetime import UTC
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
     from uuid import UUID
 
 
 def ids(values: Iterable[UUID]) -> str:
     """Ids, to be cast to ``uuid[]``."""
-    return f"{{{','.join(map(str, values))}}}"
+    # Written without hyphens, which are read as well, it takes half the time.
+    return _array([each.hex for each in values])
 
 
 def numbers(values: Iterable[int | None]) -> str:
     """Whole numbers, to be cast to ``bigint[]``."""
-    return _array("NULL" if each is None else str(each) for each in values)
+    return _array(["NULL" if each is None else str(each) for each in values])
 
 
 def times(values: Iterable[datetime | None]) -> str:
     """Times, to be cast to ``timestamptz[]``."""
     # In UTC, for a server reads no offset of other than whole minutes.
     return _array(
-        "NULL" if each is None else each.astimezone(UTC).isoformat() for each in values
+        [
+            "NULL" if each is None else each.astimezone(UTC).isoformat()
+            for each in values
+        ]
     )
 
 
 def texts(values: Iterable[str | None]) -> str:
     """Texts of any kind, to be cast to ``text[]``."""
-    return _array("NULL" if each is None else _quoted(each) for each in values)
+    return _array(["NULL" if each is None else _quoted(each) for each in values])
 
 
-def _array(items: Iterable[str]) -> str:
+def _array(items: Sequence[str]) -> str:
     return f"{{{','.join(items)}}}"
 
 
