@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from uuid import UUID
+from warnings import warn
 
 from go_scheduler.checks import check_type
-from go_scheduler.errors import ConfigurationError, TaskDefinitionNotFoundError
+from go_scheduler.errors import (
+    ConfigurationError,
+    ScheduleWarning,
+    TaskDefinitionNotFoundError,
+)
 from go_scheduler.json import check_text, freeze
 from go_scheduler.models import METADATA_LIMIT, State, TaskDefinition, TaskInstance
 from go_scheduler.preparation import next_after_end, prepare
 from go_scheduler.stores.base import Store, transactional
+from go_scheduler.triggers.base import is_own
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+    from datetime import datetime
 
     from go_scheduler.json import JSON
     from go_scheduler.models import Cancelled
@@ -81,17 +88,20 @@ class Client:
             ConflictError: It has been changed since it was read.
             StoreUnavailableError: With a ``connection``: somebody else is changing the
                 definition at the same moment; repeat the transaction.
+
+        Warns:
+            ScheduleWarning: The trigger is one that people often do not mean.
         """
         if connection is not None:
             # Not made ready here: on SQLite that would wait for this transaction.
             joined = transactional(self._store)
-            prepared = prepare(definition, joined.now())
+            prepared = _prepared(definition, joined.now())
             (stored,) = joined.put_definitions_in(
                 connection, [prepared], committed=self._look
             )
             return stored
         store = self._ready()
-        prepared = prepare(definition, store.now())
+        prepared = _prepared(definition, store.now())
         (stored,) = store.put_definitions([prepared])
         self._look()
         return stored
@@ -306,6 +316,16 @@ class Client:
 
     def _look(self) -> None:
         """Something may be due; a scheduler looks at once."""
+
+
+def _prepared(definition: TaskDefinition, now: datetime) -> TaskDefinition:
+    """A definition as it is put; its author is told what is odd about its trigger."""
+    prepared = prepare(definition, now)
+    if is_own(prepared.trigger):
+        for each in prepared.trigger.warnings(now):
+            # Shown where schedule() was called.
+            warn(f"{definition.trigger}: {each}", ScheduleWarning, stacklevel=3)
+    return prepared
 
 
 def _only(found: Sequence[TaskDefinition], definition_id: UUID) -> TaskDefinition:

@@ -12,6 +12,9 @@ GoSchedulerError
 ├── SchedulerStateError           (RuntimeError)   not possible in the present state
 └── StoreError                                     the backend failed; see __cause__
     └── StoreUnavailableError                      and trying again may help
+
+UserWarning
+└── ScheduleWarning                                its author may have meant another one
 ```
 
 Callers make few decisions, so there are few classes: fix the argument, import the
@@ -125,3 +128,15 @@ class StoreError(GoSchedulerError):
 
 class StoreUnavailableError(StoreError):
     """The store cannot be reached or is too busy; trying again may help."""
+
+
+class ScheduleWarning(UserWarning):
+    """A schedule that is right, but that people often do not mean.
+
+    ``schedule()`` shows it when it creates or changes a definition, through Python's
+    ``warnings``: once for each trigger, unless it is told otherwise.
+
+    ```python
+    warnings.simplefilter("ignore", ScheduleWarning)
+    ```
+    """

@@ -17,6 +17,7 @@ from go_scheduler.errors import (
     GoSchedulerError,
     InvalidTriggerError,
     SchedulerStateError,
+    ScheduleWarning,
     StoreError,
     StoreUnavailableError,
     TaskDefinitionNotFoundError,
@@ -28,7 +29,9 @@ ID = UUID(int=7)
 CLASSES = [
     each
     for each in vars(errors).values()
-    if inspect.isclass(each) and issubclass(each, Exception)
+    if inspect.isclass(each)
+    and issubclass(each, Exception)
+    and not issubclass(each, Warning)
 ]
 EXAMPLES = [
     ClaimLostError("lost"),
@@ -77,6 +80,10 @@ def test_the_docstring_draws_every_error_under_its_base() -> None:
             drawn[found[2]] = above[depth - 1] if depth else "Exception"
             above[depth:] = [found[2]]
     assert drawn == {each.__name__: each.__bases__[0].__name__ for each in CLASSES}
+
+
+def test_a_warning_is_one_that_python_shows() -> None:
+    assert issubclass(ScheduleWarning, UserWarning)
 
 
 def test_what_is_not_found_is_named_by_its_id() -> None:

@@ -6,18 +6,48 @@ from go_scheduler.triggers.base import (
     dump_trigger,
     load_trigger,
 )
+from go_scheduler.triggers.calendars import (
+    BusinessDays,
+    Calendar,
+    DateCalendar,
+    register_calendar,
+)
+from go_scheduler.triggers.combining import AllOfTrigger, AnyOfTrigger
 from go_scheduler.triggers.cron import CronTrigger
 from go_scheduler.triggers.delay import DelayTrigger
+from go_scheduler.triggers.excluding import ExceptTrigger, OnlyTrigger
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
+from go_scheduler.triggers.ical import read_ical
 from go_scheduler.triggers.interval import IntervalTrigger
+from go_scheduler.triggers.limited import LimitedTrigger
+from go_scheduler.triggers.phrases import parse_phrase
+from go_scheduler.triggers.preview import PreviewedTime, explain, preview
+from go_scheduler.triggers.recurrence import RecurrenceTrigger
+from go_scheduler.triggers.rule_calendar import RuleCalendar
 
 __all__ = [
+    "AllOfTrigger",
+    "AnyOfTrigger",
+    "BusinessDays",
+    "Calendar",
     "CronTrigger",
+    "DateCalendar",
     "DelayTrigger",
+    "ExceptTrigger",
     "ExecuteOnceTrigger",
     "IntervalTrigger",
+    "LimitedTrigger",
+    "OnlyTrigger",
+    "PreviewedTime",
+    "RecurrenceTrigger",
+    "RuleCalendar",
     "Trigger",
     "UnknownTrigger",
     "dump_trigger",
+    "explain",
     "load_trigger",
+    "parse_phrase",
+    "preview",
+    "read_ical",
+    "register_calendar",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import entry_points
@@ -97,6 +97,30 @@ class Trigger(ABC):
         """
         return self
 
+    def describe(self) -> str:
+        """When it fires, in English, for a person to read.
+
+        Returns:
+            Part of a sentence, such as ``every weekday at 08:30``; by default the
+            trigger as Python shows it.
+        """
+        return repr(self)
+
+    def warnings(self, now: datetime) -> Sequence[str]:
+        """What its author may not have meant, a sentence each.
+
+        Of this package's own triggers, ``schedule()`` shows them to whoever creates or
+        changes a definition.
+
+        Args:
+            now: When it is scheduled.
+        """
+        return ()
+
+    def parts(self) -> Sequence[Trigger]:
+        """The triggers that it is made of; empty for most."""
+        return ()
+
     def to_dict(self) -> Mapping[str, JSON]:
         """The trigger's fields as JSON; overwrite it if they are not plain values.
 
@@ -185,8 +209,10 @@ def dump_trigger(trigger: Trigger) -> tuple[str, JSON]:
 
 
 def is_own(trigger: Trigger) -> bool:
-    """Whether its code is this package's, and not something that may hang."""
-    return type(trigger).__module__.startswith("go_scheduler.")
+    """Whether all its code is this package's, and nothing that may hang."""
+    return type(trigger).__module__.startswith("go_scheduler.") and all(
+        map(is_own, trigger.parts())
+    )
 
 
 def next_fire_time_of(trigger: Trigger, after: datetime) -> datetime | None:

@@ -2,38 +2,57 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from go_scheduler.triggers.base import Trigger, utc
-from go_scheduler.triggers.cron_expression import normalise, parse
-from go_scheduler.triggers.local_time import load_zone, next_instant, zone_key
+from go_scheduler.triggers.cron_ahead import CronAhead, LookAheadTrigger
+from go_scheduler.triggers.cron_description import describe
+from go_scheduler.triggers.cron_expression import normalise, parse, search, split
+from go_scheduler.triggers.cron_warnings import warnings
+from go_scheduler.triggers.local_time import load_zone
+from go_scheduler.triggers.wall_clock import check_wall_clock
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
+    from go_scheduler.triggers.local_time import Search
+
 
 @dataclass(frozen=True, slots=True, init=False)
-class CronTrigger(Trigger):
+class CronTrigger(LookAheadTrigger):
     """Fires whenever the clock of a time zone matches a cron expression.
 
-    The five fields are minute, hour, day-of-month, month and day-of-week. Each is ``*``
-    or a list of numbers, ranges (``1-5``) and steps (``*/10``, ``5/10``, ``10-40/5``).
-    Months and days of the week also have names (``JAN``, ``january``, ``Mon-Fri``), and
-    Sunday is 0 or 7. If both day fields are restricted, it is enough that one of them
-    matches; only a ``*`` is no restriction, ``*/2`` is one. The macros are ``@hourly``,
-    ``@daily``, ``@midnight``, ``@weekly``, ``@monthly``, ``@yearly``, ``@annually``.
+    Five fields are minute, hour, day-of-month, month and day-of-week. Seven have a
+    second in front and a year, from 1970 to 2099, at the end. Six are refused, since
+    programs differ in what they mean. Each field is ``*`` or a list of numbers, ranges
+    (``1-5``) and steps (``*/10``, ``5/10``, ``10-40/5``). Months and days of the week
+    also have names (``JAN``, ``january``, ``Mon-Fri``), and Sunday is 0 or 7. The
+    macros are ``@hourly``, ``@daily``, ``@midnight``, ``@weekly``, ``@monthly``,
+    ``@yearly`` and ``@annually``.
 
-    Where the clocks change, it keeps Debian's rule. A time that is skipped fires once,
-    at the end of the gap, and one that occurs twice fires the first time. But if minute
-    or hour starts with a ``*``, it fires as time elapses: in both of two repeated
-    hours, and not for one that is skipped. A gap of three hours or more fires nothing.
+    The day fields know more: day-of-month ``L`` is the last day and ``L-3`` the third
+    before it, ``15W`` is the weekday from Monday to Friday that is nearest to the 15th
+    and in the same month, ``LW`` the last of these; day-of-week ``FRI#3`` or ``5#3`` is
+    the third Friday of the month, ``FRIL`` or ``5L`` the last one. A month that has no
+    such day is passed over. If both fields are restricted, it is enough that one of
+    them matches; only ``*`` and ``?`` are no restriction, ``*/2`` is one.
+
+    Where the clocks change, a fixed time that is skipped fires once, at the end of the
+    gap, and one that occurs twice fires the first time (Debian's rule); ``gap`` and
+    ``overlap`` choose otherwise. But if second, minute or hour starts with a ``*``, it
+    fires as time elapses: in both of two repeated hours, and not for one that is
+    skipped. A gap of three hours or more fires nothing.
 
     Attributes:
         expression: The expression, with single spaces and in upper case; a macro in
             lower case.
         timezone: The zone's IANA name.
+        gap: When a fixed local time fires that does not exist: ``next``, at the end of
+            the gap, or ``skip``, not at all.
+        overlap: When a fixed local time fires that occurs twice: the ``first`` time,
+            the ``second`` or ``both``.
 
     Args:
         expression: At most 256 characters.
@@ -41,34 +60,57 @@ class CronTrigger(Trigger):
 
     Raises:
         InvalidTriggerError: The expression does not parse, or matches no date that
-            exists, or there is no such time zone.
+            exists, or there is no such time zone, or no such choice.
     """
 
     kind: ClassVar[str] = "cron"
 
     expression: str
     timezone: str
+    gap: str = field(default="next", kw_only=True)
+    overlap: str = field(default="first", kw_only=True)
 
-    def __init__(self, expression: str, timezone: str | ZoneInfo = "UTC") -> None:
+    def __init__(
+        self,
+        expression: str,
+        timezone: str | ZoneInfo = "UTC",
+        *,
+        gap: str = "next",
+        overlap: str = "first",
+    ) -> None:
         text = normalise(expression)
         parse(text)
+        key = check_wall_clock(timezone, gap=gap, overlap=overlap)
         object.__setattr__(self, "expression", text)
-        object.__setattr__(self, "timezone", zone_key(timezone))
+        object.__setattr__(self, "timezone", key)
+        object.__setattr__(self, "gap", gap)
+        object.__setattr__(self, "overlap", overlap)
 
-    def next_fire_time(self, after: datetime) -> datetime | None:
-        """The first matching instant strictly later than a given one.
+    def describe(self) -> str:
+        """When it fires, in English, such as ``every weekday at 08:30``."""
+        return describe(parse(self.expression))
+
+    def warnings(self, now: datetime) -> Sequence[str]:
+        """What its author may not have meant, a sentence each.
 
         Args:
-            after: Any aware instant.
-
-        Returns:
-            A time in UTC; None if there is none before the year 10000.
+            now: When it is scheduled.
         """
-        # What was parsed is remembered there, and is no part of the trigger's value.
-        fields = parse(self.expression)
-        return next_instant(
-            fields.search,
-            utc(after, name="after"),
-            load_zone(self.timezone),
-            elapsed=fields.elapsed,
+        # A dataclass with slots is made anew, so that super() would not find its class.
+        return (
+            *warnings(split(self.expression), parse(self.expression)),
+            *LookAheadTrigger.warnings(self, now),
+            *(() if self.next_fire_time(now) else ("it never fires from now on",)),
+        )
+
+    def _rule(self) -> tuple[Search, bool]:
+        return search(self.expression), parse(self.expression).elapsed
+
+    def _look_ahead(self) -> CronAhead:
+        return CronAhead(
+            parse(self.expression),
+            search(self.expression),
+            zone=load_zone(self.timezone),
+            gap=self.gap,
+            overlap=self.overlap,
         )

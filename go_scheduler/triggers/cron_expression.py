@@ -1,22 +1,34 @@
 """Cron expressions: from text to fields, with an error that says what is wrong.
 
-croniter expands the fields. Each item is checked first, and rewritten where croniter
-reads it otherwise than this package does (``9-9``, ``7/2``, full names).
+croniter expands the plain items of a field: numbers, ranges, steps and names. Each is
+checked first, and rewritten where croniter reads it otherwise than this package does
+(``9-9``, ``7/2``, full names). ``L``, ``W`` and ``#`` are read here.
 """
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from croniter import croniter
 
 from go_scheduler.errors import InvalidTriggerError
+from go_scheduler.triggers.cron_days import CronDays
 from go_scheduler.triggers.cron_fields import CronFields
+from go_scheduler.triggers.cron_items import (
+    FIELDS,
+    Field,
+    RefusedError,
+    is_any,
+    plain_item,
+    special_day,
+)
+from go_scheduler.triggers.cron_search import CronSearch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from go_scheduler.triggers.cron_days import SpecialDay
 
 LONGEST = 256
 """The most characters a cron expression may have."""
@@ -31,48 +43,10 @@ MACROS = {
     "@hourly": "0 * * * *",
 }
 
-_MONTHS = (
-    "JANUARY FEBRUARY MARCH APRIL MAY JUNE JULY AUGUST SEPTEMBER OCTOBER NOVEMBER"
-    " DECEMBER"
-)
-_WEEKDAYS = "SUNDAY MONDAY TUESDAY WEDNESDAY THURSDAY FRIDAY SATURDAY"
-_ITEM = re.compile(r"(\*|[^-/*]+)(?:-([^-/*]+))?(?:/([^-/*]+))?")
-_HASHED = re.compile(r"[HR](\(.*)?")
-_SPECIAL_DAY = re.compile(r"[LW\d#]*[LW#][LW\d#]*|[A-Z]+#\d*")
-
-
-class _Field(NamedTuple):
-    name: str
-    first: int
-    last: int
-    names: dict[str, int]
-
-    def allowed(self) -> str:
-        highest = 7 if self.name == "day-of-week" else self.last
-        return f"{self.first}–{highest}"
-
-
-def _names(text: str, first: int) -> dict[str, int]:
-    numbers = dict(enumerate(text.split(), first))
-    return {
-        spelling: number
-        for number, name in numbers.items()
-        for spelling in (name, name[:3])
-    }
-
-
-_FIELDS = (
-    _Field("minute", 0, 59, {}),
-    _Field("hour", 0, 23, {}),
-    _Field("day-of-month", 1, 31, {}),
-    _Field("month", 1, 12, _names(_MONTHS, 1)),
-    _Field("day-of-week", 0, 6, _names(_WEEKDAYS, 0)),
-)
-_ORDER = " ".join(field.name for field in _FIELDS)
-
-
-class _RefusedError(Exception):
-    """What is wrong with an expression, without the expression."""
+_FIVE = "minute hour day-of-month month day-of-week"
+_SEVEN = f"second {_FIVE} year"
+# croniter has second and year at the end.
+_CRONITER = f"{_FIVE} second year".split()
 
 
 def normalise(expression: object) -> str:
@@ -108,135 +82,141 @@ def parse(text: str) -> CronFields:
         InvalidTriggerError: It is not one this package reads, or matches no date.
     """
     try:
-        return _parse(text)
-    except _RefusedError as error:
+        return _parse(split(text))
+    except RefusedError as error:
         raise InvalidTriggerError(f'cron expression "{text}": {error}') from None
 
 
-def _parse(text: str) -> CronFields:
-    parts = _split(text)
-    items = [
-        ",".join(_item(item, field) for item in part.split(","))
-        for part, field in zip(parts, _FIELDS, strict=True)
-    ]
-    expanded = croniter.expand(" ".join(items))[0]
-    minutes, hours, days_of_month, months, days_of_week = map(_bits, expanded, _FIELDS)
-    fields = CronFields(
-        minutes=minutes,
-        hours=hours,
-        days_of_month=days_of_month,
-        months=months,
-        days_of_week=days_of_week,
-        either=all("*" not in part.split(",") for part in (parts[2], parts[4])),
-        elapsed=parts[0].startswith("*") or parts[1].startswith("*"),
-    )
-    if not fields.ever_match():
-        raise _RefusedError(
-            f"it never fires: month {parts[3]} has no day-of-month {parts[2]}"
-        )
-    return fields
+@lru_cache(maxsize=4096)
+def search(text: str) -> CronSearch:
+    """The search for the times that a normalised expression matches.
+
+    Raises:
+        InvalidTriggerError: It is not one this package reads, or matches no date.
+    """
+    return CronSearch(parse(text))
 
 
-def _split(text: str) -> Sequence[str]:
+def split(text: str) -> Mapping[str, str]:
+    """The text of each of the seven fields by its name.
+
+    Args:
+        text: A normalised expression; without seconds and years, second is ``0`` and
+            year is ``*``.
+
+    Raises:
+        RefusedError: It has another number of fields, or is no macro.
+    """
     if text.startswith("@") and text not in MACROS:
-        raise _RefusedError(f"it is none of {', '.join(MACROS)}")
+        raise RefusedError(f"it is none of {', '.join(MACROS)}")
     parts = MACROS.get(text, text).split()
     match len(parts):
         case 5:
-            return parts
-        case 0:
-            raise _RefusedError(f"it is empty; write five fields: {_ORDER}")
-        case 6:
-            raise _RefusedError(
-                "6 fields are read in different ways by different programs, and seconds"
-                " and years are not supported: if the first field is seconds, write"
-                f' "{" ".join(parts[1:])}"; if the last one is a year, write'
-                f' "{" ".join(parts[:5])}"'
-            )
+            parts = ["0", *parts, "*"]
         case 7:
-            raise _RefusedError(
-                "7 fields, with seconds and years, are not supported; write five:"
-                f" {_ORDER}"
-            )
+            pass
+        case 0:
+            raise RefusedError(f"it is empty; write five fields: {_FIVE}")
+        case 6:
+            raise RefusedError(_readings(parts))
         case count:
-            raise _RefusedError(f"it has {count} fields; write five: {_ORDER}")
+            raise RefusedError(
+                f"it has {count} fields; write five: {_FIVE}; or seven: {_SEVEN}"
+            )
+    return dict(zip(_SEVEN.split(), parts, strict=True))
 
 
-def _item(item: str, field: _Field) -> str:
-    """One item of a list, in the only form that croniter is trusted with."""
-    match = _ITEM.fullmatch(item)
-    if match is None:
-        raise _RefusedError(
-            f'{field.name} "{item}" cannot be read; write *, numbers in'
-            f" {field.allowed()}, ranges such as 1-5, steps such as */2, or a list of"
-            " these"
-        )
-    low_text, high_text, step_text = match.groups()
-    step = 1 if step_text is None else _step(step_text, field)
-    if low_text == "*":
-        if high_text is not None:
-            raise _RefusedError(f'{field.name} "{item}" mixes * with a range')
-        return item
-    low = _number(low_text, field)
-    if high_text is not None:
-        high = _number(high_text, field)
-    else:
-        high = low if step_text is None else max(low, field.last)
-    if high < low:
-        raise _RefusedError(_backwards(f"{low_text}-{high_text}", low, high, field))
-    return str(low) if low == high else f"{low}-{high}/{step}"
-
-
-def _step(text: str, field: _Field) -> int:
-    most = field.last - field.first + 1
-    if not text.isdigit() or not 1 <= int(text) <= most:
-        raise _RefusedError(
-            f'{field.name} has the step "{text}", which is not a number in 1–{most}'
-        )
-    return int(text)
-
-
-def _number(text: str, field: _Field) -> int:
-    if (named := field.names.get(text)) is not None:
-        return named
-    if not text.isdigit():
-        raise _RefusedError(_unreadable(text, field))
-    number = int(text)
-    if not field.first <= number <= (7 if field.name == "day-of-week" else field.last):
-        raise _RefusedError(f"{field.name} {text} is not in {field.allowed()}")
-    return number
-
-
-def _unreadable(text: str, field: _Field) -> str:
-    what = f'{field.name} "{text}"'
-    if "?" in text:
-        return f"{what}: ? is not supported; write *"
-    if _HASHED.fullmatch(text):
-        return (
-            f"{what}: H and R, which stand for any time, are not supported: every node"
-            " must compute the same times"
-        )
-    if field.name.startswith("day") and _SPECIAL_DAY.fullmatch(text):
-        return f"{what}: L, W and # are not supported"
-    if not field.names:
-        return f"{what} is not a number in {field.allowed()}"
-    long = max(field.names, key=len)
-    return (
-        f"{what} is neither a number in {field.allowed()} nor a name such as {long[:3]}"
-        f" or {long}"
+def _parse(texts: Mapping[str, str]) -> CronFields:
+    special: dict[str, tuple[SpecialDay, ...]] = {}
+    plain: dict[str, str] = {}
+    for name, text in texts.items():
+        plain[name], special[name] = _items(text, FIELDS[name])
+    numbers = _expand(plain)
+    day_texts = texts["day-of-month"], texts["day-of-week"]
+    fields = CronFields(
+        seconds=_bits(numbers["second"]),
+        minutes=_bits(numbers["minute"]),
+        hours=_bits(numbers["hour"]),
+        days=CronDays(
+            of_month=_bits(numbers["day-of-month"]),
+            special_of_month=special["day-of-month"],
+            of_week=_bits(numbers["day-of-week"]),
+            special_of_week=special["day-of-week"],
+            either=not any(map(is_any, day_texts)),
+        ),
+        months=_bits(numbers["month"]),
+        years=frozenset(() if is_any(texts["year"]) else numbers["year"]),
+        elapsed=any(texts[each][0] == "*" for each in ("second", "minute", "hour")),
     )
+    if not CronSearch(fields).ever_matches():
+        raise RefusedError(_never(texts))
+    return fields
 
 
-def _backwards(text: str, low: int, high: int, field: _Field) -> str:
-    if field.name == "day-of-week" and high == 0:
-        return f"{field.name} {text} runs backwards; Sunday is also 7: write {low}-7"
-    return (
-        f"{field.name} {text} runs backwards; write"
-        f" {low}-{field.last},{field.first}-{high}"
-    )
+def _items(text: str, field: Field) -> tuple[str, tuple[SpecialDay, ...]]:
+    """The plain items of a field, as croniter is given them, and the special days."""
+    if text == "?" and field.name.startswith("day"):
+        return "*", ()
+    plain, special = [], []
+    for item in text.split(","):
+        if (day := special_day(item, field)) is not None:
+            special.append(day)
+        else:
+            plain.append(plain_item(item, field))
+    return ",".join(plain), tuple(special)
 
 
-def _bits(values: Sequence[int | str], field: _Field) -> int:
+def _expand(plain: Mapping[str, str]) -> Mapping[str, Sequence[int]]:
+    """The numbers that each field lists; none if it has no plain items."""
+    expanded = croniter.expand(" ".join(plain[name] or "*" for name in _CRONITER))[0]
+    return {
+        name: _numbers(values, FIELDS[name]) if plain[name] else ()
+        for name, values in zip(_CRONITER, expanded, strict=True)
+    }
+
+
+def _numbers(values: Sequence[int | str], field: Field) -> Sequence[int]:
     if "*" in values:
-        values = range(field.first, field.last + 1)
-    return sum(1 << int(value) for value in set(values))
+        return range(field.first, field.last + 1)
+    return sorted({int(value) for value in values})
+
+
+def _bits(numbers: Sequence[int]) -> int:
+    return sum(1 << number for number in numbers)
+
+
+def _readings(parts: Sequence[str]) -> str:
+    """What to write instead of six fields: whichever of their readings is possible."""
+    text = " ".join(parts)
+    readings = {
+        "if the first field is the second": f"{text} *",
+        "if the last one is the year": f"0 {text}",
+        "if the last one is the second": " ".join([parts[5], *parts[:5], "*"]),
+    }
+    possible = [
+        f'{reading}, write "{seven}"'
+        for reading, seven in readings.items()
+        if _is_read(seven)
+    ]
+    return "; ".join(
+        ["6 fields are read in different ways by different programs", *possible]
+        if possible
+        else [f"6 fields are not read; write five: {_FIVE}; or seven: {_SEVEN}"]
+    )
+
+
+def _is_read(text: str) -> bool:
+    try:
+        parse(text)
+    except InvalidTriggerError:
+        return False
+    return True
+
+
+def _never(texts: Mapping[str, str]) -> str:
+    restricted = [
+        f"{name} {texts[name]}"
+        for name in ("day-of-month", "month", "day-of-week", "year")
+        if not is_any(texts[name])
+    ]
+    return f"it never fires: there is no date with {', '.join(restricted)}"

@@ -45,6 +45,10 @@ class DelayTrigger(Trigger):
         except OverflowError:
             return None
 
+    def describe(self) -> str:
+        """Such as ``5 minutes after each run``."""
+        return f"{length(self.every)} after each run"
+
 
 def check_every(every: object) -> None:
     """Refuse what is not a timedelta longer than zero.
@@ -52,10 +56,38 @@ def check_every(every: object) -> None:
     Raises:
         InvalidTriggerError: It is something else.
     """
-    if not isinstance(every, timedelta):
+    check_length("every", every)
+
+
+def check_length(name: str, value: object) -> None:
+    """Refuse what is not a timedelta longer than zero.
+
+    Raises:
+        InvalidTriggerError: It is something else.
+    """
+    if not isinstance(value, timedelta):
         raise InvalidTriggerError(
-            "every must be a timedelta, such as timedelta(minutes=5), not"
-            f" {every!r:.200}"
+            f"{name} must be a timedelta, such as timedelta(minutes=5), not"
+            f" {value!r:.200}"
         )
-    if every <= timedelta(0):
-        raise InvalidTriggerError(f"every must be longer than zero: {every!r}")
+    if value <= timedelta(0):
+        raise InvalidTriggerError(f"{name} must be longer than zero: {value!r}")
+
+
+_UNITS = (
+    ("hour", timedelta(hours=1)),
+    ("minute", timedelta(minutes=1)),
+    ("second", timedelta(seconds=1)),
+    ("millisecond", timedelta(milliseconds=1)),
+    ("microsecond", timedelta(microseconds=1)),
+)
+
+
+def length(duration: timedelta) -> str:
+    """A length of time in words, in the largest unit in which it is whole.
+
+    Days are no such unit: on the clock, some are longer than others.
+    """
+    name, unit = next(each for each in _UNITS if not duration % each[1])
+    count = duration // unit
+    return f"{count} {name}{'' if count == 1 else 's'}"

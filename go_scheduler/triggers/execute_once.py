@@ -50,3 +50,13 @@ class ExecuteOnceTrigger(Trigger):
             now: When the definition is scheduled; it makes no difference.
         """
         return self.fire_at
+
+    def describe(self) -> str:
+        """Such as ``at 2030-01-01 09:00Z``."""
+        return f"at {moment(self.fire_at)}"
+
+
+def moment(at: datetime) -> str:
+    """An instant in words: the time in UTC, as short as it is exact."""
+    whole = not at.second and not at.microsecond
+    return at.replace(tzinfo=None).isoformat(" ", "minutes" if whole else "auto") + "Z"

@@ -8,7 +8,8 @@ from typing import ClassVar, Self
 
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.triggers.base import Trigger, utc
-from go_scheduler.triggers.delay import check_every
+from go_scheduler.triggers.delay import check_every, length
+from go_scheduler.triggers.execute_once import moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,11 @@ class IntervalTrigger(Trigger):
             return anchor + ((after - anchor) // self.every + 1) * self.every
         except OverflowError:
             return None
+
+    def describe(self) -> str:
+        """Such as ``every 15 minutes``, with its anchor if one was given."""
+        every = f"every {length(self.every).removeprefix('1 ')}"
+        return f"{every} starting {moment(self.anchor)}" if self.anchor else every
 
     def anchored(self, now: datetime) -> Self:
         """This trigger counting from ``now``, unless it counts from somewhere already.

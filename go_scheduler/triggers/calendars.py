@@ -1,0 +1,281 @@
+"""Calendars: sets of days, known in a process by their names."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from threading import Lock
+
+from go_scheduler.errors import InvalidTriggerError, UnknownTriggerError
+from go_scheduler.triggers.shown import shown
+
+MOST_DAYS = 100_000
+"""The most days that a ``DateCalendar`` may list: 273 years."""
+
+MOST_NAMES = 100
+"""The most calendars that may be named together."""
+
+_NAME = re.compile(r"\w[\w.-]{0,99}")
+_DEEPEST = 10
+_calendars: dict[str, Calendar] = {}
+_edition = 0
+_lock = Lock()
+
+
+class Calendar(ABC):
+    """A set of days, such as holidays.
+
+    Write ``includes`` in a subclass, give it a name with ``register_calendar``, and
+    triggers can fire on these days only, or not on them.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def includes(self, day: date) -> bool:
+        """Whether a day is in the calendar.
+
+        It must answer quickly, for any day from the year 1 to 9999, and the same on
+        every node.
+
+        Args:
+            day: The day, without a time zone.
+        """
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class DateCalendar(Calendar):
+    """The days of a list.
+
+    ```python
+    closed = DateCalendar([date(2030, 5, 1), (date(2030, 12, 24), date(2030, 12, 31))])
+    ```
+
+    Attributes:
+        days: The days.
+
+    Args:
+        days: Dates, and pairs of the first and the last date of a range; together at
+            most 100,000 days.
+
+    Raises:
+        InvalidTriggerError: An item is neither, or a range ends before it begins, or
+            they are too many.
+    """
+
+    days: frozenset[date]
+
+    def __init__(self, days: Iterable[date | tuple[date, date]]) -> None:
+        object.__setattr__(self, "days", _listed_days(days))
+
+    def includes(self, day: date) -> bool:
+        """Whether a day is in the list."""
+        return day in self.days
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class BusinessDays(Calendar):
+    """The days of the week but for weekends and holidays.
+
+    Attributes:
+        holidays: The names of the calendars whose days are no business days.
+        weekend: The days of the week that are none, as ``date.weekday()`` counts them:
+            Monday is 0.
+
+    Args:
+        holidays: Names of registered calendars. What a name stands for is looked up for
+            each day, so a calendar that is registered anew counts from then on.
+        weekend: By default Saturday and Sunday.
+
+    Raises:
+        InvalidTriggerError: A calendar is not registered, or the weekend is not made of
+            some days from 0 to 6, but not all.
+    """
+
+    holidays: tuple[str, ...]
+    weekend: tuple[int, ...]
+
+    def __init__(
+        self, holidays: str | Sequence[str] = (), weekend: Sequence[int] = (5, 6)
+    ) -> None:
+        names = () if holidays == () else checked_names("holidays", holidays)
+        object.__setattr__(self, "holidays", names)
+        object.__setattr__(self, "weekend", _checked_weekend(weekend))
+
+    def includes(self, day: date) -> bool:
+        """Whether a day is neither of a weekend nor a holiday.
+
+        Raises:
+            UnknownTriggerError: A calendar of holidays is not registered any more.
+        """
+        return day.weekday() not in self.weekend and not is_in(self.holidays, day)
+
+
+def register_calendar(name: str, calendar: Calendar) -> None:
+    """Give a calendar a name, in this process, for triggers to use.
+
+    A trigger stores the name alone. Every node that serves it registers a calendar of
+    this name when it starts, before it loads definitions; on others the trigger is an
+    ``UnknownTrigger`` and does not fire. Registering another calendar under a name
+    replaces the first, which is how a calendar is refreshed: it counts from the next
+    fire time that is computed, and what has been planned stays.
+
+    Args:
+        name: 1 to 100 letters, digits, ``_``, ``-`` and ``.``.
+        calendar: The days.
+
+    Raises:
+        InvalidTriggerError: The name is none, the calendar is none, or it is made of
+            itself.
+    """
+    global _edition
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidTriggerError(
+            "the name of a calendar must be 1 to 100 letters, digits, '_', '-' and"
+            f" '.', such as 'public-holidays', not {shown(name)}"
+        )
+    if not isinstance(calendar, Calendar):
+        raise InvalidTriggerError(
+            f"the calendar {name!r} must be a Calendar, such as DateCalendar([...]),"
+            f" not {shown(calendar)}"
+        )
+    _check_references(name, calendar, _DEEPEST)
+    with _lock:
+        if _calendars.get(name) != calendar:
+            _calendars[name] = calendar
+            _edition += 1
+
+
+def find_calendar(name: str) -> Calendar:
+    """The calendar of a name.
+
+    Raises:
+        UnknownTriggerError: None is registered under this name.
+    """
+    try:
+        return _calendars[name]
+    except KeyError:
+        raise UnknownTriggerError(_unknown(name)) from None
+
+
+def calendar_names() -> Sequence[str]:
+    """The names of the registered calendars, in alphabetical order."""
+    return sorted(_calendars)
+
+
+def edition() -> int:
+    """A number that rises whenever a name comes to stand for other days."""
+    return _edition
+
+
+def is_in(names: Iterable[str], day: date) -> bool:
+    """Whether a day is in one of the calendars of these names.
+
+    Raises:
+        UnknownTriggerError: One of them is not registered.
+        InvalidTriggerError: One of them answers neither True nor False.
+    """
+    for name in names:
+        answer: object = find_calendar(name).includes(day)
+        if not isinstance(answer, bool):
+            raise InvalidTriggerError(
+                f"the calendar {name!r} must answer True or False for {day}, not"
+                f" {shown(answer)}"
+            )
+        if answer:
+            return True
+    return False
+
+
+def checked_names(name: str, value: object) -> tuple[str, ...]:
+    """A value that is to be the names of calendars, or one.
+
+    Args:
+        name: What to call it in an error.
+        value: The value.
+
+    Returns:
+        The names in their order, each once.
+
+    Raises:
+        InvalidTriggerError: It is something else, empty, too long, or holds a name that
+            no calendar has.
+    """
+    names = (value,) if isinstance(value, str) else value
+    if not isinstance(names, list | tuple) or not 0 < len(names) <= MOST_NAMES:
+        raise InvalidTriggerError(
+            f"{name} must be the name of a calendar, or a list of 1 to {MOST_NAMES},"
+            f" not {shown(value)}"
+        )
+    for each in names:
+        if not isinstance(each, str) or each not in _calendars:
+            raise InvalidTriggerError(f"{name}: {_unknown(each)}")
+    return tuple(dict.fromkeys(names))
+
+
+def _unknown(name: object) -> str:
+    known = ", ".join(calendar_names())
+    return (
+        f"no calendar is registered as {shown(name)}; known here: {known or 'none'}."
+        " Call register_calendar() first"
+    )
+
+
+def _check_references(name: str, calendar: Calendar, left: int) -> None:
+    """Refuse a calendar that would ask itself, or others too deep."""
+    if not isinstance(calendar, BusinessDays):
+        return
+    if name in calendar.holidays or left == 0:
+        raise InvalidTriggerError(
+            f"the calendar {name!r} is made of itself, or of others more than"
+            f" {_DEEPEST} deep"
+        )
+    for each in calendar.holidays:
+        if (found := _calendars.get(each)) is not None:
+            _check_references(name, found, left - 1)
+
+
+def _listed_days(days: object) -> frozenset[date]:
+    if not isinstance(days, Iterable) or isinstance(days, str | bytes):
+        raise InvalidTriggerError(f"days must be a list of dates, not {shown(days)}")
+    found: set[date] = set()
+    for count, item in enumerate(days):
+        first, last = _range(item)
+        if count + (last - first).days >= MOST_DAYS or len(found) > MOST_DAYS:
+            raise InvalidTriggerError(f"days are more than the {MOST_DAYS:,} allowed")
+        found.update(
+            map(date.fromordinal, range(first.toordinal(), last.toordinal() + 1))
+        )
+    return frozenset(found)
+
+
+def _range(item: object) -> tuple[date, date]:
+    """The first and the last day of an item, which may be a single day."""
+    match item if isinstance(item, tuple) else (item, item):
+        case (date() as first, date() as last) if not (
+            isinstance(first, datetime) or isinstance(last, datetime)
+        ):
+            if last < first:
+                raise InvalidTriggerError(f"{first} to {last} ends before it begins")
+            return first, last
+    raise InvalidTriggerError(
+        "days must be dates, or pairs of a first and a last one, such as"
+        f" date(2030, 12, 24), not {shown(item)}"
+    )
+
+
+def _checked_weekend(weekend: object) -> tuple[int, ...]:
+    if not isinstance(weekend, list | tuple | set | frozenset | range) or any(
+        type(each) is not int or not 0 <= each <= 6 for each in weekend
+    ):
+        raise InvalidTriggerError(
+            "weekend must be days of the week from 0, Monday, to 6, such as (5, 6), not"
+            f" {shown(weekend)}"
+        )
+    days = tuple(sorted(set(weekend)))
+    if len(days) == 7:
+        raise InvalidTriggerError("weekend must leave a day of the week")
+    return days

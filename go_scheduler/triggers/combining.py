@@ -1,0 +1,133 @@
+"""Triggers that fire when any, or all, of several others do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from go_scheduler.triggers.base import Trigger
+from go_scheduler.triggers.compound import CompoundTrigger
+from go_scheduler.triggers.parts import (
+    checked_items,
+    checked_part,
+    in_brackets,
+    listed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from go_scheduler.triggers.search import Candidate, Search
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class AnyOfTrigger(CompoundTrigger):
+    """Fires whenever one of several triggers does, and only once if several do.
+
+    An ``ExecuteOnceTrigger`` among others does not fire if its time has passed before
+    it is scheduled.
+
+    Attributes:
+        triggers: The triggers.
+
+    Args:
+        triggers: 1 to 100.
+
+    Raises:
+        InvalidTriggerError: One of them is no trigger, waits for the end of a run, or
+            cannot be stored; or they are too many or too large.
+    """
+
+    kind: ClassVar[str] = "any_of"
+
+    triggers: tuple[Trigger, ...]
+
+    def __init__(self, triggers: Sequence[Trigger]) -> None:
+        self._create(triggers=triggers)
+
+    @property
+    def recurring(self) -> bool:  # type: ignore[override]
+        """Whether it can fire more than once."""
+        return len(self.triggers) > 1 or self.triggers[0].recurring
+
+    def candidate(self, start: datetime, search: Search) -> Candidate | None:
+        """The earliest of what its triggers say."""
+        found = [search.ask(each, start) for each in self.triggers]
+        return min(
+            (each for each in found if each is not None),
+            key=lambda each: each.time,
+            default=None,
+        )
+
+    def describe(self) -> str:
+        """Such as ``every weekday at 09:00 or every sunday at 12:00``."""
+        return " or ".join(map(in_brackets, self.triggers))
+
+    def _check(self) -> None:
+        object.__setattr__(self, "triggers", _checked_triggers(self.triggers))
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class AllOfTrigger(CompoundTrigger):
+    """Fires at the instants at which all of several triggers fire.
+
+    It steps from one trigger's fire times to another's, and gives up after 100,000
+    steps, or 100 years, without a common one; then it fires no more. It is refused if
+    500 steps do not lead to one from any of five instants between 1970 and 2026.
+
+    Attributes:
+        triggers: The triggers.
+
+    Args:
+        triggers: 1 to 100.
+
+    Raises:
+        InvalidTriggerError: They have no common fire time; or one of them is no
+            trigger, waits for the end of a run, or cannot be stored; or they are too
+            many or too large.
+    """
+
+    kind: ClassVar[str] = "all_of"
+
+    triggers: tuple[Trigger, ...]
+
+    def __init__(self, triggers: Sequence[Trigger]) -> None:
+        self._create(triggers=triggers)
+        self._refuse_if_idle(
+            "its triggers have no common fire time, or very seldom; to fire whenever"
+            " one of them does, use an AnyOfTrigger"
+        )
+
+    @property
+    def recurring(self) -> bool:  # type: ignore[override]
+        """Whether it can fire more than once."""
+        return all(each.recurring for each in self.triggers)
+
+    def candidate(self, start: datetime, search: Search) -> Candidate | None:
+        """A fire time of the first trigger if the others share it; else a later one."""
+        first, *others = self.triggers
+        found = search.ask(first, start)
+        if found is None or not found.fires:
+            return found
+        for each in others:
+            other = search.ask(each, found.time)
+            if other is None or other.time > found.time:
+                return search.vain(self, None if other is None else other.time)
+        return found
+
+    def describe(self) -> str:
+        """Such as ``whenever both every hour and every 90 minutes``."""
+        words = [in_brackets(each) for each in self.triggers]
+        how_many = "both" if len(words) == 2 else "all of"
+        return f"whenever {how_many} {listed(words)}"
+
+    def _check(self) -> None:
+        object.__setattr__(self, "triggers", _checked_triggers(self.triggers))
+
+
+def _checked_triggers(triggers: object) -> tuple[Trigger, ...]:
+    items = checked_items("triggers", triggers, "triggers")
+    return tuple(
+        checked_part(f"triggers[{index}]", each) for index, each in enumerate(items)
+    )

@@ -1,0 +1,248 @@
+"""Cron expressions in English."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from go_scheduler.triggers.cron_days import LastDay, NthWeekday
+from go_scheduler.triggers.cron_fields import numbers
+from go_scheduler.triggers.wall_clock import clock_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from go_scheduler.triggers.cron_days import SpecialDay
+    from go_scheduler.triggers.cron_fields import CronFields
+
+MONTHS = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+WEEKDAYS = (
+    *("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"),
+)
+
+_NTH = {None: "last", 1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth"}
+_EVERY_DAY_OF_MONTH = 0xFFFFFFFE
+_EVERY_DAY_OF_WEEK = 0b1111111
+_KNOWN_DAYS = {0b0111110: ["weekday"], 0b1000001: ["weekend"]}
+_EVERY_MONTH = 0b1111111111110
+_EVERY_HOUR = (1 << 24) - 1
+_EVERY_MINUTE = (1 << 60) - 1
+_HOUR = timedelta(hours=1)
+_MINUTE = timedelta(minutes=1)
+_DAY = timedelta(days=1)
+# So many times of day are always listed; some more unless there is a shorter way.
+_FEW, _SOME, _MANY = 3, 6, 24
+
+
+def describe(fields: CronFields) -> str:
+    """When a cron expression fires, as a phrase, without its time zone."""
+    times = fields.times_of_day()
+    if 0 < len(times) <= (_FEW if _fills_the_day(times) else _SOME):
+        clock = listed([_clock(time) for time in times])
+        phrase = f"{_days(fields, leading=True) or 'every day'} at {clock}"
+    else:
+        days = _days(fields, leading=False)
+        phrase = f"{_repeated(fields)} {days}".rstrip()
+        if not days and not fields.years and _goes_round_the_clock(fields):
+            # Not from when it is scheduled on, as an interval is.
+            phrase += " on the hour" if phrase == "every hour" else " on the clock"
+    if fields.years:
+        phrase += f" in {_spans(sorted(fields.years), str)}"
+    return phrase
+
+
+def listed(words: Sequence[str]) -> str:
+    """A list as people write it, such as ``a, b and c``; it is not empty."""
+    *rest, last = words
+    return f"{', '.join(rest)} and {last}" if rest else last
+
+
+def _repeated(fields: CronFields) -> str:
+    """How often it fires on one of its days."""
+    times = fields.times_of_day()
+    if not times and (phrase := _every_few_seconds(fields)):
+        return phrase
+    if (step := _step(times)) is not None:
+        if _fills_the_day(times):
+            return f"every {_duration(step)}"
+        if step > _HOUR or step * len(times) != _DAY:
+            first, last = _clock(times[0]), _clock(times[-1])
+            return f"every {_duration(step)} between {first} and {last}"
+    if fields.hours == _EVERY_HOUR and fields.seconds == 1:
+        minutes = [f":{minute:02}" for minute in numbers(fields.minutes)]
+        return f"every hour at {listed(minutes)}"
+    if 0 < len(times) <= _MANY:
+        return f"at {listed([_clock(time) for time in times])}"
+    return _field_by_field(fields)
+
+
+def _goes_round_the_clock(fields: CronFields) -> bool:
+    """Whether it fires at the same pace all day and on into the next."""
+    if times := fields.times_of_day():
+        return _fills_the_day(times)
+    return fields.hours == _EVERY_HOUR and _every_few_seconds(fields) is not None
+
+
+def _every_few_seconds(fields: CronFields) -> str | None:
+    """A phrase, if all its minutes have the same seconds, without a break."""
+    seconds = [timedelta(seconds=each) for each in numbers(fields.seconds)]
+    step = _step(seconds)
+    if step is None or seconds[0] or seconds[-1] + step != _MINUTE:
+        return None
+    hours = numbers(fields.hours)
+    if fields.minutes != _EVERY_MINUTE or hours[-1] - hours[0] != len(hours) - 1:
+        return None
+    phrase = f"every {_duration(step)}"
+    if fields.hours == _EVERY_HOUR:
+        return phrase
+    first, last = hours[0] * _HOUR, (hours[-1] + 1) * _HOUR - step
+    return f"{phrase} between {_clock(first)} and {_clock(last)}"
+
+
+def _field_by_field(fields: CronFields) -> str:
+    parts = [
+        f"every {name}" if bits == every else _numbered(name, numbers(bits))
+        for name, bits, every in (
+            ("second", fields.seconds, _EVERY_MINUTE),
+            ("minute", fields.minutes, _EVERY_MINUTE),
+            ("hour", fields.hours, _EVERY_HOUR),
+        )
+        if name != "second" or bits != 1
+    ]
+    return " of ".join(parts) if parts[0][:5] == "every" else f"at {' of '.join(parts)}"
+
+
+def _days(fields: CronFields, *, leading: bool) -> str:
+    """The days on which it fires; nothing for every day.
+
+    Args:
+        fields: What matches.
+        leading: Whether a phrase begins with them, as in ``every weekday at 09:00``,
+            or ends with them, as in ``every hour on weekdays``.
+    """
+    days = fields.days
+    any_of_month = days.of_month == _EVERY_DAY_OF_MONTH
+    any_of_week = days.of_week == _EVERY_DAY_OF_WEEK
+    if days.either and (any_of_month or any_of_week):
+        any_of_month = any_of_week = True
+    parts = []
+    if not any_of_month:
+        parts.append(_by_month(fields, leading=leading))
+    if not any_of_week:
+        parts.append(_by_week(fields, leading=leading))
+    if parts:
+        return " and ".join(parts)
+    if fields.months == _EVERY_MONTH:
+        return ""
+    return f"{'every day ' if leading else ''}in {_months(fields)}"
+
+
+def _by_month(fields: CronFields, *, leading: bool) -> str:
+    days, months = numbers(fields.days.of_month), numbers(fields.months)
+    special = fields.days.special_of_month
+    if len(days) == len(months) == 1 and not special:
+        date = f"{days[0]} {_months(fields)}"
+        return f"every year on {date}" if leading else f"on {date} every year"
+    words = [*_runs(days, _ordinal), *map(_special, special)]
+    article = "the " if days else ""
+    return f"{'' if leading else 'on '}{article}{listed(words)} of {_months(fields)}"
+
+
+def _by_week(fields: CronFields, *, leading: bool) -> str:
+    days = fields.days
+    parts = []
+    if days.of_week:
+        names = _KNOWN_DAYS.get(days.of_week) or [
+            WEEKDAYS[day] for day in sorted(numbers(days.of_week), key=_from_monday)
+        ]
+        plural = "" if leading else "s"
+        names = [f"{name}{plural}" for name in names]
+        within = "" if fields.months == _EVERY_MONTH else f" in {_months(fields)}"
+        parts.append(f"{'every' if leading else 'on'} {listed(names)}{within}")
+    if days.special_of_week:
+        words = listed([_special(each) for each in days.special_of_week])
+        parts.append(f"{'' if leading else 'on '}{words} of {_months(fields)}")
+    return " and ".join(parts)
+
+
+def _from_monday(day: int) -> int:
+    return (day - 1) % 7
+
+
+def _special(day: SpecialDay) -> str:
+    if isinstance(day, NthWeekday):
+        return f"the {_NTH[day.nth]} {WEEKDAYS[day.weekday]}"
+    if isinstance(day, LastDay):
+        before = f"{_ordinal(day.before + 1)} to " if day.before else ""
+        return f"the {before}last day"
+    if day.to is None or day.to == 1:
+        return f"the {_NTH[day.to]} weekday"
+    return f"the weekday nearest to the {_ordinal(day.to)}"
+
+
+def _months(fields: CronFields) -> str:
+    if fields.months == _EVERY_MONTH:
+        return "every month"
+    return _spans(numbers(fields.months), lambda month: MONTHS[month - 1])
+
+
+def _step(times: Sequence[timedelta]) -> timedelta | None:
+    """What lies between each of some times and the next, if that is always the same."""
+    steps = {later - earlier for earlier, later in pairwise(times)}
+    return steps.pop() if len(steps) == 1 else None
+
+
+def _fills_the_day(times: Sequence[timedelta]) -> bool:
+    """Whether the times go on from one day to the next at the same pace."""
+    step = _step(times)
+    return step is not None and not times[0] and times[-1] + step == _DAY
+
+
+def _duration(step: timedelta) -> str:
+    for unit, length in (("hour", _HOUR), ("minute", _MINUTE)):
+        if not step % length:
+            return _counted(unit, step // length)
+    return _counted("second", step // timedelta(seconds=1))
+
+
+def _counted(unit: str, count: int) -> str:
+    return unit if count == 1 else f"{count} {unit}s"
+
+
+def _clock(time: timedelta) -> str:
+    return clock_time(datetime.min + time)  # noqa: DTZ901 (any day will do)
+
+
+def _numbered(name: str, values: Sequence[int]) -> str:
+    return f"{name}{'' if len(values) == 1 else 's'} {_spans(values, str)}"
+
+
+def _spans(values: Sequence[int], name: Callable[[int], str]) -> str:
+    return listed(_runs(values, name))
+
+
+def _runs(values: Iterable[int], name: Callable[[int], str]) -> list[str]:
+    """Numbers in order, three or more that follow each other as ``first to last``."""
+    runs: list[list[int]] = []
+    for value in values:
+        if runs and value == runs[-1][-1] + 1:
+            runs[-1].append(value)
+        else:
+            runs.append([value])
+    words = []
+    for run in runs:
+        if len(run) > _FEW - 1:
+            words.append(f"{name(run[0])} to {name(run[-1])}")
+        else:
+            words += map(name, run)
+    return words
+
+
+def _ordinal(number: int) -> str:
+    if number % 100 in (11, 12, 13):
+        return f"{number}th"
+    return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th') }"

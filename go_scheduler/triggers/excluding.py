@@ -1,0 +1,239 @@
+"""Triggers that leave out some fire times of another: by calendars, or by triggers."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+from go_scheduler.triggers.base import Trigger
+from go_scheduler.triggers.calendars import checked_names, is_in
+from go_scheduler.triggers.compound import CompoundTrigger
+from go_scheduler.triggers.local_time import load_zone, period_at, zone_key
+from go_scheduler.triggers.parts import (
+    checked_items,
+    checked_part,
+    in_brackets,
+    listed,
+    zone_of,
+)
+from go_scheduler.triggers.search import just_after
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from zoneinfo import ZoneInfo
+
+    from go_scheduler.triggers.search import Candidate, Search
+
+_DAY = timedelta(days=1)
+_MIDNIGHT = time()
+_DAYS_AHEAD = 30
+"""How many days one step of a search looks through."""
+
+
+class FilteringTrigger(CompoundTrigger):
+    """Fires when another trigger does, but not on all days.
+
+    Attributes:
+        trigger: The other trigger.
+        timezone: The IANA name of the zone in which days are read.
+    """
+
+    __slots__ = ()
+
+    trigger: Trigger
+    timezone: str
+
+    @property
+    def recurring(self) -> bool:  # type: ignore[override]
+        """Whether it can fire more than once."""
+        return self.trigger.recurring
+
+    def candidate(self, start: datetime, search: Search) -> Candidate | None:
+        """A fire time of the trigger, or when the next day begins that is not left out.
+
+        Days are skipped whole: a trigger may fire every second of them.
+        """
+        found = search.ask(self.trigger, start)
+        if found is None or not found.fires:
+            return found
+        period = period_at(found.time, load_zone(self.timezone))
+        day = period.local(found.time).date()
+        is_right = self._day_test()
+        if is_right(day):
+            return self._unless_left_out(found, search)
+        for _ in range(_DAYS_AHEAD):
+            if day == date.max:
+                return None
+            day += _DAY
+            if is_right(day):
+                break
+        begins = period.instant(datetime.combine(day, _MIDNIGHT))
+        # Where the clocks change, a day may begin twice, or never.
+        return search.vain(self, min(begins, period.end))
+
+    @abstractmethod
+    def _day_test(self) -> Callable[[date], bool]:
+        """What tells whether it may fire on a day."""
+
+    def _unless_left_out(self, found: Candidate, search: Search) -> Candidate | None:
+        """A fire time of the trigger on a day on which it may fire."""
+        return found
+
+    def _check_trigger(self) -> None:
+        """Check what all of them have; without a zone, days are the trigger's."""
+        trigger = checked_part("trigger", self.trigger)
+        zone = (
+            zone_of(trigger) or "UTC"
+            if self.timezone is None
+            else zone_key(self.timezone)
+        )
+        object.__setattr__(self, "timezone", zone)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class ExceptTrigger(FilteringTrigger):
+    """Fires when a trigger does, except on certain days and at certain times.
+
+    ```python
+    ExceptTrigger(CronTrigger("0 9 * * *", "Europe/Berlin"), "public-holidays")
+    ```
+
+    If days or times are left out for 100 years, or 100,000 times in a row, it fires no
+    more; if that is so from the beginning, it is refused.
+
+    Attributes:
+        trigger: The trigger.
+        exceptions: When it does not fire: the names of calendars, for the days that are
+            in them, and triggers, for the instants at which they fire.
+        timezone: The IANA name of the zone in which days are read.
+
+    Args:
+        trigger: The trigger.
+        exceptions: 1 to 100, or a single one.
+        timezone: An IANA name, or a ``ZoneInfo`` that has one; None: that of the
+            trigger, or of the first of its parts that has one, else UTC.
+
+    Raises:
+        InvalidTriggerError: No calendar of a name is registered; nothing is left; one
+            of the triggers is none, waits for the end of a run, or cannot be stored;
+            or they are too many or too large.
+    """
+
+    kind: ClassVar[str] = "except"
+
+    trigger: Trigger
+    exceptions: tuple[str | Trigger, ...]
+    timezone: str
+
+    def __init__(
+        self,
+        trigger: Trigger,
+        exceptions: str | Trigger | Sequence[str | Trigger],
+        timezone: str | ZoneInfo | None = None,
+    ) -> None:
+        self._create(trigger=trigger, exceptions=exceptions, timezone=timezone)
+        self._refuse_if_idle("its exceptions leave none of its fire times")
+
+    def describe(self) -> str:
+        """Such as ``every day at 09:00 except on public-holidays``."""
+        words = [f"({each.describe()})" for each in self._triggers()]
+        if names := self._names():
+            words.insert(0, f"on {listed(names)}")
+        return " except ".join([before_suffix(self.trigger), *words])
+
+    def _day_test(self) -> Callable[[date], bool]:
+        names = self._names()
+        return lambda day: not is_in(names, day)
+
+    def _unless_left_out(self, found: Candidate, search: Search) -> Candidate | None:
+        for each in self._triggers():
+            exception = search.ask(each, found.time)
+            if exception is not None and exception.time == found.time:
+                return search.vain(self, just_after(found.time))
+        return found
+
+    def _names(self) -> list[str]:
+        return [each for each in self.exceptions if isinstance(each, str)]
+
+    def _triggers(self) -> list[Trigger]:
+        return [each for each in self.exceptions if isinstance(each, Trigger)]
+
+    def _check(self) -> None:
+        self._check_trigger()
+        given: object = self.exceptions
+        if isinstance(given, str | Trigger):
+            given = (given,)
+        items = checked_items("exceptions", given, "names of calendars or triggers")
+        exceptions = [
+            checked_names(name, each)[0]
+            if isinstance(each, str)
+            else checked_part(name, each)
+            for index, each in enumerate(items)
+            for name in [f"exceptions[{index}]"]
+        ]
+        object.__setattr__(self, "exceptions", tuple(exceptions))
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class OnlyTrigger(FilteringTrigger):
+    """Fires when a trigger does, on the days of certain calendars only.
+
+    ```python
+    OnlyTrigger(CronTrigger("0 9 * * *", "Europe/Berlin"), "business-days")
+    ```
+
+    If none of its calendars has a day for 100 years on which the trigger fires, it
+    fires no more; if that is so from 1970 on, it is refused.
+
+    Attributes:
+        trigger: The trigger.
+        calendars: The names of calendars; it is enough that a day is in one of them.
+        timezone: The IANA name of the zone in which days are read.
+
+    Args:
+        trigger: The trigger.
+        calendars: 1 to 100 names, or a single one.
+        timezone: An IANA name, or a ``ZoneInfo`` that has one; None: that of the
+            trigger, or of the first of its parts that has one, else UTC.
+
+    Raises:
+        InvalidTriggerError: No calendar of a name is registered; nothing is left; or
+            the trigger is none, waits for the end of a run, or cannot be stored.
+    """
+
+    kind: ClassVar[str] = "only"
+
+    trigger: Trigger
+    calendars: tuple[str, ...]
+    timezone: str
+
+    def __init__(
+        self,
+        trigger: Trigger,
+        calendars: str | Sequence[str],
+        timezone: str | ZoneInfo | None = None,
+    ) -> None:
+        self._create(trigger=trigger, calendars=calendars, timezone=timezone)
+        self._refuse_if_idle("none of its fire times is on a day of its calendars")
+
+    def describe(self) -> str:
+        """Such as ``every day at 09:00 only on business-days``."""
+        return f"{before_suffix(self.trigger)} only on {listed(self.calendars)}"
+
+    def _day_test(self) -> Callable[[date], bool]:
+        return partial(is_in, self.calendars)
+
+    def _check(self) -> None:
+        self._check_trigger()
+        names = checked_names("calendars", self.calendars)
+        object.__setattr__(self, "calendars", names)
+
+
+def before_suffix(trigger: Trigger) -> str:
+    """Its description, in brackets if what follows would not apply to all of it."""
+    if isinstance(trigger, FilteringTrigger):
+        return trigger.describe()
+    return in_brackets(trigger)

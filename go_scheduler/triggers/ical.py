@@ -1,0 +1,249 @@
+"""iCalendar files (RFC 5545) as calendars: the days that their events touch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from typing import TYPE_CHECKING
+
+from go_scheduler.errors import InvalidTriggerError
+from go_scheduler.triggers.calendars import MOST_DAYS
+from go_scheduler.triggers.event_calendar import (
+    EventCalendar,
+    EventClock,
+    EventSeries,
+)
+from go_scheduler.triggers.ical_text import read_text, split_events
+from go_scheduler.triggers.local_time import load_zone, zone_key
+from go_scheduler.triggers.recurrence_parts import RefusedError, read_rule
+from go_scheduler.triggers.recurrence_rule import RecurrenceRule
+from go_scheduler.triggers.recurrence_times import LocalTimes
+from go_scheduler.triggers.shown import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import tzinfo
+    from pathlib import Path
+    from zoneinfo import ZoneInfo
+
+    from icalendar import Event
+
+MOST_SERIES = 500
+"""The most recurring events that a file may have."""
+
+_MOST_COUNTED = 100_000
+_MOST_A_DAY = 24
+_LONGEST_RECURRING = timedelta(days=366)
+_END_OF_DAY = time(23, 59, 59)
+# The others say nothing about days, so that a broken one does no harm.
+_NEEDED = {
+    *("DTSTART", "DTEND", "DURATION", "STATUS", "UID", "RECURRENCE-ID"),
+    *("RRULE", "RDATE", "EXDATE", "EXRULE"),
+}
+
+
+def read_ical(
+    source: str | bytes | Path, timezone: str | ZoneInfo | None = None
+) -> EventCalendar:
+    """The days that the events of an iCalendar file touch.
+
+    ```python
+    register_calendar("public-holidays", read_ical(Path("holidays.ics")))
+    ```
+
+    An event without a time of day touches its days in any time zone; another one each
+    day in which it has a part, its end excluded. Recurring events count for all years,
+    with their exceptions and with what became of single occurrences. Cancelled events,
+    and what is no event, do not count.
+
+    Args:
+        source: The text of the file, or its bytes, in UTF-8; or the path to it. It may
+            have 2 MiB, and 500 recurring events.
+        timezone: The zone in which times of day are read, an IANA name or a
+            ``ZoneInfo``; None: each event in its own. A time that is written without a
+            zone is taken as it is.
+
+    Raises:
+        InvalidTriggerError: The file cannot be read, is too large, is no iCalendar, or
+            has an event that cannot be understood; the error says which.
+    """
+    read = None if timezone is None else load_zone(zone_key(timezone))
+    found = split_events(read_text(source))
+    events = [_read_event(number, each, read) for number, each in enumerate(found, 1)]
+    changes: dict[str, set[date]] = {}
+    for event in events:
+        if event.replaces is not None:
+            changes.setdefault(event.uid, set()).add(event.replaces)
+    return _calendar([each for each in events if not each.cancelled], changes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Event:
+    """What an event says about days. Times are its own clock's, and naive.
+
+    Attributes:
+        uid: What it shares with those that replace an occurrence of it; may be empty.
+        replaces: When the occurrence that it replaces would have begun, as written.
+        cancelled: Whether it does not take place.
+        clock: How its times become days.
+        begins: When it begins, and how long it lasts then: itself, and each RDATE.
+        rules: Its RRULEs.
+        exceptions: Its EXDATEs, as written.
+    """
+
+    uid: str
+    replaces: date | None
+    cancelled: bool
+    clock: EventClock
+    begins: Sequence[tuple[datetime, timedelta]]
+    rules: Sequence[RecurrenceRule]
+    exceptions: frozenset[date]
+
+    def excepting(self, moments: set[date]) -> frozenset[date]:
+        """When it does not take place: times of its clock, and whole days.
+
+        Args:
+            moments: When it is replaced by others.
+        """
+        return frozenset(
+            self.clock.local(each) if isinstance(each, datetime) else each
+            for each in self.exceptions | moments
+        )
+
+
+def _calendar(
+    events: Sequence[_Event], changes: Mapping[str, set[date]]
+) -> EventCalendar:
+    days: set[date] = set()
+    series: list[EventSeries] = []
+    for event in events:
+        is_change = event.replaces is not None
+        exceptions = event.excepting(
+            set() if is_change else changes.get(event.uid, set())
+        )
+        for start, length in event.begins:
+            if start not in exceptions and start.date() not in exceptions:
+                days.update(_touched(event.clock, start, length))
+            if len(days) > MOST_DAYS:
+                raise InvalidTriggerError(f"the file has more than {MOST_DAYS:,} days")
+        start, length = event.begins[0]
+        series += [
+            EventSeries(
+                clock=event.clock,
+                start=start,
+                length=length,
+                rule=rule,
+                exceptions=exceptions,
+            )
+            for rule in event.rules
+        ]
+    _check_series(series)
+    return EventCalendar(days=frozenset(days), series=tuple(series))
+
+
+def _touched(clock: EventClock, start: datetime, length: timedelta) -> Iterator[date]:
+    first, last = clock.days(start, length)
+    if (last - first).days >= MOST_DAYS:
+        raise InvalidTriggerError(f"an event lasts from {first} to {last}, too long")
+    return map(date.fromordinal, range(first.toordinal(), last.toordinal() + 1))
+
+
+def _check_series(series: Sequence[EventSeries]) -> None:
+    if len(series) > MOST_SERIES:
+        raise InvalidTriggerError(
+            f"the file has {len(series)} recurring events; at most {MOST_SERIES}"
+        )
+    if sum(each.rule.count or 0 for each in series) > _MOST_COUNTED:
+        raise InvalidTriggerError(
+            f"the COUNTs of the file add up to more than {_MOST_COUNTED:,}"
+        )
+
+
+def _read_event(number: int, event: Event, read: tzinfo | None) -> _Event:
+    """An event, checked.
+
+    Args:
+        number: Its place in the file, from 1.
+        event: As the parser has it.
+        read: The zone in which its times are read; None: its own.
+    """
+    try:
+        return _checked_event(event, read)
+    except Exception as error:
+        # The parser leaves it to whoever reads a value to find out that it is none.
+        name = event.get("SUMMARY") or event.get("UID") or "no name"
+        raise InvalidTriggerError(
+            f"event {number} ({shown(str(name))}): {str(error)[:200]}"
+        ) from error
+
+
+def _checked_event(event: Event, read: tzinfo | None) -> _Event:
+    _check_readable(event)
+    moment = event.start
+    written = moment.tzinfo if isinstance(moment, datetime) else None
+    clock = EventClock(written=written, read=read)
+    start = clock.local(moment)
+    length = _length(clock, start, event.end)
+    begins = [(start, length)]
+    for more, end in event.rdates:
+        begin = clock.local(more)
+        begins.append((begin, length if end is None else _length(clock, begin, end)))
+    return _Event(
+        uid=str(event.get("UID", "")),
+        replaces=_replaces(event),
+        cancelled=str(event.get("STATUS", "")).upper() == "CANCELLED",
+        clock=clock,
+        begins=begins,
+        rules=[
+            _rule(each.to_ical().decode(), clock, start, length)
+            for each in event.rrules
+        ],
+        exceptions=frozenset(event.exdates),
+    )
+
+
+def _check_readable(event: Event) -> None:
+    """Refuse an event of which the parser could not read what counts."""
+    for name, error in event.errors:
+        # A line without a name may have been any.
+        if name in _NEEDED or (not name and any(each in error for each in _NEEDED)):
+            raise RefusedError(f"{name or 'a line'} cannot be read: {error}")
+    if "EXRULE" in event or "RANGE" in getattr(
+        event.get("RECURRENCE-ID"), "params", ()
+    ):
+        raise RefusedError("neither EXRULE nor RANGE is understood; use EXDATE")
+
+
+def _length(clock: EventClock, start: datetime, end: date) -> timedelta:
+    length = clock.local(end) - start
+    if length < timedelta():
+        raise RefusedError(f"it ends at {end}, before it begins at {start}")
+    return length
+
+
+def _replaces(event: Event) -> date | None:
+    recurrence_id = event.get("RECURRENCE-ID")
+    if recurrence_id is None:
+        return None
+    moment: object = recurrence_id.dt
+    if not isinstance(moment, date):
+        raise RefusedError(f"RECURRENCE-ID is neither a date nor a time: {moment}")
+    return moment
+
+
+def _rule(
+    text: str, clock: EventClock, start: datetime, length: timedelta
+) -> RecurrenceRule:
+    def until(moment: date) -> datetime:
+        if isinstance(moment, datetime):
+            return clock.local(moment).replace(tzinfo=UTC)
+        return datetime.combine(moment, _END_OF_DAY, UTC)
+
+    rule = read_rule(text.upper(), until)
+    if length > _LONGEST_RECURRING:
+        raise RefusedError(f"it recurs, and lasts {length.days} days; at most 366")
+    _, times = next(LocalTimes(rule, start).days(start.toordinal()), (0, ()))
+    if len(times) > _MOST_A_DAY:
+        raise RefusedError(f"it begins {len(times)} times a day; at most {_MOST_A_DAY}")
+    return rule

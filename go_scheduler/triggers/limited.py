@@ -1,0 +1,255 @@
+"""The trigger that fires within bounds: from, until, and so many times."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from threading import Lock
+from typing import ClassVar, Self
+
+from go_scheduler.errors import ConfigurationError, InvalidTriggerError
+from go_scheduler.triggers.base import Trigger, utc
+from go_scheduler.triggers.calendars import edition
+from go_scheduler.triggers.compound import EARLIEST, CompoundTrigger
+from go_scheduler.triggers.delay import check_length, length
+from go_scheduler.triggers.excluding import before_suffix
+from go_scheduler.triggers.execute_once import moment
+from go_scheduler.triggers.local_time import load_zone, period_at
+from go_scheduler.triggers.parts import anchored_part, checked_part
+from go_scheduler.triggers.search import (
+    MICROSECOND,
+    MOST_CANDIDATES,
+    Candidate,
+    Search,
+    just_after,
+)
+from go_scheduler.triggers.shown import shown
+
+LATEST = datetime.max.replace(tzinfo=UTC)
+MOST_TIMES = 100_000
+"""The most fire times a limit can count."""
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class LimitedTrigger(CompoundTrigger):
+    """Fires when a trigger does, but not before, not after, or not more often.
+
+    ```python
+    LimitedTrigger(IntervalTrigger(timedelta(hours=1)), start=launch, limit=5)
+    ```
+
+    The limit counts the fire times of the series from its ``start``, whether they were
+    run or not; without a start, from when the definition is first scheduled. Where its
+    trigger passes over more than 100,000 candidates until then, the count is given up
+    and it fires no more.
+
+    Attributes:
+        trigger: The trigger. An ``IntervalTrigger`` in it that has no anchor is
+            anchored at ``start``, if there is one, and so first fires then.
+        start: It does not fire before this; kept in UTC.
+        end: It does not fire after this; kept in UTC.
+        limit: How many times it fires at most.
+        duration: It does not fire later than this after what it counts from.
+        anchored_at: What it counts from without a start. Kept by the store and not part
+            of the trigger's value.
+
+    Args:
+        trigger: The trigger.
+        start: An aware datetime; None: no such bound.
+        end: An aware datetime, not before ``start``; None: no such bound.
+        limit: 1 to 100,000; None: no such bound.
+        duration: Longer than zero; None: no such bound.
+        anchored_at: As stored.
+
+    Raises:
+        InvalidTriggerError: A bound is of a wrong type or out of range; it
+            fires never within them; or the trigger is none, waits for the end of a run,
+            or cannot be stored.
+    """
+
+    kind: ClassVar[str] = "limited"
+
+    trigger: Trigger
+    start: datetime | None = None
+    end: datetime | None = None
+    limit: int | None = None
+    duration: timedelta | None = None
+    anchored_at: datetime | None = field(
+        default=None, compare=False, repr=False, kw_only=True
+    )
+
+    def __init__(
+        self,
+        trigger: Trigger,
+        *,
+        start: datetime | None = None,
+        end: datetime | None = None,
+        limit: int | None = None,
+        duration: timedelta | None = None,
+        anchored_at: datetime | None = None,
+    ) -> None:
+        self._create(
+            trigger=trigger,
+            start=start,
+            end=end,
+            limit=limit,
+            duration=duration,
+            anchored_at=anchored_at,
+        )
+        floor = self._floor()
+        self._refuse_if_idle(
+            "its trigger has no fire time within its bounds",
+            start=None if floor is None else floor - MICROSECOND,
+        )
+
+    @property
+    def recurring(self) -> bool:  # type: ignore[override]
+        """Whether it can fire more than once."""
+        return self.limit != 1 and self.trigger.recurring
+
+    def anchored(self, now: datetime) -> Self:
+        """This trigger counting from ``now``, unless it counts from somewhere already.
+
+        Args:
+            now: When the definition is first scheduled; aware.
+
+        Raises:
+            ConfigurationError: It is no aware datetime.
+        """
+        if self._counts():
+            return CompoundTrigger.anchored(self, now)
+        trigger = anchored_part(self.trigger, now)
+        return self._with(trigger=trigger, anchored_at=utc(now, name="now"))
+
+    def candidate(self, start: datetime, search: Search) -> Candidate | None:
+        """What its trigger says, within the bounds."""
+        floor = self._floor()
+        found = search.ask(self.trigger, start if floor is None else max(start, floor))
+        if found is None or found.time > self._ceiling():
+            return None
+        if self.limit is None or floor is None or not found.fires:
+            return found
+        count = _count(json.dumps(self.to_dict(), sort_keys=True), edition())
+        return found if count.allows(found.time) else None
+
+    def describe(self) -> str:
+        """Such as ``every hour starting 2030-01-01 00:00 until 2030-02-01 00:00``."""
+        text = before_suffix(self.trigger)
+        if self.start is not None:
+            text += f" starting {self._local(self.start)}"
+        if self.end is not None:
+            text += f" until {self._local(self.end)}"
+        if self.duration is not None:
+            text += f" for {length(self.duration)}"
+        if self.limit is not None:
+            text += ", once" if self.limit == 1 else f", {self.limit} times"
+        bounds = (self.start, self.end, self.duration, self.limit)
+        return text if any(bounds) else f"{text} from now on"
+
+    def _local(self, instant: datetime) -> str:
+        if self.timezone is None:
+            return moment(instant)
+        local = period_at(instant, load_zone(self.timezone)).local(instant)
+        whole = not local.second and not local.microsecond
+        return local.isoformat(" ", "minutes" if whole else "auto")
+
+    def _is_anchored(self) -> bool:
+        return self._counts() and CompoundTrigger._is_anchored(self)
+
+    def _counts(self) -> bool:
+        """Whether it is known from where it counts, if it has to."""
+        if self.limit is None and self.duration is None and self.end is not None:
+            return True
+        return self._floor() is not None
+
+    def _floor(self) -> datetime | None:
+        """The first instant at which it may fire; None: that is not known yet."""
+        if self.start is not None:
+            return max(self.start, EARLIEST + MICROSECOND)
+        if self.anchored_at is not None:
+            return just_after(self.anchored_at) or self.anchored_at
+        return None
+
+    def _ceiling(self) -> datetime:
+        """The last instant at which it may fire, as far as that is known."""
+        last = self.end or LATEST
+        begin = self.start or self.anchored_at
+        if self.duration is None or begin is None or LATEST - begin <= self.duration:
+            return last
+        return min(last, begin + self.duration)
+
+    def _check(self) -> None:
+        for name in ("start", "end", "anchored_at"):
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, _checked_instant(name, value))
+        _check_bounds(self.start, self.end, self.limit)
+        if self.duration is not None:
+            check_length("duration", self.duration)
+        trigger = checked_part("trigger", self.trigger)
+        if self.start is not None:
+            trigger = anchored_part(trigger, self.start)
+        object.__setattr__(self, "trigger", trigger)
+
+
+class _Count:
+    """How often a trigger has fired since a given instant.
+
+    It goes on from where it stands, so that a fire time is counted once.
+
+    Args:
+        trigger: The trigger.
+        start: The instant.
+        limit: How many times it may fire.
+    """
+
+    def __init__(self, trigger: Trigger, start: datetime, limit: int) -> None:
+        self._trigger = trigger
+        self._last = start - MICROSECOND
+        self._left = limit
+        self._candidates = MOST_CANDIDATES
+        self._lock = Lock()
+
+    def allows(self, fire_time: datetime) -> bool:
+        """Whether a fire time is within the limit."""
+        with self._lock:
+            while self._last < fire_time and self._left and self._candidates > 0:
+                search = Search(self._trigger, most=self._candidates)
+                found = search.next_fire_time(self._last)
+                self._candidates -= search.tried
+                self._left = 0 if found is None else self._left - 1
+                self._last = found or self._last
+            return fire_time <= self._last
+
+
+@lru_cache(maxsize=512)
+def _count(state: str, calendars: int) -> _Count:
+    """The count of a trigger, remembered as long as no calendar changes.
+
+    Args:
+        state: The trigger as it is stored, as JSON text: not all triggers have a hash,
+            and each time a definition is read, its trigger is another object.
+        calendars: Their edition.
+    """
+    trigger = LimitedTrigger.from_dict(json.loads(state))
+    floor, limit = trigger._floor(), trigger.limit
+    assert floor is not None
+    assert limit is not None
+    return _Count(trigger.trigger, floor, limit)
+
+
+def _checked_instant(name: str, value: object) -> datetime:
+    try:
+        return utc(value, name=name)
+    except ConfigurationError as error:
+        raise InvalidTriggerError(str(error)) from None
+
+
+def _check_bounds(start: datetime | None, end: datetime | None, limit: object) -> None:
+    if start is not None and end is not None and end < start:
+        raise InvalidTriggerError(f"the end {end} is before the start {start}")
+    if limit is not None and (type(limit) is not int or not 1 <= limit <= MOST_TIMES):
+        raise InvalidTriggerError(
+            f"limit must be a number from 1 to {MOST_TIMES:,}, not {shown(limit)}"
+        )

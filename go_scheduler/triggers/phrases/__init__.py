@@ -1,0 +1,64 @@
+"""English phrases that say when, read by a fixed grammar: nothing is guessed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from go_scheduler.errors import ConfigurationError, InvalidTriggerError
+from go_scheduler.triggers.base import utc
+from go_scheduler.triggers.local_time import zone_key
+from go_scheduler.triggers.phrases.building import Builder
+from go_scheduler.triggers.phrases.words import LONGEST, PhraseError
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from zoneinfo import ZoneInfo
+
+    from go_scheduler.triggers.base import Trigger
+
+
+def parse_phrase(
+    text: str, timezone: str | ZoneInfo = "UTC", now: datetime | None = None
+) -> Trigger:
+    """The trigger that an English phrase describes.
+
+    It is one of this package's triggers. What counts from the present time, such as the
+    Tuesday from which ``every other tuesday at 9:34am`` counts, is its anchor: it is no
+    part of the trigger's value, and stays as it was when the definition was first
+    scheduled. The trigger's ``describe()`` is a phrase for the same trigger.
+
+    Args:
+        text: At most 512 characters.
+        timezone: Where its times are read: an IANA name, or a ``ZoneInfo``.
+        now: The present time, aware; needed by phrases that count from it.
+
+    Raises:
+        InvalidTriggerError: It is no phrase of the grammar, or may be read in several
+            ways; the message says what was understood, and which these are.
+    """
+    if not isinstance(text, str):
+        raise InvalidTriggerError(f"a phrase must be text, not {text!r:.200}")
+    if len(text) > LONGEST:
+        raise InvalidTriggerError(
+            f"a phrase has at most {LONGEST} characters, not {len(text)}:"
+            f" {text[:40]!r}..."
+        )
+    key = zone_key(timezone)
+    # The parser library is slow to import, and of no use without phrases.
+    from go_scheduler.triggers.phrases.parsing import read_phrase
+
+    try:
+        builder = Builder(key, None if now is None else utc(now, name="now"))
+        return builder.build(read_phrase(text))
+    except PhraseError as error:
+        message = f"{error}{_understood(text, error.understood)}"
+    except ConfigurationError as error:
+        message = str(error)
+    raise InvalidTriggerError(f"phrase {text!r}: {message}")
+
+
+def _understood(text: str, end: int | None) -> str:
+    if end is None:
+        return ""
+    begin = text[:end].strip()
+    return f"; understood so far: {begin!r}" if begin else "; nothing was understood"

@@ -1,0 +1,145 @@
+"""Days, as cron expressions and recurrence rules write them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from go_scheduler.triggers.phrases.clock import spans
+from go_scheduler.triggers.phrases.words import PhraseError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from go_scheduler.triggers.phrases.parts import Nth, Parts
+
+_CRON_DAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
+_RULE_DAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
+_ALL = frozenset(range(7))
+_MONDAY_TO_FRIDAY = frozenset(range(5))
+_OF_YEAR = {"year"}
+
+
+class Days(NamedTuple):
+    """The three day fields of a cron expression."""
+
+    of_month: str = "*"
+    month: str = "*"
+    of_week: str = "*"
+
+
+def cron_days(parts: Parts) -> Sequence[Days] | None:
+    """The days of a phrase for cron expressions; None: only a rule can say them.
+
+    Raises:
+        PhraseError: It says the days in two ways, or in none.
+    """
+    month = "*" if parts.months is None else spans(sorted(parts.months))
+    if parts.dates is not None:
+        if parts.months is not None:
+            raise PhraseError("it says twice in which months")
+        return [Days(str(each.day), str(each.month)) for each in parts.dates]
+    if parts.nth is not None:
+        return _cron_nth(parts.nth, month)
+    if parts.weekdays is None or parts.weekdays == _ALL:
+        return [Days(month=month)]
+    return [Days(month=month, of_week=_cron_weekdays(parts.weekdays))]
+
+
+def rule_days(parts: Parts) -> Iterator[str]:
+    """The days of a phrase as parts of a recurrence rule."""
+    if parts.weekdays is not None:
+        yield f"BYDAY={_rule_weekdays(parts.weekdays)}"
+    if parts.nth is not None:
+        yield from _rule_nth(parts.nth)
+    if parts.dates is not None:
+        days = {each.day for each in parts.dates}
+        months = {each.month for each in parts.dates}
+        if len(parts.dates) != len(days) * len(months):
+            raise PhraseError("of several dates, write each with its own 'or'")
+        yield f"BYMONTH={_listed(months)}"
+        yield f"BYMONTHDAY={_listed(days)}"
+    elif parts.months is not None:
+        yield f"BYMONTH={_listed(parts.months)}"
+
+
+def whole_days(parts: Parts) -> Sequence[Days]:
+    """The days of a phrase that names some to leave out."""
+    found = cron_days(parts)
+    assert found is not None, "nobody can leave out the nth day of a month"
+    return found
+
+
+def of_the_year(nth: Sequence[Nth]) -> frozenset[int]:
+    """The month in which the first or the last days of a year are.
+
+    Raises:
+        PhraseError: They are in no month that is known without counting.
+    """
+    if all(each.number == -1 for each in nth):
+        return frozenset({12})
+    if all(1 <= each.number <= (31 if each.weekdays is None else 4) for each in nth):
+        return frozenset({1})
+    raise PhraseError("write of which month, not of the year")
+
+
+def _cron_nth(nth: Sequence[Nth], month: str) -> Sequence[Days] | None:
+    if all(each.weekdays is None for each in nth):
+        numbers = sorted({each.number for each in nth if each.number > 0})
+        texts = [spans(numbers)] if numbers else []
+        if any(each.number == -1 for each in nth):
+            texts.append("L")
+        return [Days(of_month=",".join(texts), month=month)]
+    if all(each.weekdays is not None and len(each.weekdays) == 1 for each in nth):
+        return [Days(month=month, of_week=",".join(map(_cron_nth_weekday, nth)))]
+    if all(each.weekdays == _MONDAY_TO_FRIDAY for each in nth):
+        near = {1: "1W", -1: "LW"}
+        if all(each.number in near for each in nth):
+            return [
+                Days(of_month=",".join(near[each.number] for each in nth), month=month)
+            ]
+    return None
+
+
+def _cron_nth_weekday(nth: Nth) -> str:
+    assert nth.weekdays is not None
+    (day,) = nth.weekdays
+    if nth.number == -1:
+        return f"{(day + 1) % 7}L"
+    if not 1 <= nth.number <= 5:
+        raise PhraseError(f"no month has {nth.number} of one day of the week")
+    return f"{_CRON_DAYS[day]}#{nth.number}"
+
+
+def _rule_nth(nth: Sequence[Nth]) -> Iterator[str]:
+    if all(each.weekdays is None for each in nth):
+        yield f"BYMONTHDAY={_listed({each.number for each in nth})}"
+        return
+    if all(each.weekdays is not None and len(each.weekdays) == 1 for each in nth):
+        words = [
+            f"{each.number}{_RULE_DAYS[day]}"
+            for each in nth
+            for day in each.weekdays or ()
+        ]
+        yield f"BYDAY={','.join(words)}"
+        return
+    kinds = {each.weekdays for each in nth}
+    if len(kinds) > 1:
+        raise PhraseError("of several kinds of days, write each with its own 'or'")
+    (kind,) = kinds
+    assert kind is not None
+    yield f"BYDAY={_rule_weekdays(kind)}"
+    yield f"BYSETPOS={_listed({each.number for each in nth})}"
+
+
+def _cron_weekdays(days: frozenset[int]) -> str:
+    if days == _MONDAY_TO_FRIDAY:
+        return "MON-FRI"
+    return ",".join(_CRON_DAYS[day] for day in sorted(days))
+
+
+def _rule_weekdays(days: frozenset[int]) -> str:
+    return ",".join(_RULE_DAYS[day] for day in sorted(days))
+
+
+def _listed(numbers: frozenset[int] | set[int]) -> str:
+    return ",".join(map(str, sorted(numbers, key=lambda each: (each < 0, each))))

@@ -1,0 +1,171 @@
+"""The parts of a phrase: how often, which days, what time, within what bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from go_scheduler.triggers.phrases.words import PhraseError
+
+if TYPE_CHECKING:
+    from datetime import date, datetime
+
+
+class Every(NamedTuple):
+    """An interval: every so many of a unit."""
+
+    number: float
+    unit: str
+
+
+class Nth(NamedTuple):
+    """One of the days of a month: the nth day, or the nth of some weekdays.
+
+    Attributes:
+        number: 1 for the first; -1 for the last.
+        weekdays: Of which weekdays, Monday is 0; None: of all days.
+    """
+
+    number: int
+    weekdays: frozenset[int] | None = None
+
+
+class YearDay(NamedTuple):
+    """A date of every year, or of one."""
+
+    day: int
+    month: int
+    year: int | None = None
+
+
+class Moment(NamedTuple):
+    """When something starts or ends.
+
+    Attributes:
+        day: An instant, a date, a date of the year, a weekday, or how many days from
+            today; None: today.
+        time: At what time of that day; None: none was given.
+        length: So long from now instead.
+    """
+
+    day: datetime | date | YearDay | frozenset[int] | int | None = None
+    time: time | int | None = None
+    length: Every | None = None
+
+
+@dataclass(kw_only=True)
+class Parts:
+    """What a phrase says, as far as it says it.
+
+    Times may be bare hours. ``lone`` is a single day of the week as it was written, not
+    in the plural, so that it may be that of this week or that of every week.
+    """
+
+    every: Every | None = None
+    weekdays: frozenset[int] | None = None
+    lone: str | None = None
+    nth: Sequence[Nth] | None = None
+    dates: Sequence[YearDay] | None = None
+    months: frozenset[int] | None = None
+    years: Sequence[int] | None = None
+    times: Sequence[time | int] | None = None
+    minutes: Sequence[int] | None = None
+    window: tuple[time | int, time | int] | None = None
+    part: str | None = None
+    aligned: bool | None = None
+    names: Sequence[str] | None = None
+    starting: Moment | None = None
+    until: Moment | None = None
+    lasting: Every | None = None
+    count: int | None = None
+    from_now: bool | None = None
+    day: Moment | None = None
+    later: Every | None = None
+    delay: Every | None = None
+    group: Phrase | None = None
+    excluded: list[Mapping[str, object]] = field(default_factory=list)
+
+    def add(self, part: Mapping[str, object]) -> None:
+        """Add what one part of the phrase says.
+
+        Raises:
+            PhraseError: Another part has said something else of the same kind.
+        """
+        for name, value in part.items():
+            if name == "excluded":
+                self.excluded.append(value)  # type: ignore[arg-type]
+                continue
+            known = getattr(self, name)
+            if name == "every" and isinstance(value, Every):
+                value = _finer(known, value)
+                known = None
+            if known is not None and known != value:
+                raise PhraseError(f"it says twice {SAID[name]}")
+            setattr(self, name, value)
+
+    def given(self) -> set[str]:
+        """The names of what is said."""
+        return {
+            each.name
+            for each in fields(self)
+            if getattr(self, each.name) not in (None, [])
+        }
+
+
+def _finer(known: Every | None, other: Every) -> Every:
+    """Of two intervals the one that says more, as in ``every hour`` of ``every month``.
+
+    Raises:
+        PhraseError: Each of them says something.
+    """
+    if known is None or known == other or known in _WHENEVER:
+        return other
+    if other in _WHENEVER:
+        return known
+    raise PhraseError(f"it says twice {SAID['every']}")
+
+
+# With days and times they say nothing of their own.
+_WHENEVER = (Every(1, "year"), Every(1, "month"), Every(1, "week"), Every(1, "day"))
+
+SAID = {
+    "every": "how often",
+    "weekdays": "on which days of the week",
+    "lone": "on which day of the week",
+    "nth": "on which days of the month",
+    "dates": "on which dates",
+    "months": "in which months",
+    "years": "in which years",
+    "times": "at what time",
+    "minutes": "at which minute of the hour",
+    "window": "between which times",
+    "part": "in which part of the day",
+    "aligned": "how it follows the clock",
+    "names": "on the days of which calendars",
+    "starting": "when it starts",
+    "until": "when it ends",
+    "lasting": "how long it goes on",
+    "count": "how many times it fires",
+    "from_now": "that it starts now",
+    "day": "on which day",
+    "later": "how much later",
+    "delay": "how long after each run",
+    "group": "what is in brackets",
+}
+
+
+class AnyOf(NamedTuple):
+    """Phrases of which each says when."""
+
+    phrases: Sequence[Phrase]
+
+
+class AllOf(NamedTuple):
+    """Phrases that have to agree on when."""
+
+    phrases: Sequence[Phrase]
+
+
+Phrase = Parts | AnyOf | AllOf

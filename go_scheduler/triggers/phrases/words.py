@@ -1,0 +1,391 @@
+"""From text to the words of a phrase: what each of them is, and what it stands for."""
+
+from __future__ import annotations
+
+import re
+from calendar import day_name, month_name
+from datetime import date, datetime, time
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Any
+
+
+LONGEST = 512
+"""The most characters a phrase may have."""
+
+
+class PhraseError(Exception):
+    """What is wrong with a phrase, without the phrase.
+
+    Args:
+        message: For a person to read.
+        understood: How many characters before were understood.
+    """
+
+    def __init__(self, message: str, understood: int | None = None) -> None:
+        super().__init__(message)
+        self.understood = understood
+
+
+class Word(NamedTuple):
+    """One word of a phrase, or several that belong together.
+
+    Attributes:
+        type: Its terminal in the grammar.
+        value: What it stands for.
+        text: As it was written.
+        start: Where it begins in the phrase.
+        end: Where it ends.
+    """
+
+    type: str
+    value: Any
+    text: str
+    start: int
+    end: int
+
+
+def read_words(text: str) -> Sequence[Word]:
+    """The words of a phrase.
+
+    Raises:
+        PhraseError: It holds what is no word, or one that has several meanings.
+    """
+    return _without_commas(_with_ordinals(list(_known(list(_split(text)), text))))
+
+
+# What stands in a phrase without being a word of English.
+
+
+def _time_of(match: re.Match[str]) -> time:
+    hour, minute = int(match["hour"]), int(match["minute"] or 0)
+    half = match["half"].lower()[0] if match["half"] else None
+    if half is not None:
+        if not 1 <= hour <= 12:
+            raise ValueError(f"hour {hour} is not in 1–12 with am or pm")
+        hour = hour % 12 + (12 if half == "p" else 0)
+    return time(hour, minute, int(match["second"] or 0))
+
+
+def _instant_of(match: re.Match[str]) -> datetime:
+    return datetime.fromisoformat(match[0].upper().replace("Z", "+00:00"))
+
+
+_SHAPES: Sequence[tuple[str, str, Callable[[re.Match[str]], object]]] = (
+    (
+        "INSTANT",
+        r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
+        r"([Zz]|[+-][0-9]{2}:[0-9]{2})?(?!\w)",
+        _instant_of,
+    ),
+    (
+        "DATE",
+        r"[0-9]{4}-[0-9][0-9]-[0-9][0-9](?!\w)",
+        lambda match: date.fromisoformat(match[0]),
+    ),
+    (
+        "SLASHED",
+        r"[0-9]{1,4}[/.][0-9]{1,2}[/.][0-9]{1,4}|[0-9]{1,2}/[0-9]{1,2}(?!\w)",
+        str,
+    ),
+    (
+        "TIME",
+        r"(?P<hour>[0-9]{1,2})([:.](?P<minute>[0-9][0-9])(:(?P<second>[0-9][0-9]))?)?\s?"
+        r"(?P<half>[ap]\.?m\b\.?)",
+        _time_of,
+    ),
+    (
+        "TIME",
+        r"(?P<hour>[0-9]{1,2}):(?P<minute>[0-9][0-9])(:(?P<second>[0-9][0-9]))?(?!\w)(?P<half>)",
+        _time_of,
+    ),
+    ("MINUTE", r":(?P<minute>[0-5][0-9])(?!\w)", lambda match: int(match["minute"])),
+    ("ORDINAL", r"(?P<number>[0-9]{1,9})(st|nd|rd|th)\b", lambda match: int(match[1])),
+    ("NUMBER", r"[0-9]{1,9}\.[0-9]{1,6}(?!\w)", lambda match: float(match[0])),
+    (
+        "NUMBER",
+        r"[0-9]{1,18}(?![\w.])|[0-9]{1,18}(?=\.?(\s|$))",
+        lambda match: int(match[0]),
+    ),
+    ("NAME", r'"[^"]+"', lambda match: match[0][1:-1]),
+    ("NAME", r"[^\W\d_][\w'.-]*", lambda match: match[0]),
+    ("COMMA", r"[,;]", lambda match: None),
+    ("OPEN", r"\(", lambda match: None),
+    ("CLOSE", r"\)", lambda match: None),
+    ("TO", r"[-–]", lambda match: None),
+)
+_SPACE = re.compile(r"\s+|\.(?=\s|$)")
+_COMPILED = [
+    (type, re.compile(pattern, re.IGNORECASE), value)
+    for type, pattern, value in _SHAPES
+]
+
+
+def _split(text: str) -> Iterator[Word]:
+    at = 0
+    while at < len(text):
+        if (space := _SPACE.match(text, at)) is not None:
+            at = space.end()
+            continue
+        word = _word_at(text, at)
+        if word is None:
+            raise PhraseError(f"{text[at]!r} is no part of a phrase", at)
+        yield from _unhyphened(word)
+        at = word.end
+
+
+def _word_at(text: str, at: int) -> Word | None:
+    for type, pattern, value in _COMPILED:
+        if (match := pattern.match(text, at)) is None:
+            continue
+        if type == "SLASHED":
+            raise PhraseError(
+                f'"{match[0]}" may be read day first or month first: write it as in'
+                " 2030-12-31 or 31 december",
+                at,
+            )
+        try:
+            return Word(type, value(match), match[0], at, match.end())
+        except ValueError as error:
+            raise PhraseError(f'"{match[0]}" does not exist: {error}', at) from None
+    return None
+
+
+def _unhyphened(word: Word) -> Iterator[Word]:
+    """The words that hyphens join, as in ``mon-fri``, unless they make a name."""
+    parts = word.text.lower().rstrip(".").split("-")
+    if word.type != "NAME" or not all((part,) in _VOCABULARY for part in parts):
+        yield word
+        return
+    at = word.start
+    for number, part in enumerate(parts):
+        if number:
+            yield Word("TO", None, "-", at - 1, at)
+        yield Word("NAME", part, part, at, at + len(part))
+        at += len(part) + 1
+
+
+# The vocabulary: words, and several words that belong together.
+
+_Entry = tuple[str, object]
+
+
+def _vocabulary() -> Mapping[tuple[str, ...], _Entry]:
+    found: dict[tuple[str, ...], _Entry] = {}
+
+    def add(type: str, spellings: str, value: object = None) -> None:
+        for spelling in spellings.split(","):
+            found[tuple(spelling.split())] = type, value
+
+    for number, name in enumerate(day_name):
+        lower = name.lower()
+        shorts = {lower, f"{lower}s", lower[:3]}
+        add("WEEKDAY", ",".join(sorted(shorts)), frozenset({number}))
+    add("WEEKDAY", "tues", frozenset({1}))
+    add("WEEKDAY", "thur,thurs", frozenset({3}))
+    add("WEEKDAY", "weekday,weekdays,working day,working days", frozenset(range(5)))
+    add("WEEKDAY", "weekend,weekends", frozenset({5, 6}))
+    for number in range(1, 13):
+        lower = month_name[number].lower()
+        add("MONTH", ",".join({lower, lower[:3]}), number)
+    add("MONTH", "sept", 9)
+    for unit, spellings in _UNITS.items():
+        add("UNIT", spellings, unit)
+    for number, text in enumerate(_NUMBERS.split(), 1):
+        add("NUMBER", text, number)
+    add("NUMBER", "a,an", 1)
+    for number, text in enumerate(_ORDINALS.split(), 1):
+        add("ORDINAL", text, number)
+    add("ORDINAL", "last", -1)
+    for part, spellings in _PARTS.items():
+        add("PART", f"{spellings},{spellings}s", part)
+        add("IN_PART", f"in the {part},at {part}", part)
+    for type, spellings in _PLAIN.items():
+        add(type, spellings)
+    for unit, spellings in _ADVERBS.items():
+        add("ADVERB", spellings, unit)
+    add("TIME", "noon,midday", time(12))
+    add("TIME", "midnight", time(0))
+    add("TODAY", "today", 0)
+    add("TODAY", "tomorrow", 1)
+    add("ALIGNED", "on the clock", None)
+    add("ALIGNED", "on the hour", 0)
+    add("ALIGNED", "on the half hour", 30)
+    add("COUNT", "once", 1)
+    return found
+
+
+_UNITS = {
+    "microsecond": "microsecond,microseconds",
+    "millisecond": "millisecond,milliseconds,ms",
+    "second": "seconds,sec,secs",
+    "minute": "minute,minutes,min,mins",
+    "hour": "hour,hours,hr,hrs",
+    "day": "day,days",
+    "week": "week,weeks",
+    "fortnight": "fortnight,fortnights",
+    "month": "month,months",
+    "year": "year,years",
+}
+_NUMBERS = (
+    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
+    " fifteen sixteen seventeen eighteen nineteen twenty"
+)
+_ORDINALS = (
+    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth"
+)
+_PARTS = {
+    "morning": "morning",
+    "afternoon": "afternoon",
+    "evening": "evening",
+    "night": "night",
+}
+_PLAIN = {
+    "EVERY": "every,each",
+    "OTHER": "other,alternate",
+    "HALF": "half,half an",
+    "THIS": "this,this coming",
+    "AT": "at",
+    "OF": "of",
+    "IN": "in,during",
+    "AND": "and",
+    "OR": "or",
+    "TO": "to,through",
+    "BETWEEN": "between",
+    "FROM": "from",
+    "FROM_NOW": "from now on",
+    "UNTIL": "until,till",
+    "STARTING": "starting,starting from,starting at,beginning,beginning at",
+    "FOR": "for,for the next",
+    "EXCEPT": "except,and except,except for,but not,excluding",
+    "ONLY": "only on,days of,on days of",
+    "AFTER_RUN": "after each run,after every run,after each run ends",
+    "PAST": "past,after",
+    "WHENEVER": "whenever both,whenever all of",
+    "FILLER": "on,the",
+}
+_ADVERBS = {
+    "minute": "minutely",
+    "hour": "hourly",
+    "day": "daily,everyday",
+    "week": "weekly",
+    "fortnight": "fortnightly",
+    "month": "monthly",
+    "year": "yearly,annually",
+}
+_VOCABULARY = _vocabulary()
+_LONGEST_ENTRY = max(map(len, _VOCABULARY))
+_AMBIGUOUS = {
+    "biweekly": ("every 2 weeks", "twice a week, on days that you name"),
+    "bimonthly": ("every 2 months", "twice a month, on days that you name"),
+    "biannual": ("every 2 years", "twice a year, on dates that you name"),
+    "biannually": ("every 2 years", "twice a year, on dates that you name"),
+    "semiweekly": ("on two days of the week that you name",),
+    "semimonthly": ("on two days of the month that you name",),
+    "next": ("this friday", "2030-12-31"),
+}
+
+
+def _known(words: Sequence[Word], text: str) -> Iterator[Word]:
+    """The words with their meanings, the longest entries of the vocabulary first."""
+    at = 0
+    while at < len(words):
+        word, count = _entry_at(words, at, text)
+        at += count
+        yield word
+
+
+def _entry_at(words: Sequence[Word], at: int, text: str) -> tuple[Word, int]:
+    first = words[at]
+    if first.type == "NUMBER" and isinstance(first.value, int):
+        return _number(words, at)
+    if first.type != "NAME" or first.text.startswith('"'):
+        return first, 1
+    for count in range(_LONGEST_ENTRY, 0, -1):
+        some = words[at : at + count]
+        entry = _VOCABULARY.get(tuple(each.text.lower().rstrip(".") for each in some))
+        if entry is not None and len(some) == count:
+            start, end = first.start, some[-1].end
+            return Word(*entry, text[start:end], start, end), count
+    if (readings := _AMBIGUOUS.get(first.text.lower())) is not None:
+        raise PhraseError(ambiguous(first.text, readings), first.start)
+    return first, 1
+
+
+def _number(words: Sequence[Word], at: int) -> tuple[Word, int]:
+    number = words[at]
+    after = words[at + 1].text.lower() if at + 1 < len(words) else ""
+    if after in ("times", "time"):
+        end = words[at + 1].end
+        return Word(
+            "COUNT", number.value, f"{number.text} {after}", number.start, end
+        ), 2
+    if after in ("o'clock", "oclock"):
+        return number, 2
+    if len(number.text) == 4 and _VOCABULARY.get((after,), ("",))[0] != "UNIT":
+        return number._replace(type="YEAR"), 1
+    return number, 1
+
+
+def ambiguous(text: str, readings: Sequence[str]) -> str:
+    """The message for what may be read in several ways."""
+    return f'"{text}" is not clear: write {" or ".join(map(repr, readings))}'
+
+
+_LISTS = (
+    {"TIME", "NUMBER"},
+    {"WEEKDAY"},
+    {"ORDINAL"},
+    {"MONTH"},
+    {"DATE", "INSTANT"},
+    {"NAME"},
+    {"MINUTE"},
+    {"YEAR"},
+)
+# What ends one item of a list whose next item begins with another kind of word.
+_CROSSING = {
+    ("WEEKDAY", "ORDINAL"),
+    ("UNIT", "ORDINAL"),
+    ("MONTH", "NUMBER"),
+    ("MONTH", "ORDINAL"),
+    ("NUMBER", "MONTH"),
+    ("ORDINAL", "MONTH"),
+}
+_AFTER_ORDINAL = {"WEEKDAY", "UNIT", "AND", "COMMA", "MONTH", "OF", "TO"}
+
+
+def _with_ordinals(words: Sequence[Word]) -> Sequence[Word]:
+    """The words, where each ``second`` is either a unit or an ordinal."""
+    found = []
+    for number, word in enumerate(words):
+        after = words[number + 1].type if number + 1 < len(words) else ""
+        if word.text.lower() == "second" and after not in _AFTER_ORDINAL:
+            word = word._replace(type="UNIT", value="second")
+        found.append(word)
+    return found
+
+
+def _without_commas(words: Sequence[Word]) -> Sequence[Word]:
+    """The words that count: what joins a list is AND, what joins phrases is ALSO."""
+    words = [each for each in words if each.type != "FILLER"]
+    found: list[Word] = []
+    for number, word in enumerate(words):
+        if word.type not in ("COMMA", "AND"):
+            found.append(word)
+            continue
+        after = words[number + 1] if number + 1 < len(words) else None
+        if word.type == "COMMA" and after is not None and after.type == "AND":
+            continue
+        if found and after is not None and _goes_on(found[-1].type, after.type):
+            found.append(word._replace(type="AND"))
+        elif word.type == "AND":
+            found.append(word._replace(type="ALSO"))
+    return found
+
+
+def _goes_on(before: str, after: str) -> bool:
+    return (before, after) in _CROSSING or any(
+        before in kinds and after in kinds for kinds in _LISTS
+    )

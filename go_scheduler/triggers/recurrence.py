@@ -1,0 +1,254 @@
+"""The trigger that fires by an RFC 5545 recurrence set, in a time zone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from go_scheduler.errors import ConfigurationError, InvalidTriggerError
+from go_scheduler.triggers.base import utc
+from go_scheduler.triggers.local_time import load_zone
+from go_scheduler.triggers.recurrence_description import describe
+from go_scheduler.triggers.recurrence_parts import write_rule
+from go_scheduler.triggers.recurrence_series import Clock, RecurrenceSeries
+from go_scheduler.triggers.recurrence_text import LONGEST, local_time, read_recurrence
+from go_scheduler.triggers.recurrence_times import LocalTimes
+from go_scheduler.triggers.recurrence_warnings import idle_exceptions, passed_over
+from go_scheduler.triggers.shown import shown
+from go_scheduler.triggers.wall_clock import WallClockTrigger, check_wall_clock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from zoneinfo import ZoneInfo
+
+    from go_scheduler.triggers.local_time import Search
+    from go_scheduler.triggers.recurrence_rule import RecurrenceRule
+    from go_scheduler.triggers.recurrence_text import Recurrence
+
+_ANY_START = datetime(2000, 1, 1)  # noqa: DTZ001 (local times are naive)
+_ANY_INSTANT = datetime(2000, 1, 1, tzinfo=UTC)
+_FIRST_INSTANT = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class RecurrenceTrigger(WallClockTrigger):
+    """Fires by the rules of iCalendar (RFC 5545), in a time zone.
+
+    ```python
+    RecurrenceTrigger("FREQ=MONTHLY;BYDAY=2TU;BYHOUR=10;BYMINUTE=0", "Europe/Berlin")
+    RecurrenceTrigger(
+        "FREQ=WEEKLY;INTERVAL=2;BYDAY=TU",
+        start=datetime(2025, 1, 21, 9, 34, tzinfo=ZoneInfo("America/New_York")),
+    )
+    ```
+
+    It takes ``DTSTART``, up to ten ``RRULE``, and ``RDATE`` and ``EXDATE``. It reads
+    them as python-dateutil does, but for its mistakes in the weeks around New Year and
+    in ``BYDAY`` with and without numbers:
+
+    * A rule takes what it leaves open, such as the hour, from where it starts, and
+      ``INTERVAL`` counts from there, too. The start fires only if it matches.
+    * Without ``DTSTART`` it starts when the definition is first scheduled, at a whole
+      second, and fires after that.
+    * ``BYWEEKNO`` alone is each day of the week, and ``BYEASTER`` counts the days from
+      Easter Sunday.
+    * ``EXDATE`` with a date excludes the whole day. A time without a ``Z`` is a local
+      one; the clock shows some of them twice, and ``EXDATE`` excludes both.
+    * ``UNTIL`` is the last time that may fire. With a date, that is the end of the day.
+      It is kept in UTC, as RFC 5545 asks for.
+    * ``COUNT`` counts what the rule gives, 100,000 at most, before ``EXDATE`` is
+      applied.
+
+    Where the clocks change, a rule fires as a ``CronTrigger`` does. One that counts
+    hours, minutes or seconds and has no ``BYHOUR`` follows elapsed time: it fires
+    whenever the clock shows one of its times, in both of two repeated hours. Which
+    these are, ``INTERVAL`` tells on the wall clock: every six hours from midnight is
+    at 0, 6, 12 and 18 o'clock in summer as in winter. For equal times between, use an
+    ``IntervalTrigger``. A rule that fires once a day or less has a time of day,
+    however it is written.
+
+    It looks no further than a hundred years for a next time.
+
+    Attributes:
+        rule: The set in RFC 5545 form, one line for each property, in one of the many
+            ways that mean the same. Together with ``timezone`` it makes an equal
+            trigger; the zone is also in it if there is a ``DTSTART``.
+        timezone: The zone's IANA name.
+        gap: What a fixed local time does that does not exist: ``next``, fire at the end
+            of the gap, or ``skip``. It counts for ``COUNT`` all the same.
+        overlap: Which of two equal local times fires: ``first``, ``second`` or
+            ``both``, which are one for ``COUNT``.
+        anchored_at: When it was first scheduled, if it has no ``DTSTART``. Kept by the
+            store and not part of the trigger's value.
+
+    Args:
+        rule: Lines of RFC 5545, or only what follows ``RRULE:``; at most 16,384 ASCII
+            characters, in capitals or not.
+        timezone: An IANA name, or a ``ZoneInfo`` that has one; None: the one that
+            ``rule`` names, or that ``start`` has, or UTC.
+        start: An aware datetime, instead of a ``DTSTART``; at whole seconds.
+
+    Raises:
+        InvalidTriggerError: The rule does not parse, contradicts the other arguments,
+            or never fires; or there is no such time zone.
+    """
+
+    kind: ClassVar[str] = "recurrence"
+
+    rule: str
+    timezone: str
+    gap: str = field(default="next", kw_only=True)
+    overlap: str = field(default="first", kw_only=True)
+    anchored_at: datetime | None = field(
+        default=None, compare=False, repr=False, kw_only=True
+    )
+
+    def __init__(
+        self,
+        rule: str,
+        timezone: str | ZoneInfo | None = None,
+        *,
+        start: datetime | None = None,
+        gap: str = "next",
+        overlap: str = "first",
+        anchored_at: datetime | None = None,
+    ) -> None:
+        key = check_wall_clock(
+            "UTC" if timezone is None else timezone, gap=gap, overlap=overlap
+        )
+        recurrence = _read(rule, None if timezone is None else key, start)
+        object.__setattr__(self, "rule", recurrence.text())
+        object.__setattr__(self, "timezone", recurrence.timezone)
+        object.__setattr__(self, "gap", gap)
+        object.__setattr__(self, "overlap", overlap)
+        anchor = None if recurrence.start else _checked_anchor(anchored_at)
+        object.__setattr__(self, "anchored_at", anchor)
+        self._check_that_it_fires()
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        """The first fire time strictly later than an instant.
+
+        Args:
+            after: Any aware instant. Without ``DTSTART``, if it has not been scheduled,
+                it counts from here.
+
+        Returns:
+            A time in UTC; None if there is none for a hundred years, or before the year
+            10000.
+        """
+        if self.anchored_at is None and not self._has_start():
+            anchor = utc(after, name="after")
+            series = RecurrenceSeries(self._recurrence(), anchor, self._clock())
+            return series.next(anchor)
+        known = self._reading()[0]
+        assert isinstance(known, RecurrenceSeries)
+        return known.next(after)
+
+    def anchored(self, now: datetime) -> Self:
+        """This trigger starting at ``now``, unless it starts somewhere already.
+
+        Args:
+            now: When the definition is first scheduled; aware.
+        """
+        if self.anchored_at is not None or self._has_start():
+            return self
+        return replace(self, anchored_at=now)
+
+    def describe(self) -> str:
+        """When it fires, in English, without the time zone and the start.
+
+        Returns:
+            Such as ``every other tuesday at 09:34``; what no common phrase says, part
+            by part.
+        """
+        return describe(self._recurrence())
+
+    def warnings(self, now: datetime) -> Sequence[str]:
+        """What its author may not have meant.
+
+        Args:
+            now: When it is scheduled.
+
+        Returns:
+            A sentence for each day of the month that some months do not have, for an
+            ``EXDATE`` that excludes nothing, and for a time that a change of the clocks
+            skips within a year.
+        """
+        trigger = self.anchored(now)
+        recurrence, clock = trigger._recurrence(), trigger._clock()
+        anchor = trigger.anchored_at or _ANY_INSTANT
+        start = recurrence.start or local_time(anchor, clock.zone)
+        everything = _series(replace(recurrence, exceptions=()), anchor, clock)
+        return [
+            *(
+                each
+                for rule in recurrence.rules
+                for each in passed_over(rule.pinned(start))
+            ),
+            *idle_exceptions(recurrence.exceptions, everything),
+            *WallClockTrigger.warnings(trigger, now),
+        ]
+
+    def _rule(self) -> tuple[Search, bool]:
+        series = _series(
+            self._recurrence(), self.anchored_at or _ANY_INSTANT, self._clock()
+        )
+        return series, series.elapsed
+
+    def _recurrence(self) -> Recurrence:
+        return _read(self.rule, self.timezone, None)
+
+    def _has_start(self) -> bool:
+        return self.rule.startswith("DTSTART")
+
+    def _clock(self) -> Clock:
+        return Clock(load_zone(self.timezone), self.gap, self.overlap)
+
+    def _check_that_it_fires(self) -> None:
+        recurrence = self._recurrence()
+        for rule in recurrence.rules:
+            if not _can_fire(rule):
+                raise InvalidTriggerError(
+                    f"recurrence {shown(self.rule)}: {write_rule(rule)} never fires: no"
+                    " time of any year is in all of its parts"
+                )
+        if self._has_start() and self.next_fire_time(_FIRST_INSTANT) is None:
+            raise InvalidTriggerError(
+                f"recurrence {shown(self.rule)}: it never fires: for a hundred years"
+                " from DTSTART, nothing is left by INTERVAL, UNTIL and EXDATE"
+            )
+
+
+def _read(text: object, timezone: str | None, start: object) -> Recurrence:
+    if start is None and isinstance(text, str) and len(text) <= LONGEST:
+        return _read_text(text, timezone)
+    return read_recurrence(text, timezone, start)
+
+
+@lru_cache(maxsize=256)
+def _read_text(text: str, timezone: str | None) -> Recurrence:
+    return read_recurrence(text, timezone)
+
+
+@lru_cache(maxsize=1024)
+def _can_fire(rule: RecurrenceRule) -> bool:
+    """Whether a rule fires if it starts at the right time."""
+    times = LocalTimes(replace(rule, interval=1), _ANY_START)
+    return times.search(_ANY_START) is not None
+
+
+# Definitions are read again and again, and make an equal trigger each time.
+@lru_cache(maxsize=1024)
+def _series(recurrence: Recurrence, anchor: datetime, clock: Clock) -> RecurrenceSeries:
+    return RecurrenceSeries(recurrence, anchor, clock)
+
+
+def _checked_anchor(anchored_at: object) -> datetime | None:
+    if anchored_at is None:
+        return None
+    try:
+        return utc(anchored_at, name="anchored_at")
+    except ConfigurationError as error:
+        raise InvalidTriggerError(str(error)) from None

@@ -1,0 +1,259 @@
+"""The instants of a recurrence set: its local times, put through a zone's clock."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from go_scheduler.triggers.base import utc
+from go_scheduler.triggers.local_time import next_instant, period_at
+from go_scheduler.triggers.recurrence_text import local_time
+from go_scheduler.triggers.recurrence_times import LocalTimes
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from go_scheduler.triggers.local_time import Search
+    from go_scheduler.triggers.recurrence_rule import RecurrenceRule
+    from go_scheduler.triggers.recurrence_text import Recurrence
+
+_MICROSECOND = timedelta(microseconds=1)
+_DAY = timedelta(days=1)
+_FIRST_INSTANT = datetime.min.replace(tzinfo=UTC)
+_LAST_INSTANT = datetime.max.replace(tzinfo=UTC)
+_LAST_TIME = datetime.max  # noqa: DTZ901 (local times are naive)
+
+
+class Clock(NamedTuple):
+    """How local times become instants; see ``WallClockTrigger``."""
+
+    zone: tzinfo
+    gap: str = "next"
+    overlap: str = "first"
+
+    def next(
+        self, search: Search, after: datetime, *, elapsed: bool = False
+    ) -> datetime | None:
+        """The first instant strictly later than another at which a time matches."""
+        return next_instant(
+            search,
+            after,
+            self.zone,
+            elapsed=elapsed,
+            gap=self.gap,
+            overlap=self.overlap,
+        )
+
+
+class RecurrenceSeries:
+    """The fire times of a recurrence set.
+
+    Args:
+        recurrence: The set.
+        anchor: What it counts from if it does not say; that is no fire time.
+        clock: How its local times become instants.
+    """
+
+    def __init__(self, recurrence: Recurrence, anchor: datetime, clock: Clock) -> None:
+        exceptions = frozenset(recurrence.exceptions)
+        self._exceptions = exceptions
+        self._zone = clock.zone
+        if recurrence.start is not None:
+            self._after = _FIRST_INSTANT
+            begin = start = recurrence.start
+            first = _instant(start, clock.zone)
+        else:
+            self._after = anchor
+            start = local_time(anchor, clock.zone)
+            begin = start.replace(microsecond=1)
+            first = anchor + min(_MICROSECOND, _LAST_INSTANT - anchor)
+        self._parts: list[_Part] = [
+            _Rule(
+                rule,
+                LocalTimes(rule, start),
+                begin=begin,
+                first=first,
+                clock=clock,
+                exceptions=exceptions,
+            )
+            for rule in recurrence.rules
+        ]
+        dates = [
+            each
+            for each in recurrence.dates
+            if not _is_excepted(_local(each, clock.zone), exceptions)
+        ]
+        self._instants = [each for each in dates if each.tzinfo]
+        if local := [each for each in dates if not each.tzinfo]:
+            self._parts.append(_Dates(local, clock))
+
+    @property
+    def elapsed(self) -> bool:
+        """Whether all of it follows elapsed time where the clocks change."""
+        return all(part.elapsed for part in self._parts)
+
+    def __call__(self, at: datetime) -> datetime | None:
+        """The first local time of what does not follow elapsed time, if anything.
+
+        It is at or after a given one, and naive.
+        """
+        elapsed = self.elapsed
+        found = [part.search(at) for part in self._parts if part.elapsed == elapsed]
+        return min(filter(None, found), default=None)
+
+    def next(self, after: datetime) -> datetime | None:
+        """The first fire time strictly later than an instant."""
+        found = self._earliest(max(utc(after, name="after"), self._after))
+        while found is not None and found in self._exceptions:
+            found = self._earliest(found)
+        return found
+
+    def fires(self, moment: date) -> bool:
+        """Whether it fires at an instant, at a local time, or on a date."""
+        if isinstance(moment, datetime) and moment.tzinfo is not None:
+            return self._next_from(moment) == moment
+        local = (
+            moment if isinstance(moment, datetime) else datetime.combine(moment, time())
+        )
+        found = self._next_from(_instant(local, self._zone))
+        return found is not None and _is_excepted(
+            local_time(found, self._zone), [moment]
+        )
+
+    def _next_from(self, instant: datetime) -> datetime | None:
+        return self.next(max(instant, _FIRST_INSTANT + _MICROSECOND) - _MICROSECOND)
+
+    def _earliest(self, after: datetime) -> datetime | None:
+        found = [part.next(after) for part in self._parts]
+        found += self._instants[bisect_right(self._instants, after) :][:1]
+        return min(filter(None, found), default=None)
+
+
+class _Part(Protocol):
+    """What a set is made of, without what EXDATE excludes."""
+
+    elapsed: bool
+
+    def search(self, at: datetime) -> datetime | None: ...
+
+    def next(self, after: datetime) -> datetime | None: ...
+
+
+class _Dates:
+    """The local times that are listed one by one."""
+
+    elapsed = False
+
+    def __init__(self, times: Sequence[datetime], clock: Clock) -> None:
+        self._times = times
+        self._clock = clock
+
+    def search(self, at: datetime) -> datetime | None:
+        index = bisect_left(self._times, at)
+        return self._times[index] if index < len(self._times) else None
+
+    def next(self, after: datetime) -> datetime | None:
+        return self._clock.next(self.search, after)
+
+
+class _Rule:
+    """The times of a rule, from where it begins until it ends."""
+
+    def __init__(
+        self,
+        rule: RecurrenceRule,
+        times: LocalTimes,
+        *,
+        begin: datetime,
+        first: datetime,
+        clock: Clock,
+        exceptions: Collection[date],
+    ) -> None:
+        self.elapsed = rule.elapsed
+        self._rule = rule
+        self._times = times
+        self._begin = begin
+        self._first = first
+        self._clock = clock
+        self._exceptions = exceptions
+        # COUNT is not reached at the one time, before which there are so many; it is
+        # at the other. Both move as they become known.
+        self._known = (first if self.elapsed else begin), 0
+        self._over = _LAST_INSTANT if self.elapsed else _LAST_TIME
+        self._last = _LAST_TIME
+        if rule.until is not None:
+            # An hour that is repeated is shown again after UNTIL.
+            until = local_time(rule.until, clock.zone)
+            self._last = until + min(_DAY, _LAST_TIME - until)
+
+    def search(self, at: datetime) -> datetime | None:
+        while (found := self._listed(at)) is not None:
+            if found.date() in self._exceptions:
+                at = found.replace(hour=23, minute=59, second=59, microsecond=1)
+            elif found in self._exceptions:
+                at = found.replace(microsecond=1)
+            else:
+                break
+        return found
+
+    def next(self, after: datetime) -> datetime | None:
+        if self.elapsed and after < self._first:
+            after = self._first - _MICROSECOND
+        found = self._clock.next(self.search, after, elapsed=self.elapsed)
+        if found is None or (self._rule.until and found > self._rule.until):
+            return None
+        return found if not self.elapsed or self._is_counted(found) else None
+
+    def _listed(self, at: datetime) -> datetime | None:
+        """The first time at or after another, if it is not past the last."""
+        found = self._times.search(at if self.elapsed else max(at, self._begin))
+        if found is None or found > self._last:
+            return None
+        return found if self.elapsed or self._is_counted(found) else None
+
+    def _is_counted(self, found: datetime) -> bool:
+        """Whether one of its times comes before COUNT is reached.
+
+        Args:
+            found: The instant, if it follows elapsed time, else the local time.
+        """
+        # Read once: another thread may be moving it.
+        known, number = self._known
+        if self._rule.count is None or found <= known:
+            return True
+        if found >= self._over:
+            return False
+        count = self._passed if self.elapsed else self._times.count
+        number += count(known, found, self._rule.count - number)
+        if number < self._rule.count:
+            self._known = found, number
+            return True
+        self._over = found
+        return False
+
+    def _passed(self, begin: datetime, end: datetime, most: int) -> int:
+        """How often it fires from one instant on and before another; see ``count``."""
+        number, instant = 0, begin
+        while instant < end and number < most:
+            period = period_at(instant, self._clock.zone)
+            until = period.closes if period.end < end else period.local(end)
+            number += self._times.count(period.local(instant), until, most - number)
+            instant = period.end
+        return number
+
+
+def _local(moment: datetime, zone: tzinfo) -> datetime:
+    return local_time(moment, zone) if moment.tzinfo else moment
+
+
+def _is_excepted(time: datetime, exceptions: Collection[date]) -> bool:
+    return time in exceptions or time.date() in exceptions
+
+
+def _instant(local: datetime, zone: tzinfo) -> datetime:
+    """When a local time first occurs, or the first or last instant of all."""
+    try:
+        return local.replace(tzinfo=zone).astimezone(UTC)
+    except OverflowError:
+        return _FIRST_INSTANT if local.year == 1 else _LAST_INSTANT

@@ -1,0 +1,300 @@
+"""Recurrence sets as RFC 5545 text: from lines to values and back.
+
+dateutil is not given the text, as it takes nearly anything for a date.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from textwrap import dedent
+from typing import TYPE_CHECKING, NamedTuple
+from zoneinfo import ZoneInfo
+
+from go_scheduler.errors import ConfigurationError, InvalidTriggerError
+from go_scheduler.triggers.base import utc
+from go_scheduler.triggers.local_time import load_zone, period_at, zone_key
+from go_scheduler.triggers.recurrence_parts import (
+    RefusedError,
+    read_moment,
+    read_rule,
+    write_moment,
+    write_rule,
+)
+from go_scheduler.triggers.recurrence_rule import RecurrenceRule
+from go_scheduler.triggers.shown import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+LONGEST = 16_384
+"""The most characters that the text of a recurrence may have."""
+
+_MOST_RULES = 10
+_PARAMETERS = {
+    "DTSTART": ("TZID", "VALUE"),
+    "RRULE": (),
+    "RDATE": ("TZID", "VALUE"),
+    "EXDATE": ("TZID", "VALUE"),
+}
+_ODD = re.compile(r"[^\t\n\r -~]")
+_NEWLINE = re.compile(r"\r\n|\r")
+_FOLD = re.compile(r"\n[ \t]")
+_LAST_INSTANT = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+_SECOND = timedelta(seconds=1)
+_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recurrence:
+    """A recurrence set. Local times are naive; instants are in UTC.
+
+    Attributes:
+        timezone: Where the local times are read; if it is UTC, there are no instants.
+        start: DTSTART, as a local time; None: when it is first scheduled.
+        rules: Each RRULE.
+        dates: Each RDATE, a local time or an instant.
+        exceptions: Each EXDATE, likewise; a date stands for the whole day.
+    """
+
+    timezone: str
+    start: datetime | None
+    rules: tuple[RecurrenceRule, ...]
+    dates: tuple[datetime, ...]
+    exceptions: tuple[date, ...]
+
+    def text(self) -> str:
+        """The set as RFC 5545 text, one of many that mean the same.
+
+        Returns:
+            The properties, a line each, which are not folded.
+        """
+        lines = [] if self.start is None else [self._line("DTSTART", [self.start])]
+        lines += [f"RRULE:{write_rule(rule)}" for rule in self.rules]
+        for name, moments in (("RDATE", self.dates), ("EXDATE", self.exceptions)):
+            groups: dict[str, list[date]] = {}
+            for moment in moments:
+                groups.setdefault(_kind(moment), []).append(moment)
+            lines += [self._line(name, group) for group in groups.values()]
+        return "\n".join(lines)
+
+    def _line(self, name: str, moments: Sequence[date]) -> str:
+        texts = list(map(write_moment, moments))
+        match _kind(moments[0]):
+            case "date":
+                name += ";VALUE=DATE"
+            case "local" if self.timezone == "UTC":
+                texts = [f"{text}Z" for text in texts]
+            case "local":
+                name += f";TZID={self.timezone}"
+        return f"{name}:{','.join(texts)}"
+
+
+class _Line(NamedTuple):
+    """A property, in capitals but for the values of its parameters."""
+
+    name: str
+    parameters: Mapping[str, str]
+    value: str
+
+
+def read_recurrence(
+    text: object, timezone: object = None, start: object = None
+) -> Recurrence:
+    """The recurrence set that a text stands for.
+
+    Args:
+        text: Lines of RFC 5545, or the value of one RRULE.
+        timezone: An IANA name or a ``ZoneInfo``; None: the one that the text names, or
+            that ``start`` has, or UTC.
+        start: An aware datetime; None: the text's DTSTART, if it has one.
+
+    Raises:
+        InvalidTriggerError: It is none, or contradicts the other arguments.
+    """
+    if not isinstance(text, str):
+        raise InvalidTriggerError(
+            f"a recurrence must be text, such as 'FREQ=DAILY', not {shown(text)}"
+        )
+    try:
+        return _read(text, timezone, start)
+    except RefusedError as error:
+        raise InvalidTriggerError(f"recurrence {shown(text)}: {error}") from None
+
+
+def local_time(instant: datetime, zone: tzinfo) -> datetime:
+    """What the clock of a zone shows at an instant, in whole seconds; naive."""
+    return period_at(instant, zone).local(instant).replace(microsecond=0)
+
+
+def _read(text: str, timezone: object, start: object) -> Recurrence:
+    lines = _lines(text)
+    key = _timezone(lines, timezone, start)
+    zone = load_zone(key)
+    begin = _start(lines, start, zone)
+    dates = set(_dates(lines, zone))
+    if early := [each for each in dates if begin and _local(each, zone) < begin]:
+        raise RefusedError(
+            f"RDATE {write_moment(early[0])} is before its start; let it start earlier"
+        )
+    return Recurrence(
+        timezone=key,
+        start=begin,
+        rules=_rules(lines, zone),
+        dates=tuple(sorted(dates, key=_order)),
+        exceptions=tuple(sorted(set(_moments(lines, "EXDATE", zone)), key=_order)),
+    )
+
+
+def _lines(text: str) -> Sequence[_Line]:
+    if len(text) > LONGEST:
+        raise RefusedError(f"it has {len(text)} characters; at most {LONGEST} are read")
+    if odd := _ODD.search(text):
+        raise RefusedError(
+            f"{odd.group()!a} (U+{ord(odd.group()):04X}) is not allowed; write plain"
+            " ASCII"
+        )
+    # Only an indented text begins with a space: it has no folded lines.
+    unfolded = _FOLD.sub("", dedent(_NEWLINE.sub("\n", text)).strip())
+    lines = [_line(each.strip()) for each in unfolded.split("\n") if each.strip()]
+    if not any(line.name in ("RRULE", "RDATE") for line in lines):
+        raise RefusedError("it has no rule; write one such as FREQ=WEEKLY;BYDAY=TU")
+    return lines
+
+
+def _line(text: str) -> _Line:
+    head, colon, value = text.partition(":")
+    if not colon:
+        return _Line("RRULE", {}, text.upper())
+    name, *parameters = (each.strip() for each in head.split(";"))
+    name = name.upper()
+    if name == "EXRULE":
+        raise RefusedError("EXRULE is no longer in RFC 5545; list the times in EXDATE")
+    if name not in _PARAMETERS:
+        raise RefusedError(
+            f"there is no property {shown(name)}; write {', '.join(_PARAMETERS)}"
+        )
+    read = dict(_parameter(name, each) for each in parameters)
+    return _Line(name, read, value.strip().upper())
+
+
+def _parameter(name: str, text: str) -> tuple[str, str]:
+    parameter, _, value = (each.strip() for each in text.partition("="))
+    parameter, value = parameter.upper(), value.strip('"')
+    if parameter not in _PARAMETERS[name]:
+        allowed = " or ".join(_PARAMETERS[name]) or "none"
+        raise RefusedError(
+            f"{name} has the parameter {shown(text)}; allowed: {allowed}"
+        )
+    if parameter == "VALUE" and value.upper() not in ("DATE", "DATE-TIME"):
+        raise RefusedError(f"{name} has {shown(text)}; write VALUE=DATE or DATE-TIME")
+    return parameter, value
+
+
+def _timezone(lines: Iterable[_Line], timezone: object, start: object) -> str:
+    """The one zone that is named, wherever that is."""
+    named = [] if timezone is None else [("timezone", zone_key(timezone))]
+    for line in lines:
+        if "TZID" in line.parameters:
+            named.append((line.name, _zone_of(line)))
+        elif line.name == "DTSTART" and line.value.endswith("Z"):
+            named.append((line.name, "UTC"))
+    for name, key in named:
+        if key != named[0][1]:
+            raise RefusedError(
+                f"{name} is in {key}, but {named[0][0]} in {named[0][1]}; write local"
+                " times of one zone, and other times in UTC with a Z at the end"
+            )
+    if named:
+        return named[0][1]
+    if isinstance(start, datetime) and isinstance(start.tzinfo, ZoneInfo):
+        return zone_key(start.tzinfo)
+    return "UTC"
+
+
+def _zone_of(line: _Line) -> str:
+    if "Z" in line.value:
+        raise RefusedError(f"{line.name} has both a TZID and a Z, for UTC; drop one")
+    try:
+        return zone_key(line.parameters["TZID"])
+    except InvalidTriggerError as error:
+        raise RefusedError(f"{line.name}: {error}") from None
+
+
+def _start(lines: Iterable[_Line], start: object, zone: tzinfo) -> datetime | None:
+    moments = list(_moments(lines, "DTSTART", zone))
+    if len(moments) + (start is not None) > 1:
+        raise RefusedError("it starts more than once; give one DTSTART, or start")
+    if start is not None:
+        try:
+            return local_time(utc(start, name="start"), zone)
+        except ConfigurationError as error:
+            raise RefusedError(str(error)) from None
+    if not moments:
+        return None
+    (moment,) = moments
+    return moment if isinstance(moment, datetime) else datetime.combine(moment, time())
+
+
+def _rules(lines: Iterable[_Line], zone: tzinfo) -> tuple[RecurrenceRule, ...]:
+    values = {line.value for line in lines if line.name == "RRULE"}
+    if len(values) > _MOST_RULES:
+        raise RefusedError(
+            f"it has {len(values)} rules; at most {_MOST_RULES} are read"
+        )
+    rules = {read_rule(each, lambda moment: _end(moment, zone)) for each in values}
+    return tuple(sorted(rules, key=write_rule))
+
+
+def _dates(lines: Iterable[_Line], zone: tzinfo) -> Iterator[datetime]:
+    for moment in _moments(lines, "RDATE", zone):
+        if not isinstance(moment, datetime):
+            text = write_moment(moment)
+            raise RefusedError(
+                f"RDATE {text} has no time; write it, as in {text}T090000"
+            )
+        yield moment
+
+
+def _moments(lines: Iterable[_Line], name: str, zone: tzinfo) -> Iterator[date]:
+    for line in lines:
+        for text in line.value.split(",") if line.name == name else ():
+            moment = read_moment(name, text.strip())
+            is_time = isinstance(moment, datetime)
+            if line.parameters.get("VALUE") == ("DATE" if is_time else "DATE-TIME"):
+                raise RefusedError(
+                    f"{name} {text.strip()} is no {line.parameters['VALUE']}"
+                )
+            if isinstance(moment, datetime) and zone is UTC:
+                moment = moment.replace(tzinfo=None)
+            yield moment
+
+
+def _end(moment: date, zone: tzinfo) -> datetime:
+    """The last second in which the clock shows a time, or a date, or less."""
+    if not isinstance(moment, datetime):
+        moment = datetime.combine(moment, time(23, 59, 59))
+    if moment.tzinfo is not None:
+        return moment
+    try:
+        period = period_at(moment.replace(tzinfo=UTC) + _DAY, zone)
+        while moment < period.opens:
+            period = period_at(period.begin - _SECOND, zone)
+        return min(period.instant(moment), period.end - _SECOND)
+    except OverflowError:
+        return _LAST_INSTANT
+
+
+def _local(moment: datetime, zone: tzinfo) -> datetime:
+    return moment if moment.tzinfo is None else local_time(moment, zone)
+
+
+def _order(moment: date) -> tuple[str, str]:
+    return _kind(moment), moment.isoformat()
+
+
+def _kind(moment: date) -> str:
+    if not isinstance(moment, datetime):
+        return "date"
+    return "local" if moment.tzinfo is None else "instant"

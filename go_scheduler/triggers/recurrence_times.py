@@ -1,0 +1,297 @@
+"""The local times of a recurrence rule, found without walking there from its start."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from calendar import isleap
+from datetime import MAXYEAR, date, datetime, timedelta
+from itertools import compress, groupby
+from math import gcd
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from go_scheduler.triggers.recurrence_rule import RecurrenceRule
+
+_SECONDS = 86_400
+_LAST_DAY = date.max.toordinal()
+_NEVER = _LAST_DAY + 1
+_PATIENCE = 36_525
+"""How many days it looks for the next one that has a time: a hundred years."""
+_MOST_YEARS = 101
+_MOST_REMEMBERED = 64
+_MOST_IN_VAIN = 6_000
+"""How many days or periods it tries; there are 5,218 weeks in a hundred years."""
+
+
+class LocalTimes:
+    """When a rule fires, by the clock on the wall, and as if it were never changed.
+
+    A day is its ``toordinal()``. The search jumps between the days that INTERVAL allows
+    and those that the other parts allow, until one is both.
+
+    Args:
+        rule: The rule.
+        start: Where it starts, at a whole second: what the rule leaves open is taken
+            from here, and INTERVAL counts from here. There are times before it, too.
+    """
+
+    def __init__(self, rule: RecurrenceRule, start: datetime) -> None:
+        self._rule = rule.pinned(start)
+        self._per_day = rule.periods_per_day
+        self._period_length = _SECONDS // self._per_day
+        self._start = self._period(start.toordinal())
+        if self._per_day > 1:
+            self._start += _second(start) // self._period_length
+        self._allowed = _allowed_periods(self._rule)
+        self._offsets = _offsets(self._rule)
+        self._can_match = self._ever_picked() and self._ever_aligned()
+        self._year = (0, 0, 0)
+        self._days_of_year: dict[object, int] = {}
+        self._times_of_day: dict[int, Sequence[int]] = {}
+
+    def search(self, at: datetime) -> datetime | None:
+        """The first time at or after a given one.
+
+        Returns:
+            None if a hundred years have none, or those left before the year 10000.
+        """
+        today = at.toordinal()
+        for day, times in self.days(today):
+            index = bisect_left(times, _second(at)) if day == today else 0
+            if index < len(times):
+                return _local(day, times[index])
+        return None
+
+    def count(self, begin: datetime, end: datetime, most: int) -> int:
+        """How many times there are from one time on and before another.
+
+        Args:
+            begin: The first that counts.
+            end: The first that does not.
+            most: Where to stop counting: there may be so many, or more.
+        """
+        first, last, total = begin.toordinal(), end.toordinal(), 0
+        for day, times in self.days(first):
+            if day > last or total >= most:
+                break
+            total += bisect_left(times, _second(end)) if day == last else len(times)
+            if day == first:
+                total -= bisect_left(times, _second(begin))
+        return total
+
+    def days(self, day: int) -> Iterator[tuple[int, Sequence[int]]]:
+        """The days that have times, from a given one on, and the seconds of these.
+
+        It ends where a hundred years have none, or where so much was tried in vain.
+        """
+        last = min(day + _PATIENCE, _LAST_DAY) if self._can_match else 0
+        left = _MOST_IN_VAIN
+        while left and day <= last and (day := self._aligned(day)) <= last:
+            left -= 1
+            if self._rule.picks_days:
+                day, found = self._picked(day)
+            else:
+                day, found = self._matched(day)
+            for match, times in found:
+                yield match, times
+                last = min(match + _PATIENCE, _LAST_DAY)
+                left = _MOST_IN_VAIN
+
+    def _ever_picked(self) -> bool:
+        """Whether a period can have as many times as BYSETPOS counts."""
+        if not self._rule.picks_days:
+            return bool(self._offsets)
+        days = {"WEEKLY": len(self._rule.weekdays) or 7, "MONTHLY": 31, "YEARLY": 366}
+        most = days[self._rule.frequency] * len(self._offsets)
+        return min(map(abs, self._rule.positions)) <= most
+
+    def _ever_aligned(self) -> bool:
+        """Whether INTERVAL ever meets a time of day that the other parts allow."""
+        step = gcd(self._rule.interval, self._per_day)
+        return self._allowed is None or 1 in self._allowed[self._start % step :: step]
+
+    def _aligned(self, day: int) -> int:
+        """The first day from a given one on that has a period INTERVAL allows."""
+        period = self._period(day)
+        ahead = (self._start - period) % self._rule.interval
+        return self._first_day(period + ahead) if ahead else day
+
+    def _matched(self, day: int) -> tuple[int, Sequence[tuple[int, Sequence[int]]]]:
+        """Where to go on from a day, and the day with its times if it matches."""
+        if (match := self._matching(day)) != day:
+            return match, ()
+        times = self._times(day)
+        return day + 1, [(day, times)] if times else ()
+
+    def _picked(self, day: int) -> tuple[int, Sequence[tuple[int, Sequence[int]]]]:
+        """Where to go on after the period of a day, and what BYSETPOS picks of it."""
+        period = self._period(day)
+        first, end = self._first_day(period), self._first_day(period + 1)
+        days = [first + each for each in _numbers(self._days_between(first, end))]
+        picked = _pick(days, self._offsets, self._rule.positions)
+        return end, [each for each in picked if each[0] >= day]
+
+    def _days_between(self, first: int, end: int) -> int:
+        """The days of a period, of a year at most, that the other parts allow."""
+        new_year, next_year, days = self._year_of(first)
+        days >>= first - new_year
+        if end > next_year:
+            days |= self._year_of(next_year)[2] << next_year - first
+        return days & (1 << end - first) - 1
+
+    def _matching(self, day: int) -> int:
+        """The first day from a given one on that the parts but INTERVAL allow."""
+        for _ in range(_MOST_YEARS):
+            if day > _LAST_DAY:
+                break
+            new_year, next_year, days = self._year_of(day)
+            if left := days >> day - new_year:
+                return day + next(_numbers(left))
+            day = next_year
+        return _NEVER
+
+    def _year_of(self, day: int) -> tuple[int, int, int]:
+        """The first day of a day's year and of the next, and the days that match."""
+        # Read once: another thread may be asking about another year.
+        known = self._year
+        if known[0] <= day < known[1]:
+            return known
+        year = date.fromordinal(day).year
+        first = date(year, 1, 1).toordinal()
+        end = first + (366 if isleap(year) else 365)
+        self._year = known = first, end, self._days_of(year)
+        return known
+
+    def _days_of(self, year: int) -> int:
+        """The days of a year, worked out once for all years with the same calendar."""
+        key: object = year
+        if not self._rule.easter_days:
+            key = date(year, 1, 1).weekday(), isleap(year), isleap(year - 1)
+            year = 2000 + year % 400
+        if (days := self._days_of_year.get(key)) is None:
+            days = self._days_of_year[key] = self._rule.days_of(year)
+        return days
+
+    def _times(self, day: int) -> Sequence[int]:
+        """The seconds of a day that INTERVAL and the other parts allow."""
+        if self._per_day == 1:
+            return self._offsets
+        first = (self._start - day * self._per_day) % self._rule.interval
+        if self._allowed is None and len(self._offsets) == 1:
+            step = self._rule.interval * self._period_length
+            return range(first * self._period_length + self._offsets[0], _SECONDS, step)
+        if (times := self._times_of_day.get(first)) is None:
+            if len(self._times_of_day) >= _MOST_REMEMBERED:
+                self._times_of_day.clear()
+            times = self._times_of_day[first] = self._expanded(first)
+        return times
+
+    def _expanded(self, first: int) -> Sequence[int]:
+        interval = self._rule.interval
+        periods: Iterator[int] | range = range(first, self._per_day, interval)
+        if self._allowed is not None:
+            allowed = self._allowed[first::interval]
+            if 1 not in allowed:
+                return ()
+            periods = compress(periods, allowed)
+        return array(
+            "I",
+            (
+                period * self._period_length + offset
+                for period in periods
+                for offset in self._offsets
+            ),
+        )
+
+    def _period(self, day: int) -> int:
+        """The number of the period, of the kind that FREQ counts, as a day begins."""
+        match self._rule.frequency:
+            case "YEARLY":
+                return date.fromordinal(day).year
+            case "MONTHLY":
+                first = date.fromordinal(day)
+                return first.year * 12 + first.month - 1
+            case "WEEKLY":
+                return (day - 1 - self._rule.week_start) // 7
+        return day * self._per_day
+
+    def _first_day(self, period: int) -> int:
+        match self._rule.frequency:
+            case "YEARLY":
+                year, month = period, 1
+            case "MONTHLY":
+                year, month = period // 12, period % 12 + 1
+            case "WEEKLY":
+                return min(max(period * 7 + 1 + self._rule.week_start, 1), _NEVER)
+            case _:
+                return period // self._per_day
+        return date(year, month, 1).toordinal() if year <= MAXYEAR else _NEVER
+
+
+def _allowed_periods(rule: RecurrenceRule) -> bytes | None:
+    """The allowed hours, minutes or seconds of a day, a byte each; None: all."""
+    parts = _parts_of_day(rule)[: _depth(rule)]
+    if not any(values for values, *_ in parts):
+        return None
+    mask = b"\1"
+    for values, number, _ in reversed(parts):
+        blank = bytes(len(mask))
+        mask = b"".join(
+            mask if not values or each in values else blank for each in range(number)
+        )
+    return mask
+
+
+def _offsets(rule: RecurrenceRule) -> Sequence[int]:
+    """The seconds at which it fires within each hour, minute, second, or day."""
+    offsets = array("I", [0])
+    for values, _, length in _parts_of_day(rule)[_depth(rule) :]:
+        offsets = array(
+            "I", (offset + value * length for offset in offsets for value in values)
+        )
+    if not rule.positions or rule.picks_days:
+        return offsets
+    return next((times for _, times in _pick([0], offsets, rule.positions)), ())
+
+
+def _parts_of_day(rule: RecurrenceRule) -> Sequence[tuple[Sequence[int], int, int]]:
+    """What is allowed of hours, minutes and seconds; how many there are; how long."""
+    return (rule.hours, 24, 3600), (rule.minutes, 60, 60), (rule.seconds, 60, 1)
+
+
+def _depth(rule: RecurrenceRule) -> int:
+    """How many parts of the day FREQ counts, so that they limit and do not expand."""
+    return {24: 1, 1440: 2, _SECONDS: 3}.get(rule.periods_per_day, 0)
+
+
+def _pick(
+    days: Sequence[int], offsets: Sequence[int], positions: Sequence[int]
+) -> Iterator[tuple[int, Sequence[int]]]:
+    """What BYSETPOS picks of the times of a period, by day."""
+    total = len(days) * len(offsets)
+    if total < min(map(abs, positions)):
+        return
+    indexes = {each - 1 if each > 0 else total + each for each in positions}
+    kept = sorted(index for index in indexes if 0 <= index < total)
+    for number, group in groupby(kept, key=lambda index: index // len(offsets)):
+        yield days[number], [offsets[index % len(offsets)] for index in group]
+
+
+def _numbers(bits: int) -> Iterator[int]:
+    """The numbers whose bits are set, in order."""
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest
+
+
+def _second(at: datetime) -> int:
+    """The number of the first whole second of the day that is not before a time."""
+    return at.hour * 3600 + at.minute * 60 + at.second + (at.microsecond > 0)
+
+
+def _local(day: int, second: int) -> datetime:
+    return datetime.fromordinal(day) + timedelta(seconds=second)

@@ -1,0 +1,423 @@
+from __future__ import annotations
+
+import pickle
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from dateutil.rrule import rrulestr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from go_scheduler.errors import InvalidTriggerError, UnknownTriggerError
+from go_scheduler.triggers import calendars, rule_calendar
+from go_scheduler.triggers.calendars import (
+    MOST_DAYS,
+    BusinessDays,
+    Calendar,
+    DateCalendar,
+    calendar_names,
+    edition,
+    find_calendar,
+    is_in,
+    register_calendar,
+)
+from go_scheduler.triggers.rule_calendar import RuleCalendar
+from tests.triggers.combinations import Computed, Unshowable, brief
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DAY = timedelta(days=1)
+CHRISTMAS = date(2030, 12, 25)
+
+
+@pytest.fixture(autouse=True)
+def registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test registers is forgotten."""
+    monkeypatch.setattr(calendars, "_calendars", {})
+
+
+def days_of(calendar: Calendar, first: date, last: date) -> list[date]:
+    days = map(date.fromordinal, range(first.toordinal(), last.toordinal() + 1))
+    return [day for day in days if calendar.includes(day)]
+
+
+def days_of_year(calendar: Calendar, year: int) -> list[str]:
+    return [
+        f"{day:%m-%d}"
+        for day in days_of(calendar, date(year, 1, 1), date(year, 12, 31))
+    ]
+
+
+class TestRegistry:
+    def test_a_calendar_is_known_by_its_name(self) -> None:
+        assert calendar_names() == []
+        holidays = DateCalendar([CHRISTMAS])
+        register_calendar("holidays", holidays)
+        register_calendar("Feiertage_2.de-BY", holidays)
+        assert find_calendar("holidays") is holidays
+        assert calendar_names() == ["Feiertage_2.de-BY", "holidays"]
+        assert is_in(["holidays"], CHRISTMAS)
+        assert not is_in(["holidays"], CHRISTMAS + DAY)
+        assert not is_in([], CHRISTMAS)
+
+    def test_an_equal_one_changes_nothing(self) -> None:
+        register_calendar("holidays", DateCalendar([CHRISTMAS]))
+        before = edition()
+        register_calendar("holidays", DateCalendar([CHRISTMAS]))
+        assert edition() == before
+
+    def test_another_one_replaces_it(self) -> None:
+        register_calendar("holidays", DateCalendar([CHRISTMAS]))
+        before = edition()
+        register_calendar("holidays", DateCalendar([CHRISTMAS + DAY]))
+        assert edition() > before
+        assert is_in(["holidays"], CHRISTMAS + DAY)
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            *(
+                "",
+                " ",
+                "two words",
+                "a\n",
+                "a" * 101,
+                "a" * 10**6,
+                "\ud800",
+                "-a",
+                "a,b",
+            ),
+            *(5, None, b"a", ("a",), 10**5000),
+        ],
+        ids=brief,
+    )
+    def test_what_is_no_name_is_refused(self, name: Any) -> None:
+        with pytest.raises(InvalidTriggerError, match="name of a calendar must be"):
+            register_calendar(name, DateCalendar([]))
+
+    @pytest.mark.parametrize(
+        "calendar",
+        [None, [CHRISTMAS], DateCalendar, "holidays", Unshowable()],
+        ids=brief,
+    )
+    def test_what_is_no_calendar_is_refused(self, calendar: Any) -> None:
+        with pytest.raises(InvalidTriggerError, match="must be a Calendar"):
+            register_calendar("holidays", calendar)
+
+    def test_what_is_not_known_is_named_with_what_is(self) -> None:
+        with pytest.raises(UnknownTriggerError, match="known here: none"):
+            find_calendar("holidays")
+        register_calendar("one", DateCalendar([]))
+        register_calendar("two", DateCalendar([]))
+        with pytest.raises(UnknownTriggerError, match="known here: one, two"):
+            is_in(["one", "holidays"], CHRISTMAS)
+
+
+class TestDateCalendar:
+    def test_it_holds_days_and_ranges(self) -> None:
+        calendar = DateCalendar(
+            [date(2030, 1, 1), (date(2030, 5, 1), date(2030, 5, 3)), date(2030, 5, 2)]
+        )
+        assert days_of_year(calendar, 2030) == ["01-01", "05-01", "05-02", "05-03"]
+        assert days_of_year(calendar, 2031) == []
+
+    def test_it_may_be_made_of_anything_that_lists_days(self) -> None:
+        one = DateCalendar({CHRISTMAS})
+        assert one == DateCalendar(iter([CHRISTMAS])) == DateCalendar([CHRISTMAS])
+        assert hash(one) == hash(DateCalendar([CHRISTMAS]))
+        assert pickle.loads(pickle.dumps(one)) == one
+        assert one != DateCalendar([])
+
+    def test_it_may_hold_the_ends_of_time(self) -> None:
+        calendar = DateCalendar([date.min, date.max])
+        assert calendar.includes(date.min)
+        assert calendar.includes(date.max)
+
+    @pytest.mark.parametrize(
+        ("days", "message"),
+        [
+            (None, "must be a list of dates"),
+            (CHRISTMAS, "must be a list of dates"),
+            ("2030-12-25", "must be a list of dates"),
+            (b"2030", "must be a list of dates"),
+            (["2030-12-25"], "must be dates"),
+            ([datetime(2030, 12, 25, tzinfo=UTC)], "must be dates"),
+            ([(CHRISTMAS, datetime(2030, 12, 25, tzinfo=UTC))], "must be dates"),
+            ([(CHRISTMAS,)], "must be dates"),
+            ([(CHRISTMAS, CHRISTMAS, CHRISTMAS)], "must be dates"),
+            ([(CHRISTMAS, None)], "must be dates"),
+            ([[CHRISTMAS, CHRISTMAS]], "must be dates"),
+            ([None], "must be dates"),
+            ([10**5000], "must be dates"),
+            ([(CHRISTMAS, CHRISTMAS - DAY)], "2030-12-25 to 2030-12-24 ends before"),
+            ([(date.min, date.max)], "more than the 100,000 allowed"),
+            ([(CHRISTMAS, CHRISTMAS + MOST_DAYS * DAY)], "more than the 100,000"),
+        ],
+        ids=brief,
+    )
+    def test_what_are_no_days_is_refused(self, days: Any, message: str) -> None:
+        with pytest.raises(InvalidTriggerError, match=message):
+            DateCalendar(days)
+
+    def test_many_ranges_are_refused_before_they_are_all_read(self) -> None:
+        def ranges() -> Any:
+            first = date(1, 1, 1)
+            while True:
+                yield first, first + 60_000 * DAY
+                first += 60_001 * DAY
+
+        with pytest.raises(InvalidTriggerError, match="more than the 100,000"):
+            DateCalendar(ranges())
+
+    def test_as_many_as_allowed_are(self) -> None:
+        last = CHRISTMAS + (MOST_DAYS - 1) * DAY
+        assert DateCalendar([(CHRISTMAS, last)]).includes(last)
+
+
+class TestBusinessDays:
+    def test_they_are_neither_weekends_nor_holidays(self) -> None:
+        register_calendar("holidays", DateCalendar([date(2030, 6, 4)]))
+        register_calendar("closed", DateCalendar([date(2030, 6, 6)]))
+        calendar = BusinessDays(["holidays", "closed"])
+        found = days_of(calendar, date(2030, 6, 1), date(2030, 6, 9))
+        assert [day.day for day in found] == [3, 5, 7]
+        assert BusinessDays("holidays") == BusinessDays(("holidays", "holidays"))
+
+    def test_weekends_differ(self) -> None:
+        calendar = BusinessDays(weekend=(4, 5))
+        found = days_of(calendar, date(2030, 6, 1), date(2030, 6, 9))
+        assert [day.day for day in found] == [2, 3, 4, 5, 6, 9]
+        assert BusinessDays(weekend=[5, 4]) == calendar
+        assert (
+            len(days_of(BusinessDays(weekend=()), CHRISTMAS, CHRISTMAS + 6 * DAY)) == 7
+        )
+
+    def test_holidays_may_be_refreshed(self) -> None:
+        register_calendar("holidays", DateCalendar([]))
+        calendar = BusinessDays("holidays")
+        assert calendar.includes(CHRISTMAS)
+        register_calendar("holidays", DateCalendar([CHRISTMAS]))
+        assert not calendar.includes(CHRISTMAS)
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (("holidays",), "holidays: no calendar is registered as 'holidays'"),
+            ((["known", "holidays"],), "no calendar is registered as 'holidays'"),
+            ((None,), "holidays must be the name of a calendar"),
+            (([],), "holidays must be the name of a calendar"),
+            ((DateCalendar([]),), "holidays must be the name of a calendar"),
+            (([5],), "no calendar is registered as 5"),
+            (("known", (0, 1, 2, 3, 4, 5, 6)), "must leave a day"),
+            (("known", (7,)), "weekend must be days of the week"),
+            (("known", (-1,)), "weekend must be days of the week"),
+            (("known", ("sunday",)), "weekend must be days of the week"),
+            (("known", (True,)), "weekend must be days of the week"),
+            (("known", 5), "weekend must be days of the week"),
+            (("known", None), "weekend must be days of the week"),
+            (("known", "56"), "weekend must be days of the week"),
+        ],
+        ids=brief,
+    )
+    def test_what_are_none_is_refused(self, arguments: Any, message: str) -> None:
+        register_calendar("known", DateCalendar([]))
+        with pytest.raises(InvalidTriggerError, match=message):
+            BusinessDays(*arguments)
+
+    def test_a_calendar_is_not_made_of_itself(self) -> None:
+        register_calendar("one", DateCalendar([]))
+        register_calendar("two", BusinessDays("one"))
+        with pytest.raises(InvalidTriggerError, match="'one' is made of itself"):
+            register_calendar("one", BusinessDays("one"))
+        with pytest.raises(InvalidTriggerError, match="'one' is made of itself"):
+            register_calendar("one", BusinessDays("two"))
+        assert is_in(["two"], date(2030, 6, 3))
+
+    def test_nor_of_others_too_deep(self) -> None:
+        register_calendar("0", DateCalendar([]))
+        for number in range(10):
+            register_calendar(str(number + 1), BusinessDays(str(number)))
+        with pytest.raises(InvalidTriggerError, match="more than 10 deep"):
+            register_calendar("11", BusinessDays("10"))
+
+    def test_one_whose_holidays_are_gone_may_still_be_registered(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        register_calendar("holidays", DateCalendar([]))
+        calendar = BusinessDays("holidays")
+        monkeypatch.setattr(calendars, "_calendars", {})
+        register_calendar("business-days", calendar)
+        with pytest.raises(UnknownTriggerError, match="'holidays'"):
+            is_in(["business-days"], date(2030, 6, 3))
+
+    def test_a_wrong_answer_about_holidays_gets_a_clear_error(self) -> None:
+        register_calendar("holidays", Computed(lambda day: "perhaps"))
+        with pytest.raises(
+            InvalidTriggerError, match=r"True or False .*, not 'perhaps'"
+        ):
+            BusinessDays("holidays").includes(date(2030, 6, 3))
+
+
+class TestRuleCalendar:
+    @pytest.mark.parametrize(
+        ("rule", "days"),
+        [
+            ("FREQ=YEARLY;BYMONTH=12;BYMONTHDAY=25,26", ["12-25", "12-26"]),
+            ("RRULE:FREQ=YEARLY;BYMONTH=11;BYDAY=4TH", ["11-28"]),
+            ("freq=yearly;bymonth=5;byday=-1mo", ["05-27"]),
+            ("FREQ=YEARLY;BYEASTER=-2,1", ["04-19", "04-22"]),
+            ("FREQ=MONTHLY;BYMONTH=2,3;BYMONTHDAY=-1", ["02-28", "03-31"]),
+            ("FREQ=YEARLY;BYWEEKNO=1;BYDAY=MO", ["12-30"]),
+            ("FREQ=DAILY;BYMONTH=7;BYMONTHDAY=4", ["07-04"]),
+            ("FREQ=WEEKLY;BYDAY=FR;BYMONTH=2", ["02-01", "02-08", "02-15", "02-22"]),
+            ("FREQ=YEARLY;BYMONTHDAY=13;BYDAY=FR", ["09-13", "12-13"]),
+            ("FREQ=YEARLY;BYMONTH=6;BYMONTHDAY=1;UNTIL=20300601T000000Z", ["06-01"]),
+            ("FREQ=YEARLY;BYMONTH=6;BYMONTHDAY=1;UNTIL=20300531", []),
+        ],
+    )
+    def test_it_names_days_of_any_year(self, rule: str, days: list[str]) -> None:
+        year = 2030 if "UNTIL" in rule else 2019
+        assert days_of_year(RuleCalendar(rule), year) == days
+
+    def test_what_counts_has_a_start(self) -> None:
+        fortnightly = RuleCalendar("FREQ=WEEKLY;INTERVAL=2;BYDAY=TU", date(2030, 1, 8))
+        found = days_of(fortnightly, date(2029, 12, 1), date(2030, 2, 15))
+        assert [f"{day:%m-%d}" for day in found] == ["01-08", "01-22", "02-05"]
+        thrice = RuleCalendar("FREQ=MONTHLY;COUNT=3", date(2030, 11, 7))
+        found = days_of(thrice, date(2030, 1, 1), date(2032, 1, 1))
+        assert found == [date(2030, 11, 7), date(2030, 12, 7), date(2031, 1, 7)]
+
+    def test_what_a_rule_leaves_open_comes_from_its_start(self) -> None:
+        for start in (date(2030, 6, 5), date(2028, 6, 5)):
+            birthday = RuleCalendar("FREQ=YEARLY", start)
+            assert days_of_year(birthday, 2030) == ["06-05"]
+            assert days_of_year(birthday, start.year - 1) == []
+        assert days_of_year(RuleCalendar("FREQ=DAILY"), 2030)[0] == "01-01"
+
+    def test_time_may_end_before_it_has_counted(self) -> None:
+        calendar = RuleCalendar("FREQ=YEARLY;COUNT=50", date(9990, 5, 1))
+        assert days_of_year(calendar, 9999) == ["05-01"]
+
+    def test_it_is_compared_by_its_value(self) -> None:
+        one = RuleCalendar("FREQ=YEARLY;BYMONTH=12;BYMONTHDAY=26,25")
+        assert one == RuleCalendar("rrule:bymonthday=25,26;bymonth=12;freq=yearly")
+        assert one.includes(CHRISTMAS)
+        again = pickle.loads(pickle.dumps(one))
+        assert again == one
+        assert again.includes(CHRISTMAS)
+        assert not again.includes(CHRISTMAS - DAY)
+
+    @pytest.mark.parametrize("year", [1, 2, 1582, 9998, 9999])
+    def test_it_answers_for_any_year(self, year: int) -> None:
+        for rule, count in (
+            ("FREQ=YEARLY;BYMONTH=12;BYMONTHDAY=31", 1),
+            ("FREQ=YEARLY;BYMONTH=1;BYMONTHDAY=1", 1),
+            ("FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1", 12),
+            ("FREQ=YEARLY;BYEASTER=0", 1),
+        ):
+            assert len(days_of_year(RuleCalendar(rule), year)) == count
+        assert len(days_of_year(RuleCalendar("FREQ=WEEKLY;BYDAY=SU"), year)) in (52, 53)
+
+    def test_a_year_is_worked_out_once_and_not_remembered_for_ever(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        calendar = RuleCalendar("FREQ=YEARLY;BYMONTH=12;BYMONTHDAY=25")
+        asked: list[int] = []
+        days_of_year = RuleCalendar._days_of
+
+        def noted(self: RuleCalendar, year: int) -> set[date]:
+            asked.append(year)
+            return days_of_year(self, year)
+
+        monkeypatch.setattr(RuleCalendar, "_days_of", noted)
+        monkeypatch.setattr(rule_calendar, "_MOST_YEARS", 2)
+        for year in (2030, 2030, 2031, 2031, 2030, 2032, 2030):
+            assert calendar.includes(date(year, 12, 25))
+            assert not calendar.includes(date(year, 12, 26))
+        assert asked == [2030, 2031, 2032, 2030]
+
+    @settings(max_examples=20, deadline=None)
+    @given(
+        frequency=st.sampled_from(["YEARLY", "MONTHLY", "WEEKLY", "DAILY"]),
+        interval=st.integers(1, 5),
+        start=st.dates(date(2000, 1, 1), date(2010, 1, 1)),
+        ends=st.sampled_from([";UNTIL=20120229", ";UNTIL=20141231T120000Z"]),
+        weekdays=st.sampled_from(["", ";BYDAY=MO,WE", ";BYDAY=SU", ";WKST=SU"]),
+        months=st.sampled_from(["", ";BYMONTH=2,6"]),
+    )
+    def test_it_names_the_days_that_dateutil_does(
+        self,
+        frequency: str,
+        interval: int,
+        start: date,
+        ends: str,
+        weekdays: str,
+        months: str,
+    ) -> None:
+        rule = f"FREQ={frequency};INTERVAL={interval}{weekdays}{months}{ends}"
+        begin = datetime(start.year, start.month, start.day)  # noqa: DTZ001
+        expected = [
+            each.date() for each in rrulestr(rule, dtstart=begin, ignoretz=True)
+        ]
+        try:
+            calendar = RuleCalendar(rule, start)
+        except InvalidTriggerError:
+            assert not expected
+        else:
+            assert days_of(calendar, date(1999, 1, 1), date(2015, 1, 1)) == expected
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ((None,), "text of at most 1000 characters"),
+            ((25,), "text of at most 1000 characters"),
+            (("FREQ=DAILY;" * 1000,), "text of at most 1000 characters"),
+            (("",), "is no part of a rule"),
+            (("christmas",), "is no part of a rule"),
+            (("FREQ=SOMETIMES",), "FREQ 'SOMETIMES' is none of"),
+            (("FREQ=YEARLY;BYMONTH=13;BYMONTHDAY=1",), "BYMONTH '13' is not a number"),
+            (("FREQ=YEARLY;BYDAY=\ud800",), "BYDAY"),
+            (("FREQ=HOURLY",), "made of whole days"),
+            (("FREQ=SECONDLY;BYHOUR=1",), "made of whole days"),
+            (("FREQ=DAILY;BYHOUR=9",), "made of whole days"),
+            (("FREQ=DAILY;BYMINUTE=0",), "made of whole days"),
+            (("FREQ=DAILY;BYSECOND=0",), "made of whole days"),
+            (("FREQ=YEARLY",), "leaves the day open"),
+            (("FREQ=YEARLY;BYMONTH=3",), "leaves the day open"),
+            (("FREQ=MONTHLY",), "leaves the day open"),
+            (("FREQ=WEEKLY",), "leaves the day open"),
+            (("FREQ=DAILY;INTERVAL=2",), "count from a start"),
+            (("FREQ=DAILY;COUNT=2",), "count from a start"),
+            (("FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30",), "names no day"),
+            (
+                ("FREQ=MONTHLY;INTERVAL=12;BYMONTHDAY=31", date(2030, 2, 1)),
+                "names no day",
+            ),
+            (("FREQ=DAILY;UNTIL=20200101", date(2030, 1, 1)), "names no day"),
+            (("FREQ=DAILY", "2030-01-01"), "start must be a date"),
+            (("FREQ=DAILY", datetime(2030, 1, 1, tzinfo=UTC)), "start must be a date"),
+        ],
+        ids=brief,
+    )
+    def test_what_is_no_rule_for_days_is_refused(
+        self, arguments: Any, message: str
+    ) -> None:
+        with pytest.raises(InvalidTriggerError, match=message):
+            RuleCalendar(*arguments)
+
+
+class TestOwnCalendar:
+    def test_one_method_makes_a_calendar(self) -> None:
+        class PayDays(Calendar):
+            def includes(self, day: date) -> bool:
+                return (day + DAY).day == 1
+
+        register_calendar("pay-days", PayDays())
+        assert is_in(["pay-days"], date(2028, 2, 29))
+
+    def test_without_it_there_is_none(self) -> None:
+        make: Callable[[], object] = Calendar
+        with pytest.raises(TypeError, match="includes"):
+            make()

@@ -1,0 +1,396 @@
+from __future__ import annotations
+
+import pickle
+from datetime import UTC, date, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from go_scheduler.errors import (
+    InvalidTriggerError,
+    UnknownTriggerError,
+)
+from go_scheduler.triggers import (
+    CronTrigger,
+    DelayTrigger,
+    ExecuteOnceTrigger,
+    IntervalTrigger,
+    Trigger,
+    UnknownTrigger,
+    calendars,
+    dump_trigger,
+    load_trigger,
+)
+from go_scheduler.triggers.calendars import DateCalendar, register_calendar
+from go_scheduler.triggers.combining import AllOfTrigger, AnyOfTrigger
+from go_scheduler.triggers.excluding import ExceptTrigger, OnlyTrigger
+from go_scheduler.triggers.limited import LimitedTrigger
+from tests.triggers.combinations import (
+    DAILY,
+    DAY,
+    END,
+    HOUR,
+    HOURLY,
+    LONG,
+    MICROSECOND,
+    MINUTE,
+    NOON,
+    SECOND,
+    ZONES,
+    Computed,
+    SteadyTrigger,
+    Suite,
+    brief,
+    examples,
+    forget,
+    leaves,
+    listed,
+    of,
+    series,
+    windows,
+)
+
+
+@pytest.fixture(autouse=True)
+def registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test registers, and what it asks, is forgotten."""
+    forget(monkeypatch)
+
+
+@of(
+    ExceptTrigger(DAILY, "tests.weekends"),
+    ExceptTrigger(HOURLY, ["tests.weekends", DAILY, "tests.june"], "Pacific/Apia"),
+    ExceptTrigger(IntervalTrigger(11 * HOUR), [DAILY], ZoneInfo("Asia/Tokyo")),
+    ExceptTrigger(listed(NOON, NOON + DAY, NOON + 9 * DAY), "tests.weekends"),
+    ExceptTrigger(ExecuteOnceTrigger(NOON), "tests.may-2030"),
+    ExceptTrigger(AllOfTrigger([HOURLY, DAILY]), [IntervalTrigger(3 * DAY)]),
+)
+class TestExceptTrigger(Suite):
+    """The laws; what follows is its own."""
+
+
+@of(
+    OnlyTrigger(DAILY, "tests.weekends"),
+    OnlyTrigger(IntervalTrigger(5 * HOUR), ["tests.june", "tests.weekends"]),
+    OnlyTrigger(ExceptTrigger(HOURLY, "tests.weekends"), "tests.june", "Pacific/Apia"),
+    OnlyTrigger(ExecuteOnceTrigger(NOON), "tests.june"),
+)
+class TestOnlyTrigger(Suite):
+    """The laws; what follows is its own."""
+
+
+class TestSets:
+    """Each is what it would be with sets of instants."""
+
+    @examples
+    @given(
+        trigger=leaves,
+        others=st.lists(leaves, max_size=2),
+        days=st.sets(st.integers(0, 4), max_size=3),
+        zone=st.sampled_from(ZONES),
+        window=windows,
+    )
+    def test_except_is_the_difference(
+        self,
+        trigger: Trigger,
+        others: list[Trigger],
+        days: set[int],
+        zone: str,
+        window: tuple[datetime, datetime],
+    ) -> None:
+        begin, _ = window
+        left_out = {(begin + day * DAY).date() for day in days}
+        register_calendar("tests.days", DateCalendar(left_out))
+        exceptions = {each for other in others for each in series(other, *window)}
+        expected = [
+            each
+            for each in series(trigger, *window)
+            if each not in exceptions
+            and each.astimezone(ZoneInfo(zone)).date() not in left_out
+        ]
+        try:
+            excepting = ExceptTrigger(trigger, ["tests.days", *others], zone)
+        except InvalidTriggerError:
+            assert not expected
+        else:
+            assert series(excepting, *window) == expected
+
+    @examples
+    @given(
+        trigger=leaves,
+        days=st.sets(st.integers(0, 4), min_size=1),
+        zone=st.sampled_from(ZONES),
+        window=windows,
+    )
+    def test_only_is_the_rest(
+        self,
+        trigger: Trigger,
+        days: set[int],
+        zone: str,
+        window: tuple[datetime, datetime],
+    ) -> None:
+        begin, end = window
+        right = {(begin + day * DAY).date() for day in days}
+        register_calendar(
+            "tests.days",
+            Computed(lambda day: day in right or day.month == 2),
+        )
+        only = OnlyTrigger(trigger, "tests.days", zone)
+        assert series(only, begin, end) == [
+            each
+            for each in series(trigger, begin, end)
+            if each.astimezone(ZoneInfo(zone)).date() in right
+        ]
+
+
+class TestExcept:
+    def test_a_month_of_seconds_is_skipped_at_once(self) -> None:
+        trigger = ExceptTrigger(SteadyTrigger(1), "tests.june", "America/New_York")
+        SteadyTrigger.asked.clear()
+        july = datetime(2030, 7, 1, tzinfo=ZoneInfo("America/New_York"))
+        assert trigger.next_fire_time(NOON) == july
+        assert len(SteadyTrigger.asked) <= 3
+
+    def test_its_days_are_those_of_its_trigger(self) -> None:
+        apia = CronTrigger("0 1 * * *", "Pacific/Apia")
+        for trigger in (apia, AnyOfTrigger([IntervalTrigger(DAY), apia])):
+            assert ExceptTrigger(trigger, "tests.june").timezone == "Pacific/Apia"
+            assert OnlyTrigger(trigger, "tests.june").timezone == "Pacific/Apia"
+        assert ExceptTrigger(IntervalTrigger(DAY), "tests.june").timezone == "UTC"
+        assert LimitedTrigger(apia, limit=1).timezone == "Pacific/Apia"
+        assert AnyOfTrigger([IntervalTrigger(DAY)]).timezone is None
+
+    @pytest.mark.parametrize("timezone", ["Nowhere/Land", "", None])
+    def test_what_a_foreign_trigger_calls_its_timezone_may_be_none(
+        self, timezone: str | None
+    ) -> None:
+        trigger = listed(NOON, timezone=timezone)
+        assert ExceptTrigger(trigger, "tests.may-2030", "Asia/Tokyo").recurring
+        assert (
+            ExceptTrigger(AnyOfTrigger([trigger]), "tests.may-2030").timezone == "UTC"
+        )
+
+    def test_the_zone_is_that_of_its_days_in_what_holds_it(self) -> None:
+        inner = ExceptTrigger(IntervalTrigger(DAY, NOON), "tests.june", "Asia/Tokyo")
+        assert LimitedTrigger(inner, limit=2).timezone == "Asia/Tokyo"
+
+    def test_a_given_zone_is_part_of_its_value_and_the_default_is_too(self) -> None:
+        plain = ExceptTrigger(DAILY, "tests.weekends")
+        assert plain == ExceptTrigger(DAILY, ["tests.weekends"], "America/New_York")
+        assert plain != ExceptTrigger(DAILY, "tests.weekends", "UTC")
+
+    def test_the_day_that_apia_lost_is_no_obstacle(self) -> None:
+        lost = DateCalendar([date(2011, 12, 30)])
+        register_calendar("tests.lost", lost)
+        hourly = CronTrigger("0 * * * *", "Pacific/Apia")
+        begin = datetime(2011, 12, 29, tzinfo=UTC)
+        window = (begin, begin + 3 * DAY)
+        assert series(ExceptTrigger(hourly, "tests.lost"), *window) == series(
+            hourly, *window
+        )
+        register_calendar("tests.before", DateCalendar([date(2011, 12, 29)]))
+        # Midnight of the 31st, which followed the 29th.
+        midnight = datetime(2011, 12, 30, 10, tzinfo=UTC)
+        trigger = ExceptTrigger(hourly, "tests.before")
+        assert trigger.next_fire_time(midnight - 2 * HOUR) == midnight
+        with pytest.raises(InvalidTriggerError, match="never fires"):
+            OnlyTrigger(hourly, "tests.lost")
+
+    @pytest.mark.parametrize(
+        ("zone", "day"),
+        [
+            # The clock went from 00:01 back to 23:01 of the day before.
+            ("America/St_Johns", date(2007, 11, 4)),
+            # From 00:00 back to 23:00.
+            ("America/Sao_Paulo", date(2019, 2, 17)),
+            # From 01:00 back to 00:00.
+            ("America/Havana", date(2024, 11, 3)),
+            # From 00:00 on to 01:00.
+            ("Africa/Cairo", date(2024, 4, 26)),
+            # From 23:30 on to 00:30 of the next day.
+            ("America/Toronto", date(1919, 3, 31)),
+        ],
+    )
+    @pytest.mark.parametrize("shift", [-1, 0, 1])
+    @pytest.mark.parametrize("length", [1, 2])
+    def test_days_may_begin_twice_or_late(
+        self, zone: str, day: date, shift: int, length: int
+    ) -> None:
+        first = day + shift * DAY
+        days = DateCalendar([(first, first + (length - 1) * DAY)])
+        register_calendar("tests.day", days)
+        quarters = IntervalTrigger(
+            15 * MINUTE, datetime(1900, 1, 1, tzinfo=UTC), anchored_at=None
+        )
+        begin = datetime(day.year, day.month, day.day, tzinfo=UTC) - 2 * DAY
+        window = (begin, begin + 5 * DAY)
+        by_day: dict[bool, list[datetime]] = {True: [], False: []}
+        for each in series(quarters, *window):
+            by_day[days.includes(each.astimezone(ZoneInfo(zone)).date())].append(each)
+        outside = ExceptTrigger(quarters, "tests.day", zone)
+        assert series(outside, *window) == by_day[False]
+        register_calendar("tests.any", Computed(lambda each: True))
+        inside = OnlyTrigger(quarters, "tests.any", zone)
+        register_calendar("tests.any", days)
+        assert series(inside, *window) == by_day[True]
+
+    @pytest.mark.parametrize(
+        "exceptions",
+        [
+            "tests.always",
+            DAILY,
+            ["tests.weekends", CronTrigger("0 9 * * 1-5", ZONES[1])],
+        ],
+    )
+    def test_what_leaves_nothing_is_refused(self, exceptions: Any) -> None:
+        with pytest.raises(
+            InvalidTriggerError, match="except: it never fires"
+        ) as caught:
+            ExceptTrigger(DAILY, exceptions)
+        assert "leave none of its fire times" in str(caught.value)
+
+    def test_what_leaves_out_a_season_or_a_time_of_day_by_the_second_is_not(
+        self,
+    ) -> None:
+        seconds = IntervalTrigger(SECOND, datetime(1970, 1, 1, tzinfo=UTC))
+        winter = LimitedTrigger(seconds, end=datetime(1970, 3, 1, tzinfo=UTC))
+        trigger = ExceptTrigger(seconds, winter)
+        assert trigger.next_fire_time(NOON) == NOON + SECOND
+
+    def test_what_comes_after_ten_thousand_is_no_time(self) -> None:
+        trigger = ExceptTrigger(DAILY, "tests.weekends")
+        register_calendar("tests.weekends", Computed(lambda day: True))
+        assert trigger.next_fire_time(datetime(9999, 6, 1, tzinfo=UTC)) is None
+        register_calendar("tests.weekends", Computed(lambda day: day == date.max))
+        last = datetime(9999, 12, 31, 3, tzinfo=UTC)
+        assert trigger.next_fire_time(last) is None
+        once = ExecuteOnceTrigger(END)
+        trigger = ExceptTrigger(AnyOfTrigger([once, DAILY]), once)
+        assert trigger.next_fire_time(END - MICROSECOND) is None
+        assert trigger.next_fire_time(END) is None
+
+
+class TestOnly:
+    def test_it_gives_up_after_a_hundred_years(self) -> None:
+        trigger = OnlyTrigger(DAILY, "tests.june")
+        register_calendar("tests.june", DateCalendar([date(2200, 6, 1)]))
+        assert trigger.next_fire_time(NOON) is None
+        found = trigger.next_fire_time(NOON + 36_525 * DAY)
+        assert found is not None
+        assert found.year == 2200
+
+    def test_it_is_enough_that_a_day_is_in_one_calendar(self) -> None:
+        trigger = OnlyTrigger(DAILY, ["tests.never", "tests.weekends"])
+        found = trigger.next_fire_time(NOON + 3 * DAY)
+        assert found == datetime(2030, 6, 8, 13, tzinfo=UTC)
+
+    def test_what_leaves_nothing_is_refused(self) -> None:
+        with pytest.raises(InvalidTriggerError, match="only: it never fires"):
+            OnlyTrigger(DAILY, "tests.never")
+
+
+class TestCalendarsOfTriggers:
+    def test_a_calendar_may_be_refreshed(self) -> None:
+        register_calendar("tests.off", DateCalendar([date(2030, 6, 2)]))
+        trigger = ExceptTrigger(DAILY, "tests.off")
+        assert trigger.next_fire_time(NOON + DAY) == datetime(
+            2030, 6, 3, 13, tzinfo=UTC
+        )
+        register_calendar("tests.off", DateCalendar([date(2030, 6, 3)]))
+        assert trigger.next_fire_time(NOON + DAY) == datetime(
+            2030, 6, 2, 13, tzinfo=UTC
+        )
+
+    def test_one_that_now_excludes_all_still_loads_and_fires_no_more(self) -> None:
+        register_calendar("tests.off", DateCalendar([]))
+        trigger = ExceptTrigger(DAILY, "tests.off")
+        state = trigger.to_dict()
+        register_calendar("tests.off", Computed(lambda day: True))
+        loaded = load_trigger("except", state)
+        assert loaded == trigger
+        assert loaded.next_fire_time(NOON) is None
+
+    def test_one_that_is_not_known_is_treated_like_an_unknown_kind(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        trigger = LimitedTrigger(OnlyTrigger(DAILY, "tests.june"), limit=3)
+        kind, state = dump_trigger(trigger)
+        monkeypatch.setattr(calendars, "_calendars", {})
+        loaded = load_trigger(kind, state)
+        assert isinstance(loaded, UnknownTrigger)
+        assert "no calendar is registered as 'tests.june'" in loaded.reason
+        assert dump_trigger(loaded) == (kind, state)
+        with pytest.raises(UnknownTriggerError, match=r"tests\.june"):
+            pickle.loads(pickle.dumps(trigger)).next_fire_time(NOON)
+
+    def test_one_that_raises_costs_only_its_definition(self) -> None:
+        trigger = ExceptTrigger(DAILY, "tests.june")
+        register_calendar("tests.june", Computed(lambda day: 1 // 0))
+        with pytest.raises(ZeroDivisionError):
+            trigger.next_fire_time(NOON)
+        with pytest.raises(InvalidTriggerError, match="ZeroDivisionError"):
+            ExceptTrigger(DAILY, "tests.june")
+
+    @pytest.mark.parametrize("answer", ["yes", None, 1])
+    def test_one_that_answers_neither_yes_nor_no_gets_a_clear_error(
+        self, answer: object
+    ) -> None:
+        trigger = OnlyTrigger(DAILY, "tests.june")
+        register_calendar("tests.june", Computed(lambda day: answer))
+        with pytest.raises(InvalidTriggerError, match="True or False for 2030-06-01"):
+            trigger.next_fire_time(NOON)
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ((None, "tests.june"), "trigger must be a trigger"),
+            (("0 9 * * *", "tests.june"), "trigger must be a trigger"),
+            ((DelayTrigger(DAY), "tests.june"), "waits for the end of a run"),
+            ((DAILY, []), "1 to 100 names"),
+            ((DAILY, ["tests.june"] * 101), "1 to 100 names"),
+            ((DAILY, None), "list of names of calendars or triggers"),
+            ((DAILY, date(2030, 1, 1)), "list of names of calendars or triggers"),
+            (
+                (DAILY, "holidays"),
+                "no calendar is registered as 'holidays'; known here:",
+            ),
+            ((DAILY, ["tests.june", "\ud800"]), "no calendar is registered as"),
+            ((DAILY, [LONG]), "no calendar is registered as 'xxx"),
+            ((DAILY, [date(2030, 1, 1)]), r"exceptions\[0\] must be a trigger"),
+            ((DAILY, DelayTrigger(DAY)), "waits for the end of a run"),
+            ((DAILY, "tests.june", "Nowhere/Land"), "there is no time zone"),
+            ((DAILY, "tests.june", 5), "timezone must be a name"),
+            ((DAILY, "tests.june", ""), "there is no time zone"),
+        ],
+        ids=brief,
+    )
+    def test_what_cannot_be_left_out_is(self, arguments: Any, message: str) -> None:
+        with pytest.raises(InvalidTriggerError, match=message):
+            ExceptTrigger(*arguments)
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ((None, "tests.june"), "trigger must be a trigger"),
+            ((DAILY, []), "a list of 1 to 100"),
+            ((DAILY, ["tests.june"] * 101), "a list of 1 to 100"),
+            ((DAILY, DAILY), "must be the name of a calendar"),
+            ((DAILY, [DAILY]), "no calendar is registered as CronTrigger"),
+            (
+                (DAILY, ["holidays"]),
+                "calendars: no calendar is registered as 'holidays'",
+            ),
+            ((DAILY, None), "must be the name of a calendar"),
+            ((DAILY, {"tests.june"}), "must be the name of a calendar"),
+            ((DAILY, "tests.june", b"UTC"), "timezone must be a name"),
+        ],
+        ids=brief,
+    )
+    def test_what_are_no_days_is(self, arguments: Any, message: str) -> None:
+        with pytest.raises(InvalidTriggerError, match=message):
+            OnlyTrigger(*arguments)

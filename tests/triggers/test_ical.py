@@ -1,0 +1,374 @@
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from go_scheduler.errors import InvalidTriggerError
+from go_scheduler.triggers import ical
+from go_scheduler.triggers.ical import read_ical
+from go_scheduler.triggers.ical_text import MOST_BYTES
+from tests.triggers.combinations import brief
+
+if TYPE_CHECKING:
+    from go_scheduler.triggers.calendars import Calendar
+
+HOLIDAYS = Path(__file__).parent / "holidays.ics"
+
+
+def days_of_year(calendar: Calendar, year: int) -> list[str]:
+    first, last = date(year, 1, 1).toordinal(), date(year, 12, 31).toordinal()
+    days = map(date.fromordinal, range(first, last + 1))
+    return [f"{day:%m-%d}" for day in days if calendar.includes(day)]
+
+
+def file(*events: str) -> str:
+    """A file of events, each given by its properties but for what all must have."""
+    text = "".join(
+        f"BEGIN:VEVENT\nUID:{number}\nDTSTAMP:20240101T000000Z\n{event}\nEND:VEVENT\n"
+        for number, event in enumerate(events)
+    )
+    return f"BEGIN:VCALENDAR\nVERSION:2.0\nPRODID:tests\n{text}END:VCALENDAR\n"
+
+
+def days(event: str, year: int = 2024, timezone: str | None = None) -> list[str]:
+    return days_of_year(read_ical(file(event), timezone), year)
+
+
+class TestFile:
+    def test_its_events_are_days(self) -> None:
+        calendar = read_ical(HOLIDAYS)
+        assert days_of_year(calendar, 2023) == []
+        assert days_of_year(calendar, 2024) == [
+            "01-01",
+            "04-02",
+            "04-03",
+            "04-16",
+            "06-14",
+            "06-15",
+            "11-28",
+            *(f"12-{day}" for day in range(23, 32)),
+        ]
+
+    def test_recurring_ones_go_on(self) -> None:
+        calendar = read_ical(HOLIDAYS)
+        assert days_of_year(calendar, 2025) == ["01-01", "11-27"]
+        assert days_of_year(calendar, 2026) == ["01-01", "11-26"]
+        assert days_of_year(calendar, 2027) == []
+        assert days_of_year(calendar, 9999) == ["01-01"]
+
+    def test_but_for_changed_and_cancelled_occurrences(self) -> None:
+        calendar = read_ical(HOLIDAYS)
+        assert days_of_year(calendar, 2028) == ["01-03"]
+        assert days_of_year(calendar, 2029) == []
+        assert days_of_year(calendar, 2030) == ["01-01"]
+
+    def test_times_may_be_read_in_another_zone(self) -> None:
+        calendar = read_ical(HOLIDAYS, "Asia/Tokyo")
+        assert [day for day in days_of_year(calendar, 2024) if "04" <= day < "07"] == [
+            "04-03",
+            "04-16",
+            "06-15",
+            "06-16",
+        ]
+        assert days_of_year(calendar, 2030) == ["01-01"]
+
+    def test_it_may_be_text_or_bytes_with_any_end_of_line(self) -> None:
+        calendar = read_ical(HOLIDAYS)
+        text = HOLIDAYS.read_text()
+        assert read_ical(text).days == calendar.days
+        assert read_ical("\ufeff" + text.replace("\n", "\r\n")).days == calendar.days
+        assert read_ical(text.encode()).days == calendar.days
+        assert read_ical(f"\ufeff{text}".encode()).days == calendar.days
+
+    def test_it_is_compared_by_its_days(self) -> None:
+        event = "DTSTART;VALUE=DATE:20240501\nRRULE:FREQ=YEARLY"
+        assert read_ical(file(event)) == read_ical(
+            file(event, "STATUS:CANCELLED\n" + event)
+        )
+        assert read_ical(file(event)) != read_ical(file(event + ";COUNT=3"))
+
+    def test_there_may_be_several_calendars_in_it_or_no_event(self) -> None:
+        two = file("DTSTART;VALUE=DATE:20240501") + file("DTSTART;VALUE=DATE:20240502")
+        assert days_of_year(read_ical(two), 2024) == ["05-01", "05-02"]
+        assert days_of_year(read_ical(file()), 2024) == []
+
+
+class TestEvents:
+    @pytest.mark.parametrize(
+        ("event", "expected"),
+        [
+            ("DTSTART;VALUE=DATE:20240501", ["05-01"]),
+            ("DTSTART;VALUE=DATE:20240501\nDTEND;VALUE=DATE:20240501", ["05-01"]),
+            (
+                "DTSTART;VALUE=DATE:20240501\nDTEND;VALUE=DATE:20240503",
+                ["05-01", "05-02"],
+            ),
+            ("DTSTART;VALUE=DATE:20240501\nDURATION:P2D", ["05-01", "05-02"]),
+            ("DTSTART:20240501T230000\nDTEND:20240502T000000", ["05-01"]),
+            ("DTSTART:20240501T230000\nDTEND:20240502T000001", ["05-01", "05-02"]),
+            ("DTSTART:20240501T000000", ["05-01"]),
+            ("DTSTART:20240501T235959Z\nDURATION:PT0S", ["05-01"]),
+            (
+                "DTSTART;TZID=Asia/Tokyo:20240501T080000\nDTEND:20240502T140000Z",
+                ["05-01", "05-02"],
+            ),
+            (
+                "DTSTART;TZID=Asia/Tokyo:20240501T080000\nDTEND:20240502T150001Z",
+                ["05-01", "05-02", "05-03"],
+            ),
+            (
+                "DTSTART;TZID=Nowhere/Land:20240501T080000"
+                "\nDTEND;TZID=Nowhere/Land:20240501T090000",
+                ["05-01"],
+            ),
+            ("DTSTART;VALUE=DATE:20240501\nX-ODD;;=:?\nSTATUS:CONFIRMED", ["05-01"]),
+            ("DTSTART;VALUE=DATE:20240501\nstatus:cancelled", []),
+        ],
+    )
+    def test_an_event_is_the_days_it_touches(
+        self, event: str, expected: list[str]
+    ) -> None:
+        assert days(event) == expected
+
+    @pytest.mark.parametrize(
+        ("event", "zone", "expected"),
+        [
+            ("DTSTART:20240501T230000Z\nDURATION:PT30M", "Europe/Berlin", ["05-02"]),
+            ("DTSTART:20240501T030000Z\nDURATION:PT30M", "America/New_York", ["04-30"]),
+            ("DTSTART:20240501T230000\nDURATION:PT30M", "Europe/Berlin", ["05-01"]),
+            ("DTSTART;VALUE=DATE:20240501", "Pacific/Apia", ["05-01"]),
+            (
+                "DTSTART;TZID=America/New_York:20240430T230000\nDURATION:PT4H"
+                "\nRRULE:FREQ=DAILY;COUNT=2",
+                "Asia/Tokyo",
+                ["05-01", "05-02"],
+            ),
+            (
+                # New Year's Eve begins a day earlier over there.
+                "DTSTART;TZID=Asia/Tokyo:20240101T030000\nDURATION:PT1H"
+                "\nRRULE:FREQ=YEARLY",
+                "America/New_York",
+                ["12-31"],
+            ),
+        ],
+    )
+    def test_times_are_read_in_the_zone_that_is_given(
+        self, event: str, zone: str, expected: list[str]
+    ) -> None:
+        assert days(event, 2024, zone) == expected
+
+    @pytest.mark.parametrize(
+        ("rule", "expected"),
+        [
+            ("RRULE:FREQ=YEARLY;UNTIL=20240501", ["05-01"]),
+            ("RRULE:FREQ=MONTHLY;UNTIL=20240701T090000Z", ["05-01", "06-01", "07-01"]),
+            ("RRULE:FREQ=MONTHLY;UNTIL=20240701T065959Z", ["05-01", "06-01"]),
+            ("RRULE:FREQ=MONTHLY;UNTIL=20240701T085959", ["05-01", "06-01"]),
+            ("RRULE:FREQ=WEEKLY;INTERVAL=2;COUNT=3", ["05-01", "05-15", "05-29"]),
+            ("RRULE:FREQ=WEEKLY;COUNT=2\nEXDATE:20240508T070000Z", ["05-01"]),
+            ("RRULE:FREQ=WEEKLY;COUNT=2\nEXDATE;VALUE=DATE:20240501", ["05-08"]),
+            ("RDATE:20240601T070000Z,20240701T070000Z", ["05-01", "06-01", "07-01"]),
+            ("RDATE;VALUE=PERIOD:20240601T200000Z/PT8H", ["05-01", "06-01", "06-02"]),
+            (
+                "RDATE;VALUE=PERIOD:20240601T200000Z/20240602T230000Z",
+                ["05-01", "06-01", "06-02", "06-03"],
+            ),
+            ("RRULE:FREQ=HOURLY;INTERVAL=20;COUNT=3", ["05-01", "05-02", "05-03"]),
+            # The first occurrence counts, even if the rule does not name it.
+            ("RRULE:FREQ=YEARLY;BYMONTH=7;BYMONTHDAY=4;COUNT=1", ["05-01", "07-04"]),
+            (
+                "RRULE:FREQ=YEARLY;COUNT=1\nRRULE:FREQ=DAILY;COUNT=2",
+                ["05-01", "05-02"],
+            ),
+        ],
+    )
+    def test_it_may_recur(self, rule: str, expected: list[str]) -> None:
+        start = "DTSTART;TZID=Europe/Berlin:20240501T090000\nDURATION:PT2H\n"
+        assert days(start + rule) == expected
+
+    def test_a_long_one_touches_days_of_the_next_year(self) -> None:
+        event = (
+            "DTSTART;VALUE=DATE:20231230\nDTEND;VALUE=DATE:20240102\nRRULE:FREQ=YEARLY"
+        )
+        assert days(event, 2023) == ["12-30", "12-31"]
+        assert days(event, 2025) == ["01-01", "12-30", "12-31"]
+
+    def test_occurrences_may_overlap(self) -> None:
+        event = "DTSTART;VALUE=DATE:20240501\nDURATION:P3D\nRRULE:FREQ=DAILY;COUNT=3"
+        assert days(event) == [f"05-0{day}" for day in range(1, 6)]
+
+    def test_an_occurrence_may_be_changed_by_its_time_elsewhere(self) -> None:
+        text = file("@", "RECURRENCE-ID:20240508T070000Z\nDTSTART;VALUE=DATE:20240510")
+        text = text.replace("UID:1", "UID:0").replace(
+            "@",
+            "DTSTART;TZID=Europe/Berlin:20240501T090000\nRRULE:FREQ=WEEKLY;COUNT=3",
+        )
+        expected = ["05-01", "05-10", "05-15"]
+        assert days_of_year(read_ical(text), 2024) == expected
+
+    def test_a_changed_occurrence_may_begin_when_it_would_have(self) -> None:
+        event = "DTSTART;VALUE=DATE:20240501\nRRULE:FREQ=DAILY;COUNT=2"
+        change = "RECURRENCE-ID;VALUE=DATE:20240502\nDTSTART;VALUE=DATE:20240502"
+        text = file(event, change).replace("UID:1", "UID:0")
+        assert days_of_year(read_ical(text), 2024) == ["05-01", "05-02"]
+
+    def test_zones_are_up_to_26_hours_apart(self) -> None:
+        event = "DTSTART;TZID=Pacific/Pago_Pago:20211230T233000\nRRULE:FREQ=YEARLY"
+        assert days(event, 2024, "Pacific/Kiritimati") == ["01-01"]
+        event = "DTSTART;TZID=Pacific/Kiritimati:20220102T003000\nRRULE:FREQ=YEARLY"
+        assert days(event, 2024, "Pacific/Pago_Pago") == ["12-31"]
+
+    @pytest.mark.parametrize("year", [1, 9999])
+    @pytest.mark.parametrize("zone", [None, "Asia/Tokyo", "America/New_York"])
+    def test_the_ends_of_time_are_no_obstacle(
+        self, year: int, zone: str | None
+    ) -> None:
+        for start in ("0101T000000", "1231T220000"):
+            event = f"DTSTART:{year:04}{start}Z\nDURATION:PT1H\nRRULE:FREQ=YEARLY"
+            assert len(days(event, year, zone)) <= 2
+            assert days(f"{event};COUNT=1", 2024, zone) == []
+        event = "DTSTART;VALUE=DATE:99991201\nDURATION:P30D\nRRULE:FREQ=DAILY"
+        assert len(days(event, 9999)) == 31
+
+
+def broken(*events: str) -> str:
+    return file("DTSTART;VALUE=DATE:20240501", *events)
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("source", "message"),
+        [
+            (None, "must be given as its text, its bytes, or a Path"),
+            ([], "must be given as"),
+            (HOLIDAYS.parent, "cannot be read: .*directory"),
+            (HOLIDAYS.parent / "nothing.ics", "cannot be read: .*No such file"),
+            (Path("a\0b"), "cannot be read: .*null"),
+            (str(HOLIDAYS), "has no BEGIN:VCALENDAR"),
+            ("", "has no BEGIN:VCALENDAR"),
+            ("x" * (MOST_BYTES + 1), "larger than 2 MiB"),
+            (b"\xff\xfe", "can't decode byte 0xff in position 0"),
+            ("BEGIN:VCALENDAR", "line 1, 'VCALENDAR', never ends"),
+            ("BEGIN:VEVENT\nEND:VEVENT", "line 1, 'BEGIN:VEVENT', is out of place"),
+            ("END:VCALENDAR", "line 1, 'END:VCALENDAR', is out of place"),
+            (file("A:1").replace("END:VEVENT\n", ""), "line 8, 'END:VCALENDAR'"),
+            (file("A:1").replace("END:VCALENDAR\n", ""), "line 1, 'VCALENDAR', never"),
+            ("BEGIN:VCALENDAR\n" * 2, "line 2, 'BEGIN:VCALENDAR', is out of place"),
+            ("BEGIN:VCALENDAR\n" + "BEGIN:A\n" * 100, "line 11, 'BEGIN:A'"),
+            ("BEGIN:VCALENDAR\nrubbish\nEND:VCALENDAR", "cannot be read: .*rubbish"),
+            ("BEGIN:VCALENDAR\n\ud800:1\nEND:VCALENDAR", "cannot be read"),
+        ],
+        ids=brief,
+    )
+    def test_what_is_no_file_is(self, source: Any, message: str) -> None:
+        with pytest.raises(InvalidTriggerError, match=message):
+            read_ical(source)
+
+    @pytest.mark.parametrize(
+        ("event", "message"),
+        [
+            ("SUMMARY:Nothing", r"event 2 \('Nothing'\): No DTSTART given"),
+            ("DTEND;VALUE=DATE:20240501", r"event 2 \('1'\): No DTSTART given"),
+            ("DTSTART:yesterday", "DTSTART cannot be read: .*yesterday"),
+            ("DTSTART;VALUE=DATE:20240231", "DTSTART cannot be read"),
+            ("DTSTART:120000", "event 2"),
+            ("DTSTART;VALUE=DATE:20240501\nDTEND:?", "DTEND cannot be read"),
+            ("DTSTART;VALUE=DATE:20240501\nDURATION:P1", "DURATION cannot be read"),
+            (
+                "DTSTART;VALUE=DATE:20240501\nDTEND;VALUE=DATE:20240430",
+                "ends at 2024-04-30, before it begins",
+            ),
+            (
+                "DTSTART;VALUE=DATE:20240501\nDTEND:20240501T120000",
+                "must be of the same type",
+            ),
+            (
+                "DTSTART;VALUE=DATE:20240501\nDTEND;VALUE=DATE:20240502\nDURATION:P1D",
+                "Only one of DTEND and DURATION",
+            ),
+            (
+                "DTSTART;VALUE=DATE:20240501\nDTSTART;VALUE=DATE:20240502",
+                "Multiple DTSTART",
+            ),
+            ("DTSTART;VALUE=DATE:20240501\nRRULE:FREQ=OFTEN", "RRULE cannot be read"),
+            (
+                "DTSTART;VALUE=DATE:20240501\nRRULE:FREQ=YEARLY;BYMONTH=13",
+                "BYMONTH '13' is not a number",
+            ),
+            ("DTSTART;VALUE=DATE:20240501\nRRULE:COUNT=3", "FREQ is missing"),
+            ("DTSTART;VALUE=DATE:20240501\nEXDATE:never", "EXDATE cannot be read"),
+            ("DTSTART;VALUE=DATE:20240501\nRDATE:PT1H", "event 2"),
+            ("DTSTART;VALUE=DATE:20240501\nRECURRENCE-ID:PT1H", "neither a date nor"),
+            ("DTSTART;VALUE=DATE:20240501\nEXRULE:FREQ=DAILY", "neither EXRULE nor"),
+            (
+                "DTSTART;VALUE=DATE:20240501"
+                "\nRECURRENCE-ID;VALUE=DATE;RANGE=THISANDFUTURE:20240501",
+                "neither EXRULE nor RANGE",
+            ),
+            ("DTSTART;VALUE=DATE:20240501\nEXDATE", "a line cannot be read: .*EXDATE"),
+            (
+                "DTSTART:20240501T000000\nRRULE:FREQ=MINUTELY",
+                "begins 1440 times a day; at most 24",
+            ),
+            (
+                "DTSTART;VALUE=DATE:20240501\nDURATION:P367D\nRRULE:FREQ=YEARLY",
+                "it recurs, and lasts 367 days",
+            ),
+            ("DTSTART;VALUE=DATE:20240501\nDURATION:P9999999D", "out of range"),
+        ],
+        ids=brief,
+    )
+    def test_an_event_that_is_not_understood_is_named(
+        self, event: str, message: str
+    ) -> None:
+        with pytest.raises(InvalidTriggerError, match=message) as caught:
+            read_ical(broken(event))
+        assert str(caught.value).startswith("event 2 (")
+
+    def test_more_days_than_can_be_kept_are(self) -> None:
+        long = "DTSTART;VALUE=DATE:20000101\nDTEND;VALUE=DATE:{}"
+        with pytest.raises(InvalidTriggerError, match="too long"):
+            read_ical(file(long.format("23000101")))
+        with pytest.raises(InvalidTriggerError, match="more than 100,000 days"):
+            read_ical(
+                file(
+                    long.format("22000101"),
+                    "DTSTART;VALUE=DATE:22000101\nDTEND;VALUE=DATE:24000101",
+                )
+            )
+
+    def test_more_recurring_events_than_can_be_kept_are(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        event = "DTSTART;VALUE=DATE:20240501\nRRULE:FREQ=YEARLY"
+        monkeypatch.setattr(ical, "MOST_SERIES", 2)
+        assert read_ical(file(event, event))
+        with pytest.raises(InvalidTriggerError, match="3 recurring events; at most 2"):
+            read_ical(file(event, event, event))
+        with pytest.raises(InvalidTriggerError, match="add up to more than 100,000"):
+            read_ical(file(f"{event};COUNT=50001", f"{event};COUNT=50000"))
+
+    @pytest.mark.parametrize("timezone", ["Nowhere/Land", 5, "\ud800"], ids=brief)
+    def test_what_is_no_zone_is(self, timezone: Any) -> None:
+        with pytest.raises(InvalidTriggerError, match="time"):
+            read_ical(file(), timezone)
+
+    @settings(max_examples=60, deadline=None)
+    @given(
+        line=st.integers(0, 60),
+        junk=st.text(max_size=20)
+        | st.sampled_from(
+            ["BEGIN:VEVENT", "END:VEVENT", "DTSTART:1", "RRULE:FREQ=DAILY"]
+        ),
+    )
+    def test_a_damaged_file_raises_no_other_error(self, line: int, junk: str) -> None:
+        lines = HOLIDAYS.read_text().splitlines()
+        lines[line] = junk
+        with suppress(InvalidTriggerError):
+            read_ical("\n".join(lines))

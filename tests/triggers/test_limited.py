@@ -1,0 +1,315 @@
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from go_scheduler.errors import InvalidTriggerError
+from go_scheduler.triggers import (
+    CronTrigger,
+    DelayTrigger,
+    ExecuteOnceTrigger,
+    IntervalTrigger,
+    Trigger,
+)
+from go_scheduler.triggers.calendars import DateCalendar, register_calendar
+from go_scheduler.triggers.combining import AllOfTrigger, AnyOfTrigger
+from go_scheduler.triggers.excluding import ExceptTrigger
+from go_scheduler.triggers.limited import LimitedTrigger
+from tests.triggers.combinations import (
+    BEGINNING,
+    DAILY,
+    DAY,
+    END,
+    HOUR,
+    HOURLY,
+    MICROSECOND,
+    MINUTE,
+    NAIVE,
+    NOON,
+    SteadyTrigger,
+    Suite,
+    brief,
+    examples,
+    forget,
+    leaves,
+    listed,
+    of,
+    series,
+    windows,
+)
+
+
+@pytest.fixture(autouse=True)
+def registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test registers, and what it asks, is forgotten."""
+    forget(monkeypatch)
+
+
+@of(
+    LimitedTrigger(DAILY, start=NOON - 9999 * DAY),
+    LimitedTrigger(DAILY, end=NOON),
+    LimitedTrigger(DAILY, limit=3),
+    LimitedTrigger(DAILY, limit=1),
+    LimitedTrigger(DAILY, start=datetime(2024, 2, 1, tzinfo=UTC), limit=40),
+    LimitedTrigger(
+        IntervalTrigger(7 * HOUR), start=datetime(2024, 2, 1, tzinfo=UTC), end=NOON
+    ),
+    LimitedTrigger(IntervalTrigger(7 * HOUR), limit=5),
+    LimitedTrigger(listed(NOON, NOON + DAY), limit=1, start=NOON),
+    LimitedTrigger(ExceptTrigger(HOURLY, "tests.june"), end=NOON, limit=4),
+    LimitedTrigger(ExecuteOnceTrigger(NOON), start=NOON),
+    LimitedTrigger(DAILY, start=BEGINNING, end=END, limit=9),
+    LimitedTrigger(DAILY, duration=30 * DAY, limit=9),
+    LimitedTrigger(DAILY),
+)
+class TestLimitedTrigger(Suite):
+    """The laws; what follows is its own."""
+
+
+class TestSets:
+    """It is what it would be with sets of instants."""
+
+    @examples
+    @given(
+        trigger=leaves,
+        window=windows,
+        first=st.integers(0, 100),
+        hours=st.integers(0, 200),
+        limit=st.none() | st.integers(1, 40),
+    )
+    def test_limited_is_a_slice(
+        self,
+        trigger: Trigger,
+        window: tuple[datetime, datetime],
+        first: int,
+        hours: int,
+        limit: int | None,
+    ) -> None:
+        begin, _ = window
+        start = begin + first * HOUR
+        end = start + hours * HOUR
+        expected = series(trigger, start - MICROSECOND, end)[:limit]
+        try:
+            limited = LimitedTrigger(trigger, start=start, end=end, limit=limit)
+        except InvalidTriggerError:
+            assert not expected
+        else:
+            assert series(limited, begin - DAY, end + DAY) == expected
+
+
+class TestLimits:
+    def test_both_bounds_are_included(self) -> None:
+        trigger = LimitedTrigger(HOURLY, start=NOON, end=NOON + HOUR)
+        assert series(trigger, NOON - DAY, NOON + DAY) == [NOON, NOON + HOUR]
+
+    def test_they_are_kept_in_utc(self) -> None:
+        tokyo = NOON.astimezone(ZoneInfo("Asia/Tokyo"))
+        trigger = LimitedTrigger(DAILY, start=tokyo, end=tokyo + 9 * DAY)
+        assert trigger.start is not None
+        assert trigger.start.tzinfo is UTC
+        assert trigger == LimitedTrigger(DAILY, start=NOON, end=NOON + 9 * DAY)
+
+    def test_an_interval_without_an_anchor_is_anchored_at_the_start(self) -> None:
+        every = IntervalTrigger(10 * MINUTE)
+        trigger = LimitedTrigger(every, start=NOON, limit=3)
+        expected = [NOON, NOON + 10 * MINUTE, NOON + 20 * MINUTE]
+        assert series(trigger, NOON - DAY, NOON + DAY) == expected
+        assert trigger.anchored(NOON + HOUR) is trigger
+        inner = AnyOfTrigger([every, IntervalTrigger(HOUR, NOON - HOUR)])
+        assert LimitedTrigger(inner, start=NOON).next_fire_time(NOON - DAY) == NOON
+
+    def test_a_limit_counts_from_the_start(self) -> None:
+        trigger = LimitedTrigger(DAILY, start=NOON, limit=3)
+        assert len(series(trigger, NOON - DAY, NOON + 99 * DAY)) == 3
+        assert trigger.next_fire_time(NOON + 99 * DAY) is None
+        assert trigger.first_fire_time(NOON + 99 * DAY) is None
+
+    def test_without_a_start_it_counts_from_when_it_is_scheduled(self) -> None:
+        plain = LimitedTrigger(DAILY, limit=3)
+        trigger = plain.anchored(NOON)
+        assert trigger == plain
+        assert repr(trigger) == repr(plain)
+        assert trigger.anchored(NOON + DAY) is trigger
+        expected = series(DAILY, NOON, NOON + 3 * DAY)
+        assert series(trigger, NOON - 9 * DAY, NOON + 9 * DAY) == expected
+        assert series(trigger, NOON + DAY, NOON + 9 * DAY) == expected[1:]
+        assert trigger.first_fire_time(NOON) == expected[0]
+
+    def test_an_interval_in_it_counts_from_then_too(self) -> None:
+        trigger = LimitedTrigger(IntervalTrigger(HOUR), limit=2).anchored(NOON)
+        expected = [NOON + HOUR, NOON + 2 * HOUR]
+        assert series(trigger, NOON - DAY, NOON + DAY) == expected
+
+    def test_before_it_is_scheduled_nothing_is_counted(self) -> None:
+        trigger = LimitedTrigger(DAILY, limit=1)
+        assert len(series(trigger, NOON, NOON + 5 * DAY)) == 5
+        assert trigger.first_fire_time(NOON) == DAILY.next_fire_time(NOON)
+
+    def test_scheduled_at_the_end_of_time_it_never_fires(self) -> None:
+        assert LimitedTrigger(DAILY, limit=1).anchored(END).first_fire_time(END) is None
+
+    def test_it_may_last_so_long_from_its_start(self) -> None:
+        trigger = LimitedTrigger(HOURLY, start=NOON, duration=2 * HOUR)
+        expected = [NOON, NOON + HOUR, NOON + 2 * HOUR]
+        assert series(trigger, NOON - DAY, NOON + DAY) == expected
+        sooner = LimitedTrigger(HOURLY, start=NOON, duration=DAY, end=NOON + HOUR)
+        assert series(sooner, NOON - DAY, NOON + DAY) == expected[:2]
+        later = LimitedTrigger(HOURLY, start=NOON, duration=HOUR, end=NOON + DAY)
+        assert series(later, NOON - DAY, NOON + DAY) == expected[:2]
+
+    def test_or_from_when_it_is_scheduled(self) -> None:
+        plain = LimitedTrigger(HOURLY, duration=2 * HOUR)
+        assert plain.next_fire_time(NOON + 99 * DAY) == NOON + 99 * DAY + HOUR
+        trigger = plain.anchored(NOON)
+        assert trigger == plain
+        expected = [NOON + HOUR, NOON + 2 * HOUR]
+        assert series(trigger, NOON - DAY, NOON + DAY) == expected
+
+    def test_it_may_last_for_ever(self) -> None:
+        trigger = LimitedTrigger(HOURLY, start=NOON, duration=timedelta.max)
+        assert trigger.next_fire_time(NOON + 999_999 * DAY) is not None
+
+    def test_without_any_bound_it_fires_from_when_it_is_scheduled(self) -> None:
+        trigger = LimitedTrigger(HOURLY).anchored(NOON)
+        assert trigger.next_fire_time(NOON - DAY) == NOON + HOUR
+        assert trigger.next_fire_time(NOON + HOUR) == NOON + 2 * HOUR
+
+    def test_it_can_be_scheduled_again_when_its_time_has_passed(self) -> None:
+        trigger = LimitedTrigger(DAILY, end=NOON, limit=3)
+        again = trigger.anchored(NOON + DAY)
+        assert again == trigger
+        assert again.first_fire_time(NOON + DAY) is None
+
+    def test_fire_times_are_not_counted_again(self) -> None:
+        trigger = LimitedTrigger(SteadyTrigger(60), start=NOON, limit=1000)
+        last = NOON + 999 * MINUTE
+        assert trigger.next_fire_time(last - MINUTE) == last
+        SteadyTrigger.asked.clear()
+        again = LimitedTrigger.from_dict(json.loads(json.dumps(trigger.to_dict())))
+        assert again.next_fire_time(last - MINUTE) == last
+        assert again.next_fire_time(last) is None
+        assert again.next_fire_time(NOON + MINUTE) == NOON + 2 * MINUTE
+        assert len(SteadyTrigger.asked) <= 6
+
+    def test_near_the_start_little_is_counted(self) -> None:
+        trigger = LimitedTrigger(SteadyTrigger(60), start=NOON + 7 * DAY, limit=100_000)
+        SteadyTrigger.asked.clear()
+        trigger.next_fire_time(NOON + 7 * DAY)
+        assert len(SteadyTrigger.asked) <= 6
+
+    def test_fire_times_are_counted_anew_when_a_calendar_changes(self) -> None:
+        register_calendar("tests.off", DateCalendar([NOON.date() + DAY]))
+        trigger = LimitedTrigger(ExceptTrigger(DAILY, "tests.off"), start=NOON, limit=2)
+        found = series(trigger, NOON, NOON + 9 * DAY)
+        assert [each.day for each in found] == [1, 3]
+        register_calendar("tests.off", DateCalendar([NOON.date() + 2 * DAY]))
+        found = series(trigger, NOON, NOON + 9 * DAY)
+        assert [each.day for each in found] == [1, 2]
+
+    def test_a_count_is_given_up_after_so_many_candidates(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("go_scheduler.triggers.limited.MOST_CANDIDATES", 50)
+        seldom = AllOfTrigger([SteadyTrigger(20), SteadyTrigger(21)])
+        begin = datetime(1970, 1, 2, tzinfo=UTC)
+        trigger = LimitedTrigger(seldom, start=begin, limit=9)
+        found = series(trigger, begin, begin + DAY)
+        assert 0 < len(found) < 9
+
+    def test_a_limit_of_a_series_that_ends_earlier_is_never_reached(self) -> None:
+        trigger = LimitedTrigger(
+            LimitedTrigger(DAILY, end=NOON + 2 * DAY), start=NOON, limit=9
+        )
+        assert len(series(trigger, NOON, NOON + 99 * DAY)) == 2
+
+    @pytest.mark.parametrize(
+        "limits",
+        [
+            {"start": NOON, "end": NOON + HOUR},
+            {"end": datetime(1969, 1, 1, tzinfo=UTC)},
+            {"start": END},
+        ],
+    )
+    def test_what_never_fires_within_its_bounds_is_refused(self, limits: Any) -> None:
+        with pytest.raises(InvalidTriggerError, match="limited: it never fires"):
+            LimitedTrigger(CronTrigger("30 9 * * *"), **limits)
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("limits", "message"),
+        [
+            ({"duration": timedelta(0)}, "duration must be longer than zero"),
+            ({"duration": 5}, "duration must be a timedelta"),
+            ({"start": NAIVE}, "start has no time zone"),
+            ({"end": NAIVE}, "end has no time zone"),
+            ({"start": "2030-01-01"}, "start must be a datetime"),
+            ({"end": date(2030, 1, 1)}, "end must be a datetime"),
+            ({"limit": 2, "anchored_at": "now"}, "anchored_at must be a datetime"),
+            ({"start": NOON, "end": NOON - MICROSECOND}, "is before the start"),
+            ({"limit": 0}, "limit must be a number from 1 to 100,000, not 0"),
+            ({"limit": -1}, "limit must be a number"),
+            ({"limit": 100_001}, "limit must be a number"),
+            ({"limit": 10**5000}, "limit must be a number"),
+            ({"limit": 2.0}, "limit must be a number"),
+            ({"limit": True}, "limit must be a number"),
+            ({"limit": "3"}, "limit must be a number"),
+            ({"duration": 3}, "duration must be a timedelta"),
+            ({"duration": 0 * DAY}, "duration must be longer than zero"),
+            ({"duration": -DAY}, "duration must be longer than zero"),
+            ({"start": datetime.min.replace(tzinfo=ZoneInfo("Asia/Tokyo"))}, "range"),
+        ],
+        ids=brief,
+    )
+    def test_what_is_no_bound_is(self, limits: Any, message: str) -> None:
+        with pytest.raises(InvalidTriggerError, match=message):
+            LimitedTrigger(DAILY, **limits)
+
+    @pytest.mark.parametrize(
+        "trigger", [None, "x", DelayTrigger(DAY), 10**5000], ids=brief
+    )
+    def test_what_cannot_be_limited_is(self, trigger: Any) -> None:
+        with pytest.raises(InvalidTriggerError, match="trigger"):
+            LimitedTrigger(trigger, limit=1)
+
+
+class TestDuration:
+    def test_it_ends_so_long_after_its_start(self) -> None:
+        trigger = LimitedTrigger(DAILY, start=NOON, duration=timedelta(days=2))
+        first = trigger.next_fire_time(NOON)
+        assert first is not None
+        second = trigger.next_fire_time(first)
+        assert second == first + timedelta(days=1)
+        assert trigger.next_fire_time(second) is None
+
+    def test_it_ends_so_long_after_it_was_first_scheduled(self) -> None:
+        given = LimitedTrigger(DAILY, duration=timedelta(days=1))
+        trigger = given.anchored(NOON)
+        assert trigger == given
+        assert trigger.anchored(NOON + timedelta(days=5)) is trigger
+        first = trigger.next_fire_time(NOON)
+        assert first is not None
+        assert trigger.next_fire_time(first) is None
+
+    def test_the_earlier_of_two_ends_counts(self) -> None:
+        end = NOON + timedelta(days=1)
+        trigger = LimitedTrigger(DAILY, start=NOON, end=end, duration=timedelta(days=9))
+        first = trigger.next_fire_time(NOON)
+        assert first is not None
+        assert trigger.next_fire_time(first) is None
+
+    def test_it_may_be_longer_than_the_rest_of_time(self) -> None:
+        trigger = LimitedTrigger(DAILY, start=NOON, duration=timedelta.max)
+        assert trigger.next_fire_time(NOON) is not None
+
+    def test_without_any_bound_it_fires_from_when_it_is_scheduled(self) -> None:
+        trigger = LimitedTrigger(DAILY).anchored(NOON)
+        assert trigger.describe().endswith(" from now on")
+        before = NOON - timedelta(days=10)
+        assert trigger.next_fire_time(before) == trigger.next_fire_time(NOON)

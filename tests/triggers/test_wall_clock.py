@@ -1,0 +1,280 @@
+from __future__ import annotations
+
+import copy
+import pickle
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, time
+from typing import TYPE_CHECKING, ClassVar
+from unittest.mock import ANY
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from go_scheduler.errors import InvalidTriggerError
+from go_scheduler.testing.triggers import TriggerSuite
+from go_scheduler.triggers.cron import CronTrigger
+from go_scheduler.triggers.wall_clock import WallClockTrigger, check_wall_clock
+from tests.triggers.cron_oracle import DAY, HOUR, fire_times, fire_times_until
+
+if TYPE_CHECKING:
+    from go_scheduler.triggers.base import Trigger
+    from go_scheduler.triggers.local_time import Search
+
+NEW_YORK = "America/New_York"
+
+
+@dataclass(frozen=True, slots=True)
+class DailyTrigger(WallClockTrigger):
+    """Fires each day at a time, as the shortest trigger of its sort."""
+
+    kind: ClassVar[str] = "tests.daily"
+    rules_read: ClassVar[list[str]] = []
+
+    hour: int
+    timezone: str = NEW_YORK
+    gap: str = field(default="next", kw_only=True)
+    overlap: str = field(default="first", kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_wall_clock(self.timezone, gap=self.gap, overlap=self.overlap)
+
+    def _rule(self) -> tuple[Search, bool]:
+        self.rules_read.append(self.timezone)
+        return self._search, False
+
+    def _search(self, start: datetime) -> datetime | None:
+        found = datetime.combine(start, time(self.hour, 30))
+        return found if found >= start else found + DAY
+
+
+class TestWallClockTrigger(TriggerSuite):
+    @pytest.fixture(
+        params=[
+            DailyTrigger(2),
+            DailyTrigger(1, gap="skip", overlap="both"),
+            DailyTrigger(1, "Australia/Lord_Howe", overlap="second"),
+        ],
+        ids=repr,
+    )
+    def trigger(self, request: pytest.FixtureRequest) -> Trigger:
+        trigger: Trigger = request.param
+        return trigger
+
+
+class TestValue:
+    def test_a_rule_is_read_once(self) -> None:
+        trigger = DailyTrigger(2)
+        DailyTrigger.rules_read.clear()
+        fire_times(trigger, datetime(2024, 1, 1, tzinfo=UTC), 3)
+        trigger.effect(datetime(2024, 1, 1, 7, 30, tzinfo=UTC))
+        trigger.warnings(datetime(2024, 1, 1, tzinfo=UTC))
+        assert DailyTrigger.rules_read == [NEW_YORK]
+
+    @pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, pickle.dumps])
+    def test_what_was_read_is_not_part_of_it(self, again: object) -> None:
+        assert callable(again)
+        for trigger in (DailyTrigger(2), CronTrigger("* * * * *", NEW_YORK)):
+            fresh = again(trigger)
+            fire_times(trigger, datetime(2024, 1, 1, tzinfo=UTC), 3)
+            assert again(trigger) == fresh
+            assert trigger == type(trigger).from_dict(trigger.to_dict())
+
+    def test_only_choices_that_differ_are_stored(self) -> None:
+        assert DailyTrigger(2).to_dict() == {"hour": 2, "timezone": NEW_YORK}
+        trigger = DailyTrigger(2, gap="skip", overlap="second")
+        assert trigger.to_dict() == {
+            "hour": 2,
+            "timezone": NEW_YORK,
+            "gap": "skip",
+            "overlap": "second",
+        }
+        for each in (DailyTrigger(2), trigger, DailyTrigger(2, overlap="both")):
+            assert DailyTrigger.from_dict(each.to_dict()) == each
+
+    def test_a_choice_is_part_of_its_value(self) -> None:
+        trigger = CronTrigger("0 2 * * *")
+        assert trigger == CronTrigger("0 2 * * *", gap="next", overlap="first")
+        assert trigger != CronTrigger("0 2 * * *", gap="skip")
+        assert trigger != CronTrigger("0 2 * * *", overlap="both")
+
+    @pytest.mark.parametrize(
+        ("gap", "overlap", "message"),
+        [
+            ("last", "first", "gap must be 'next' or 'skip', not 'last'"),
+            ("", "first", "gap must be 'next' or 'skip', not ''"),
+            ("NEXT", "first", "not 'NEXT'"),
+            (None, "first", "gap must be 'next' or 'skip', not None"),
+            (ANY, "first", "gap must be 'next' or 'skip', not <ANY>"),
+            (["next"], "first", "gap must be 'next' or 'skip', not"),
+            ("next", "third", "overlap must be 'first' or 'second' or 'both', not"),
+            ("next", 1, "overlap must be 'first' or 'second' or 'both', not 1"),
+            ("next", "x" * 10_000, "overlap must be"),
+        ],
+    )
+    def test_another_choice_is_refused(
+        self, gap: object, overlap: object, message: str
+    ) -> None:
+        with pytest.raises(InvalidTriggerError, match=message) as error:
+            CronTrigger("0 2 * * *", gap=gap, overlap=overlap)  # type: ignore[arg-type]
+        assert len(str(error.value)) < 300
+        with pytest.raises(InvalidTriggerError, match=message):
+            check_wall_clock("UTC", gap=gap, overlap=overlap)
+
+    def test_the_zone_is_checked_too(self) -> None:
+        assert check_wall_clock(ZoneInfo("UTC"), gap="next", overlap="both") == "UTC"
+        with pytest.raises(InvalidTriggerError, match="no time zone 'Mars'"):
+            check_wall_clock("Mars", gap="next", overlap="first")
+
+
+class TestChoices:
+    @pytest.mark.parametrize(
+        ("expression", "gap", "expected"),
+        [
+            ("30 2 * * *", "next", ["10 07:00", "11 06:30"]),
+            ("30 2 * * *", "skip", ["11 06:30", "12 06:30"]),
+            ("0 2,3 * * *", "next", ["10 07:00", "11 06:00"]),
+            ("0 2,3 * * *", "skip", ["10 07:00", "11 06:00"]),
+            ("*/30 2 * * *", "next", ["11 06:00", "11 06:30"]),
+        ],
+    )
+    def test_a_gap(self, expression: str, gap: str, expected: list[str]) -> None:
+        trigger = CronTrigger(expression, NEW_YORK, gap=gap)
+        found = fire_times(trigger, datetime(2024, 3, 10, 5, 30, tzinfo=UTC), 2)
+        assert [f"{each:%d %H:%M}" for each in found] == expected
+
+    @pytest.mark.parametrize(
+        ("expression", "overlap", "expected"),
+        [
+            ("30 1 * * *", "first", ["05:30"]),
+            ("30 1 * * *", "second", ["06:30"]),
+            ("30 1 * * *", "both", ["05:30", "06:30"]),
+            (
+                "0,30 0-2 * * *",
+                "first",
+                ["04:00", "04:30", "05:00", "05:30", "07:00", "07:30"],
+            ),
+            (
+                "0,30 0-2 * * *",
+                "second",
+                ["04:00", "04:30", "06:00", "06:30", "07:00", "07:30"],
+            ),
+            ("*/30 1 * * *", "first", ["05:00", "05:30", "06:00", "06:30"]),
+            ("*/30 1 * * *", "second", ["05:00", "05:30", "06:00", "06:30"]),
+        ],
+    )
+    def test_an_overlap(
+        self, expression: str, overlap: str, expected: list[str]
+    ) -> None:
+        trigger = CronTrigger(expression, NEW_YORK, overlap=overlap)
+        midnight = datetime(2024, 11, 3, 4, tzinfo=UTC)
+        found = fire_times_until(trigger, midnight - HOUR / 60, midnight + 20 * HOUR)
+        assert [f"{each:%H:%M}" for each in found] == expected
+
+    @pytest.mark.parametrize("overlap", ["first", "second", "both"])
+    @pytest.mark.parametrize("gap", ["next", "skip"])
+    def test_a_day_without_a_date_fires_nothing(self, gap: str, overlap: str) -> None:
+        trigger = CronTrigger("0 12 * * *", "Pacific/Apia", gap=gap, overlap=overlap)
+        found = fire_times(trigger, datetime(2011, 12, 29, 12, tzinfo=UTC), 2)
+        zone = ZoneInfo("Pacific/Apia")
+        assert [each.astimezone(zone).day for each in found] == [29, 31]
+
+
+class TestEffect:
+    @pytest.mark.parametrize(
+        ("expression", "fire_time", "effect"),
+        [
+            ("30 2 * * *", "2024-03-10T07:00", "02:30 does not exist that day"),
+            ("0,30 2 * * *", "2024-03-10T07:00", "02:00 does not exist that day"),
+            ("15 30 2 * * * *", "2024-03-10T07:00", "02:30:15 does not exist that day"),
+            ("30 2 * * *", "2024-03-11T06:30", None),
+            ("0 3 * * *", "2024-03-10T07:00", None),
+            ("*/30 * * * *", "2024-03-10T07:00", None),
+            ("30 1 * * *", "2024-11-03T05:30", "the first of two 01:30"),
+            ("*/30 * * * *", "2024-11-03T05:30", "the first of two 01:30"),
+            ("*/30 * * * *", "2024-11-03T06:30", "the second of two 01:30"),
+            ("0 1 * * *", "2024-11-03T05:00", "the first of two 01:00"),
+            ("*/30 * * * *", "2024-11-03T06:00", "the second of two 01:00"),
+            ("59 59 0 * * * *", "2024-11-03T04:59:59", None),
+            ("0 2 * * *", "2024-11-03T07:00", None),
+        ],
+    )
+    def test_what_is_special_about_a_fire_time(
+        self, expression: str, fire_time: str, effect: str | None
+    ) -> None:
+        trigger = CronTrigger(expression, NEW_YORK)
+        at = datetime.fromisoformat(fire_time).replace(tzinfo=UTC)
+        assert trigger.next_fire_time(at - HOUR / 3600) == at
+        assert trigger.effect(at) == effect
+        assert trigger.effect(at.astimezone(ZoneInfo("Asia/Tokyo"))) == effect
+
+    def test_the_second_of_two_is_told_by_choice(self) -> None:
+        at = datetime(2024, 11, 3, 6, 30, tzinfo=UTC)
+        trigger = CronTrigger("30 1 * * *", NEW_YORK, overlap="second")
+        assert trigger.effect(at) == "the second of two 01:30"
+
+    def test_the_end_of_a_gap_is_nothing_special_if_gaps_are_skipped(self) -> None:
+        at = datetime(2024, 3, 10, 7, tzinfo=UTC)
+        assert CronTrigger("0 2,3 * * *", NEW_YORK, gap="skip").effect(at) is None
+        found = CronTrigger("0 2,3 * * *", NEW_YORK).effect(at)
+        assert found == "02:00 does not exist that day"
+
+    def test_a_long_gap_moves_nothing(self) -> None:
+        at = datetime(2011, 12, 30, 10, tzinfo=UTC)
+        assert CronTrigger("0 0 * * *", "Pacific/Apia").effect(at) is None
+
+    def test_nothing_is_special_in_utc(self) -> None:
+        at = datetime(2024, 3, 10, 7, tzinfo=UTC)
+        assert CronTrigger("0 7 * * *").effect(at) is None
+
+
+class TestWarnings:
+    NOW = datetime(2024, 11, 20, tzinfo=UTC)
+
+    def warnings(self, expression: str, timezone: str, *, gap: str = "next") -> str:
+        trigger = CronTrigger(expression, timezone, gap=gap)
+        return " | ".join(trigger.warnings(self.NOW))
+
+    def test_a_time_in_a_gap(self) -> None:
+        assert self.warnings("30 2 * * *", NEW_YORK) == (
+            "02:30 does not exist on 2025-03-09 in America/New_York, where the clocks"
+            " go from 02:00 to 03:00: it fires at 03:00 instead; a time outside of"
+            " these is safe"
+        )
+
+    def test_a_time_in_a_gap_that_is_skipped(self) -> None:
+        assert "it does not fire then" in self.warnings(
+            "30 2 * * *", NEW_YORK, gap="skip"
+        )
+
+    def test_a_time_on_a_day_without_a_date(self) -> None:
+        trigger = CronTrigger("0 12 * * *", "Pacific/Apia")
+        (found,) = trigger.warnings(datetime(2011, 7, 1, tzinfo=UTC))
+        assert found.startswith("12:00 does not exist on 2011-12-30 in Pacific/Apia")
+        assert "from 00:00 to 00:00: it does not fire then" in found
+
+    @pytest.mark.parametrize(
+        ("expression", "timezone"),
+        [
+            ("0 3 * * *", NEW_YORK),
+            ("59 1 * * *", NEW_YORK),
+            ("30 2 * * MON", NEW_YORK),
+            ("30 2 1 * *", NEW_YORK),
+            ("*/30 * * * *", NEW_YORK),
+            ("30 2 * * *", "UTC"),
+            ("30 2 * * *", "Asia/Kathmandu"),
+            ("0 0 * * *", "Europe/Berlin"),
+        ],
+    )
+    def test_most_times_are_safe(self, expression: str, timezone: str) -> None:
+        assert self.warnings(expression, timezone) == ""
+
+    def test_only_the_coming_year_counts(self) -> None:
+        """9 March is the day of the change in 2025, 2031 and 2036."""
+        trigger = CronTrigger("30 2 9 3 *", NEW_YORK)
+        assert trigger.warnings(datetime(2025, 1, 1, tzinfo=UTC))
+        assert not trigger.warnings(datetime(2025, 4, 1, tzinfo=UTC))
+        assert trigger.warnings(datetime(2030, 4, 1, tzinfo=UTC))
+
+    def test_there_is_no_year_after_9999(self) -> None:
+        trigger = CronTrigger("30 2 * * *", NEW_YORK)
+        assert trigger.warnings(datetime(9999, 1, 1, tzinfo=UTC)) == ()
