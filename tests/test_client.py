@@ -11,12 +11,15 @@ import pytest
 
 from go_scheduler import (
     ConfigurationError,
+    CronTrigger,
     ExecuteOnceTrigger,
     MemoryStore,
+    ScheduleWarning,
     TaskDefinition,
 )
 from go_scheduler.client import MOST_LISTED, NOTE_LIMIT, Client
 from go_scheduler.testing.clock import START
+from go_scheduler.triggers import LimitedTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,3 +121,30 @@ def test_a_store_without_transactions_takes_part_in_none() -> None:
     with pytest.raises(ConfigurationError, match="MemoryStore takes part in no"):
         client.schedule(soon(), connection=object())
     assert client.list_definitions() == []
+
+
+class TestWarnings:
+    """What people often do not mean is said when it is scheduled, and only then."""
+
+    ODD = CronTrigger("*/7 * * * *")
+
+    def test_the_author_of_an_odd_schedule_is_warned(self, client: Client) -> None:
+        with pytest.warns(ScheduleWarning, match=r"\*/7") as shown:
+            client.schedule(TaskDefinition(trigger=self.ODD))
+        assert [each.filename for each in shown] == [__file__]
+
+    def test_a_part_of_a_schedule_may_be_odd(self, client: Client) -> None:
+        with pytest.warns(ScheduleWarning, match=r"\*/7"):
+            client.schedule(TaskDefinition(trigger=LimitedTrigger(self.ODD, limit=5)))
+
+    def test_as_an_error_it_is_raised_before_anything_is_written(
+        self, client: Client
+    ) -> None:
+        with pytest.raises(ScheduleWarning):
+            client.schedule(TaskDefinition(trigger=self.ODD))
+        assert client.list_definitions() == []
+
+    def test_to_read_it_again_warns_of_nothing(self, client: Client) -> None:
+        with pytest.warns(ScheduleWarning):
+            stored = client.schedule(TaskDefinition(trigger=self.ODD))
+        assert client.get_definition(stored.id).trigger == self.ODD

@@ -17,9 +17,11 @@ from go_scheduler.errors import (
     UnknownTriggerError,
 )
 from go_scheduler.json import JSON, freeze
+from go_scheduler.triggers.shown import shown
 
 ENTRY_POINTS = "go_scheduler.triggers"
 STATE_LIMIT = 64 * 1024
+OWN = "go_scheduler."
 _kinds: dict[str, type[Trigger]] = {}
 _announced = threading.Event()
 _broken: dict[str, str] = {}
@@ -121,6 +123,10 @@ class Trigger(ABC):
         """The triggers that it is made of; empty for most."""
         return ()
 
+    def _is_made_of_own(self) -> bool:
+        """Whether what it calls is this package's, too."""
+        return all(map(is_own, self.parts()))
+
     def to_dict(self) -> Mapping[str, JSON]:
         """The trigger's fields as JSON; overwrite it if they are not plain values.
 
@@ -210,9 +216,7 @@ def dump_trigger(trigger: Trigger) -> tuple[str, JSON]:
 
 def is_own(trigger: Trigger) -> bool:
     """Whether all its code is this package's, and nothing that may hang."""
-    return type(trigger).__module__.startswith("go_scheduler.") and all(
-        map(is_own, trigger.parts())
-    )
+    return type(trigger).__module__.startswith(OWN) and trigger._is_made_of_own()
 
 
 def next_fire_time_of(trigger: Trigger, after: datetime) -> datetime | None:
@@ -264,7 +268,7 @@ def load_trigger(kind: str, state: JSON) -> Trigger:
         return UnknownTrigger(kind, state, reason)
     try:
         if not isinstance(state, Mapping):
-            raise InvalidTriggerError(f"it is no object: {state!r:.200}")
+            raise InvalidTriggerError(f"it is no object: {shown(state)}")
         return cls.from_dict(state)
     except Exception as error:
         reason = f"the stored state of a {kind!r} trigger does not load: {error}"
@@ -288,7 +292,7 @@ def utc(value: object, *, name: str) -> datetime:
         ConfigurationError: It is not a datetime, or has no time zone.
     """
     if not isinstance(value, datetime):
-        raise ConfigurationError(f"{name} must be a datetime, not {value!r:.200}")
+        raise ConfigurationError(f"{name} must be a datetime, not {shown(value)}")
     if value.tzinfo is UTC:
         return value
     if value.tzinfo is None or value.utcoffset() is None:

@@ -10,6 +10,7 @@ from datetime import date, datetime
 from threading import Lock
 
 from go_scheduler.errors import InvalidTriggerError, UnknownTriggerError
+from go_scheduler.triggers.base import OWN
 from go_scheduler.triggers.shown import shown
 
 MOST_DAYS = 100_000
@@ -188,6 +189,14 @@ def is_in(names: Iterable[str], day: date) -> bool:
         if answer:
             return True
     return False
+
+
+def are_own(names: Iterable[str]) -> bool:
+    """Whether what stands behind some names is this package's code alone."""
+    known = [each for name in names if (each := _calendars.get(name)) is not None]
+    return all(type(each).__module__.startswith(OWN) for each in known) and all(
+        are_own(each.holidays) for each in known if isinstance(each, BusinessDays)
+    )
 
 
 def checked_names(name: str, value: object) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from go_scheduler.triggers.cron_items import (
     special_day,
 )
 from go_scheduler.triggers.cron_search import CronSearch
+from go_scheduler.triggers.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,7 +58,7 @@ def normalise(expression: object) -> str:
     """
     if not isinstance(expression, str):
         raise InvalidTriggerError(
-            f"a cron expression must be text, not {expression!r:.200}"
+            f"a cron expression must be text, not {shown(expression)}"
         )
     if len(expression) > LONGEST:
         raise InvalidTriggerError(

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.triggers.base import Trigger, utc
+from go_scheduler.triggers.shown import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def check_length(name: str, value: object) -> None:
     if not isinstance(value, timedelta):
         raise InvalidTriggerError(
             f"{name} must be a timedelta, such as timedelta(minutes=5), not"
-            f" {value!r:.200}"
+            f" {shown(value)}"
         )
     if value <= timedelta(0):
         raise InvalidTriggerError(f"{name} must be longer than zero: {value!r}")

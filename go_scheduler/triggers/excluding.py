@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from go_scheduler.triggers.base import Trigger
-from go_scheduler.triggers.calendars import checked_names, is_in
+from go_scheduler.triggers.calendars import are_own, checked_names, is_in
 from go_scheduler.triggers.compound import CompoundTrigger
 from go_scheduler.triggers.local_time import load_zone, period_at, zone_key
 from go_scheduler.triggers.parts import (
@@ -50,6 +50,13 @@ class FilteringTrigger(CompoundTrigger):
     def recurring(self) -> bool:  # type: ignore[override]
         """Whether it can fire more than once."""
         return self.trigger.recurring
+
+    @abstractmethod
+    def _names(self) -> Sequence[str]:
+        """The names of its calendars."""
+
+    def _is_made_of_own(self) -> bool:
+        return super()._is_made_of_own() and are_own(self._names())
 
     def candidate(self, start: datetime, search: Search) -> Candidate | None:
         """A fire time of the trigger, or when the next day begins that is not left out.
@@ -222,6 +229,9 @@ class OnlyTrigger(FilteringTrigger):
     def describe(self) -> str:
         """Such as ``every day at 09:00 only on business-days``."""
         return f"{before_suffix(self.trigger)} only on {listed(self.calendars)}"
+
+    def _names(self) -> Sequence[str]:
+        return self.calendars
 
     def _day_test(self) -> Callable[[date], bool]:
         return partial(is_in, self.calendars)

@@ -24,6 +24,7 @@ from go_scheduler.triggers.clock_changes import (
     new_year,
     offset_at,
 )
+from go_scheduler.triggers.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,7 +60,7 @@ def zone_key(timezone: object) -> str:
     if not isinstance(key, str):
         raise InvalidTriggerError(
             "timezone must be a name, such as 'Europe/Berlin', or a ZoneInfo that has"
-            f" a name, not {timezone!r:.200}"
+            f" a name, not {shown(timezone)}"
         )
     load_zone(key)
     return str(key)
@@ -81,7 +82,7 @@ def load_zone(key: str) -> tzinfo:
     except (LookupError, OSError, ValueError):
         pass
     raise InvalidTriggerError(
-        f"there is no time zone {key!r:.200}; names are such as 'Europe/Berlin'. If"
+        f"there is no time zone {shown(key)}; names are such as 'Europe/Berlin'. If"
         " none is known, install tzdata"
     )
 

@@ -10,6 +10,7 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.triggers.base import Trigger, next_fire_time_of, utc
 from go_scheduler.triggers.local_time import load_zone, zone_key
 from go_scheduler.triggers.parts import zone_of
+from go_scheduler.triggers.shown import shown
 from go_scheduler.triggers.wall_clock import WallClockTrigger
 
 if TYPE_CHECKING:
@@ -69,10 +70,10 @@ def preview(
         InvalidTriggerError: There is no such time zone, or the trigger misbehaves.
     """
     if not isinstance(trigger, Trigger):
-        raise ConfigurationError(f"trigger must be a trigger, not {trigger!r:.200}")
+        raise ConfigurationError(f"trigger must be a trigger, not {shown(trigger)}")
     if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= MOST:
         raise ConfigurationError(
-            f"n must be a whole number in 1–{MOST}, not {n!r:.200}"
+            f"n must be a whole number in 1–{MOST}, not {shown(n)}"
         )
     zone = load_zone(zone_key(timezone or zone_of(trigger) or "UTC"))
     after = utc(after, name="after")

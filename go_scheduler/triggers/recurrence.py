@@ -45,8 +45,8 @@ class RecurrenceTrigger(WallClockTrigger):
     ```
 
     It takes ``DTSTART``, up to ten ``RRULE``, and ``RDATE`` and ``EXDATE``. It reads
-    them as python-dateutil does, but for its mistakes in the weeks around New Year and
-    in ``BYDAY`` with and without numbers:
+    them as python-dateutil does, but for its mistakes in the weeks around New Year, in
+    ``BYSETPOS`` within the first week, and in ``BYDAY`` with and without numbers:
 
     * A rule takes what it leaves open, such as the hour, from where it starts, and
       ``INTERVAL`` counts from there, too. The start fires only if it matches.

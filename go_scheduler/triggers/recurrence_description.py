@@ -9,22 +9,35 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.triggers.cron_description import MONTHS, listed
 from go_scheduler.triggers.local_time import load_zone
-from go_scheduler.triggers.recurrence_rule import FREQUENCIES
 from go_scheduler.triggers.recurrence_text import local_time
+from go_scheduler.triggers.recurrence_words import (
+    clock_at,
+    counted,
+    day_of_month,
+    day_parts,
+    easter_day,
+    has_ordinals,
+    in_months,
+    months_of,
+    nth,
+    nths,
+    numbered,
+    unit_of,
+    week_start,
+    weekday,
+    weekday_names,
+    weekdays_of,
+)
 from go_scheduler.triggers.wall_clock import clock_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import date, tzinfo
 
-    from go_scheduler.triggers.recurrence_rule import RecurrenceRule, Weekday
+    from go_scheduler.triggers.recurrence_rule import RecurrenceRule
     from go_scheduler.triggers.recurrence_text import Recurrence
 
-_WEEKDAYS = (
-    *("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"),
-)
-_UNITS = ("year", "month", "week", "day", "hour", "minute", "second")
-_NTH = ("first", "second", "third", "fourth", "fifth")
+_GROUPS = ("weekday", "weekend")
 _END_OF_DAY = time(23, 59, 59)
 # So many times of day, or moments, are listed.
 _SOME = 6
@@ -86,41 +99,39 @@ def _times(rule: RecurrenceRule) -> Sequence[str] | None:
     parts = rule.hours, rule.minutes, rule.seconds or (0,)
     if not 1 <= prod(map(len, parts)) <= _SOME:
         return None
-    return [_clock(*each) for each in product(*parts)]
+    return [clock_at(*each) for each in product(*parts)]
 
 
 def _days(rule: RecurrenceRule) -> str | None:
-    match _kinds(rule):
+    match day_parts(rule):
         case ():
             return _repeated(rule) if not rule.positions else None
-        case ("weekdays",) if not rule.positions and not _has_ordinals(rule):
+        case ("weekdays",) if not rule.positions and not has_ordinals(rule):
             return _of_week(rule)
         case ("weekdays",) | ("month_days",):
             return _of_month(rule)
     return None
 
 
-def _repeated(rule: RecurrenceRule) -> str | None:
+def _repeated(rule: RecurrenceRule) -> str:
     """Such as ``every 2 days``."""
-    unit = _UNITS[FREQUENCIES.index(rule.frequency)]
-    if not rule.months:
-        return f"every {_counted(unit, rule.interval)}"
-    if rule.interval == 1 and unit == "day":
-        return f"every day in {_months(rule)}"
-    return None
+    return f"every {counted(unit_of(rule), rule.interval)}{in_months(rule)}"
 
 
 def _of_week(rule: RecurrenceRule) -> str | None:
     """Such as ``every other tuesday``."""
-    names = _weekday_names(rule)
+    names = weekday_names(rule)
     if rule.interval == 1:
-        return f"every {listed(names)}{_in_months(rule)}"
-    if rule.frequency != "WEEKLY" or rule.months:
+        return f"every {listed(names)}{in_months(rule)}"
+    if rule.frequency not in ("WEEKLY", "DAILY"):
         return None
-    if rule.interval == 2 and len(names) == 1 and names != ["weekday"]:
-        return f"every other {names[0]}"
-    days = listed(["weekdays" if name == "weekday" else name for name in names])
-    return f"every {rule.interval} weeks on {days}"
+    if rule.frequency == "WEEKLY" and rule.interval == 2 and len(rule.weekdays) == 1:
+        return f"every other {names[0]}{in_months(rule)}"
+    if names == ["day"]:
+        names = _GROUPS
+    days = listed([f"{name}s" if name in _GROUPS else name for name in names])
+    every = counted(unit_of(rule), rule.interval)
+    return f"every {every} on {days}{in_months(rule)}{week_start(rule)}"
 
 
 def _of_month(rule: RecurrenceRule) -> str | None:
@@ -130,44 +141,49 @@ def _of_month(rule: RecurrenceRule) -> str | None:
         return None
     yearly = rule.frequency == "YEARLY"
     if yearly and len(rule.months) == len(rule.month_days) == 1 <= rule.month_days[0]:
-        date = f"{rule.month_days[0]} {_months(rule)}"
-        return f"every {_counted('year', rule.interval)} on {date}"
+        date = f"{rule.month_days[0]} {months_of(rule)}"
+        return f"every {counted('year', rule.interval)} on {date}"
     if rule.interval == 1:
         whole = "year" if yearly and rule.weekdays and not rule.months else "month"
-        return f"the {days} of {_months(rule) or f'every {whole}'}"
+        return f"the {days} of {months_of(rule) or f'every {whole}'}"
     if yearly and rule.months:
-        return f"every {rule.interval} years on the {days} of {_months(rule)}"
-    if rule.frequency == "MONTHLY" and not rule.months:
-        return f"every {rule.interval} months on the {days}"
-    return None
+        return f"every {rule.interval} years on the {days} of {months_of(rule)}"
+    if yearly:
+        return None
+    every = counted(unit_of(rule), rule.interval)
+    return f"every {every} on the {days}{in_months(rule)}"
 
 
 def _days_of_month(rule: RecurrenceRule) -> str | None:
     """Such as ``1st and last day`` and ``first weekday``."""
     if not rule.positions:
         if rule.month_days:
-            return listed([_day_of_month(each) for each in rule.month_days])
+            return listed([day_of_month(each) for each in rule.month_days])
         if all(each.ordinal for each in rule.weekdays):
-            return listed([_weekday(each) for each in rule.weekdays])
+            return listed([weekday(each) for each in rule.weekdays])
         return None
-    if rule.frequency != "MONTHLY" or rule.month_days or _has_ordinals(rule):
+    if rule.frequency != "MONTHLY" or rule.month_days or has_ordinals(rule):
         return None
-    which = listed([_nth(each) for each in rule.positions])
-    return f"{which} {' or '.join(_weekday_names(rule))}"
+    which = listed([nth(each) for each in rule.positions])
+    names = weekday_names(rule)
+    if names == ["weekend"]:
+        names = ["saturday", "sunday"]
+    return f"{which} {' or '.join(names)}"
 
 
 def _within_days(rule: RecurrenceRule, start: datetime | None) -> str | None:
     """Such as ``every 15 minutes between 09:00 and 17:45 on weekdays``."""
-    if rule.positions or _has_ordinals(rule) or _kinds(rule) not in ((), ("weekdays",)):
+    if rule.positions or day_parts(rule) not in ((), ("weekdays",)):
         return None
     window = _window(rule, start)
     if window is None:
         return None
-    unit = _UNITS[FREQUENCIES.index(rule.frequency)]
-    phrase = f"every {_counted(unit, rule.interval)}{window}"
-    if rule.weekdays:
-        phrase += f" on {listed([f'{name}s' for name in _weekday_names(rule)])}"
-    return f"{phrase}{_in_months(rule)}"
+    unit = unit_of(rule)
+    phrase = f"every {counted(unit, rule.interval)}{window}"
+    names = weekday_names(rule)
+    if names and names != ["day"]:
+        phrase += f" on {listed([f'{name}s' for name in names])}"
+    return f"{phrase}{in_months(rule)}"
 
 
 def _window(rule: RecurrenceRule, start: datetime | None) -> str | None:
@@ -179,7 +195,7 @@ def _window(rule: RecurrenceRule, start: datetime | None) -> str | None:
     if rule.frequency == "HOURLY":
         step, minutes = 60 * rule.interval, rule.minutes
         if not rule.hours and minutes and minutes != (0,):
-            return f" at {_numbered('minute', minutes)}"
+            return f" at {numbered('minute', minutes)}"
         minute = minutes[0] if len(minutes) == 1 else None
     else:
         step = rule.interval
@@ -189,7 +205,9 @@ def _window(rule: RecurrenceRule, start: datetime | None) -> str | None:
     first, last = rule.hours[0], rule.hours[-1]
     if minute is None or 60 % step or last - first != len(rule.hours) - 1:
         return None
-    return f" between {_clock(first, minute)} and {_clock(last, minute + 60 - step)}"
+    return (
+        f" between {clock_at(first, minute)} and {clock_at(last, minute + 60 - step)}"
+    )
 
 
 def _first_minute(step: int, start: datetime | None) -> int | None:
@@ -200,25 +218,25 @@ def _first_minute(step: int, start: datetime | None) -> int | None:
 
 def _part_by_part(rule: RecurrenceRule) -> str:
     """Such as ``every year, on friday, on the 13th of the month, at 09:00``."""
-    unit = _UNITS[FREQUENCIES.index(rule.frequency)]
-    phrases = [f"every {_counted(unit, rule.interval)}"]
+    unit = unit_of(rule)
+    phrases = [f"every {counted(unit, rule.interval)}"]
     if rule.months:
-        phrases.append(f"in {_months(rule)}")
+        phrases.append(f"in {months_of(rule)}")
     if rule.weeks:
-        phrases.append(f"in the {_nths(rule.weeks)} week of the year")
+        phrases.append(f"in the {nths(rule.weeks)} week of the year")
     if rule.year_days:
-        phrases.append(f"on the {_nths(rule.year_days)} day of the year")
+        phrases.append(f"on the {nths(rule.year_days)} day of the year")
     if rule.month_days:
-        days = listed([_day_of_month(each) for each in rule.month_days])
+        days = listed([day_of_month(each) for each in rule.month_days])
         phrases.append(f"on the {days} of the month")
     if rule.weekdays:
-        phrases.append(f"on {_weekdays(rule)}")
+        phrases.append(f"on {weekdays_of(rule)}")
     if rule.easter_days:
-        phrases.append(f"on {listed([_easter(each) for each in rule.easter_days])}")
+        phrases.append(f"on {listed([easter_day(each) for each in rule.easter_days])}")
     phrases += _clock_parts(rule)
     if rule.positions:
-        phrases.append(f"only the {_nths(rule.positions)} time of each {unit}")
-    return ", ".join(phrases)
+        phrases.append(f"only the {nths(rule.positions)} time of each {unit}")
+    return ", ".join(phrases) + week_start(rule)
 
 
 def _clock_parts(rule: RecurrenceRule) -> Iterable[str]:
@@ -231,102 +249,4 @@ def _clock_parts(rule: RecurrenceRule) -> Iterable[str]:
         ("second", rule.seconds if rule.seconds != (0,) else ()),
     ):
         if numbers:
-            yield f"at {_numbered(unit, numbers)}"
-
-
-def _kinds(rule: RecurrenceRule) -> tuple[str, ...]:
-    """Which of the parts that name days a rule has."""
-    kinds = {
-        "weeks": rule.weeks,
-        "year_days": rule.year_days,
-        "month_days": rule.month_days,
-        "weekdays": rule.weekdays,
-        "easter_days": rule.easter_days,
-    }
-    return tuple(name for name, values in kinds.items() if values)
-
-
-def _has_ordinals(rule: RecurrenceRule) -> bool:
-    return any(each.ordinal for each in rule.weekdays)
-
-
-def _months(rule: RecurrenceRule) -> str:
-    return listed([MONTHS[each - 1] for each in rule.months]) if rule.months else ""
-
-
-def _in_months(rule: RecurrenceRule) -> str:
-    return f" in {_months(rule)}" if rule.months else ""
-
-
-def _weekday_names(rule: RecurrenceRule) -> Sequence[str]:
-    """The names of days that have no ordinals."""
-    days = [each.day for each in rule.weekdays]
-    match days:
-        case [0, 1, 2, 3, 4]:
-            return ["weekday"]
-        case [0, 1, 2, 3, 4, 5, 6]:
-            return ["day"]
-    return [_WEEKDAYS[day] for day in days]
-
-
-def _weekdays(rule: RecurrenceRule) -> str:
-    by_month = rule.frequency == "MONTHLY" or rule.months
-    whole = f" of the {'month' if by_month else 'year'}"
-    words = [
-        f"the {_weekday(each)}{whole}" if each.ordinal else _WEEKDAYS[each.day]
-        for each in rule.weekdays
-    ]
-    return listed(words)
-
-
-def _weekday(day: Weekday) -> str:
-    return f"{_nth(day.ordinal)} {_WEEKDAYS[day.day]}"
-
-
-def _day_of_month(day: int) -> str:
-    return _ordinal(day) if day > 0 else f"{_nth(day)} day"
-
-
-def _easter(days: int) -> str:
-    if not days:
-        return "easter sunday"
-    side = "after" if days > 0 else "before"
-    return f"the {_ordinal(abs(days))} day {side} easter sunday"
-
-
-def _nths(numbers: Sequence[int]) -> str:
-    return listed([_nth(each) for each in numbers])
-
-
-def _nth(number: int) -> str:
-    """Such as ``first``, ``20th``, ``last`` and ``second to last``."""
-    if number == -1:
-        return "last"
-    if number < 0:
-        return f"{_nth(-number)} to last"
-    return _NTH[number - 1] if number <= len(_NTH) else _ordinal(number)
-
-
-def _ordinal(number: int) -> str:
-    """Such as ``1st``."""
-    tens, ones = divmod(number % 100, 10)
-    suffix = "th" if tens == 1 else {1: "st", 2: "nd", 3: "rd"}.get(ones, "th")
-    return f"{number}{suffix}"
-
-
-def _numbered(unit: str, numbers: Sequence[int]) -> str:
-    """Such as ``minute 30`` and ``hours 9 to 17``."""
-    first, last = numbers[0], numbers[-1]
-    if first == last:
-        return f"{unit} {first}"
-    if len(numbers) > 2 and last - first == len(numbers) - 1:
-        return f"{unit}s {first} to {last}"
-    return f"{unit}s {listed([str(each) for each in numbers])}"
-
-
-def _counted(unit: str, count: int) -> str:
-    return unit if count == 1 else f"{count} {unit}s"
-
-
-def _clock(hour: int, minute: int, second: int = 0) -> str:
-    return clock_time(datetime(1, 1, 1, hour, minute, second))  # noqa: DTZ001
+            yield f"at {numbered(unit, numbers)}"

@@ -272,8 +272,6 @@ def _pick(
 ) -> Iterator[tuple[int, Sequence[int]]]:
     """What BYSETPOS picks of the times of a period, by day."""
     total = len(days) * len(offsets)
-    if total < min(map(abs, positions)):
-        return
     indexes = {each - 1 if each > 0 else total + each for each in positions}
     kept = sorted(index for index in indexes if 0 <= index < total)
     for number, group in groupby(kept, key=lambda index: index // len(offsets)):

@@ -14,6 +14,7 @@ from go_scheduler.triggers.local_time import (
     period_at,
     zone_key,
 )
+from go_scheduler.triggers.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -163,7 +164,7 @@ def check_wall_clock(timezone: object, *, gap: object, overlap: object) -> str:
     for name, value, allowed in (("gap", gap, GAPS), ("overlap", overlap, OVERLAPS)):
         if not isinstance(value, str) or value not in allowed:
             raise InvalidTriggerError(
-                f"{name} must be {' or '.join(map(repr, allowed))}, not {value!r:.200}"
+                f"{name} must be {' or '.join(map(repr, allowed))}, not {shown(value)}"
             )
     return zone_key(timezone)
 

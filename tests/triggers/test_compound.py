@@ -90,8 +90,8 @@ class TestParts:
         [
             (AnyOfTrigger([DAILY, HOURLY]), (DAILY, HOURLY)),
             (AllOfTrigger([DAILY, HOURLY]), (DAILY, HOURLY)),
-            (ExceptTrigger(HOURLY, ["tests.june", DAILY]), (HOURLY, DAILY)),
-            (OnlyTrigger(HOURLY, "tests.june"), (HOURLY,)),
+            (ExceptTrigger(HOURLY, ["tests.may-2030", DAILY]), (HOURLY, DAILY)),
+            (OnlyTrigger(HOURLY, "tests.may-2030"), (HOURLY,)),
             (LimitedTrigger(HOURLY, limit=3), (HOURLY,)),
         ],
     )

@@ -24,7 +24,12 @@ from go_scheduler.triggers import (
     dump_trigger,
     load_trigger,
 )
-from go_scheduler.triggers.calendars import DateCalendar, register_calendar
+from go_scheduler.triggers.base import is_own
+from go_scheduler.triggers.calendars import (
+    BusinessDays,
+    DateCalendar,
+    register_calendar,
+)
 from go_scheduler.triggers.combining import AllOfTrigger, AnyOfTrigger
 from go_scheduler.triggers.excluding import ExceptTrigger, OnlyTrigger
 from go_scheduler.triggers.limited import LimitedTrigger
@@ -394,3 +399,25 @@ class TestRefusals:
     def test_what_are_no_days_is(self, arguments: Any, message: str) -> None:
         with pytest.raises(InvalidTriggerError, match=message):
             OnlyTrigger(*arguments)
+
+
+class TestCode:
+    """What a user has written may hang: it is told from what the package brings."""
+
+    @pytest.mark.parametrize("kind", [ExceptTrigger, OnlyTrigger])
+    def test_a_calendar_of_the_users_is_foreign_code(
+        self, kind: type[ExceptTrigger | OnlyTrigger]
+    ) -> None:
+        assert not is_own(kind(DAILY, "tests.june"))
+        assert not is_own(LimitedTrigger(kind(DAILY, ["tests.may-2030", "tests.june"])))
+        assert is_own(kind(DAILY, "tests.may-2030"))
+
+    def test_so_are_holidays_of_the_users(self) -> None:
+        register_calendar("tests.business", BusinessDays(holidays="tests.june"))
+        assert not is_own(OnlyTrigger(DAILY, "tests.business"))
+        register_calendar("tests.business", BusinessDays(holidays="tests.may-2030"))
+        assert is_own(OnlyTrigger(DAILY, "tests.business"))
+
+    def test_a_foreign_exception_is_foreign(self) -> None:
+        assert not is_own(ExceptTrigger(DAILY, SteadyTrigger(3600, 60)))
+        assert is_own(ExceptTrigger(DAILY, CronTrigger("0 12 * * *")))

@@ -332,6 +332,11 @@ MEANINGS = [
         "Thu 2025-01-16 09:00:00",
     ),
     (
+        "whenever all of every hour, every 2 hours and (every monday at noon)",
+        "whenever all of every hour, every 2 hours and every monday at 12:00",
+        "Mon 2025-01-20 12:00:00",
+    ),
+    (
         "every day at 9am in 2030",
         "every day at 09:00 in 2030",
         "Tue 2030-01-01 09:00:00",

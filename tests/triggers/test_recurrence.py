@@ -363,7 +363,9 @@ class TestStart:
         assert scheduled.first_fire_time(NOW) == first
         assert scheduled.next_fire_time(LONG_AGO) == first
         assert trigger.next_fire_time(NOW) == first
-        assert RecurrenceTrigger("RDATE:20200101T000000Z").next_fire_time(NOW) is None
+        dates = RecurrenceTrigger("RDATE:20200101T000000Z,20200202T000000")
+        assert dates.next_fire_time(NOW) is None
+        assert dates.anchored(NOW).next_fire_time(LONG_AGO) is None
 
     def test_it_does_not_fire_when_it_is_scheduled_but_as_often_as_it_says(
         self,
@@ -424,9 +426,9 @@ class TestEnd:
     @pytest.mark.parametrize("frequency", ["DAILY", "HOURLY", "MINUTELY", "SECONDLY"])
     def test_a_long_series_is_counted(self, frequency: str) -> None:
         every = {"DAILY": 86_400, "HOURLY": 3600, "MINUTELY": 60, "SECONDLY": 1}
-        trigger = RecurrenceTrigger(f"FREQ={frequency};COUNT=5000", start=NOW)
+        trigger = RecurrenceTrigger(f"FREQ={frequency};COUNT=7000", start=NOW)
         start = NOW.replace(microsecond=0)
-        last = start + 4999 * timedelta(seconds=every[frequency])
+        last = start + 6999 * timedelta(seconds=every[frequency])
         assert trigger.next_fire_time(last) is None
         assert trigger.next_fire_time(last - MICROSECOND) == last
         assert trigger.next_fire_time(LONG_AGO) == start
@@ -571,7 +573,7 @@ class TestDescription:
             (f"DAILY;BYDAY={WORKDAYS};BYHOUR=8;BYMINUTE=30", "every weekday at 08:30"),
             (
                 "WEEKLY;BYDAY=SA,SU;BYHOUR=10;BYMINUTE=0",
-                "every saturday and sunday at 10:00",
+                "every weekend at 10:00",
             ),
             (
                 f"WEEKLY;BYDAY={WORKDAYS},SA,SU;BYHOUR=10;BYMINUTE=0",
@@ -584,6 +586,34 @@ class TestDescription:
             (
                 "WEEKLY;INTERVAL=2;BYDAY=TU,FR;BYHOUR=9;BYMINUTE=34",
                 "every 2 weeks on tuesday and friday at 09:34",
+            ),
+            ("WEEKLY;INTERVAL=2;BYDAY=SA,SU", "every 2 weeks on weekends"),
+            (
+                "WEEKLY;INTERVAL=2;BYDAY=TU,SU;WKST=SU",
+                "every 2 weeks on tuesday and sunday, of weeks that begin on sunday",
+            ),
+            ("WEEKLY;INTERVAL=2;BYDAY=TU;WKST=SU", "every other tuesday"),
+            (
+                "MONTHLY;BYDAY=SA,SU;BYSETPOS=1",
+                "the first saturday or sunday of every month",
+            ),
+            ("WEEKLY;BYMONTH=5", "every week in may"),
+            ("WEEKLY;INTERVAL=2;BYMONTH=5;BYDAY=MO", "every other monday in may"),
+            ("DAILY;INTERVAL=2;BYDAY=MO,FR", "every 2 days on monday and friday"),
+            ("DAILY;INTERVAL=3;BYMONTHDAY=1,15", "every 3 days on the 1st and 15th"),
+            (
+                "MONTHLY;INTERVAL=2;BYMONTH=5,6;BYDAY=-1FR",
+                "every 2 months on the last friday in may and june",
+            ),
+            ("MINUTELY;BYDAY=SA,SU", "every minute on weekends"),
+            (f"MINUTELY;BYDAY={WORKDAYS},SA,SU", "every minute"),
+            (
+                f"WEEKLY;INTERVAL=2;BYDAY={WORKDAYS},SA,SU",
+                "every 2 weeks on weekdays and weekends",
+            ),
+            (
+                f"MONTHLY;BYDAY={WORKDAYS},SA,SU;BYSETPOS=-1",
+                "the last day of every month",
             ),
             (
                 f"WEEKLY;INTERVAL=3;BYDAY={WORKDAYS};BYHOUR=9;BYMINUTE=34",
@@ -714,14 +744,10 @@ class TestDescription:
                 " each month",
             ),
             (
-                "WEEKLY;INTERVAL=2;BYMONTH=5;BYDAY=MO",
-                "every 2 weeks, in may, on monday",
-            ),
-            (
                 "YEARLY;INTERVAL=2;BYMONTHDAY=1",
                 "every 2 years, on the 1st of the month",
             ),
-            ("WEEKLY;BYMONTH=5", "every week, in may"),
+            ("MONTHLY;INTERVAL=2;BYDAY=MO", "every 2 months, on monday"),
             ("DAILY;BYHOUR=9", "every day, at hour 9"),
             (
                 "DAILY;BYHOUR=9,10;BYMINUTE=1,2,3,4,5",
@@ -736,6 +762,16 @@ class TestDescription:
                 "every hour, at hours 9 and 11, at minute 0",
             ),
             ("MINUTELY;BYMINUTE=1", "every minute, at minute 1"),
+            (
+                "WEEKLY;BYDAY=MO,SU;BYSETPOS=1;BYHOUR=1,2;WKST=SU",
+                "every week, on monday and sunday, at hours 1 and 2, only the first"
+                " time of each week, of weeks that begin on sunday",
+            ),
+            (
+                "YEARLY;BYWEEKNO=20;WKST=SU",
+                "every year, in the 20th week of the year, of weeks that begin on"
+                " sunday",
+            ),
             ("MINUTELY;INTERVAL=7;BYHOUR=9,10", "every 7 minutes, at hours 9 and 10"),
             ("MINUTELY;BYSECOND=30", "every minute, at second 30"),
             ("SECONDLY;BYHOUR=9", "every second, at hour 9"),

@@ -237,6 +237,17 @@ class TestWhereTheClocksChange:
             trigger = RecurrenceTrigger(f"{text}{excluded}")
             assert local_times(trigger, 2) == expected
 
+    @pytest.mark.parametrize(
+        ("until", "count"),
+        [("052959", 2), ("053000", 3), ("061500", 3), ("063000", 3)],
+    )
+    def test_it_may_end_within_a_repeated_hour(self, until: str, count: int) -> None:
+        trigger = RecurrenceTrigger(
+            "DTSTART;TZID=America/New_York:20241101T013000\n"
+            f"RRULE:FREQ=DAILY;UNTIL=20241103T{until}Z"
+        )
+        assert local_times(trigger, 9).count(":") == count
+
     def test_a_date_that_is_added_is_a_fixed_time(self) -> None:
         trigger = RecurrenceTrigger(
             "DTSTART;TZID=America/New_York:20240101T000000\nRRULE:FREQ=HOURLY;COUNT=1\n"

@@ -215,6 +215,18 @@ class TestAgainstDateutil:
                 mistaken += [each.date() for each in walk if each.year == year] != found
         assert mistaken
 
+    @pytest.mark.parametrize("number", [1, 52, 53])
+    def test_the_weeks_of_two_hundred_years_have_their_numbers(
+        self, number: int
+    ) -> None:
+        start = datetime(1970, 1, 1)  # noqa: DTZ001
+        times = LocalTimes(RecurrenceRule(frequency="YEARLY", weeks=(number,)), start)
+        days = range(start.toordinal(), start.replace(year=2170).toordinal())
+        found = times.days(days.start)
+        assert [day for day, _ in takewhile(lambda each: each[0] in days, found)] == [
+            day for day in days if date.fromordinal(day).isocalendar().week == number
+        ]
+
     def test_days_with_and_without_a_number_are_all_meant(self) -> None:
         text = "DTSTART:20250101T000000Z\nRRULE:FREQ={};BYDAY=MO,2TU"
         for frequency, expected in (
@@ -330,6 +342,25 @@ class TestBounds:
         assert LocalTimes(rule, start).search(start + DAY) is None
         assert len(steps) <= 6_000
 
+    @pytest.mark.parametrize(
+        "rule",
+        [
+            RecurrenceRule(frequency="SECONDLY", interval=14, seconds=(1, 3)),
+            RecurrenceRule(frequency="MINUTELY", interval=60, minutes=(30,)),
+            RecurrenceRule(frequency="DAILY", hours=(9, 10), positions=(3,)),
+            RecurrenceRule(
+                frequency="WEEKLY", weekdays=(Weekday(0),), positions=(2, -3)
+            ),
+            RecurrenceRule(frequency="MONTHLY", year_days=(1,), positions=(32,)),
+        ],
+    )
+    def test_it_does_not_begin_where_nothing_can_match(
+        self, rule: RecurrenceRule, steps: list[int]
+    ) -> None:
+        start = datetime(2000, 1, 1)  # noqa: DTZ001
+        assert LocalTimes(rule, start).search(start + DAY) is None
+        assert steps == []
+
     def test_it_goes_on_for_a_hundred_years(self) -> None:
         start = datetime(1904, 2, 29)  # noqa: DTZ001
         rule = RecurrenceRule(
@@ -341,6 +372,32 @@ class TestBounds:
         start = datetime(2000, 2, 29)  # noqa: DTZ001
         assert LocalTimes(longer, start).search(start + DAY) is None
 
+    def test_it_stops_counting_where_that_is_enough(self, steps: list[int]) -> None:
+        start = datetime(2000, 1, 1)  # noqa: DTZ001
+        times = LocalTimes(RecurrenceRule(frequency="DAILY"), start)
+        assert times.count(start, start + 40_000 * DAY, 5) == 5
+        assert len(steps) <= 6
+
+    def test_count_is_reached_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        counted: list[datetime] = []
+        count = LocalTimes.count
+
+        def recorded(
+            times: LocalTimes, begin: datetime, end: datetime, most: int
+        ) -> int:
+            counted.append(end)
+            return count(times, begin, end, most)
+
+        monkeypatch.setattr(LocalTimes, "count", recorded)
+        for frequency in ("DAILY", "MINUTELY"):
+            counted.clear()
+            start = datetime(1987, 6, 5, tzinfo=UTC)
+            trigger = RecurrenceTrigger(f"FREQ={frequency};COUNT=9", start=start)
+            for _ in range(3):
+                for days in (0, 10, 99):
+                    trigger.next_fire_time(start + days * DAY)
+            assert len(counted) == 2
+
     def test_many_kinds_of_days_are_remembered_but_not_all(self) -> None:
         start = datetime(2000, 1, 1)  # noqa: DTZ001
         rule = RecurrenceRule(
@@ -351,3 +408,4 @@ class TestBounds:
         for each in range(200):
             assert times.search(at) == start + each * timedelta(seconds=86_399)
             at = start + each * timedelta(seconds=86_399) + MICROSECOND
+        assert len(times._times_of_day) <= 64

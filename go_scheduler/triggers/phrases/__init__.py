@@ -9,6 +9,7 @@ from go_scheduler.triggers.base import utc
 from go_scheduler.triggers.local_time import zone_key
 from go_scheduler.triggers.phrases.building import Builder
 from go_scheduler.triggers.phrases.words import LONGEST, PhraseError
+from go_scheduler.triggers.shown import shown
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -37,7 +38,7 @@ def parse_phrase(
             ways; the message says what was understood, and which these are.
     """
     if not isinstance(text, str):
-        raise InvalidTriggerError(f"a phrase must be text, not {text!r:.200}")
+        raise InvalidTriggerError(f"a phrase must be text, not {shown(text)}")
     if len(text) > LONGEST:
         raise InvalidTriggerError(
             f"a phrase has at most {LONGEST} characters, not {len(text)}:"

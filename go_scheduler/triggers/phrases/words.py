@@ -370,6 +370,7 @@ def _with_ordinals(words: Sequence[Word]) -> Sequence[Word]:
 def _without_commas(words: Sequence[Word]) -> Sequence[Word]:
     """The words that count: what joins a list is AND, what joins phrases is ALSO."""
     words = [each for each in words if each.type != "FILLER"]
+    whenever = any(each.type == "WHENEVER" for each in words)
     found: list[Word] = []
     for number, word in enumerate(words):
         if word.type not in ("COMMA", "AND"):
@@ -380,7 +381,7 @@ def _without_commas(words: Sequence[Word]) -> Sequence[Word]:
             continue
         if found and after is not None and _goes_on(found[-1].type, after.type):
             found.append(word._replace(type="AND"))
-        elif word.type == "AND":
+        elif word.type == "AND" or whenever:
             found.append(word._replace(type="ALSO"))
     return found
 
