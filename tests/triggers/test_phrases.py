@@ -111,6 +111,18 @@ MEANINGS = [
         " 17:00",
         "Wed 2025-01-15 10:15:00",
     ),
+    ("every second, 2 times", "every second, 2 times", "Wed 2025-01-15 10:00:01"),
+    (
+        "the first, second and third monday of the month at noon",
+        "the first monday, the second monday and the third monday of every month at"
+        " 12:00",
+        "Mon 2025-01-20 12:00:00",
+    ),
+    (
+        "every day at 9am until 2020-01-01",
+        "every day at 09:00 until 2020-01-01 23:59:59.999999",
+        NONE_LEFT,
+    ),
     (
         "every 15 minutes from 9am to 4:45pm, monday to friday",
         "every 15 minutes between 09:00 and 16:45 on weekdays",
@@ -498,7 +510,8 @@ REFUSED = [
     ("tomorrow every day at 9am", "it cannot say how often once"),
     ("in 20 minutes every hour", "it cannot say how often once"),
     ("every day at 9am until yesterday", '"yesterday" does not fit there'),
-    ("every day at 9am until 2020-01-01", "no fire time within its bounds"),
+    ("every 1000000000 years on 1 june at 9am", "is too long"),
+    ("every day at 9am starting tomorrow until 2025-01-15", "within its bounds"),
     ("every day at 9am from 2030-01-02 to 2030-01-01", "end"),
     ("every day at 9am starting wednesday", "write 'today' or '2025-01-22'"),
     ("every day at 9am 0 times", "limit"),

@@ -223,6 +223,14 @@ class TestWhereTheClocksChange:
         found = local_times(trigger, 99).split(", ")
         assert len(found) == int(rule.rpartition("=")[2])
         assert found[-1] == last
+        # Others, which know nothing of the times before.
+        others = (
+            RecurrenceTrigger(text, gap="skip"),
+            RecurrenceTrigger(text, overlap="both"),
+        )
+        local = datetime.strptime(f"{start[:6]}{last}", "%Y%m%d %H:%M%z")
+        assert others[0].next_fire_time(local - MICROSECOND) == local
+        assert others[1].next_fire_time(local) is None
         assert trigger.next_fire_time(datetime(2200, 1, 1, tzinfo=UTC)) is None
 
     def test_a_time_may_be_excluded_once_or_twice(self) -> None:

@@ -320,17 +320,23 @@ class Builder:
         bounds = (start, end, length, parts.count, parts.from_now)
         if all(each is None for each in bounds):
             return trigger
-        if start is not None and not start.counted:
-            return LimitedTrigger(
-                trigger, start=start.at, end=end, duration=length, limit=parts.count
+        if start is None:
+            limited = LimitedTrigger(
+                trigger, end=end, duration=length, limit=parts.count
             )
-        anchored_at = self._present.now if start is None else start.at
+            # An end alone counts from nowhere: it may have passed, and is no error.
+            ends = end is not None and length is None and parts.count is None
+            return limited if ends else limited.anchored(self._present.now)
+        if start.counted:
+            return LimitedTrigger(
+                trigger,
+                end=end,
+                duration=length,
+                limit=parts.count,
+                anchored_at=start.at,
+            )
         return LimitedTrigger(
-            trigger,
-            end=end,
-            duration=length,
-            limit=parts.count,
-            anchored_at=anchored_at,
+            trigger, start=start.at, end=end, duration=length, limit=parts.count
         )
 
 

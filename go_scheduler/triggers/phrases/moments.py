@@ -102,7 +102,10 @@ class Present:
     def before(self, instant: datetime, length: Every) -> datetime:
         """So many calendar units before an instant, at the same time of day."""
         local = instant.astimezone(self._zone).replace(tzinfo=None)
-        return self.instant(_on_the_calendar(local, length, back=True))
+        try:
+            return self.instant(_on_the_calendar(local, length, back=True))
+        except (OverflowError, ValueError):
+            raise PhraseError(f"{length.number} {length.unit}s is too long") from None
 
     def find(self, moment: Moment, *, ends: bool = False) -> Instant:
         """The instant of a moment.

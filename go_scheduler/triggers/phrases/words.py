@@ -353,18 +353,29 @@ _CROSSING = {
     ("NUMBER", "MONTH"),
     ("ORDINAL", "MONTH"),
 }
-_AFTER_ORDINAL = {"WEEKDAY", "UNIT", "AND", "COMMA", "MONTH", "OF", "TO"}
+_AFTER_ORDINAL = {"WEEKDAY", "UNIT", "MONTH", "OF", "TO"}
 
 
 def _with_ordinals(words: Sequence[Word]) -> Sequence[Word]:
     """The words, where each ``second`` is either a unit or an ordinal."""
-    found = []
-    for number, word in enumerate(words):
-        after = words[number + 1].type if number + 1 < len(words) else ""
-        if word.text.lower() == "second" and after not in _AFTER_ORDINAL:
-            word = word._replace(type="UNIT", value="second")
-        found.append(word)
-    return found
+    types = [each.type for each in words]
+    return [
+        word._replace(type="UNIT", value="second")
+        if word.text.lower() == "second" and not _has_ordinal(types[number + 1 :])
+        else word
+        for number, word in enumerate(words)
+    ]
+
+
+def _has_ordinal(after: Sequence[str]) -> bool:
+    """Whether what follows a word lets that be an ordinal."""
+    match after:
+        case ["AND" | "COMMA", *_]:
+            rest = [each for each in after if each not in ("AND", "COMMA", "FILLER")]
+            return rest[:1] == ["ORDINAL"]
+        case [first, *_]:
+            return first in _AFTER_ORDINAL
+    return False
 
 
 def _without_commas(words: Sequence[Word]) -> Sequence[Word]:
