@@ -884,3 +884,6 @@ class TestWarnings:
         assert RecurrenceTrigger(ended).warnings(NOW) == []
         hourly = trigger.rule.replace("DAILY", "HOURLY")
         assert RecurrenceTrigger(hourly).warnings(NOW) == []
+        noon = "DTSTART;TZID=America/New_York:20240101T123000\nRRULE:FREQ="
+        both = RecurrenceTrigger(f"{noon}HOURLY\nRRULE:FREQ=DAILY")
+        assert both.warnings(NOW) == []
