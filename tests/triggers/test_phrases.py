@@ -101,6 +101,11 @@ MEANINGS = [
         "Wed 2025-01-15 10:20:00",
     ),
     (
+        "every hour on the first monday of every month",
+        "every hour on the first monday of every month",
+        "Mon 2025-02-03 00:00:00",
+    ),
+    (
         "every 3 hours on weekdays",
         "every 3 hours on weekdays",
         "Wed 2025-01-15 12:00:00",
@@ -478,6 +483,8 @@ REFUSED = [
     ("every 5 minutes every 6 minutes", "it says twice how often"),
     ("mondays on tuesdays at 9am", "it says twice on which days of the week"),
     ("every 0 minutes", "no length of time"),
+    ("every 2 days on the first weekday of june at 9am", "do not go with every"),
+    ("second month", "write 'every'"),
     ("every 0 days at 9am", "from 1 on"),
     ("every 1.5 days at 9am", "counted whole"),
     ("every -5 minutes", '"-" does not fit there'),

@@ -748,6 +748,10 @@ class TestDescription:
                 "every 2 years, on the 1st of the month",
             ),
             ("MONTHLY;INTERVAL=2;BYDAY=MO", "every 2 months, on monday"),
+            (
+                "MONTHLY;BYMONTH=5;BYMONTHDAY=13;BYDAY=FR",
+                "every month, in may, on the 13th of the month, on friday",
+            ),
             ("DAILY;BYHOUR=9", "every day, at hour 9"),
             (
                 "DAILY;BYHOUR=9,10;BYMINUTE=1,2,3,4,5",

@@ -384,6 +384,9 @@ def _checked_days(parts: Parts) -> Parts:
         PhraseError: They say it in none or in several.
     """
     unit = "" if parts.every is None else parts.every.unit
+    stepped = parts.every != Every(1, "week") and unit in ("day", "week", "fortnight")
+    if parts.nth is not None and stepped:
+        raise PhraseError(f"days of the month do not go with every so many {unit}s")
     ways = parts.given() & {"weekdays", "nth", "dates"}
     if len(ways) > 1:
         raise PhraseError("it says in several ways on which days: write them with 'or'")

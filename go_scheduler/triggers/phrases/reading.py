@@ -47,6 +47,8 @@ class PartsReader(Transformer[Token, object]):
         """One phrase."""
         parts = Parts()
         for each in children:
+            if "step" in each:
+                raise PhraseError("write 'every' before a number of units")
             parts.add(each)
         return parts
 
