@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.triggers.phrases.clock import spans
-from go_scheduler.triggers.phrases.words import PhraseError
+from go_scheduler.triggers.phrases.parts import Every
+from go_scheduler.triggers.phrases.words import PhraseError, ambiguous
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from go_scheduler.triggers.phrases.parts import Nth, Parts
 
@@ -143,3 +145,53 @@ def _rule_weekdays(days: frozenset[int]) -> str:
 
 def _listed(numbers: frozenset[int] | set[int]) -> str:
     return ",".join(map(str, sorted(numbers, key=lambda each: (each < 0, each))))
+
+
+def checked_days(parts: Parts) -> Parts:
+    """The parts, which say on which days in one way.
+
+    Raises:
+        PhraseError: They say it in none or in several.
+    """
+    unit = "" if parts.every is None else parts.every.unit
+    stepped = parts.every != Every(1, "week") and unit in ("day", "week", "fortnight")
+    if parts.nth is not None and stepped:
+        raise PhraseError(f"days of the month do not go with every so many {unit}s")
+    ways = parts.given() & {"weekdays", "nth", "dates"}
+    if len(ways) > 1:
+        raise PhraseError("it says in several ways on which days: write them with 'or'")
+    if unit == "year" and parts.nth is not None and parts.months is None:
+        parts = replace(parts, months=of_the_year(parts.nth))
+    needed = {"week": {"weekdays"}, "fortnight": {"weekdays"}, "month": {"nth"}}
+    needed["year"] = {"dates", "nth"}
+    if unit in needed and not ways & needed[unit]:
+        raise PhraseError(f"it does not say on which day of the {unit}")
+    if not unit and not ways and parts.months is None:
+        raise PhraseError("it does not say on which days: write 'every day at …'")
+    if not unit and parts.lone is not None and parts.months is None:
+        text = parts.lone.lower()
+        raise PhraseError(ambiguous(text, (f"every {text}", f"this {text}")))
+    return parts
+
+
+def without(parts: Parts, said: Mapping[str, object]) -> Parts | None:
+    """The parts that name the other days, if they can."""
+    if parts.group is not None or parts.nth is not None or parts.dates is not None:
+        return None
+    if parts.every is not None and parts.every.is_stepped:
+        return None
+    match said:
+        case {"weekdays": frozenset() as days}:
+            return replace(parts, weekdays=_left(parts.weekdays, range(7), days))
+        case {"months": frozenset() as months}:
+            return replace(parts, months=_left(parts.months, range(1, 13), months))
+    return None
+
+
+def _left(
+    known: frozenset[int] | None, everything: Iterable[int], without: frozenset[int]
+) -> frozenset[int]:
+    left = frozenset(everything if known is None else known) - without
+    if not left:
+        raise PhraseError("its exceptions leave nothing")
+    return left

@@ -24,9 +24,6 @@ _LENGTHS = {
     "week": timedelta(weeks=1),
     "fortnight": timedelta(weeks=2),
 }
-CLOCK_UNITS = ("microsecond", "millisecond", "second", "minute", "hour")
-"""The units of elapsed time; the others are counted on the calendar."""
-
 _LAST = time(23, 59, 59, 999_999)
 _LEAP_YEARS = 8
 
@@ -93,7 +90,7 @@ class Present:
     def later(self, length: Every) -> datetime:
         """So much later than now: calendar units at the same time of day."""
         try:
-            if length.unit in CLOCK_UNITS:
+            if length.is_of_clock:
                 return self.now + duration(length)
             return self.instant(_on_the_calendar(self._local(), length))
         except (OverflowError, ValueError):

@@ -19,6 +19,20 @@ class Every(NamedTuple):
     number: float
     unit: str
 
+    @property
+    def is_of_clock(self) -> bool:
+        """Whether it is elapsed time, and not counted on the calendar."""
+        return self.unit in ("microsecond", "millisecond", "second", "minute", "hour")
+
+    @property
+    def is_stepped(self) -> bool:
+        """Whether every so many days, weeks, months or years are meant."""
+        return not self.is_of_clock and (self.number != 1 or self.unit == "fortnight")
+
+    def in_weeks(self) -> Every:
+        """The same, with two weeks for a fortnight."""
+        return Every(2 * self.number, "week") if self.unit == "fortnight" else self
+
 
 class Nth(NamedTuple):
     """One of the days of a month: the nth day, or the nth of some weekdays.
@@ -154,6 +168,12 @@ SAID = {
     "delay": "how long after each run",
     "group": "what is in brackets",
 }
+
+
+def only(given: set[str], allowed: set[str], where: str) -> None:
+    """Refuse what makes no sense beside the rest."""
+    for name in sorted(given - allowed):
+        raise PhraseError(f"it cannot say {SAID[name]} {where}")
 
 
 class AnyOf(NamedTuple):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from calendar import day_name, month_name
 from datetime import date, datetime, time
 from typing import TYPE_CHECKING, NamedTuple
 
+from go_scheduler.triggers.phrases.vocabulary import AMBIGUOUS, VOCABULARY
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
 
@@ -156,7 +157,7 @@ def _word_at(text: str, at: int) -> Word | None:
 def _unhyphened(word: Word) -> Iterator[Word]:
     """The words that hyphens join, as in ``mon-fri``, unless they make a name."""
     parts = word.text.lower().rstrip(".").split("-")
-    if word.type != "NAME" or not all((part,) in _VOCABULARY for part in parts):
+    if word.type != "NAME" or not all((part,) in VOCABULARY for part in parts):
         yield word
         return
     at = word.start
@@ -167,125 +168,7 @@ def _unhyphened(word: Word) -> Iterator[Word]:
         at += len(part) + 1
 
 
-# The vocabulary: words, and several words that belong together.
-
-_Entry = tuple[str, object]
-
-
-def _vocabulary() -> Mapping[tuple[str, ...], _Entry]:
-    found: dict[tuple[str, ...], _Entry] = {}
-
-    def add(type: str, spellings: str, value: object = None) -> None:
-        for spelling in spellings.split(","):
-            found[tuple(spelling.split())] = type, value
-
-    for number, name in enumerate(day_name):
-        lower = name.lower()
-        shorts = {lower, f"{lower}s", lower[:3]}
-        add("WEEKDAY", ",".join(sorted(shorts)), frozenset({number}))
-    add("WEEKDAY", "tues", frozenset({1}))
-    add("WEEKDAY", "thur,thurs", frozenset({3}))
-    add("WEEKDAY", "weekday,weekdays,working day,working days", frozenset(range(5)))
-    add("WEEKDAY", "weekend,weekends", frozenset({5, 6}))
-    for number in range(1, 13):
-        lower = month_name[number].lower()
-        add("MONTH", ",".join({lower, lower[:3]}), number)
-    add("MONTH", "sept", 9)
-    for unit, spellings in _UNITS.items():
-        add("UNIT", spellings, unit)
-    for number, text in enumerate(_NUMBERS.split(), 1):
-        add("NUMBER", text, number)
-    add("NUMBER", "a,an", 1)
-    for number, text in enumerate(_ORDINALS.split(), 1):
-        add("ORDINAL", text, number)
-    add("ORDINAL", "last", -1)
-    for part, spellings in _PARTS.items():
-        add("PART", f"{spellings},{spellings}s", part)
-        add("IN_PART", f"in the {part},at {part}", part)
-    for type, spellings in _PLAIN.items():
-        add(type, spellings)
-    for unit, spellings in _ADVERBS.items():
-        add("ADVERB", spellings, unit)
-    add("TIME", "noon,midday", time(12))
-    add("TIME", "midnight", time(0))
-    add("TODAY", "today", 0)
-    add("TODAY", "tomorrow", 1)
-    add("ALIGNED", "on the clock", None)
-    add("ALIGNED", "on the hour", 0)
-    add("ALIGNED", "on the half hour", 30)
-    add("COUNT", "once", 1)
-    return found
-
-
-_UNITS = {
-    "microsecond": "microsecond,microseconds",
-    "millisecond": "millisecond,milliseconds,ms",
-    "second": "seconds,sec,secs",
-    "minute": "minute,minutes,min,mins",
-    "hour": "hour,hours,hr,hrs",
-    "day": "day,days",
-    "week": "week,weeks",
-    "fortnight": "fortnight,fortnights",
-    "month": "month,months",
-    "year": "year,years",
-}
-_NUMBERS = (
-    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
-    " fifteen sixteen seventeen eighteen nineteen twenty"
-)
-_ORDINALS = (
-    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth"
-)
-_PARTS = {
-    "morning": "morning",
-    "afternoon": "afternoon",
-    "evening": "evening",
-    "night": "night",
-}
-_PLAIN = {
-    "EVERY": "every,each",
-    "OTHER": "other,alternate",
-    "HALF": "half,half an",
-    "THIS": "this,this coming",
-    "AT": "at",
-    "OF": "of",
-    "IN": "in,during",
-    "AND": "and",
-    "OR": "or",
-    "TO": "to,through",
-    "BETWEEN": "between",
-    "FROM": "from",
-    "FROM_NOW": "from now on",
-    "UNTIL": "until,till",
-    "STARTING": "starting,starting from,starting at,beginning,beginning at",
-    "FOR": "for,for the next",
-    "EXCEPT": "except,and except,except for,but not,excluding",
-    "ONLY": "only on,days of,on days of",
-    "AFTER_RUN": "after each run,after every run,after each run ends",
-    "PAST": "past,after",
-    "WHENEVER": "whenever both,whenever all of",
-    "FILLER": "on,the",
-}
-_ADVERBS = {
-    "minute": "minutely",
-    "hour": "hourly",
-    "day": "daily,everyday",
-    "week": "weekly",
-    "fortnight": "fortnightly",
-    "month": "monthly",
-    "year": "yearly,annually",
-}
-_VOCABULARY = _vocabulary()
-_LONGEST_ENTRY = max(map(len, _VOCABULARY))
-_AMBIGUOUS = {
-    "biweekly": ("every 2 weeks", "twice a week, on days that you name"),
-    "bimonthly": ("every 2 months", "twice a month, on days that you name"),
-    "biannual": ("every 2 years", "twice a year, on dates that you name"),
-    "biannually": ("every 2 years", "twice a year, on dates that you name"),
-    "semiweekly": ("on two days of the week that you name",),
-    "semimonthly": ("on two days of the month that you name",),
-    "next": ("this friday", "2030-12-31"),
-}
+_LONGEST_ENTRY = max(map(len, VOCABULARY))
 
 
 def _known(words: Sequence[Word], text: str) -> Iterator[Word]:
@@ -305,11 +188,11 @@ def _entry_at(words: Sequence[Word], at: int, text: str) -> tuple[Word, int]:
         return first, 1
     for count in range(_LONGEST_ENTRY, 0, -1):
         some = words[at : at + count]
-        entry = _VOCABULARY.get(tuple(each.text.lower().rstrip(".") for each in some))
+        entry = VOCABULARY.get(tuple(each.text.lower().rstrip(".") for each in some))
         if entry is not None and len(some) == count:
             start, end = first.start, some[-1].end
             return Word(*entry, text[start:end], start, end), count
-    if (readings := _AMBIGUOUS.get(first.text.lower())) is not None:
+    if (readings := AMBIGUOUS.get(first.text.lower())) is not None:
         raise PhraseError(ambiguous(first.text, readings), first.start)
     return first, 1
 
@@ -324,7 +207,7 @@ def _number(words: Sequence[Word], at: int) -> tuple[Word, int]:
         ), 2
     if after in ("o'clock", "oclock"):
         return number, 2
-    if len(number.text) == 4 and _VOCABULARY.get((after,), ("",))[0] != "UNIT":
+    if len(number.text) == 4 and VOCABULARY.get((after,), ("",))[0] != "UNIT":
         return number._replace(type="YEAR"), 1
     return number, 1
 

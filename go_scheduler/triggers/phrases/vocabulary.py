@@ -1,0 +1,132 @@
+"""The words that phrases are made of, and what each of them stands for."""
+
+from __future__ import annotations
+
+from calendar import day_name, month_name
+from datetime import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_Entry = tuple[str, object]
+
+
+def _vocabulary() -> Mapping[tuple[str, ...], _Entry]:
+    found: dict[tuple[str, ...], _Entry] = {}
+
+    def add(type: str, spellings: str, value: object = None) -> None:
+        for spelling in spellings.split(","):
+            found[tuple(spelling.split())] = type, value
+
+    for number, name in enumerate(day_name):
+        lower = name.lower()
+        shorts = {lower, f"{lower}s", lower[:3]}
+        add("WEEKDAY", ",".join(sorted(shorts)), frozenset({number}))
+    add("WEEKDAY", "tues", frozenset({1}))
+    add("WEEKDAY", "thur,thurs", frozenset({3}))
+    add("WEEKDAY", "weekday,weekdays,working day,working days", frozenset(range(5)))
+    add("WEEKDAY", "weekend,weekends", frozenset({5, 6}))
+    for number in range(1, 13):
+        lower = month_name[number].lower()
+        add("MONTH", ",".join({lower, lower[:3]}), number)
+    add("MONTH", "sept", 9)
+    for unit, spellings in _UNITS.items():
+        add("UNIT", spellings, unit)
+    for number, text in enumerate(_NUMBERS.split(), 1):
+        add("NUMBER", text, number)
+    add("NUMBER", "a,an", 1)
+    for number, text in enumerate(_ORDINALS.split(), 1):
+        add("ORDINAL", text, number)
+    add("ORDINAL", "last", -1)
+    for part, spellings in _PARTS.items():
+        add("PART", f"{spellings},{spellings}s", part)
+        add("IN_PART", f"in the {part},at {part}", part)
+    for type, spellings in _PLAIN.items():
+        add(type, spellings)
+    for unit, spellings in _ADVERBS.items():
+        add("ADVERB", spellings, unit)
+    add("TIME", "noon,midday", time(12))
+    add("TIME", "midnight", time(0))
+    add("TODAY", "today", 0)
+    add("TODAY", "tomorrow", 1)
+    add("ALIGNED", "on the clock", None)
+    add("ALIGNED", "on the hour", 0)
+    add("ALIGNED", "on the half hour", 30)
+    add("COUNT", "once", 1)
+    return found
+
+
+_UNITS = {
+    "microsecond": "microsecond,microseconds",
+    "millisecond": "millisecond,milliseconds,ms",
+    "second": "seconds,sec,secs",
+    "minute": "minute,minutes,min,mins",
+    "hour": "hour,hours,hr,hrs",
+    "day": "day,days",
+    "week": "week,weeks",
+    "fortnight": "fortnight,fortnights",
+    "month": "month,months",
+    "year": "year,years",
+}
+_NUMBERS = (
+    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
+    " fifteen sixteen seventeen eighteen nineteen twenty"
+)
+_ORDINALS = (
+    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth"
+)
+_PARTS = {
+    "morning": "morning",
+    "afternoon": "afternoon",
+    "evening": "evening",
+    "night": "night",
+}
+_PLAIN = {
+    "EVERY": "every,each",
+    "OTHER": "other,alternate",
+    "HALF": "half,half an",
+    "THIS": "this,this coming",
+    "AT": "at",
+    "OF": "of",
+    "IN": "in,during",
+    "AND": "and",
+    "OR": "or",
+    "TO": "to,through",
+    "BETWEEN": "between",
+    "FROM": "from",
+    "FROM_NOW": "from now on",
+    "UNTIL": "until,till",
+    "STARTING": "starting,starting from,starting at,beginning,beginning at",
+    "FOR": "for,for the next",
+    "EXCEPT": "except,and except,except for,but not,excluding",
+    "ONLY": "only on,days of,on days of",
+    "AFTER_RUN": "after each run,after every run,after each run ends",
+    "PAST": "past,after",
+    "WHENEVER": "whenever both,whenever all of",
+    "FILLER": "on,the",
+}
+_ADVERBS = {
+    "minute": "minutely",
+    "hour": "hourly",
+    "day": "daily,everyday",
+    "week": "weekly",
+    "fortnight": "fortnightly",
+    "month": "monthly",
+    "year": "yearly,annually",
+}
+
+
+VOCABULARY = _vocabulary()
+"""Of a word, or of several that belong together, its terminal and its value."""
+
+AMBIGUOUS = {
+    "biweekly": ("every 2 weeks", "twice a week, on days that you name"),
+    "bimonthly": ("every 2 months", "twice a month, on days that you name"),
+    "biannual": ("every 2 years", "twice a year, on dates that you name"),
+    "biannually": ("every 2 years", "twice a year, on dates that you name"),
+    "semiweekly": ("on two days of the week that you name",),
+    "semimonthly": ("on two days of the month that you name",),
+    "next": ("this friday", "2030-12-31"),
+}
+"""Of a word that people read in several ways, what to write instead."""
