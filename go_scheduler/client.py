@@ -324,7 +324,8 @@ def _prepared(definition: TaskDefinition, now: datetime) -> TaskDefinition:
     if is_own(prepared.trigger):
         for each in prepared.trigger.warnings(now):
             # Shown where schedule() was called.
-            warn(f"{definition.trigger}: {each}", ScheduleWarning, stacklevel=3)
+            text = f"{prepared.trigger.describe()}: {each}"
+            warn(text, ScheduleWarning, stacklevel=3)
     return prepared
 
 

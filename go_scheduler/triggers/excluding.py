@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from go_scheduler.triggers.base import Trigger
 from go_scheduler.triggers.calendars import are_own, checked_names, is_in
 from go_scheduler.triggers.compound import CompoundTrigger
+from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.local_time import load_zone, period_at, zone_key
 from go_scheduler.triggers.parts import (
     checked_items,
@@ -50,6 +51,11 @@ class FilteringTrigger(CompoundTrigger):
     def recurring(self) -> bool:  # type: ignore[override]
         """Whether it can fire more than once."""
         return self.trigger.recurring
+
+    def _described(self) -> str:
+        text = before_suffix(self.trigger)
+        # On some days, an interval would begin anew on each of them.
+        return f"({text})" if isinstance(self.trigger, IntervalTrigger) else text
 
     @abstractmethod
     def _names(self) -> Sequence[str]:
@@ -149,7 +155,7 @@ class ExceptTrigger(FilteringTrigger):
         words = [f"({each.describe()})" for each in self._triggers()]
         if names := self._names():
             words.insert(0, f"on {listed(names)}")
-        return " except ".join([before_suffix(self.trigger), *words])
+        return " except ".join([self._described(), *words])
 
     def _day_test(self) -> Callable[[date], bool]:
         names = self._names()
@@ -228,7 +234,7 @@ class OnlyTrigger(FilteringTrigger):
 
     def describe(self) -> str:
         """Such as ``every day at 09:00 only on business-days``."""
-        return f"{before_suffix(self.trigger)} only on {listed(self.calendars)}"
+        return f"{self._described()} only on {listed(self.calendars)}"
 
     def _names(self) -> Sequence[str]:
         return self.calendars

@@ -157,13 +157,17 @@ class RecurrenceTrigger(WallClockTrigger):
         return replace(self, anchored_at=now)
 
     def describe(self) -> str:
-        """When it fires, in English, without the time zone and the start.
+        """When it fires, in English, without the time zone.
 
         Returns:
             Such as ``every other tuesday at 09:34``; what no common phrase says, part
             by part.
         """
-        return describe(self._recurrence())
+        recurrence = self._recurrence()
+        text = describe(recurrence)
+        if recurrence.start is None:
+            return text
+        return f"{text} starting {recurrence.start.isoformat(' ', 'seconds')}"
 
     def warnings(self, now: datetime) -> Sequence[str]:
         """What its author may not have meant.

@@ -129,6 +129,49 @@ MEANINGS = [
         NONE_LEFT,
     ),
     (
+        "every day at midnight starting tomorrow for 2 days",
+        "every day at 00:00 for 48 hours",
+        "Thu 2025-01-16 00:00:00",
+        "Fri 2025-01-17 00:00:00",
+        NONE_LEFT,
+    ),
+    (
+        "every hour starting 2025-02-01 for 2 hours",
+        "every hour starting 2025-02-01 05:00Z for 2 hours",
+        "Sat 2025-02-01 00:00:00",
+        "Sat 2025-02-01 01:00:00",
+    ),
+    (
+        "every 10 minutes starting in 2 hours for 10 minutes",
+        "every 10 minutes for 10 minutes",
+        "Wed 2025-01-15 12:00:00",
+    ),
+    (
+        "every 2 weeks on monday at 9am starting 2025-03-01 for 4 weeks",
+        "every other monday at 09:00 starting 2025-03-01 00:00 for 672 hours",
+        "Mon 2025-03-03 09:00:00",
+        "Mon 2025-03-17 09:00:00",
+        NONE_LEFT,
+    ),
+    (
+        "every 2 weeks on monday at 9am starting 2025-03-05",
+        "every other monday at 09:00 starting 2025-03-10 09:00:00",
+        "Mon 2025-03-10 09:00:00",
+        "Mon 2025-03-24 09:00:00",
+    ),
+    (
+        "(every hour) except (every 2 hours)",
+        "(every hour) except (every 2 hours)",
+        "Wed 2025-01-15 11:00:00",
+        "Wed 2025-01-15 13:00:00",
+    ),
+    (
+        "every 2 hours at :15 between 9am and 1pm",
+        "every day at 09:15 and 11:15",
+        "Wed 2025-01-15 11:15:00",
+        "Thu 2025-01-16 09:15:00",
+    ),
+    (
         "every 15 minutes from 9am to 4:45pm, monday to friday",
         "every 15 minutes between 09:00 and 16:45 on weekdays",
         "Wed 2025-01-15 10:15:00",
@@ -478,13 +521,28 @@ REFUSED = [
     ("every night at 12pm", "12:00 is not in the night"),
     ("every afternoon at 9", "9 is not in the afternoon"),
     ("every monday and the 15th at 9am", '"15th" does not fit there'),
-    ("every monday at 9am and friday at 10am", '"and" does not fit there'),
+    ("every monday at 9am and friday at 10am", "joined by 'or'"),
     ("every monday at 9am at 10am", "it says twice at what time"),
     ("every 5 minutes every 6 minutes", "it says twice how often"),
     ("mondays on tuesdays at 9am", "it says twice on which days of the week"),
     ("every 0 minutes", "no length of time"),
     ("every 2 days on the first weekday of june at 9am", "do not go with every"),
     ("second month", "write 'every'"),
+    ("every 25 december 2025 at 9am", "with its year comes once"),
+    ("every weekday at 9am except 25 december 2025", "with its year comes once"),
+    ("every 15th at 9am", "write 'every 15 days' or"),
+    ("every monday at 9am except mondays in june", "after an exception"),
+    ("in 20 minutes at 9am", "when it counts in hours"),
+    ("every hour until 5pm on weekdays", "until 17:00"),
+    ("every hour on monday starting at 5pm", "starting 17:00"),
+    ("first weekend of the month at noon", "the first saturday of the month"),
+    ("(" * 21 + "every hour" + ")" * 21, "more than 20 brackets"),
+    ("0001-01-01 at noon", "years 1 to 9999"),
+    ("at 9999-12-31T23:59-14:00", "years 1 to 9999"),
+    ("every day at noon in 2100 to 2000", "run backwards"),
+    ("0th of the month at noon", "begin with the first"),
+    ("every 2 hours 30 minutes", "write it as another phrase"),
+    ("today at 9am", "that time has passed"),
     ("every 0 days at 9am", "from 1 on"),
     ("every 1.5 days at 9am", "counted whole"),
     ("every -5 minutes", '"-" does not fit there'),
@@ -572,6 +630,14 @@ def test_now_is_needed_only_by_what_counts_from_it() -> None:
 def test_the_name_of_a_calendar_may_be_quoted() -> None:
     trigger = parse('every weekday at 9am except on "weekends"')
     assert next_times(trigger, 3)[-1] == "Tue 2025-01-21 09:00:00"
+
+
+def test_steps_count_over_a_day_that_is_skipped() -> None:
+    # In Apia, there was no 30 December.
+    now = datetime(2011, 12, 31, 20, tzinfo=UTC)
+    trigger = parse_phrase("every 2 days at noon", "Pacific/Apia", now)
+    found = trigger.next_fire_time(now)
+    assert found == datetime(2011, 12, 31, 22, tzinfo=UTC)
 
 
 def test_a_one_off_in_a_gap_is_at_its_end() -> None:

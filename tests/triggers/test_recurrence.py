@@ -803,7 +803,7 @@ class TestDescription:
         self, rule: str, phrase: str
     ) -> None:
         trigger = RecurrenceTrigger(f"DTSTART:20250121T144000Z\nRRULE:FREQ={rule}")
-        assert trigger.describe() == phrase
+        assert trigger.describe() == f"{phrase} starting 2025-01-21 14:40:00"
 
     def test_a_set_is_described_rule_by_rule(self) -> None:
         trigger = RecurrenceTrigger(
@@ -813,7 +813,7 @@ class TestDescription:
         )
         assert trigger.describe() == (
             "every day at 09:00, and the 1st of every month at 12:00, and on 5 january"
-            " 2025 at 10:00, except on 25 december 2025"
+            " 2025 at 10:00, except on 25 december 2025 starting 2025-01-01 09:00:00"
         )
 
     def test_many_dates_are_counted(self) -> None:

@@ -55,6 +55,8 @@ def parse_phrase(
         message = f"{error}{_understood(text, error.understood)}"
     except ConfigurationError as error:
         message = str(error)
+    except OverflowError:
+        message = "it lies outside of the years 1 to 9999"
     raise InvalidTriggerError(f"phrase {text!r}: {message}")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from go_scheduler.triggers.limited import LimitedTrigger
 from go_scheduler.triggers.local_time import load_zone
 from go_scheduler.triggers.phrases.days import whole_days, without
 from go_scheduler.triggers.phrases.moments import Present, duration
-from go_scheduler.triggers.phrases.parts import AllOf, AnyOf, Parts, only
+from go_scheduler.triggers.phrases.parts import AllOf, AnyOf, Moment, Parts, only
 from go_scheduler.triggers.phrases.recurring import Recurring, any_of
 from go_scheduler.triggers.phrases.times import times_of
 from go_scheduler.triggers.phrases.words import PhraseError, ambiguous
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from go_scheduler.triggers.phrases.moments import Instant
     from go_scheduler.triggers.phrases.parts import Phrase
 
+_OF_DAYS = {"weekdays", "nth", "dates", "months"}
+_MICROSECOND = timedelta(microseconds=1)
 _BOUNDS = {"starting", "until", "lasting", "count", "from_now"}
 
 
@@ -67,15 +69,20 @@ class Builder:
         if _is_once(parts):
             return self._once(parts, given)
         parts, exceptions = self._without(parts)
-        start = None if parts.starting is None else self._present.find(parts.starting)
+        start = None if parts.starting is None else self._start(parts)
+        counted = start
+        if start is not None and parts.lasting is not None:
+            # What lasts counts from its start, and what is in it needs none.
+            counted = start._replace(counted=True)
         if parts.group is not None:
             only(given, {"group", "excluded", "names", *_BOUNDS}, "with brackets")
             trigger = self.build(parts.group)
         elif _is_plain_interval(parts):
-            return self._bounded(self._interval(parts, start), parts, None)
+            trigger = self._interval(parts, counted)
+            return self._bounded(trigger, parts, start if parts.lasting else None)
         else:
-            trigger = self._recurring.make(parts, start)
-            if parts.every is not None and parts.every.is_stepped:
+            trigger = self._recurring.make(parts, counted)
+            if parts.every is not None and parts.every.is_stepped and not parts.lasting:
                 start = None
         if exceptions:
             trigger = ExceptTrigger(trigger, exceptions, self._timezone)
@@ -92,6 +99,8 @@ class Builder:
         if parts.day is not None and isinstance(parts.day.day, datetime):
             only(given, {"day"}, "with an exact time")
             return ExecuteOnceTrigger(self._present.find(parts.day).at)
+        if parts.later is not None and parts.later.is_of_clock:
+            raise PhraseError("it cannot say at what time when it counts in hours")
         times = times_of(parts)
         days = []
         if parts.later is not None:
@@ -106,9 +115,18 @@ class Builder:
             self._present.instant(datetime.combine(day, at))
             for day, at in product(days, times)
         ]
+        if parts.dates is None and isinstance(getattr(parts.day, "day", None), int):
+            passed = [each for each in instants if each <= self._present.now]
+            if passed:
+                raise PhraseError("that time has passed")
         return any_of([ExecuteOnceTrigger(each) for each in instants])
 
     # Again and again.
+
+    def _start(self, parts: Parts) -> Instant:
+        assert parts.starting is not None
+        _check_moment(parts.starting, parts, "starting")
+        return self._present.find(parts.starting)
 
     def _interval(self, parts: Parts, start: Instant | None) -> Trigger:
         assert parts.every is not None
@@ -153,6 +171,7 @@ class Builder:
             return trigger
         end = length = None
         if parts.until is not None:
+            _check_moment(parts.until, parts, "until")
             end = self._present.find(parts.until, ends=True).at
         if parts.lasting is not None:
             length = duration(parts.lasting)
@@ -172,10 +191,22 @@ class Builder:
                 end=end,
                 duration=length,
                 limit=parts.count,
-                anchored_at=start.at,
+                # It may fire at once.
+                anchored_at=start.at - _MICROSECOND,
             )
         return LimitedTrigger(
             trigger, start=start.at, end=end, duration=length, limit=parts.count
+        )
+
+
+def _check_moment(moment: Moment, parts: Parts, word: str) -> None:
+    """Refuse a bare time beside days: it may be that of today or of each of them."""
+    if moment.day is None and moment.time is not None and parts.given() & _OF_DAYS:
+        raise PhraseError(
+            ambiguous(
+                f"{word} {moment.time:%H:%M}",
+                ("between 09:00 and 17:00", f"{word} 2030-12-31 09:00"),
+            )
         )
 
 

@@ -12,7 +12,7 @@ from go_scheduler.triggers.phrases.words import PhraseError, ambiguous
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from go_scheduler.triggers.phrases.parts import Nth, Parts
+    from go_scheduler.triggers.phrases.parts import Nth, Parts, YearDay
 
 _CRON_DAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
 _RULE_DAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
@@ -39,6 +39,7 @@ def cron_days(parts: Parts) -> Sequence[Days] | None:
     if parts.dates is not None:
         if parts.months is not None:
             raise PhraseError("it says twice in which months")
+        _check_years(parts.dates)
         return [Days(str(each.day), str(each.month)) for each in parts.dates]
     if parts.nth is not None:
         return _cron_nth(parts.nth, month)
@@ -54,6 +55,7 @@ def rule_days(parts: Parts) -> Iterator[str]:
     if parts.nth is not None:
         yield from _rule_nth(parts.nth)
     if parts.dates is not None:
+        _check_years(parts.dates)
         days = {each.day for each in parts.dates}
         months = {each.month for each in parts.dates}
         if len(parts.dates) != len(days) * len(months):
@@ -62,6 +64,11 @@ def rule_days(parts: Parts) -> Iterator[str]:
         yield f"BYMONTHDAY={_listed(days)}"
     elif parts.months is not None:
         yield f"BYMONTH={_listed(parts.months)}"
+
+
+def _check_years(dates: Sequence[YearDay]) -> None:
+    if any(each.year is not None for each in dates):
+        raise PhraseError("a date with its year comes once, and not every so often")
 
 
 def whole_days(parts: Parts) -> Sequence[Days]:

@@ -100,7 +100,12 @@ class Present:
         """So many calendar units before an instant, at the same time of day."""
         local = instant.astimezone(self._zone).replace(tzinfo=None)
         try:
-            return self.instant(_on_the_calendar(local, length, back=True))
+            local = _on_the_calendar(local, length, back=True)
+            try:
+                return self.instant(local)
+            except PhraseError:
+                # A day that the zone has skipped; the one before that is as good.
+                return self.instant(_on_the_calendar(local, length, back=True))
         except (OverflowError, ValueError):
             raise PhraseError(f"{length.number} {length.unit}s is too long") from None
 

@@ -64,6 +64,10 @@ def _unexpected(error: UnexpectedToken, text: str) -> PhraseError:
     known = f"expected {', '.join(expected[:-1])}{' or ' if expected[:-1] else ''}"
     known += expected[-1] if expected else ""
     word = cast("object", error.token.value)
+    if not expected:
+        known = "write it as another phrase"
+    if isinstance(word, Word) and word.type == "ALSO":
+        known = "two phrases are joined by 'or'"
     if isinstance(word, Word):
         return PhraseError(f'"{word.text}" does not fit there: {known}', word.start)
     return PhraseError(f"it ends too early: {known}", len(text))

@@ -112,6 +112,11 @@ class Parts:
                 self.excluded.append(value)  # type: ignore[arg-type]
                 continue
             known = getattr(self, name)
+            if name == "months" and self.excluded:
+                raise PhraseError(
+                    "after an exception it is not clear whether its months are those of"
+                    " the exception: write 'in …' before 'except', or brackets"
+                )
             if name == "every" and isinstance(value, Every):
                 value = _finer(known, value)
                 known = None

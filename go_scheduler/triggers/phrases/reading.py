@@ -106,7 +106,7 @@ class PartsReader(Transformer[Token, object]):
     def nth(self, children: list[Any]) -> Said:
         """Days of the month, and of which months; or a step, as in ``third hour``."""
         match children:
-            case [[[number], Word("UNIT", unit)]] if number > 1 and unit != "day":
+            case [[[number], Word("UNIT", unit)]] if number > 1:
                 return {"step": Every(number, unit)}
         scope: Said = {}
         found: list[Nth] = []
@@ -126,6 +126,8 @@ class PartsReader(Transformer[Token, object]):
     def nth_day(self, children: list[Any]) -> list[Any]:
         """One of the days of the month."""
         ordinal, *kind = children
+        if not ordinal.value:
+            raise PhraseError(f'"{ordinal.text}" is none: days begin with the first')
         return [[ordinal.value], kind[0] if kind else None]
 
     def nth_range(self, children: list[Any]) -> list[Any]:
@@ -192,6 +194,8 @@ class PartsReader(Transformer[Token, object]):
         years = [each.value for each in children if each.type == "YEAR"]
         if any(each.type == "TO" for each in children):
             years = list(range(years[0], years[1] + 1))
+            if not years:
+                raise PhraseError("its years run backwards")
         return {"years": tuple(sorted(set(years)))}
 
     # At what time.
@@ -333,6 +337,9 @@ def _single(word: Word) -> frozenset[int]:
 
 def _kind(word: Word) -> frozenset[int] | None:
     if word.type == "WEEKDAY":
+        if len(word.value) == 2:
+            readings = ("the first saturday of the month", "the first sunday")
+            raise PhraseError(ambiguous(f"first {word.text}", readings))
         return cast("frozenset[int]", word.value)
     if word.value == "day":
         return None
@@ -360,10 +367,15 @@ def _every_nth(said: Mapping[str, Any]) -> Said:
         return said
     [nth, *more] = said["nth"]
     if not more and nth.weekdays is None and nth.number > 1:
-        return {"every": Every(nth.number, "day")}
+        raise PhraseError(
+            ambiguous(
+                f"every {nth.number}th",
+                (f"every {nth.number} days", f"day {nth.number} of every month"),
+            )
+        )
     raise PhraseError(
         ambiguous(
-            f"every {'last' if nth.number < 0 else 'so manieth'} of some days",
+            "every so many of some days",
             ("the second tuesday of every month", "every 2 weeks on tuesday"),
         )
     )

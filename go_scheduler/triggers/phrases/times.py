@@ -62,7 +62,6 @@ def steps_of(parts: Parts, every: Every) -> Sequence[Times]:
 
 def _past(parts: Parts, every: Every) -> Sequence[Times]:
     assert parts.minutes is not None
-    hours = range(24)
     if every.unit != "hour" or every.number not in (1, 2, 3, 4, 6, 8, 12):
         raise PhraseError(
             "minutes past the hour go with every hour, or with every 2, 3, 4, 6, 8"
@@ -73,7 +72,7 @@ def _past(parts: Parts, every: Every) -> Sequence[Times]:
         first, last = _window(parts)
     times = [
         time(hour, minute)
-        for hour in hours[:: int(every.number)]
+        for hour in range(first.hour % int(every.number), 24, int(every.number))
         for minute in parts.minutes
     ]
     within = [each for each in times if first <= each <= last]

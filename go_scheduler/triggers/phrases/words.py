@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 LONGEST = 512
 """The most characters a phrase may have."""
 
+_MOST_BRACKETS = 20
+
 
 class PhraseError(Exception):
     """What is wrong with a phrase, without the phrase.
@@ -54,6 +56,8 @@ def read_words(text: str) -> Sequence[Word]:
     Raises:
         PhraseError: It holds what is no word, or one that has several meanings.
     """
+    if text.count("(") > _MOST_BRACKETS:
+        raise PhraseError(f"it has more than {_MOST_BRACKETS} brackets")
     return _without_commas(_with_ordinals(list(_known(list(_split(text)), text))))
 
 
