@@ -178,7 +178,7 @@ class PostgreSQLStore(SQLStore):
         old, new = self._claims.take(
             claimant, ahead=ahead, lead=lead, limit=limit, lapsed=lapsed
         )
-        claimed = self._reader.claimed(Lane.SCANS, [*old, *new], claimant.node)
+        claimed = self._reader.claimed(Lane.SCANS, [*old, *new])
         count = len(old)
         return earliest_first(claimed[:count]) + earliest_first(claimed[count:])
 
@@ -196,7 +196,7 @@ class PostgreSQLStore(SQLStore):
         }
 
         rows = self._statements.run(Lane.CLAIMS, statement, parameters)
-        return self._reader.claimed(Lane.CLAIMS, rows, claimant.node)
+        return self._reader.claimed(Lane.CLAIMS, rows)
 
     def renew_claims(self, renewals: Sequence[Renewal]) -> Mapping[UUID, bool]:
         """Let claims hold for their ``lease`` from the store's time on."""

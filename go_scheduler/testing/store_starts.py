@@ -138,6 +138,12 @@ class StartTests:
         assert start(store, given) == []
         assert store.get_instance(given.id).runs == 0
 
+    def test_the_answer_names_the_owner_whoever_starts_it(self, store: Store) -> None:
+        given = claimed(store)
+        [instance] = store.start_instances(claimant(OTHER_NODE), [claim_of(given)])
+        assert instance.claimed_by == given.claimed_by
+        assert store.get_instance(given.id) == instance
+
     def test_starting_nothing_starts_nothing(self, store: Store) -> None:
         assert store.start_instances(claimant(), []) == []
 

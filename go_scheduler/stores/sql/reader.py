@@ -75,19 +75,17 @@ class Reader:
         distinct = [DefinitionRow(*row[width:]) for row in found.values()]
         return with_definitions(rows, self.by_key(lane, distinct))
 
-    def claimed(
-        self, lane: Lane, rows: Sequence[Row[Any]], node: UUID
-    ) -> list[TaskInstance]:
-        """The instances of rows of ``BOTH``, as the node has them that owns them."""
+    def claimed(self, lane: Lane, rows: Sequence[Row[Any]]) -> list[TaskInstance]:
+        """The instances of rows of ``BOTH``, which are claimed and have not ended."""
         width = len(CLAIMED_COLUMNS)
         distinct: dict[UUID, DefinitionRow] = {}
         for row in rows:
             if (key := row[1]) not in distinct and row[width] is not None:
                 distinct[key] = DefinitionRow(key, *row[width : width + _OF_DEFINITION])
         by_key = self.by_key(lane, list(distinct.values()))
-        owned = (node, None, None, None, None)
+        rest = (None,) * (len(INSTANCE_COLUMNS) - width)
         return [
-            read_instance((*row[:width], *owned), _definition(row[1], by_key))
+            read_instance((*row[:width], *rest), _definition(row[1], by_key))
             for row in rows
         ]
 
