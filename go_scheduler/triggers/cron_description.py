@@ -34,14 +34,15 @@ _EVERY_MINUTE = (1 << 60) - 1
 _HOUR = timedelta(hours=1)
 _MINUTE = timedelta(minutes=1)
 _DAY = timedelta(days=1)
-# So many times of day are always listed; some more unless there is a shorter way.
+# So many times of day are listed if they go on round the clock, if they are a step from
+# hour to hour, and if they are several in an hour.
 _FEW, _SOME, _MANY = 3, 6, 24
 
 
 def describe(fields: CronFields) -> str:
     """When a cron expression fires, as a phrase, without its time zone."""
     times = fields.times_of_day()
-    if 0 < len(times) <= (_FEW if _fills_the_day(times) else _SOME):
+    if times and _are_listed(times, fields):
         clock = listed([_clock(time) for time in times])
         phrase = f"{_days(fields, leading=True) or 'every day'} at {clock}"
     else:
@@ -61,6 +62,17 @@ def listed(words: Sequence[str]) -> str:
     return f"{', '.join(rest)} and {last}" if rest else last
 
 
+def _are_listed(times: Sequence[timedelta], fields: CronFields) -> bool:
+    """Whether times of day are named one by one, and not as a step."""
+    step = _step(times)
+    if len(numbers(fields.minutes)) > 1:
+        # What follows elapsed time is a step, also where there are few.
+        return len(times) <= _MANY and not (fields.elapsed and step is not None)
+    if step is None:
+        return len(times) <= _MANY
+    return len(times) <= (_FEW if _fills_the_day(times) else _SOME)
+
+
 def _repeated(fields: CronFields) -> str:
     """How often it fires on one of its days."""
     times = fields.times_of_day()
@@ -75,8 +87,6 @@ def _repeated(fields: CronFields) -> str:
     if fields.hours == _EVERY_HOUR and fields.seconds == 1:
         minutes = [f":{minute:02}" for minute in numbers(fields.minutes)]
         return f"every hour at {listed(minutes)}"
-    if 0 < len(times) <= _MANY:
-        return f"at {listed([_clock(time) for time in times])}"
     return _field_by_field(fields)
 
 

@@ -102,8 +102,8 @@ class TestDescription:
             ("1-3 * * * 1-5", "every hour at :01, :02 and :03 on weekdays"),
             ("*/5 * 9 * * * *", "every 5 seconds between 09:00 and 09:59:55"),
             (
-                "0,10 8,9,11,12 * * *",
-                "at 08:00, 08:10, 09:00, 09:10, 11:00, 11:10, 12:00 and 12:10",
+                "0,10 8,9,11 * * *",
+                "every day at 08:00, 08:10, 09:00, 09:10, 11:00 and 11:10",
             ),
             ("30 */2 * * *", "every 2 hours between 00:30 and 22:30"),
             ("* 9 * * *", "every minute between 09:00 and 09:59"),

@@ -184,8 +184,8 @@ MEANINGS = [
     ),
     (
         "every 10 minutes between 10pm and 0:50",
-        "every 10 minutes between 22:00 and 23:50 or every day at 00:00, 00:10, 00:20,"
-        " 00:30, 00:40 and 00:50",
+        "every 10 minutes between 22:00 and 23:50 or every 10 minutes between 00:00 and"
+        " 00:50",
         "Wed 2025-01-15 22:00:00",
     ),
     ("daily at noon", "every day at 12:00", "Wed 2025-01-15 12:00:00"),
@@ -638,6 +638,26 @@ def test_steps_count_over_a_day_that_is_skipped() -> None:
     trigger = parse_phrase("every 2 days at noon", "Pacific/Apia", now)
     found = trigger.next_fire_time(now)
     assert found == datetime(2011, 12, 31, 22, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("every 15 minutes between 1am and 1:45am", "100 115 130 145 100 115 130 145"),
+        ("every day at 1am, 1:15am, 1:30am and 1:45am", "100 115 130 145"),
+        ("every 30 minutes between 0:30 and 2:30", "030 100 130 100 130 200 230"),
+    ],
+)
+def test_a_step_goes_on_through_a_repeated_hour(text: str, expected: str) -> None:
+    after = datetime(2025, 11, 2, 4, tzinfo=UTC)
+    trigger = parse(text)
+    found = []
+    while (at := trigger.next_fire_time(after)) is not None:
+        if at.astimezone(ZONE).day > 2:
+            break
+        found.append(f"{at.astimezone(ZONE):%H%M}"[1:])
+        after = at
+    assert " ".join(found) == expected
 
 
 def test_a_one_off_in_a_gap_is_at_its_end() -> None:

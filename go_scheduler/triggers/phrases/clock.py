@@ -23,8 +23,6 @@ _PARTS: Mapping[str, Sequence[range]] = {
     "evening": [range(17 * 3600, DAY)],
     "night": [range(6 * 3600), range(18 * 3600, DAY)],
 }
-# A few times of day are listed, more of them are a step.
-_FEW = 6
 
 
 class Times(NamedTuple):
@@ -34,18 +32,20 @@ class Times(NamedTuple):
         hours: 0 to 23.
         minutes: Of each of these hours.
         seconds: Of each of these minutes.
+        stepped: Whether they were given as a step, which follows elapsed time where the
+            clocks change, and not one by one.
     """
 
     hours: Sequence[int]
     minutes: Sequence[int]
     seconds: Sequence[int]
+    stepped: bool = False
 
     def cron(self) -> tuple[str, str, str]:
         """The cron fields of the seconds, the minutes and the hours."""
-        listed = len(self.hours) * len(self.minutes) * len(self.seconds) <= _FEW
         hours = "*" if len(self.hours) == 24 else spans(self.hours)
         seconds = _stepped(self.seconds)
-        minutes = spans(self.minutes) if listed else _stepped(self.minutes)
+        minutes = _stepped(self.minutes) if self.stepped else spans(self.minutes)
         return seconds, minutes, hours
 
 
@@ -103,7 +103,7 @@ def _runs(times: Iterable[time]) -> Sequence[Times]:
         if found and found[-1].minutes == minutes and found[-1].hours[-1] == hour - 1:
             found[-1] = found[-1]._replace(hours=[*found[-1].hours, hour])
         else:
-            found.append(Times([hour], minutes, [0]))
+            found.append(Times([hour], minutes, [0], stepped=True))
     return found
 
 
