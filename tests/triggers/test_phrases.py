@@ -582,6 +582,8 @@ REFUSED = [
     ("every day at 9am 0 times", "limit"),
     ("every day at 9am for 2 months", "count in days"),
     ("in 999999 years", "beyond the year 9999"),
+    ("5 minutes after each run except on mondays", "what it leaves out"),
+    ("2030-06-01 at 9am except on mondays", "what it leaves out"),
     ("5 minutes after each run until friday", "it cannot say when it ends"),
     ("every day at 9am or", "it ends too early"),
     ("(every day at 9am", "it ends too early"),

@@ -172,6 +172,7 @@ SAID = {
     "later": "how much later",
     "delay": "how long after each run",
     "group": "what is in brackets",
+    "excluded": "what it leaves out",
 }
 
 
