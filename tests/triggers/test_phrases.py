@@ -172,6 +172,91 @@ MEANINGS = [
         "Thu 2025-01-16 09:15:00",
     ),
     (
+        "last day of the year at noon",
+        "the last day of december at 12:00",
+        "Wed 2025-12-31 12:00:00",
+    ),
+    (
+        "first day of the year at noon",
+        "every year on 1 january at 12:00",
+        "Thu 2026-01-01 12:00:00",
+    ),
+    (
+        "every 2 months on the second tuesday at 9am",
+        "every 2 months on the second tuesday at 09:00",
+        "Tue 2025-02-11 09:00:00",
+    ),
+    (
+        "every day at 9am except in august",
+        "every day in january to july and september to december at 09:00",
+        "Thu 2025-01-16 09:00:00",
+    ),
+    (
+        "every day at 9am starting 1 june",
+        "every day at 09:00 from now on",
+        "Sun 2025-06-01 09:00:00",
+    ),
+    (
+        "every day at 9am starting in one fortnight",
+        "every day at 09:00 from now on",
+        "Thu 2025-01-30 09:00:00",
+    ),
+    (
+        "every june on mondays at 9am",
+        "every monday in june at 09:00",
+        "Mon 2025-06-02 09:00:00",
+    ),
+    (
+        "every day at 9am in 2030 to 2032",
+        "every day at 09:00 in 2030 to 2032",
+        "Tue 2030-01-01 09:00:00",
+    ),
+    (
+        "every day at 9am starting 1 january",
+        "every day at 09:00 from now on",
+        "Thu 2026-01-01 09:00:00",
+    ),
+    (
+        "every june on the 1st at 9am",
+        "every year on 1 june at 09:00",
+        "Sun 2025-06-01 09:00:00",
+    ),
+    (
+        "1st to 3rd of the month at 9am",
+        "the 1st to 3rd of every month at 09:00",
+        "Sat 2025-02-01 09:00:00",
+    ),
+    (
+        "the 20th of every other month at 9am",
+        "every 2 months on the 20th at 09:00",
+        "Mon 2025-01-20 09:00:00",
+    ),
+    (
+        "the first of june 2030 at 9am",
+        "every year on 1 june at 09:00 in 2030",
+        "Sat 2030-06-01 09:00:00",
+    ),
+    (
+        "every day at 9am from june to august",
+        "every day in june to august at 09:00",
+        "Sun 2025-06-01 09:00:00",
+    ),
+    (
+        "every day at 9am in june and august to september",
+        "every day in june, august and september at 09:00",
+        "Sun 2025-06-01 09:00:00",
+    ),
+    (
+        "every day at 9am in 2030 and 2032",
+        "every day at 09:00 in 2030 and 2032",
+        "Tue 2030-01-01 09:00:00",
+    ),
+    (
+        "every 5 hours between 22:00 and 1:00",
+        "every day at 22:00",
+        "Wed 2025-01-15 22:00:00",
+    ),
+    (
         "every 15 minutes from 9am to 4:45pm, monday to friday",
         "every 15 minutes between 09:00 and 16:45 on weekdays",
         "Wed 2025-01-15 10:15:00",
@@ -543,6 +628,24 @@ REFUSED = [
     ("0th of the month at noon", "begin with the first"),
     ("every 2 hours 30 minutes", "write it as another phrase"),
     ("today at 9am", "that time has passed"),
+    ("every 25 december in june at 9am", "twice in which months"),
+    ("every 2 years on 25 december and 1 january at 9am", "with its own 'or'"),
+    ("first weekday and second monday of the month at 9am", "several kinds of days"),
+    ("every day at 9am until weekdays", "on one day"),
+    ("every day at 9am starting 31 june", "does not exist"),
+    ("in 1.5 months", "counted whole"),
+    ("at 75 minutes past every hour", "is no minute of the hour"),
+    ("at 5 seconds past every hour", "only minutes past the hour"),
+    ("every hour on the second weekday of the month", "only go with times of day"),
+    (
+        "every 7 minutes between 0:00 and 23:59 on 1 june, 2 june, 3 june, 4 june and"
+        " 5 june every year",
+        "too many different times",
+    ),
+    ("every 2 weeks on monday at 9am in 2030", "the years only go with"),
+    ("every day at 9 o'clock", "write '09:00' or '21:00'"),
+    ("every day at 99", "99 is no hour"),
+    ("second hour of the month at 9am", "is no kind of day"),
     ("every 0 days at 9am", "from 1 on"),
     ("every 1.5 days at 9am", "counted whole"),
     ("every -5 minutes", '"-" does not fit there'),
@@ -627,6 +730,22 @@ def test_now_is_needed_only_by_what_counts_from_it() -> None:
         parse_phrase("every 5 minutes", now=datetime(2030, 1, 1))  # noqa: DTZ001
     with pytest.raises(InvalidTriggerError, match="no time zone 'Mars'"):
         parse_phrase("every 5 minutes", "Mars", NOW)
+
+
+def test_steps_may_be_bound_to_months() -> None:
+    trigger = parse("every 2 weeks on monday in june at 9am")
+    assert next_times(trigger, 2) == [
+        "Mon 2025-06-02 09:00:00",
+        "Mon 2025-06-16 09:00:00",
+    ]
+
+
+def test_steps_may_have_exceptions() -> None:
+    trigger = parse("every 2 days at 9am except on fridays")
+    assert next_times(trigger, 2) == [
+        "Thu 2025-01-16 09:00:00",
+        "Sat 2025-01-18 09:00:00",
+    ]
 
 
 def test_the_name_of_a_calendar_may_be_quoted() -> None:

@@ -54,9 +54,7 @@ def read_phrase(text: str) -> Phrase:
     except UnexpectedToken as error:
         raise _unexpected(error, text) from None
     except VisitError as error:
-        if isinstance(error.orig_exc, PhraseError):
-            raise error.orig_exc from None
-        raise
+        raise error.orig_exc from None
 
 
 def _unexpected(error: UnexpectedToken, text: str) -> PhraseError:

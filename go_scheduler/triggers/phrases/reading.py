@@ -84,9 +84,7 @@ class PartsReader(Transformer[Token, object]):
                 return {"every": step}
             case [{"dates": dates}]:
                 return {"dates": dates, "every": Every(1, "year")}
-            case [{"weekdays": days}]:
-                return {"weekdays": days}
-        raise AssertionError(children)
+        return {"weekdays": rest[0]["weekdays"]}
 
     # On which days.
 
@@ -150,9 +148,7 @@ class PartsReader(Transformer[Token, object]):
                 return {"every": Every(count, unit)}
             case [{"months": months}, Word("YEAR", year)]:
                 return {"months": months, "years": (year,)}
-            case [{"months": months}]:
-                return {"months": months}
-        raise AssertionError(children)
+        return {"months": children[-1]["months"]}
 
     def dates(self, children: list[Any]) -> Said:
         """Dates of the year."""
@@ -169,11 +165,9 @@ class PartsReader(Transformer[Token, object]):
     def months(self, children: list[Any]) -> Said:
         """In which months."""
         match children:
-            case [_, {"months": months}]:
-                return {"months": months}
             case [_, first, _, last]:
                 return {"months": _month_span(first.value, last.value)}
-        raise AssertionError(children)
+        return {"months": children[-1]["months"]}
 
     def month_list(self, children: list[Any]) -> Said:
         """Several months."""

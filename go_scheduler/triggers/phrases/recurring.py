@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _MICROSECOND = timedelta(microseconds=1)
 _FREQUENCIES = {"day": "DAILY", "week": "WEEKLY", "month": "MONTHLY", "year": "YEARLY"}
-_MOST_STEPS = 1000
+_MOST_STEPS = 100
 _OF_CLOCK = {"window", "minutes", "aligned"}
 
 
@@ -116,10 +116,7 @@ class Recurring:
             RecurrenceTrigger(each, self._timezone, anchored_at=after) for each in rules
         ]
         found = [each.next_fire_time(after) for each in triggers]
-        times = [each for each in found if each is not None]
-        if not times:
-            raise PhraseError("it never fires")
-        return min(times)
+        return min(filter(None, found), default=after)
 
 
 def _rule(every: Every, days: Sequence[str], times: Times) -> str:
