@@ -202,6 +202,18 @@ MEANINGS = [
         "Thu 2025-01-30 09:00:00",
     ),
     (
+        "every monday, wednesday, and friday at 9am",
+        "every monday, wednesday and friday at 09:00",
+        "Fri 2025-01-17 09:00:00",
+    ),
+    (
+        "every day at 9am until friday at 5pm",
+        "every day at 09:00 until 2025-01-17 17:00",
+        "Thu 2025-01-16 09:00:00",
+        "Fri 2025-01-17 09:00:00",
+        NONE_LEFT,
+    ),
+    (
         "every june on mondays at 9am",
         "every monday in june at 09:00",
         "Mon 2025-06-02 09:00:00",
