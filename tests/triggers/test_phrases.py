@@ -264,6 +264,13 @@ MEANINGS = [
         "Tue 2030-01-01 09:00:00",
     ),
     (
+        "every 15 minutes between 9:15 and 10:45 on weekdays",
+        "every weekday at 09:15, 09:30 and 09:45 or every 15 minutes between 10:00 and"
+        " 10:45 on weekdays",
+        "Wed 2025-01-15 10:15:00",
+        "Wed 2025-01-15 10:30:00",
+    ),
+    (
         "every 5 hours between 22:00 and 1:00",
         "every day at 22:00",
         "Wed 2025-01-15 22:00:00",
