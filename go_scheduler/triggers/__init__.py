@@ -10,20 +10,24 @@ from go_scheduler.triggers.calendars import (
     BusinessDays,
     Calendar,
     DateCalendar,
+    RuleCalendar,
+    read_ical,
     register_calendar,
 )
-from go_scheduler.triggers.combining import AllOfTrigger, AnyOfTrigger
+from go_scheduler.triggers.combining import (
+    AllOfTrigger,
+    AnyOfTrigger,
+    ExceptTrigger,
+    LimitedTrigger,
+    OnlyTrigger,
+)
 from go_scheduler.triggers.cron import CronTrigger
 from go_scheduler.triggers.delay import DelayTrigger
-from go_scheduler.triggers.excluding import ExceptTrigger, OnlyTrigger
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
-from go_scheduler.triggers.ical import read_ical
 from go_scheduler.triggers.interval import IntervalTrigger
-from go_scheduler.triggers.limited import LimitedTrigger
 from go_scheduler.triggers.phrases import parse_phrase
 from go_scheduler.triggers.preview import PreviewedTime, explain, preview
 from go_scheduler.triggers.recurrence import RecurrenceTrigger
-from go_scheduler.triggers.rule_calendar import RuleCalendar
 
 __all__ = [
     "AllOfTrigger",

@@ -145,7 +145,7 @@ class Trigger(ABC):
             )
         try:
             state = {
-                each.name: _to_json(getattr(self, each.name))
+                each.name: write_field(getattr(self, each.name))
                 for each in dataclasses.fields(self)
             }
             return freeze(state, name=_name(type(self)), limit=STATE_LIMIT)
@@ -163,7 +163,7 @@ class Trigger(ABC):
             InvalidTriggerError: The state does not make a trigger of this class.
         """
         try:
-            return cls(**{key: _from_json(value) for key, value in state.items()})
+            return cls(**{key: read_field(value) for key, value in state.items()})
         except (TypeError, ValueError) as error:
             raise InvalidTriggerError(f"{cls.kind}: {error}") from error
 
@@ -319,7 +319,8 @@ def _name(cls: type) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
-def _to_json(value: object) -> JSON:
+def write_field(value: object) -> JSON:
+    """The value of a trigger's field as JSON."""
     if isinstance(value, datetime):
         return {"datetime": utc(value, name="a trigger's field").isoformat()}
     if isinstance(value, timedelta):
@@ -327,7 +328,8 @@ def _to_json(value: object) -> JSON:
     return cast("JSON", value)
 
 
-def _from_json(value: JSON) -> object:
+def read_field(value: JSON) -> object:
+    """What ``write_field`` was called on."""
     if isinstance(value, Mapping) and len(value) == 1:
         match dict(value):
             case {"datetime": str(text)}:

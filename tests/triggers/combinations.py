@@ -15,9 +15,13 @@ from go_scheduler.triggers import (
     CronTrigger,
     IntervalTrigger,
     Trigger,
-    calendars,
 )
-from go_scheduler.triggers.calendars import Calendar, DateCalendar, register_calendar
+from go_scheduler.triggers.calendars import (
+    Calendar,
+    DateCalendar,
+    base,
+    register_calendar,
+)
 from go_scheduler.triggers.combining import AnyOfTrigger
 from go_scheduler.triggers.shown import shown
 
@@ -135,7 +139,7 @@ class NamelessTrigger(ListedTrigger):
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Undo what a test registers, and what it asks, when it ends."""
-    monkeypatch.setattr(calendars, "_calendars", dict(calendars._calendars))
+    monkeypatch.setattr(base, "_calendars", dict(base._calendars))
     monkeypatch.setattr(ListedTrigger, "asked", [])
     monkeypatch.setattr(SteadyTrigger, "asked", [])
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from go_scheduler.errors import InvalidTriggerError, UnknownTriggerError
-from go_scheduler.triggers import calendars, rule_calendar
-from go_scheduler.triggers.calendars import (
+from go_scheduler.triggers.calendars import RuleCalendar, base, rule
+from go_scheduler.triggers.calendars.base import (
     MOST_DAYS,
     BusinessDays,
     Calendar,
@@ -22,7 +22,6 @@ from go_scheduler.triggers.calendars import (
     is_in,
     register_calendar,
 )
-from go_scheduler.triggers.rule_calendar import RuleCalendar
 from tests.triggers.combinations import Computed, Unshowable, brief
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ CHRISTMAS = date(2030, 12, 25)
 @pytest.fixture(autouse=True)
 def registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test registers is forgotten."""
-    monkeypatch.setattr(calendars, "_calendars", {})
+    monkeypatch.setattr(base, "_calendars", {})
 
 
 def days_of(calendar: Calendar, first: date, last: date) -> list[date]:
@@ -247,7 +246,7 @@ class TestBusinessDays:
     ) -> None:
         register_calendar("holidays", DateCalendar([]))
         calendar = BusinessDays("holidays")
-        monkeypatch.setattr(calendars, "_calendars", {})
+        monkeypatch.setattr(base, "_calendars", {})
         register_calendar("business-days", calendar)
         with pytest.raises(UnknownTriggerError, match="'holidays'"):
             is_in(["business-days"], date(2030, 6, 3))
@@ -311,13 +310,13 @@ class TestRuleCalendar:
 
     @pytest.mark.parametrize("year", [1, 2, 1582, 9998, 9999])
     def test_it_answers_for_any_year(self, year: int) -> None:
-        for rule, count in (
+        for text, count in (
             ("FREQ=YEARLY;BYMONTH=12;BYMONTHDAY=31", 1),
             ("FREQ=YEARLY;BYMONTH=1;BYMONTHDAY=1", 1),
             ("FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1", 12),
             ("FREQ=YEARLY;BYEASTER=0", 1),
         ):
-            assert len(days_of_year(RuleCalendar(rule), year)) == count
+            assert len(days_of_year(RuleCalendar(text), year)) == count
         assert len(days_of_year(RuleCalendar("FREQ=WEEKLY;BYDAY=SU"), year)) in (52, 53)
 
     def test_a_year_is_worked_out_once_and_not_remembered_for_ever(
@@ -332,7 +331,7 @@ class TestRuleCalendar:
             return days_of_year(self, year)
 
         monkeypatch.setattr(RuleCalendar, "_days_of", noted)
-        monkeypatch.setattr(rule_calendar, "_MOST_YEARS", 2)
+        monkeypatch.setattr(rule, "_MOST_YEARS", 2)
         for year in (2030, 2030, 2031, 2031, 2030, 2032, 2030):
             assert calendar.includes(date(year, 12, 25))
             assert not calendar.includes(date(year, 12, 26))

@@ -17,11 +17,14 @@ from go_scheduler.triggers import (
     Trigger,
     UnknownTrigger,
 )
-from go_scheduler.triggers.combining import AllOfTrigger, AnyOfTrigger
-from go_scheduler.triggers.excluding import OnlyTrigger
-from go_scheduler.triggers.limited import LimitedTrigger
-from go_scheduler.triggers.parts import MOST_PARTS
-from go_scheduler.triggers.search import Search
+from go_scheduler.triggers.combining import (
+    AllOfTrigger,
+    AnyOfTrigger,
+    LimitedTrigger,
+    OnlyTrigger,
+)
+from go_scheduler.triggers.combining.parts import MOST_PARTS
+from go_scheduler.triggers.combining.search import Search
 from tests.triggers.combinations import (
     DAILY,
     DAY,

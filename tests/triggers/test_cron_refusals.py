@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.triggers.cron import CronTrigger
-from go_scheduler.triggers.cron_expression import parse
+from go_scheduler.triggers.cron.expression import parse
 from tests.triggers.cron_oracle import steps
 
 BAD = [

@@ -20,7 +20,6 @@ from go_scheduler.triggers import (
     IntervalTrigger,
     Trigger,
     UnknownTrigger,
-    calendars,
     dump_trigger,
     load_trigger,
 )
@@ -28,11 +27,16 @@ from go_scheduler.triggers.base import is_own
 from go_scheduler.triggers.calendars import (
     BusinessDays,
     DateCalendar,
+    base,
     register_calendar,
 )
-from go_scheduler.triggers.combining import AllOfTrigger, AnyOfTrigger
-from go_scheduler.triggers.excluding import ExceptTrigger, OnlyTrigger
-from go_scheduler.triggers.limited import LimitedTrigger
+from go_scheduler.triggers.combining import (
+    AllOfTrigger,
+    AnyOfTrigger,
+    ExceptTrigger,
+    LimitedTrigger,
+    OnlyTrigger,
+)
 from tests.triggers.combinations import (
     DAILY,
     DAY,
@@ -323,7 +327,7 @@ class TestCalendarsOfTriggers:
     ) -> None:
         trigger = LimitedTrigger(OnlyTrigger(DAILY, "tests.june"), limit=3)
         kind, state = dump_trigger(trigger)
-        monkeypatch.setattr(calendars, "_calendars", {})
+        monkeypatch.setattr(base, "_calendars", {})
         loaded = load_trigger(kind, state)
         assert isinstance(loaded, UnknownTrigger)
         assert "no calendar is registered as 'tests.june'" in loaded.reason

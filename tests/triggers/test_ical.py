@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from go_scheduler.errors import InvalidTriggerError
-from go_scheduler.triggers import ical
-from go_scheduler.triggers.ical import read_ical
-from go_scheduler.triggers.ical_text import MOST_BYTES
+from go_scheduler.triggers.calendars import ical, read_ical
+from go_scheduler.triggers.calendars.ical_text import MOST_BYTES
 from tests.triggers.combinations import brief
 
 if TYPE_CHECKING:

@@ -18,9 +18,12 @@ from go_scheduler.triggers import (
     Trigger,
 )
 from go_scheduler.triggers.calendars import DateCalendar, register_calendar
-from go_scheduler.triggers.combining import AllOfTrigger, AnyOfTrigger
-from go_scheduler.triggers.excluding import ExceptTrigger
-from go_scheduler.triggers.limited import LimitedTrigger
+from go_scheduler.triggers.combining import (
+    AllOfTrigger,
+    AnyOfTrigger,
+    ExceptTrigger,
+    LimitedTrigger,
+)
 from tests.triggers.combinations import (
     BEGINNING,
     DAILY,
@@ -215,7 +218,9 @@ class TestLimits:
     def test_a_count_is_given_up_after_so_many_candidates(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("go_scheduler.triggers.limited.MOST_CANDIDATES", 50)
+        monkeypatch.setattr(
+            "go_scheduler.triggers.combining.limited.MOST_CANDIDATES", 50
+        )
         seldom = AllOfTrigger([SteadyTrigger(20), SteadyTrigger(21)])
         begin = datetime(1970, 1, 2, tzinfo=UTC)
         trigger = LimitedTrigger(seldom, start=begin, limit=9)

@@ -6,13 +6,17 @@ from datetime import datetime, timedelta
 from itertools import product
 from typing import TYPE_CHECKING
 
-from go_scheduler.triggers.combining import AllOfTrigger, AnyOfTrigger
+from go_scheduler.triggers.combining import (
+    AllOfTrigger,
+    AnyOfTrigger,
+    ExceptTrigger,
+    LimitedTrigger,
+    OnlyTrigger,
+)
 from go_scheduler.triggers.cron import CronTrigger
 from go_scheduler.triggers.delay import DelayTrigger
-from go_scheduler.triggers.excluding import ExceptTrigger, OnlyTrigger
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
-from go_scheduler.triggers.limited import LimitedTrigger
 from go_scheduler.triggers.local_time import load_zone
 from go_scheduler.triggers.phrases.days import whole_days, without
 from go_scheduler.triggers.phrases.moments import Present, duration

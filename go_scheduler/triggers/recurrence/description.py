@@ -7,10 +7,9 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
-from go_scheduler.triggers.cron_description import MONTHS, listed
 from go_scheduler.triggers.local_time import load_zone
-from go_scheduler.triggers.recurrence_text import local_time
-from go_scheduler.triggers.recurrence_words import (
+from go_scheduler.triggers.recurrence.text import local_time
+from go_scheduler.triggers.recurrence.words import (
     clock_at,
     counted,
     day_of_month,
@@ -29,13 +28,14 @@ from go_scheduler.triggers.recurrence_words import (
     weekdays_of,
 )
 from go_scheduler.triggers.wall_clock import clock_time
+from go_scheduler.triggers.words import MONTHS, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import date, tzinfo
 
-    from go_scheduler.triggers.recurrence_rule import RecurrenceRule
-    from go_scheduler.triggers.recurrence_text import Recurrence
+    from go_scheduler.triggers.recurrence.rule import RecurrenceRule
+    from go_scheduler.triggers.recurrence.text import Recurrence
 
 _GROUPS = ("weekday", "weekend")
 _END_OF_DAY = time(23, 59, 59)

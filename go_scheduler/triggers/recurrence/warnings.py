@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from go_scheduler.triggers.recurrence_parts import write_moment, write_rule
+from go_scheduler.triggers.recurrence.parts import write_moment, write_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import date
 
-    from go_scheduler.triggers.recurrence_rule import RecurrenceRule
-    from go_scheduler.triggers.recurrence_series import RecurrenceSeries
+    from go_scheduler.triggers.recurrence.rule import RecurrenceRule
+    from go_scheduler.triggers.recurrence.series import RecurrenceSeries
 
 _LENGTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 # Each of them is asked for its times.

@@ -11,20 +11,20 @@ from typing import ClassVar, Self
 
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.triggers.base import Trigger, utc
-from go_scheduler.triggers.calendars import edition
-from go_scheduler.triggers.compound import EARLIEST, CompoundTrigger
-from go_scheduler.triggers.delay import check_length, length
-from go_scheduler.triggers.excluding import before_suffix
-from go_scheduler.triggers.execute_once import moment
-from go_scheduler.triggers.local_time import load_zone, period_at
-from go_scheduler.triggers.parts import anchored_part, checked_part
-from go_scheduler.triggers.search import (
+from go_scheduler.triggers.calendars.base import edition
+from go_scheduler.triggers.combining.compound import EARLIEST, CompoundTrigger
+from go_scheduler.triggers.combining.excluding import before_suffix
+from go_scheduler.triggers.combining.parts import anchored_part, checked_part
+from go_scheduler.triggers.combining.search import (
     MICROSECOND,
     MOST_CANDIDATES,
     Candidate,
     Search,
     just_after,
 )
+from go_scheduler.triggers.delay import check_length, length
+from go_scheduler.triggers.execute_once import moment
+from go_scheduler.triggers.local_time import load_zone, period_at
 from go_scheduler.triggers.shown import shown
 
 LATEST = datetime.max.replace(tzinfo=UTC)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import tzinfo
 
-    from go_scheduler.triggers.cron_fields import CronFields
-    from go_scheduler.triggers.cron_search import CronSearch
+    from go_scheduler.triggers.cron.fields import CronFields
+    from go_scheduler.triggers.cron.search import CronSearch
 
 # As many fire times are found at once.
 _AT_ONCE = 128

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.triggers.base import utc
 from go_scheduler.triggers.local_time import load_zone
-from go_scheduler.triggers.recurrence_description import describe
-from go_scheduler.triggers.recurrence_parts import write_rule
-from go_scheduler.triggers.recurrence_series import Clock, RecurrenceSeries
-from go_scheduler.triggers.recurrence_text import LONGEST, local_time, read_recurrence
-from go_scheduler.triggers.recurrence_times import LocalTimes
-from go_scheduler.triggers.recurrence_warnings import idle_exceptions, passed_over
+from go_scheduler.triggers.recurrence.description import describe
+from go_scheduler.triggers.recurrence.parts import write_rule
+from go_scheduler.triggers.recurrence.series import Clock, RecurrenceSeries
+from go_scheduler.triggers.recurrence.text import LONGEST, local_time, read_recurrence
+from go_scheduler.triggers.recurrence.times import LocalTimes
+from go_scheduler.triggers.recurrence.warnings import idle_exceptions, passed_over
 from go_scheduler.triggers.shown import shown
 from go_scheduler.triggers.wall_clock import WallClockTrigger, check_wall_clock
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from go_scheduler.triggers.local_time import Search
-    from go_scheduler.triggers.recurrence_rule import RecurrenceRule
-    from go_scheduler.triggers.recurrence_text import Recurrence
+    from go_scheduler.triggers.recurrence.rule import RecurrenceRule
+    from go_scheduler.triggers.recurrence.text import Recurrence
 
 _ANY_START = datetime(2000, 1, 1)  # noqa: DTZ001 (local times are naive)
 _ANY_INSTANT = datetime(2000, 1, 1, tzinfo=UTC)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from go_scheduler.triggers.cron_ahead import CronAhead, LookAheadTrigger
-from go_scheduler.triggers.cron_description import describe
-from go_scheduler.triggers.cron_expression import normalise, parse, search, split
-from go_scheduler.triggers.cron_warnings import warnings
+from go_scheduler.triggers.cron.ahead import CronAhead, LookAheadTrigger
+from go_scheduler.triggers.cron.description import describe
+from go_scheduler.triggers.cron.expression import normalise, parse, search, split
+from go_scheduler.triggers.cron.warnings import warnings
 from go_scheduler.triggers.local_time import load_zone
 from go_scheduler.triggers.wall_clock import check_wall_clock
 

@@ -6,7 +6,7 @@ import re
 from datetime import date, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from go_scheduler.triggers.recurrence_rule import FREQUENCIES, RecurrenceRule, Weekday
+from go_scheduler.triggers.recurrence.rule import FREQUENCIES, RecurrenceRule, Weekday
 from go_scheduler.triggers.shown import shown
 
 if TYPE_CHECKING:

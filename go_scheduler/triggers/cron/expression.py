@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from croniter import croniter
 
 from go_scheduler.errors import InvalidTriggerError
-from go_scheduler.triggers.cron_days import CronDays
-from go_scheduler.triggers.cron_fields import CronFields
-from go_scheduler.triggers.cron_items import (
+from go_scheduler.triggers.cron.days import CronDays
+from go_scheduler.triggers.cron.fields import CronFields
+from go_scheduler.triggers.cron.items import (
     FIELDS,
     Field,
     RefusedError,
@@ -23,13 +23,13 @@ from go_scheduler.triggers.cron_items import (
     plain_item,
     special_day,
 )
-from go_scheduler.triggers.cron_search import CronSearch
+from go_scheduler.triggers.cron.search import CronSearch
 from go_scheduler.triggers.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from go_scheduler.triggers.cron_days import SpecialDay
+    from go_scheduler.triggers.cron.days import SpecialDay
 
 LONGEST = 256
 """The most characters a cron expression may have."""

@@ -9,15 +9,15 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import InvalidTriggerError
-from go_scheduler.triggers.calendars import Calendar
-from go_scheduler.triggers.recurrence_parts import RefusedError, read_rule, write_rule
-from go_scheduler.triggers.recurrence_times import LocalTimes
+from go_scheduler.triggers.calendars.base import Calendar
+from go_scheduler.triggers.recurrence.parts import RefusedError, read_rule, write_rule
+from go_scheduler.triggers.recurrence.times import LocalTimes
 from go_scheduler.triggers.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from go_scheduler.triggers.recurrence_rule import RecurrenceRule
+    from go_scheduler.triggers.recurrence.rule import RecurrenceRule
 
 _LONGEST = 1_000
 _MOST_YEARS = 128

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from go_scheduler.triggers.base import utc
 from go_scheduler.triggers.local_time import next_instant, period_at
-from go_scheduler.triggers.recurrence_text import local_time
-from go_scheduler.triggers.recurrence_times import LocalTimes
+from go_scheduler.triggers.recurrence.text import local_time
+from go_scheduler.triggers.recurrence.times import LocalTimes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from go_scheduler.triggers.local_time import Search
-    from go_scheduler.triggers.recurrence_rule import RecurrenceRule
-    from go_scheduler.triggers.recurrence_text import Recurrence
+    from go_scheduler.triggers.recurrence.rule import RecurrenceRule
+    from go_scheduler.triggers.recurrence.text import Recurrence
 
 _MICROSECOND = timedelta(microseconds=1)
 _DAY = timedelta(days=1)

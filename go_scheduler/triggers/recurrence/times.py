@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from go_scheduler.triggers.recurrence_rule import RecurrenceRule
+    from go_scheduler.triggers.recurrence.rule import RecurrenceRule
 
 _SECONDS = 86_400
 _LAST_DAY = date.max.toordinal()

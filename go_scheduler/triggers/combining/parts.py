@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.triggers.base import (
@@ -13,12 +11,17 @@ from go_scheduler.triggers.base import (
     UnknownTrigger,
     dump_trigger,
     load_trigger,
+    read_field,
+    write_field,
 )
+from go_scheduler.triggers.combining.search import SearchedTrigger
 from go_scheduler.triggers.local_time import zone_key
-from go_scheduler.triggers.search import SearchedTrigger
 from go_scheduler.triggers.shown import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
     from go_scheduler.json import JSON
 
 MOST_PARTS = 100
@@ -127,12 +130,6 @@ def in_brackets(trigger: Trigger) -> str:
     return f"({text})" if isinstance(trigger, SearchedTrigger) else text
 
 
-def listed(words: Sequence[str]) -> str:
-    """One or more words as a list: ``a, b and c``."""
-    *others, last = words
-    return f"{', '.join(others)} and {last}" if others else last
-
-
 def to_json(value: object) -> JSON:
     """A field's value as JSON: triggers by their kind and state.
 
@@ -144,33 +141,21 @@ def to_json(value: object) -> JSON:
     if isinstance(value, Trigger):
         kind, state = dump_trigger(value)
         return {"kind": kind, "state": state}
-    if isinstance(value, datetime):
-        return {"datetime": value.isoformat()}
-    if isinstance(value, timedelta):
-        return {"microseconds": value // timedelta(microseconds=1)}
-    return cast("JSON", value)
+    return write_field(value)
 
 
 def from_json(value: JSON) -> object:
     """What ``to_json`` was called on; an ``UnknownTrigger`` for one not known here."""
     if isinstance(value, list):
         return tuple(map(from_json, value))
-    if isinstance(value, Mapping):
-        match dict(value):
-            case {"kind": str(kind), "state": state, **others} if not others:
-                return load_trigger(kind, state)
-            case {"datetime": str(text), **others} if not others:
-                return _instant(text)
-            case {"microseconds": int(count), **others} if not others:
-                return timedelta(microseconds=count)
-    return value
-
-
-def _instant(text: str) -> object:
+    match value:
+        case {"kind": str(kind), "state": state, **others} if not others:
+            return load_trigger(kind, state)
     try:
-        return datetime.fromisoformat(text)
+        return read_field(value)
     except ValueError:
-        return text
+        # The check of the field says what it should be.
+        return value
 
 
 def _size(trigger: Trigger) -> tuple[int, int]:

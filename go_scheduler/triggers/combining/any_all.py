@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from go_scheduler.triggers.base import Trigger
-from go_scheduler.triggers.compound import CompoundTrigger
-from go_scheduler.triggers.parts import (
+from go_scheduler.triggers.combining.compound import CompoundTrigger
+from go_scheduler.triggers.combining.parts import (
     checked_items,
     checked_part,
     in_brackets,
-    listed,
 )
+from go_scheduler.triggers.words import listed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from go_scheduler.triggers.search import Candidate, Search
+    from go_scheduler.triggers.combining.search import Candidate, Search
 
 
 @dataclass(frozen=True, slots=True, init=False)

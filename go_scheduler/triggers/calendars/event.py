@@ -8,9 +8,9 @@ from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from go_scheduler.triggers.recurrence_rule import RecurrenceRule
-from go_scheduler.triggers.recurrence_times import LocalTimes
-from go_scheduler.triggers.rule_calendar import YearlyCalendar, last_time
+from go_scheduler.triggers.calendars.rule import YearlyCalendar, last_time
+from go_scheduler.triggers.recurrence.rule import RecurrenceRule
+from go_scheduler.triggers.recurrence.times import LocalTimes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

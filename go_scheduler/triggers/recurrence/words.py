@@ -5,18 +5,15 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from go_scheduler.triggers.cron_description import MONTHS, listed
-from go_scheduler.triggers.recurrence_rule import FREQUENCIES
+from go_scheduler.triggers.recurrence.rule import FREQUENCIES
 from go_scheduler.triggers.wall_clock import clock_time
+from go_scheduler.triggers.words import MONTHS, WEEKDAYS, listed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from go_scheduler.triggers.recurrence_rule import RecurrenceRule, Weekday
+    from go_scheduler.triggers.recurrence.rule import RecurrenceRule, Weekday
 
-_WEEKDAYS = (
-    *("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"),
-)
 _UNITS = ("year", "month", "week", "day", "hour", "minute", "second")
 _NTH = ("first", "second", "third", "fourth", "fifth")
 
@@ -33,7 +30,7 @@ def week_start(rule: RecurrenceRule) -> str:
         rule.weeks or (several and (rule.interval > 1 or rule.positions))
     ):
         return ""
-    return f", of weeks that begin on {_WEEKDAYS[rule.week_start]}"
+    return f", of weeks that begin on {WEEKDAYS[rule.week_start]}"
 
 
 def day_parts(rule: RecurrenceRule) -> tuple[str, ...]:
@@ -73,7 +70,7 @@ def weekday_names(rule: RecurrenceRule) -> Sequence[str]:
             return ["weekend"]
         case [0, 1, 2, 3, 4, 5, 6]:
             return ["day"]
-    return [_WEEKDAYS[day] for day in days]
+    return [WEEKDAYS[day] for day in days]
 
 
 def weekdays_of(rule: RecurrenceRule) -> str:
@@ -81,7 +78,7 @@ def weekdays_of(rule: RecurrenceRule) -> str:
     by_month = rule.frequency == "MONTHLY" or rule.months
     whole = f" of the {'month' if by_month else 'year'}"
     words = [
-        f"the {weekday(each)}{whole}" if each.ordinal else _WEEKDAYS[each.day]
+        f"the {weekday(each)}{whole}" if each.ordinal else WEEKDAYS[each.day]
         for each in rule.weekdays
     ]
     return listed(words)
@@ -89,7 +86,7 @@ def weekdays_of(rule: RecurrenceRule) -> str:
 
 def weekday(day: Weekday) -> str:
     """Such as ``second tuesday``."""
-    return f"{nth(day.ordinal)} {_WEEKDAYS[day.day]}"
+    return f"{nth(day.ordinal)} {WEEKDAYS[day.day]}"
 
 
 def day_of_month(day: int) -> str:

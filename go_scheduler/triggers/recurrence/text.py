@@ -15,14 +15,14 @@ from zoneinfo import ZoneInfo
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.triggers.base import utc
 from go_scheduler.triggers.local_time import load_zone, period_at, zone_key
-from go_scheduler.triggers.recurrence_parts import (
+from go_scheduler.triggers.recurrence.parts import (
     RefusedError,
     read_moment,
     read_rule,
     write_moment,
     write_rule,
 )
-from go_scheduler.triggers.recurrence_rule import RecurrenceRule
+from go_scheduler.triggers.recurrence.rule import RecurrenceRule
 from go_scheduler.triggers.shown import shown
 
 if TYPE_CHECKING:

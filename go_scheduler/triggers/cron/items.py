@@ -5,18 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from go_scheduler.triggers.cron_days import LastDay, NearestWeekday, NthWeekday
+from go_scheduler.triggers.cron.days import LastDay, NearestWeekday, NthWeekday
+from go_scheduler.triggers.words import MONTHS, WEEKDAYS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from go_scheduler.triggers.cron_days import SpecialDay
+    from go_scheduler.triggers.cron.days import SpecialDay
 
-_MONTHS = (
-    "JANUARY FEBRUARY MARCH APRIL MAY JUNE JULY AUGUST SEPTEMBER OCTOBER NOVEMBER"
-    " DECEMBER"
-)
-_WEEKDAYS = "SUNDAY MONDAY TUESDAY WEDNESDAY THURSDAY FRIDAY SATURDAY"
 _ITEM = re.compile(r"(\*|[^-/*]+)(?:-([^-/*]+))?(?:/([^-/*]+))?")
 _HASHED = re.compile(r"[HR](\(.*)?")
 _LONGEST_MONTH = 31
@@ -50,12 +46,11 @@ class Field(NamedTuple):
         return f"{self.first}–{self.highest()}"
 
 
-def _names(text: str, first: int) -> Mapping[str, int]:
-    numbers = dict(enumerate(text.split(), first))
+def _names(words: Sequence[str], first: int) -> Mapping[str, int]:
     return {
         spelling: number
-        for number, name in numbers.items()
-        for spelling in (name, name[:3])
+        for number, word in enumerate(words, first)
+        for spelling in (word.upper(), word[:3].upper())
     }
 
 
@@ -66,8 +61,8 @@ FIELDS: Mapping[str, Field] = {
         Field("minute", 0, 59, {}),
         Field("hour", 0, 23, {}),
         Field("day-of-month", 1, _LONGEST_MONTH, {}),
-        Field("month", 1, 12, _names(_MONTHS, 1)),
-        Field("day-of-week", 0, 6, _names(_WEEKDAYS, 0)),
+        Field("month", 1, 12, _names(MONTHS, 1)),
+        Field("day-of-week", 0, 6, _names((WEEKDAYS[6], *WEEKDAYS[:6]), 0)),
         Field("year", 1970, 2099, {}),
     )
 }

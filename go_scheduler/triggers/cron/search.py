@@ -7,13 +7,13 @@ from calendar import isleap
 from datetime import MAXYEAR, date, datetime
 from typing import TYPE_CHECKING
 
-from go_scheduler.triggers.cron_days import LENGTHS, Month
-from go_scheduler.triggers.cron_fields import numbers
+from go_scheduler.triggers.cron.days import LENGTHS, Month
+from go_scheduler.triggers.cron.fields import numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from go_scheduler.triggers.cron_fields import CronFields
+    from go_scheduler.triggers.cron.fields import CronFields
 
 
 # A year has one of fourteen calendars: by the day of the week it begins with, and leap

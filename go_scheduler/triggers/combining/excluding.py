@@ -9,24 +9,24 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from go_scheduler.triggers.base import Trigger
-from go_scheduler.triggers.calendars import are_own, checked_names, is_in
-from go_scheduler.triggers.compound import CompoundTrigger
-from go_scheduler.triggers.interval import IntervalTrigger
-from go_scheduler.triggers.local_time import load_zone, period_at, zone_key
-from go_scheduler.triggers.parts import (
+from go_scheduler.triggers.calendars.base import are_own, checked_names, is_in
+from go_scheduler.triggers.combining.compound import CompoundTrigger
+from go_scheduler.triggers.combining.parts import (
     checked_items,
     checked_part,
     in_brackets,
-    listed,
     zone_of,
 )
-from go_scheduler.triggers.search import just_after
+from go_scheduler.triggers.combining.search import just_after
+from go_scheduler.triggers.interval import IntervalTrigger
+from go_scheduler.triggers.local_time import load_zone, period_at, zone_key
+from go_scheduler.triggers.words import listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from zoneinfo import ZoneInfo
 
-    from go_scheduler.triggers.search import Candidate, Search
+    from go_scheduler.triggers.combining.search import Candidate, Search
 
 _DAY = timedelta(days=1)
 _MIDNIGHT = time()

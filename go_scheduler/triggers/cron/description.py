@@ -6,23 +6,16 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from go_scheduler.triggers.cron_days import LastDay, NthWeekday
-from go_scheduler.triggers.cron_fields import numbers
+from go_scheduler.triggers.cron.days import LastDay, NthWeekday
+from go_scheduler.triggers.cron.fields import numbers
 from go_scheduler.triggers.wall_clock import clock_time
+from go_scheduler.triggers.words import MONTHS, WEEKDAYS, listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from go_scheduler.triggers.cron_days import SpecialDay
-    from go_scheduler.triggers.cron_fields import CronFields
-
-MONTHS = (
-    *("january", "february", "march", "april", "may", "june"),
-    *("july", "august", "september", "october", "november", "december"),
-)
-WEEKDAYS = (
-    *("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"),
-)
+    from go_scheduler.triggers.cron.days import SpecialDay
+    from go_scheduler.triggers.cron.fields import CronFields
 
 _NTH = {None: "last", 1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth"}
 _EVERY_DAY_OF_MONTH = 0xFFFFFFFE
@@ -54,12 +47,6 @@ def describe(fields: CronFields) -> str:
     if fields.years:
         phrase += f" in {_spans(sorted(fields.years), str)}"
     return phrase
-
-
-def listed(words: Sequence[str]) -> str:
-    """A list as people write it, such as ``a, b and c``; it is not empty."""
-    *rest, last = words
-    return f"{', '.join(rest)} and {last}" if rest else last
 
 
 def _are_listed(times: Sequence[timedelta], fields: CronFields) -> bool:
@@ -167,7 +154,7 @@ def _by_week(fields: CronFields, *, leading: bool) -> str:
     parts = []
     if days.of_week:
         names = _KNOWN_DAYS.get(days.of_week) or [
-            WEEKDAYS[day] for day in sorted(numbers(days.of_week), key=_from_monday)
+            WEEKDAYS[day] for day in sorted(map(_from_monday, numbers(days.of_week)))
         ]
         plural = "" if leading else "s"
         names = [f"{name}{plural}" for name in names]
@@ -185,7 +172,7 @@ def _from_monday(day: int) -> int:
 
 def _special(day: SpecialDay) -> str:
     if isinstance(day, NthWeekday):
-        return f"the {_NTH[day.nth]} {WEEKDAYS[day.weekday]}"
+        return f"the {_NTH[day.nth]} {WEEKDAYS[_from_monday(day.weekday)]}"
     if isinstance(day, LastDay):
         before = f"{_ordinal(day.before + 1)} to " if day.before else ""
         return f"the {before}last day"

@@ -8,17 +8,17 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import InvalidTriggerError
-from go_scheduler.triggers.calendars import MOST_DAYS
-from go_scheduler.triggers.event_calendar import (
+from go_scheduler.triggers.calendars.base import MOST_DAYS
+from go_scheduler.triggers.calendars.event import (
     EventCalendar,
     EventClock,
     EventSeries,
 )
-from go_scheduler.triggers.ical_text import read_text, split_events
+from go_scheduler.triggers.calendars.ical_text import read_text, split_events
 from go_scheduler.triggers.local_time import load_zone, zone_key
-from go_scheduler.triggers.recurrence_parts import RefusedError, read_rule
-from go_scheduler.triggers.recurrence_rule import RecurrenceRule
-from go_scheduler.triggers.recurrence_times import LocalTimes
+from go_scheduler.triggers.recurrence.parts import RefusedError, read_rule
+from go_scheduler.triggers.recurrence.rule import RecurrenceRule
+from go_scheduler.triggers.recurrence.times import LocalTimes
 from go_scheduler.triggers.shown import shown
 
 if TYPE_CHECKING:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from go_scheduler.triggers.cron_days import LENGTHS
-from go_scheduler.triggers.cron_description import MONTHS, listed
-from go_scheduler.triggers.cron_fields import numbers
+from go_scheduler.triggers.cron.days import LENGTHS
+from go_scheduler.triggers.cron.fields import numbers
+from go_scheduler.triggers.words import MONTHS, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from go_scheduler.triggers.cron_fields import CronFields
+    from go_scheduler.triggers.cron.fields import CronFields
 
 _SIZES = {"second": 60, "minute": 60, "hour": 24}
 _WHOLE = {"second": "minute", "minute": "hour", "hour": "day"}

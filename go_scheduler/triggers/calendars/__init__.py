@@ -1,0 +1,19 @@
+"""Calendars: the days that schedules keep to or leave out."""
+
+from go_scheduler.triggers.calendars.base import (
+    BusinessDays,
+    Calendar,
+    DateCalendar,
+    register_calendar,
+)
+from go_scheduler.triggers.calendars.ical import read_ical
+from go_scheduler.triggers.calendars.rule import RuleCalendar
+
+__all__ = [
+    "BusinessDays",
+    "Calendar",
+    "DateCalendar",
+    "RuleCalendar",
+    "read_ical",
+    "register_calendar",
+]
