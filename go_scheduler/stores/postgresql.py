@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid4
 
@@ -223,7 +224,7 @@ class PostgreSQLStore(SQLStore):
         """Record what became of runs."""
         if not outcomes:
             return set()
-        ordered = sorted(outcomes, key=lambda each: each.claim.instance_id.int)
+        ordered = sorted(outcomes, key=attrgetter("claim.instance_id.int"))
         statement = self._statements.text(
             sql.FINISH,
             returns=("id",),
@@ -245,7 +246,7 @@ class PostgreSQLStore(SQLStore):
         rows = self._statements.run(
             Lane.CLAIMS, statement, parameters, repeatable=False
         )
-        return {row.id for row in rows}
+        return {id for (id,) in rows}
 
     def release_instances(self, releases: Sequence[Release]) -> Set[UUID]:
         """Give back what was claimed and not called."""

@@ -7,6 +7,7 @@ to be quoted in each, which takes longer than the server needs for the whole sta
 from __future__ import annotations
 
 from datetime import UTC
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,18 +29,23 @@ def numbers(values: Iterable[int | None]) -> str:
 
 def times(values: Iterable[datetime | None]) -> str:
     """Times, to be cast to ``timestamptz[]``."""
-    # In UTC, for a server reads no offset of other than whole minutes.
-    return _array(
-        [
-            "NULL" if each is None else each.astimezone(UTC).isoformat()
-            for each in values
-        ]
-    )
+    return _array(["NULL" if each is None else _time(each) for each in values])
 
 
 def texts(values: Iterable[str | None]) -> str:
     """Texts of any kind, to be cast to ``text[]``."""
     return _array(["NULL" if each is None else _quoted(each) for each in values])
+
+
+def _time(at: datetime) -> str:
+    # In UTC, for a server reads no offset of other than whole minutes.
+    return _written(at if at.tzinfo is UTC else at.astimezone(UTC))
+
+
+# Of a batch, many are the same. In UTC no two that are equal are written differently.
+@lru_cache(maxsize=4096)
+def _written(at: datetime) -> str:
+    return at.isoformat()
 
 
 def _array(items: Sequence[str]) -> str:

@@ -133,7 +133,7 @@ class Claims:
             sweep, statement, parameters, limit=limit, repeatable=False
         )
         if len(rows) == limit:
-            sweep.go_on(max(row.place for row in rows))
+            sweep.go_on(max(row[-1] for row in rows))
         return rows
 
     def _claim_lapsed(
