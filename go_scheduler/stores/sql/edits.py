@@ -1,4 +1,4 @@
-"""What users do to definitions, and to the rows of their instances, in one transaction.
+"""What users do to definitions and their open instances, each in one transaction.
 
 Written so that every engine and every driver understands it. Whoever changes a
 definition changes its row first, on the condition that it is as it was read: from then
@@ -11,9 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import case, delete, func, insert, literal, select, update
+from sqlalchemy import func, insert, select, update
 
-from go_scheduler.models import Outcome, TaskDefinition
 from go_scheduler.stores.changes import (
     check_revision,
     created,
@@ -22,21 +21,22 @@ from go_scheduler.stores.changes import (
     rescheduled,
 )
 from go_scheduler.stores.sql.database import Overtaken
+from go_scheduler.stores.sql.open_instances import OpenInstances
 from go_scheduler.stores.sql.rows import (
     read_contents,
     read_definition,
     write_definition,
 )
 from go_scheduler.stores.sql.sweep import LATE
-from go_scheduler.stores.sql.tables import contents, definitions, instances
+from go_scheduler.stores.sql.tables import contents, definitions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence, Set
     from datetime import datetime
 
-    from sqlalchemy import ColumnElement, Connection, Row
+    from sqlalchemy import Connection, Row
 
-    from go_scheduler.models import RunOutcome
+    from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.sql.dialects import Dialect
 
 
@@ -56,63 +56,6 @@ class Edits:
             definitions.c.id
         )
         return connection.execute(query).all()
-
-    def end(self, connection: Connection, outcome: RunOutcome) -> bool:
-        """Record the end of a run; written so that every driver understands it."""
-        assert outcome.outcome is not None
-        now = self._dialect.now(connection)
-        column = instances.c
-        statement = (
-            update(instances)
-            .where(
-                column.id == outcome.claim.instance_id,
-                column.attempt == outcome.claim.attempt,
-                column.completed_at.is_(None),
-                column.claimed_by.is_not(None),
-            )
-            .values(
-                outcome=outcome.outcome.value,
-                completed_at=now,
-                started_at=outcome.started_at,
-            )
-            .returning(column.definition_key, column.waits)
-        )
-        ended = connection.execute(statement).one_or_none()
-        if ended is None:
-            return False
-        if ended.waits:
-            self._go_on(connection, ended.definition_key, outcome.next_fire_time, now)
-        return True
-
-    def _go_on(
-        self,
-        connection: Connection,
-        key: UUID,
-        next_fire_time: datetime | None,
-        now: datetime,
-    ) -> None:
-        """Move a definition on that waited for the end of an instance."""
-        column = definitions.c
-        at = literal(next_fire_time, column.next_fire_time.type)
-        ended = now if next_fire_time is None else None
-        connection.execute(
-            update(definitions)
-            .where(
-                column.key == key,
-                column.waits,
-                column.completed_at.is_(None),
-                column.deleted_at.is_(None),
-            )
-            .values(
-                next_fire_time=func.coalesce(column.next_fire_time, at),
-                # Committed by somebody else, at any time later.
-                late=True,
-                completed_at=case(
-                    (column.next_fire_time.is_not(None), None),
-                    else_=literal(ended, column.completed_at.type),
-                ),
-            )
-        )
 
     def put(
         self,
@@ -215,16 +158,22 @@ class Edits:
         else:
             changed = rescheduled(old, new, now)
             moment = _moment(changed, now, late=late)
-        written = self._change(connection, row, {**write_definition(changed), **moment})
+        columns = write_definition(changed)
+        written = self._change(connection, row, {**columns, **moment})
         connection.execute(
             update(contents)
             .where(contents.c.key == row.key)
             .values(self._dialect.write_contents(changed))
         )
-        self._lock_open(connection, [row.key])
-        self._follow(connection, row, changed, now)
+        open_instances = OpenInstances(connection, self._dialect, [row.key])
+        open_instances.lock()
+        open_instances.follow(
+            {name: columns[name] for name in _FOLLOWING},
+            now,
+            move=changed.queue != row.queue,
+        )
         if moment:
-            self._remove_unstarted(connection, row.key)
+            open_instances.remove_unstarted()
         return replace(
             changed,
             next_fire_time=written.next_fire_time,
@@ -253,62 +202,6 @@ class Edits:
             raise Overtaken
         return written
 
-    def _lock_open(self, connection: Connection, keys: Collection[UUID]) -> None:
-        """Let nothing be claimed, start or end between the statements that follow."""
-        connection.execute(
-            select(instances.c.id)
-            .where(self._dialect.among(instances.c.definition_key, keys), *_OPEN)
-            # In the order in which the loops take them, so that nobody waits for
-            # another in a circle.
-            .order_by(instances.c.id)
-            .with_for_update()
-        ).all()
-
-    def _follow(
-        self,
-        connection: Connection,
-        row: Row[Any],
-        changed: TaskDefinition,
-        now: datetime,
-    ) -> None:
-        """Let open instances follow their definition."""
-        written = write_definition(changed)
-        values: dict[str, object] = {name: written[name] for name in _FOLLOWING}
-        if changed.queue != row.queue:
-            # Below the bound of whoever scans the other queue it would not be seen.
-            values["claimable_at"] = _no_earlier(instances.c.claimable_at, now)
-        connection.execute(update(instances).where(*_open_of(row.key)).values(values))
-        if changed.queue != row.queue:
-            self._free_unstarted(connection, row.key, now)
-
-    def _remove_unstarted(
-        self, connection: Connection, key: UUID
-    ) -> Sequence[datetime]:
-        """Remove what may be served anew, and answer the fire times."""
-        statement = (
-            delete(instances)
-            .where(
-                *_open_of(key),
-                instances.c.started_at.is_(None),
-                instances.c.runs == 0,
-                instances.c.fire_time.is_not(None),
-            )
-            .returning(instances.c.fire_time)
-        )
-        return [row.fire_time for row in connection.execute(statement)]
-
-    def _free_unstarted(self, connection: Connection, key: UUID, now: datetime) -> None:
-        """Take back the claims that have not started."""
-        connection.execute(
-            update(instances)
-            .where(
-                *_open_of(key),
-                instances.c.claimed_by.is_not(None),
-                instances.c.started_at.is_(None),
-            )
-            .values(claimed_by=None, expires_at=None, claimable_at=_claimable_at(now))
-        )
-
     def pause(
         self, connection: Connection, ids: Collection[UUID], note: str | None
     ) -> Sequence[TaskDefinition]:
@@ -329,14 +222,11 @@ class Edits:
         written = self._change(
             connection, row, {"paused": True, "note": note, "revision": revision}
         )
-        self._lock_open(connection, [row.key])
-        connection.execute(
-            update(instances)
-            .where(*_open_of(row.key))
-            .values(held=True, claimable_at=None)
-        )
-        removed = self._remove_unstarted(connection, row.key)
-        self._free_unstarted(connection, row.key, now)
+        open_instances = OpenInstances(connection, self._dialect, [row.key])
+        open_instances.lock()
+        open_instances.hold()
+        removed = open_instances.remove_unstarted()
+        open_instances.free_unstarted(now)
         again = min([*removed, *filter(None, [written.next_fire_time])], default=None)
         if removed:
             connection.execute(
@@ -376,17 +266,7 @@ class Edits:
                 "late": True,
             },
         )
-        connection.execute(
-            update(instances)
-            .where(*_open_of(row.key))
-            # A claim that lapsed long ago would lie below the bound of every scan.
-            .values(held=False, expires_at=_no_earlier(instances.c.expires_at, now))
-        )
-        connection.execute(
-            update(instances)
-            .where(*_open_of(row.key), instances.c.claimed_by.is_(None))
-            .values(claimable_at=_claimable_at(now))
-        )
+        OpenInstances(connection, self._dialect, [row.key]).let_go(now)
         return resumed
 
     def delete(self, connection: Connection, ids: Collection[UUID]) -> Set[UUID]:
@@ -404,24 +284,14 @@ class Edits:
         deleted = {row.key: row.id for row in connection.execute(statement)}
         if not deleted:
             return set()
-        theirs = [self._dialect.among(instances.c.definition_key, deleted), *_OPEN]
-        self._lock_open(connection, deleted)
-        connection.execute(
-            update(instances)
-            .where(*theirs, instances.c.started_at.is_not(None))
-            .values(
-                outcome=Outcome.CANCELLED.value, completed_at=now, claimable_at=None
-            )
-        )
-        connection.execute(
-            delete(instances).where(*theirs, instances.c.started_at.is_(None))
-        )
+        open_instances = OpenInstances(connection, self._dialect, deleted)
+        open_instances.lock()
+        open_instances.end(now)
         return set(deleted.values())
 
 
 # What instances have of their definition's, for claims and starts without a join.
 _FOLLOWING = ("queue", "expire_after", "waits")
-_OPEN = (instances.c.completed_at.is_(None), instances.c.outcome.is_(None))
 LIVE = (
     select(definitions, *(each for each in contents.c if each.name != "key"))
     .outerjoin(contents, contents.c.key == definitions.c.key)
@@ -433,21 +303,6 @@ def definition_of(row: Row[Any]) -> TaskDefinition:
     """The definition of a row that has its contents as well."""
     has_contents = row.trigger_kind is not None
     return read_definition(row, read_contents(row if has_contents else None))
-
-
-def _open_of(key: UUID) -> Sequence[ColumnElement[bool]]:
-    return (instances.c.definition_key == key, *_OPEN)
-
-
-def _claimable_at(now: datetime) -> ColumnElement[Any]:
-    """When an instance that is pending again joins the line, unless it is held."""
-    moment = _no_earlier(instances.c.due_at, now)
-    return case((instances.c.held, None), else_=moment)
-
-
-def _no_earlier(column: ColumnElement[Any], now: datetime) -> ColumnElement[Any]:
-    """The later of a time, if there is one, and now."""
-    return case((column < now, literal(now, column.type)), else_=column)
 
 
 def _moment(

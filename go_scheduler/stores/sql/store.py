@@ -19,6 +19,7 @@ from go_scheduler.models import State
 from go_scheduler.stores.base import TransactionalStore
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.edits import LIVE, Edits, definition_of
+from go_scheduler.stores.sql.ending import end_run
 from go_scheduler.stores.sql.joining import join, when_committed
 from go_scheduler.stores.sql.reader import Reader
 from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS, INSTANCE_COLUMNS, LATEST
@@ -116,7 +117,9 @@ class SQLStore(TransactionalStore):
     def finish_instance_in(self, connection: object, outcome: RunOutcome) -> bool:
         """Record the end of one run within a transaction of the user's."""
         joined = self._join(connection)
-        return self._database.join(lambda: self._edits.end(joined, outcome))
+        return self._database.join(
+            lambda: end_run(joined, outcome, self._dialect.now(joined))
+        )
 
     def _join(self, connection: object) -> Connection:
         return self._database.join(lambda: join(connection, self._dialect))

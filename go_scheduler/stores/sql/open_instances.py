@@ -1,0 +1,137 @@
+"""The instances of definitions that have not ended, as edits of those change them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import case, delete, literal, select, update
+
+from go_scheduler.models import Outcome
+from go_scheduler.stores.sql.tables import instances
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from sqlalchemy import ColumnElement, Connection
+
+    from go_scheduler.stores.sql.dialects import Dialect
+
+
+class OpenInstances:
+    """What has not ended of some definitions, within the transaction of an edit.
+
+    Args:
+        connection: In that transaction.
+        dialect: The engine's own words.
+        keys: Of the definitions, whose rows have been changed.
+    """
+
+    def __init__(
+        self, connection: Connection, dialect: Dialect, keys: Collection[UUID]
+    ) -> None:
+        self._connection = connection
+        self._theirs = (
+            dialect.among(instances.c.definition_key, keys),
+            instances.c.completed_at.is_(None),
+            instances.c.outcome.is_(None),
+        )
+
+    def lock(self) -> None:
+        """Let nothing be claimed, start or end between the statements that follow."""
+        self._connection.execute(
+            select(instances.c.id)
+            .where(*self._theirs)
+            # In the order in which the loops take them, so that nobody waits for
+            # another in a circle.
+            .order_by(instances.c.id)
+            .with_for_update()
+        ).all()
+
+    def follow(
+        self, values: Mapping[str, object], now: datetime, *, move: bool
+    ) -> None:
+        """Give them what they have of their definition.
+
+        Args:
+            values: By column.
+            now: The store's time.
+            move: Whether the queue is another one.
+        """
+        if move:
+            # Below the bound of whoever scans the other queue it would not be seen.
+            claimable_at = _no_earlier(instances.c.claimable_at, now)
+            values = {**values, "claimable_at": claimable_at}
+        self._update(values)
+        if move:
+            self.free_unstarted(now)
+
+    def remove_unstarted(self) -> Sequence[datetime]:
+        """Remove what may be served anew, and answer the fire times."""
+        statement = (
+            delete(instances)
+            .where(
+                *self._theirs,
+                instances.c.started_at.is_(None),
+                instances.c.runs == 0,
+                instances.c.fire_time.is_not(None),
+            )
+            .returning(instances.c.fire_time)
+        )
+        return [row.fire_time for row in self._connection.execute(statement)]
+
+    def free_unstarted(self, now: datetime) -> None:
+        """Take back the claims that have not started."""
+        self._update(
+            {
+                "claimed_by": None,
+                "expires_at": None,
+                "claimable_at": _claimable_at(now),
+            },
+            instances.c.claimed_by.is_not(None),
+            instances.c.started_at.is_(None),
+        )
+
+    def hold(self) -> None:
+        """Let none of them be claimed."""
+        self._update({"held": True, "claimable_at": None})
+
+    def let_go(self, now: datetime) -> None:
+        """End that they are held."""
+        # A claim that lapsed long ago would lie below the bound of every scan.
+        expires_at = _no_earlier(instances.c.expires_at, now)
+        self._update({"held": False, "expires_at": expires_at})
+        self._update(
+            {"claimable_at": _claimable_at(now)}, instances.c.claimed_by.is_(None)
+        )
+
+    def end(self, now: datetime) -> None:
+        """Cancel what runs, and remove all others."""
+        self._update(
+            {
+                "outcome": Outcome.CANCELLED.value,
+                "completed_at": now,
+                "claimable_at": None,
+            },
+            instances.c.started_at.is_not(None),
+        )
+        self._connection.execute(
+            delete(instances).where(*self._theirs, instances.c.started_at.is_(None))
+        )
+
+    def _update(self, values: Mapping[str, Any], *which: ColumnElement[bool]) -> None:
+        self._connection.execute(
+            update(instances).where(*self._theirs, *which).values(values)
+        )
+
+
+def _claimable_at(now: datetime) -> ColumnElement[Any]:
+    """When an instance that is pending again joins the line, unless it is held."""
+    moment = _no_earlier(instances.c.due_at, now)
+    return case((instances.c.held, None), else_=moment)
+
+
+def _no_earlier(column: ColumnElement[Any], now: datetime) -> ColumnElement[Any]:
+    """The later of a time, if there is one, and now."""
+    return case((column < now, literal(now, column.type)), else_=column)
