@@ -5,25 +5,32 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from go_scheduler.clock import SystemClock
-from go_scheduler.models import Cancelled, Outcome
+from go_scheduler.models import Cancelled
 from go_scheduler.stores.sql import sqlite_statements as sql
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.dialects import SQLiteDialect
 from go_scheduler.stores.sql.reader import earliest_first, with_definitions
 from go_scheduler.stores.sql.rows import DefinitionRow
 from go_scheduler.stores.sql.schema import Schema
-from go_scheduler.stores.sql.sqlite_database import (
-    SQLiteDatabase,
+from go_scheduler.stores.sql.sqlite_batches import (
+    ends,
+    instances_of,
+    key_of,
+    retries,
+    run_batch,
+    time_of,
+    write_all,
 )
+from go_scheduler.stores.sql.sqlite_database import SQLiteDatabase
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.stores.sql.sweep import LATE
 from go_scheduler.stores.sql.types import to_microseconds, to_sqlite_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence, Set
+    from collections.abc import Mapping, Sequence, Set
     from typing import Any
 
     from sqlalchemy import Connection, Row
@@ -120,7 +127,7 @@ class SQLiteStore(SQLStore):
         if after is not None:
             statement = sql.DUE_AFTER
             parameters |= {
-                "after_time": _of(after.next_fire_time, default=_BEFORE_ALL_TIMES),
+                "after_time": time_of(after.next_fire_time, default=_BEFORE_ALL_TIMES),
                 "after_id": after.id.hex,
             }
         rows = self._database.run(
@@ -139,22 +146,22 @@ class SQLiteStore(SQLStore):
         batch = [
             (
                 id,
-                _of(each.definition.next_fire_time),
+                time_of(each.definition.next_fire_time),
                 each.definition.revision,
-                _of(each.next_fire_time),
+                time_of(each.next_fire_time),
             )
             for id, each in by_id.items()
         ]
 
         def fire(connection: Connection) -> Set[UUID]:
             now = self._microseconds()
-            won = _run(connection, sql.FIRE, batch, now=now, late=now - _LATE)
+            won = run_batch(connection, sql.FIRE, batch, now=now, late=now - _LATE)
             made = [
                 instance
                 for row in won
-                for instance in _instances_of(by_id[row.id], row, now)
+                for instance in instances_of(by_id[row.id], row, now)
             ]
-            _write_all(connection, sql.MAKE, made)
+            write_all(connection, sql.MAKE, made)
             return {by_id[row.id].definition.id for row in won}
 
         return self._database.transact(fire)
@@ -211,11 +218,11 @@ class SQLiteStore(SQLStore):
         """Record that handlers are about to be called."""
         if not claims:
             return []
-        batch = [_key(each) for each in claims]
+        batch = [key_of(each) for each in claims]
 
         def start(connection: Connection) -> _Taken:
             terms = _terms(claimant, self._microseconds())
-            return _taken(connection, _run(connection, sql.START, batch, **terms))
+            return _taken(connection, run_batch(connection, sql.START, batch, **terms))
 
         [started] = self._instances(self._database.transact(start))
         return started
@@ -224,10 +231,12 @@ class SQLiteStore(SQLStore):
         """Let claims hold for their ``lease`` from the store's time on."""
         if not renewals:
             return {}
-        batch = [(*_key(each.claim), to_microseconds(each.lease)) for each in renewals]
+        batch = [
+            (*key_of(each.claim), to_microseconds(each.lease)) for each in renewals
+        ]
 
         def renew(connection: Connection) -> Mapping[UUID, bool]:
-            rows = _run(connection, sql.RENEW, batch, now=self._microseconds())
+            rows = run_batch(connection, sql.RENEW, batch, now=self._microseconds())
             return {UUID(row.id): bool(row.cancel_requested) for row in rows}
 
         return self._database.transact(renew)
@@ -241,10 +250,10 @@ class SQLiteStore(SQLStore):
 
         def finish(connection: Connection) -> Set[UUID]:
             now = self._microseconds()
-            rows = _run(connection, sql.CURRENT, batch)
+            rows = run_batch(connection, sql.CURRENT, batch)
             current = [(row, by_id[row.id]) for row in rows]
-            _write_all(connection, sql.END, _ends(current, now))
-            _write_all(connection, sql.RETRY, _retries(current, now))
+            write_all(connection, sql.END, ends(current, now))
+            write_all(connection, sql.RETRY, retries(current, now))
             waiting = {
                 row.definition_key: each.next_fire_time
                 for row, each in current
@@ -263,10 +272,10 @@ class SQLiteStore(SQLStore):
         def release(connection: Connection) -> Set[UUID]:
             now = self._microseconds()
             batch = [
-                (*_key(each.claim), now + to_microseconds(each.delay))
+                (*key_of(each.claim), now + to_microseconds(each.delay))
                 for each in releases
             ]
-            rows = _run(connection, sql.RELEASE, batch, now=now)
+            rows = run_batch(connection, sql.RELEASE, batch, now=now)
             return {UUID(row.id) for row in rows}
 
         return self._database.transact(release)
@@ -282,7 +291,7 @@ class SQLiteStore(SQLStore):
 
         def cancel(connection: Connection) -> Mapping[UUID, Cancelled]:
             now = self._microseconds()
-            rows = _run(connection, sql.CANCEL, batch, now=now)
+            rows = run_batch(connection, sql.CANCEL, batch, now=now)
             waiting = {
                 row.definition_key: cancellations[by_id[row.id]]
                 for row in rows
@@ -322,12 +331,6 @@ class SQLiteStore(SQLStore):
         return to_sqlite_time(self._time())
 
 
-def _run(
-    connection: Connection, statement: Any, batch: Sequence[object], **values: object
-) -> Sequence[Row[Any]]:
-    return connection.execute(statement, {"batch": json.dumps(batch), **values}).all()
-
-
 class _Taken(NamedTuple):
     """What a claim or start has marked, and the definitions of all of it."""
 
@@ -344,75 +347,16 @@ def _taken(connection: Connection, *rows: Sequence[Row[Any]]) -> _Taken:
     return _Taken(rows, [DefinitionRow(*row) for row in found])
 
 
-def _instances_of(
-    firing: Firing, row: Row[Any], now: int
-) -> Iterator[tuple[object, ...]]:
-    """The values of ``MADE_COLUMNS`` for each instance of a firing that won."""
-    of = (row.key, row.queue, row.expire_after, row.waits)
-    if (skipped := firing.skipped) is not None:
-        first = to_sqlite_time(skipped.first)
-        ended = (None, Outcome.SKIPPED.value, now)
-        of_skipped = (to_sqlite_time(skipped.last), skipped.count, skipped.reason)
-        yield (uuid4().hex, *of, first, first, first, *ended, *of_skipped)
-    for each in firing.fire_times:
-        at = to_sqlite_time(each)
-        open = (max(at, now), None, None)
-        yield (uuid4().hex, *of, at, at, at, *open, None, None, None)
-
-
-def _ends(
-    current: Sequence[tuple[Row[Any], RunOutcome]], now: int
-) -> Sequence[tuple[object, ...]]:
-    return [
-        (
-            each.outcome.value,
-            now,
-            started_at := _of(each.started_at),
-            _not_called(row, started_at),
-            each.error,
-            row.id,
-        )
-        for row, each in current
-        if each.outcome is not None
-    ]
-
-
-def _retries(
-    current: Sequence[tuple[Row[Any], RunOutcome]], now: int
-) -> Sequence[tuple[object, ...]]:
-    return [
-        (
-            due_at := now + to_microseconds(each.retry_in),
-            due_at,
-            _not_called(row, _of(each.started_at)),
-            each.error,
-            row.id,
-        )
-        for row, each in current
-        if each.outcome is None
-    ]
-
-
-def _not_called(row: Row[Any], started_at: int | None) -> int:
-    """How many runs were recorded as started and have not been."""
-    return int(started_at is None and row.started_at is not None)
-
-
 def _go_on(
     connection: Connection, waiting: Mapping[str, datetime | None], now: int
 ) -> None:
     """Move the definitions on, by their keys, that waited for what has ended."""
     late = now - _LATE
     moved = [
-        {"key": key, "next_at": _of(at), "now": now, "late": late}
+        {"key": key, "next_at": time_of(at), "now": now, "late": late}
         for key, at in waiting.items()
     ]
-    _write_all(connection, sql.GO_ON, moved)
-
-
-def _write_all(connection: Connection, statement: str, rows: Sequence[Any]) -> None:
-    if rows:
-        connection.exec_driver_sql(statement, rows)
+    write_all(connection, sql.GO_ON, moved)
 
 
 def _delete_definitions(
@@ -430,11 +374,3 @@ def _terms(claimant: Claimant, now: int) -> dict[str, object]:
         "lease": to_microseconds(claimant.lease),
         "expire_after": to_microseconds(claimant.expire_after),
     }
-
-
-def _key(claim: Claim) -> tuple[str, int]:
-    return claim.instance_id.hex, claim.attempt
-
-
-def _of(at: datetime | None, *, default: int | None = None) -> int | None:
-    return default if at is None else to_sqlite_time(at)

@@ -1,0 +1,98 @@
+"""Batches as SQLite's statements take them: as JSON, or as rows to be written."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from go_scheduler.models import Outcome
+from go_scheduler.stores.sql.types import to_microseconds, to_sqlite_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+    from typing import Any
+
+    from sqlalchemy import Connection, Row
+
+    from go_scheduler.models import Claim, Firing, RunOutcome
+
+
+def run_batch(
+    connection: Connection, statement: Any, batch: Sequence[object], **values: object
+) -> Sequence[Row[Any]]:
+    """Execute a statement over a batch, and fetch what it returns."""
+    return connection.execute(statement, {"batch": json.dumps(batch), **values}).all()
+
+
+def write_all(connection: Connection, statement: str, rows: Sequence[Any]) -> None:
+    """Execute a statement once for each row."""
+    if rows:
+        connection.exec_driver_sql(statement, rows)
+
+
+def instances_of(
+    firing: Firing, row: Row[Any], now: int
+) -> Iterator[tuple[object, ...]]:
+    """The values of ``MADE_COLUMNS`` for each instance of a firing that won."""
+    of = (row.key, row.queue, row.expire_after, row.waits)
+    if (skipped := firing.skipped) is not None:
+        first = to_sqlite_time(skipped.first)
+        ended = (None, Outcome.SKIPPED.value, now)
+        of_skipped = (to_sqlite_time(skipped.last), skipped.count, skipped.reason)
+        yield (uuid4().hex, *of, first, first, first, *ended, *of_skipped)
+    for each in firing.fire_times:
+        at = to_sqlite_time(each)
+        open = (max(at, now), None, None)
+        yield (uuid4().hex, *of, at, at, at, *open, None, None, None)
+
+
+def ends(
+    current: Sequence[tuple[Row[Any], RunOutcome]], now: int
+) -> Sequence[tuple[object, ...]]:
+    """The values that record the runs that ended for good."""
+    return [
+        (
+            each.outcome.value,
+            now,
+            started_at := time_of(each.started_at),
+            _not_called(row, started_at),
+            each.error,
+            row.id,
+        )
+        for row, each in current
+        if each.outcome is not None
+    ]
+
+
+def retries(
+    current: Sequence[tuple[Row[Any], RunOutcome]], now: int
+) -> Sequence[tuple[object, ...]]:
+    """The values that make pending again what is to run again."""
+    return [
+        (
+            due_at := now + to_microseconds(each.retry_in),
+            due_at,
+            _not_called(row, time_of(each.started_at)),
+            each.error,
+            row.id,
+        )
+        for row, each in current
+        if each.outcome is None
+    ]
+
+
+def _not_called(row: Row[Any], started_at: int | None) -> int:
+    """How many runs were recorded as started and have not been."""
+    return int(started_at is None and row.started_at is not None)
+
+
+def key_of(claim: Claim) -> tuple[str, int]:
+    """How a statement names a claim."""
+    return claim.instance_id.hex, claim.attempt
+
+
+def time_of(at: datetime | None, *, default: int | None = None) -> int | None:
+    """A time as SQLite keeps it."""
+    return default if at is None else to_sqlite_time(at)
