@@ -12,6 +12,7 @@ from go_scheduler.triggers.combining.parts import zone_of
 from go_scheduler.triggers.local_time import load_zone, zone_key
 from go_scheduler.triggers.shown import shown
 from go_scheduler.triggers.wall_clock import WallClockTrigger
+from go_scheduler.triggers.words import WEEKDAYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,7 +41,8 @@ class PreviewedTime:
         clock = self.at.isoformat(
             " ", "microseconds" if self.at.microsecond else "auto"
         )
-        line = f"{self.at:%a} {clock}"
+        day = WEEKDAYS[self.at.weekday()][:3].capitalize()
+        line = f"{day} {clock}"
         return line if self.effect is None else f"{line}  ({self.effect})"
 
 

@@ -72,6 +72,11 @@ def test_the_given_phrases_fire_when_they_should(case: dict[str, Any]) -> None:
 # Each with its canonical phrase and the next times from a Wednesday at ten.
 MEANINGS = [
     ("every second", "every second", "Wed 2025-01-15 10:00:01"),
+    ("every 90s", "every 90 seconds", "Wed 2025-01-15 10:01:30"),
+    ("every 5min", "every 5 minutes", "Wed 2025-01-15 10:05:00"),
+    ("every 3d at 9am", "every 3 days at 09:00", "Thu 2025-01-16 09:00:00"),
+    ("every 2h", "every 2 hours", "Wed 2025-01-15 12:00:00"),
+    ("in 2w", "at 2025-01-29 15:00Z", "Wed 2025-01-29 10:00:00", NONE_LEFT),
     ("every half hour", "every 30 minutes", "Wed 2025-01-15 10:30:00"),
     ("every half an hour", "every 30 minutes", "Wed 2025-01-15 10:30:00"),
     ("every 1.5 hours", "every 90 minutes", "Wed 2025-01-15 11:30:00"),
@@ -612,7 +617,11 @@ REFUSED = [
     ("noon", "on which days"),
     ("friday at 5pm", "write 'every friday' or 'this friday'"),
     ("on fri at 5pm", "write 'every fri' or 'this fri'"),
-    ("25 december at 8am", "is not clear"),
+    (
+        "25 december at 8am",
+        "write 'every year on 25 december' or '25 december 2030'",
+    ),
+    ("every 5m", "write 'minutes' or 'months'"),
     ("every other weekday at 9am", "every monday, wednesday and friday"),
     ("every second tuesday at 9am", "every 2 weeks on tuesday"),
     ("biweekly on monday at 9am", "write 'every 2 weeks' or 'twice a week"),

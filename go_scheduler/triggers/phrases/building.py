@@ -24,6 +24,7 @@ from go_scheduler.triggers.phrases.parts import AllOf, AnyOf, Moment, Parts, onl
 from go_scheduler.triggers.phrases.recurring import Recurring, any_of
 from go_scheduler.triggers.phrases.times import times_of
 from go_scheduler.triggers.phrases.words import PhraseError, ambiguous
+from go_scheduler.triggers.words import MONTHS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -221,10 +222,9 @@ def _is_once(parts: Parts) -> bool:
         return False
     if all(each.year is not None for each in parts.dates):
         return True
-    shown = f"{parts.dates[0].day}.{parts.dates[0].month}."
-    raise PhraseError(
-        ambiguous(shown, ("every year on that day", "the day with its year"))
-    )
+    day, month = parts.dates[0].day, MONTHS[parts.dates[0].month - 1]
+    readings = (f"every year on {day} {month}", f"{day} {month} 2030")
+    raise PhraseError(ambiguous(f"{day} {month}", readings))
 
 
 def _is_plain_interval(parts: Parts) -> bool:

@@ -10,6 +10,7 @@ from dateutil.relativedelta import relativedelta
 from go_scheduler.triggers.local_time import next_instant
 from go_scheduler.triggers.phrases.parts import Every, Moment, YearDay
 from go_scheduler.triggers.phrases.words import PhraseError, ambiguous
+from go_scheduler.triggers.words import MONTHS, WEEKDAYS
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -172,7 +173,7 @@ class Present:
         if not ahead:
             raise PhraseError(
                 ambiguous(
-                    f"{self.today:%A}".lower(),
+                    WEEKDAYS[weekday],
                     ("today", f"{self.today + timedelta(days=7)}"),
                 )
             )
@@ -187,7 +188,7 @@ class Present:
                 continue
             if found >= today:
                 return found
-        raise PhraseError(f"{said.day}.{said.month}. does not exist")
+        raise PhraseError(f"{said.day} {MONTHS[said.month - 1]} does not exist")
 
 
 def _existing(year: int, month: int, day: int) -> date:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from calendar import day_name, month_name
 from datetime import time
 from typing import TYPE_CHECKING
+
+from go_scheduler.triggers.words import MONTHS, WEEKDAYS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,17 +20,14 @@ def _vocabulary() -> Mapping[tuple[str, ...], _Entry]:
         for spelling in spellings.split(","):
             found[tuple(spelling.split())] = type, value
 
-    for number, name in enumerate(day_name):
-        lower = name.lower()
-        shorts = {lower, f"{lower}s", lower[:3]}
-        add("WEEKDAY", ",".join(sorted(shorts)), frozenset({number}))
+    for number, day in enumerate(WEEKDAYS):
+        add("WEEKDAY", f"{day},{day}s,{day[:3]}", frozenset({number}))
     add("WEEKDAY", "tues", frozenset({1}))
     add("WEEKDAY", "thur,thurs", frozenset({3}))
     add("WEEKDAY", "weekday,weekdays,working day,working days", frozenset(range(5)))
     add("WEEKDAY", "weekend,weekends", frozenset({5, 6}))
-    for number in range(1, 13):
-        lower = month_name[number].lower()
-        add("MONTH", ",".join({lower, lower[:3]}), number)
+    for number, month in enumerate(MONTHS, 1):
+        add("MONTH", f"{month},{month[:3]}", number)
     add("MONTH", "sept", 9)
     for unit, spellings in _UNITS.items():
         add("UNIT", spellings, unit)
@@ -60,11 +58,11 @@ def _vocabulary() -> Mapping[tuple[str, ...], _Entry]:
 _UNITS = {
     "microsecond": "microsecond,microseconds",
     "millisecond": "millisecond,milliseconds,ms",
-    "second": "seconds,sec,secs",
+    "second": "seconds,sec,secs,s",
     "minute": "minute,minutes,min,mins",
-    "hour": "hour,hours,hr,hrs",
-    "day": "day,days",
-    "week": "week,weeks",
+    "hour": "hour,hours,hr,hrs,h",
+    "day": "day,days,d",
+    "week": "week,weeks,w",
     "fortnight": "fortnight,fortnights",
     "month": "month,months",
     "year": "year,years",
@@ -127,6 +125,7 @@ AMBIGUOUS = {
     "biannually": ("every 2 years", "twice a year, on dates that you name"),
     "semiweekly": ("on two days of the week that you name",),
     "semimonthly": ("on two days of the month that you name",),
+    "m": ("minutes", "months"),
     "next": ("this friday", "2030-12-31"),
 }
 """Of a word that people read in several ways, what to write instead."""

@@ -111,7 +111,9 @@ _SHAPES: Sequence[tuple[str, str, Callable[[re.Match[str]], object]]] = (
     ("NUMBER", r"[0-9]{1,9}\.[0-9]{1,6}(?!\w)", lambda match: float(match[0])),
     (
         "NUMBER",
-        r"[0-9]{1,18}(?![\w.])|[0-9]{1,18}(?=\.?(\s|$))",
+        # Units may follow at once: 5min, 90s.
+        r"[0-9]{1,18}(?![\w.])|[0-9]{1,18}(?=\.?(\s|$))"
+        r"|[0-9]{1,18}(?=(ms|s|secs?|m|mins?|h|hrs?|d|w)\b)",
         lambda match: int(match[0]),
     ),
     ("NAME", r'"[^"]+"', lambda match: match[0][1:-1]),
