@@ -34,6 +34,8 @@ _BATCH = 500
 _SHORTEST_LEAD = timedelta(milliseconds=20)
 _PER_INSTANCE = timedelta(microseconds=30)
 _SLACK = timedelta(milliseconds=20)
+# Of nodes that can run an instance and nodes that cannot, any may have it next.
+_FIRST_DELAY = timedelta(milliseconds=50)
 _LONGEST_DELAY = timedelta(minutes=1)
 _SAMPLES = 100
 _MOST_REPORTED = 1000
@@ -227,7 +229,7 @@ class InstanceRunner:
             self._recorder.refuse(run, Outcome.FAILED, error)
         elif (reason := self._cannot_run(instance)) is not None:
             self._report_given_back(instance, reason)
-            delay = timedelta(seconds=2 ** min(instance.attempt, 6))
+            delay = _FIRST_DELAY * 2 ** min(instance.attempt - 1, 11)
             self._recorder.release(run, min(delay, _LONGEST_DELAY))
         else:
             return False

@@ -13,6 +13,7 @@ import pytest
 
 from go_scheduler.clock import Driven, SystemClock
 from go_scheduler.errors import StoreUnavailableError
+from go_scheduler.handlers import HandlerRegistry
 from go_scheduler.models import State, TaskDefinition, TaskInstance
 from go_scheduler.run import current_run
 from go_scheduler.scheduler import Scheduler
@@ -203,6 +204,23 @@ def test_several_schedulers_run_many_definitions_each_once(
     assert len(called) == 200
     assert set(keys(called).values()) == {1}
     assert store.counts()[State.COMPLETED] == 200
+
+
+def test_a_node_without_the_handler_hardly_delays_the_one_that_has_it(
+    nodes: Nodes, clock: FreezingClock, store: Store
+) -> None:
+    # Started first, it looks first.
+    without = Scheduler(HandlerRegistry(), store, clock=clock)
+    without.start()
+    lateness: list[timedelta] = []
+    having = nodes.start(
+        "having", lambda instance: lateness.append(clock.now() - instance.execute_at)
+    )
+    having.schedule(TaskDefinition(trigger=IntervalTrigger(seconds(10)), name="report"))
+    clock.advance(seconds(301))
+    assert len(lateness) == 30
+    assert max(lateness) < seconds(5)
+    assert without.stop()
 
 
 def test_what_is_held_is_given_back_on_stop_and_run_by_the_other_node_on_time(
