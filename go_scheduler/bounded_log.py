@@ -1,4 +1,4 @@
-"""Logging that cannot flood: a few lines for each tick, and how many were left out."""
+"""Logging that cannot flood: a few lines at a time, and how many were left out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class BoundedLog:
         self._lines = 0
 
     def begin(self) -> None:
-        """Begin a tick: say how much was left out of the last one."""
+        """Begin anew, as at a tick: say how much was left out since the last time."""
         left_out, self._lines = self._lines - _LINES, 0
         if left_out > 0:
             self._log.warning("%d more such lines were left out", left_out)

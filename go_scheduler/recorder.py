@@ -7,7 +7,7 @@ import threading
 import traceback
 from collections import deque
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.batches import write_in_halves
 from go_scheduler.bounded_log import BoundedLog
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from go_scheduler.clock import StoreClock
-    from go_scheduler.models import Claim, TaskInstance
+    from go_scheduler.models import Claim, TaskDefinition, TaskInstance
     from go_scheduler.run import Run
     from go_scheduler.stores.base import Store
 
@@ -32,6 +32,7 @@ ERROR_LIMIT = 16 * 1024
 _GAP = timedelta(milliseconds=3)
 _BATCH = 500
 _ASIDE = timedelta(seconds=10)
+_SECOND = timedelta(seconds=1)
 _FAILED_TRIGGER = timedelta(minutes=1)
 _NOT_COMMITTED = "the transaction of complete_in() was not committed"
 
@@ -66,9 +67,11 @@ class Recorder:
         self._writing = 0
         self._announced = False
         self._unsure: set[Claim] = set()
-        # Of runs that called complete_in, and have ended: what their handler raised.
-        self._joined: dict[Claim, str | None] = {}
+        # Of runs that called complete_in, and have ended.
+        self._joined: dict[Claim, _Joined] = {}
         self._log = BoundedLog(logging.getLogger(__name__))
+        self._failures = BoundedLog(logging.getLogger(__name__))
+        self._failures_begun: timedelta | None = None
         self._aside: deque[tuple[timedelta, RunOutcome | Release]] = deque()
         self._written: deque[tuple[timedelta, int]] = deque()
         self._lately = 0
@@ -111,7 +114,7 @@ class Recorder:
 
         Only the store knows whether it did: if so, it refuses this.
         """
-        self._joined[run.claim] = error
+        self._joined[run.claim] = _Joined(run.instance.definition, error)
         self._fail(run, "\n\n".join(filter(None, [_NOT_COMMITTED, error])))
 
     def _fail(self, run: Run, error: str) -> None:
@@ -125,20 +128,24 @@ class Recorder:
             expire_after=run.expire_after,
         )
         if retry_in is None:
-            self._finish(run, Outcome.FAILED, error)
+            end = self._end_of(run, Outcome.FAILED, error)
         else:
-            self._put(
-                RunOutcome(
-                    claim=run.claim,
-                    started_at=run.called_at,
-                    retry_in=retry_in,
-                    error=error,
-                )
+            end = RunOutcome(
+                claim=run.claim,
+                started_at=run.called_at,
+                retry_in=retry_in,
+                error=error,
             )
+        if not run.joined:
+            self._report_failed(end, run.instance.definition)
+        self._put(end)
 
     def refuse(self, run: Run, outcome: Outcome, error: str | None = None) -> None:
         """Record the end of an instance whose handler is not to be called."""
-        self._finish(run, outcome, error)
+        end = self._end_of(run, outcome, error)
+        if outcome is Outcome.FAILED:
+            self._report_failed(end, run.instance.definition)
+        self._put(end)
 
     def release(self, run: Run, delay: timedelta = ZERO) -> None:
         """Give back what was not called, for any node to claim after the delay."""
@@ -160,6 +167,9 @@ class Recorder:
         elapsed = self._clock.elapsed()
         self._take_back(elapsed)
         self._announced = False
+        if self._failures_begun is None or elapsed >= self._failures_begun + _SECOND:
+            self._failures_begun = elapsed
+            self._failures.begin()
         if self._last is not None and (wait := self._last + _GAP - elapsed) > ZERO:
             return wait if self._pending else self._next_aside(elapsed)
         self._log.begin()
@@ -249,14 +259,30 @@ class Recorder:
         for end in outcomes:
             # Those set aside have been reported, and are written again.
             if end.claim not in aside:
+                joined = self._joined.pop(end.claim, None)
                 if end.claim.instance_id not in owned:
-                    self._report_lost(end.claim)
-                self._joined.pop(end.claim, None)
+                    self._report_lost(end.claim, joined)
+                elif joined is not None and end.outcome is not Outcome.CANCELLED:
+                    self._report_failed(end, joined.definition)
 
-    def _report_lost(self, claim: Claim) -> None:
+    def _report_failed(self, end: RunOutcome, definition: TaskDefinition) -> None:
+        """Say why a run failed, and what becomes of its instance."""
+        follows = "for good" if end.outcome else f"and runs again in {end.retry_in}"
+        self._failures.write(
+            logging.ERROR if end.outcome else logging.WARNING,
+            "instance %s of %s: attempt %d has failed %s: %s",
+            end.claim.instance_id,
+            definition.name or definition.id,
+            end.claim.attempt,
+            follows,
+            end.error,
+            ids={**_ids(end.claim), "definition_id": definition.id},
+        )
+
+    def _report_lost(self, claim: Claim, joined: _Joined | None) -> None:
         """Say that a result was discarded, unless it has been recorded before."""
-        if claim in self._joined and self._has_committed(claim):
-            self._report_raised(claim, self._joined[claim])
+        if joined is not None and self._has_committed(claim):
+            self._report_raised(claim, joined.error)
         elif not self._was_taken(claim):
             self._log.write(
                 logging.WARNING,
@@ -313,6 +339,13 @@ class Recorder:
 
     def _next_aside(self, elapsed: timedelta) -> timedelta | None:
         return self._aside[0][0] - elapsed if self._aside else None
+
+
+class _Joined(NamedTuple):
+    """Of a run that called ``complete_in``: its definition, and what was raised."""
+
+    definition: TaskDefinition
+    error: str | None
 
 
 def _ids(claim: Claim) -> dict[str, object]:

@@ -178,14 +178,62 @@ def test_after_its_last_allowed_run_it_has_failed(
     assert (now(store, run).state, now(store, run).error) == (State.FAILED, "why")
 
 
+def test_why_a_run_failed_and_what_follows_is_logged(
+    desk: Desk,
+    store: FaultyStore,
+    clock: ManualClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    first = called(store, clock, definition(name="report", expire_after=seconds(60)))
+    once = replace(definition(), retry=RetryPolicy(max_attempts=1))
+    last = called(store, clock, once)
+    desk.recorder.fail(first, "why")
+    desk.recorder.fail(last, "why not")
+    again, failed = caplog.records
+    assert again.levelname == "WARNING"
+    assert again.getMessage() == (
+        f"instance {first.instance.id} of report: attempt 1 has failed and runs again"
+        " in 0:01:00: why"
+    )
+    assert vars(again)["definition_id"] == str(first.instance.definition.id)
+    assert failed.levelname == "ERROR"
+    assert failed.getMessage() == (
+        f"instance {last.instance.id} of {last.instance.definition.id}: attempt 1 has"
+        " failed for good: why not"
+    )
+
+
+def test_of_many_failures_five_a_second_are_logged(
+    desk: Desk,
+    store: FaultyStore,
+    clock: ManualClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    runs = [called(store, clock) for _ in range(9)]
+    desk.tick()
+    for run in runs[:7]:
+        desk.recorder.fail(run, "why")
+        desk.tick()
+    assert len(caplog.records) == 5
+    clock.advance(seconds(1))
+    desk.tick()
+    assert caplog.records[-1].getMessage() == "2 more such lines were left out"
+    desk.recorder.fail(runs[7], "why")
+    assert len(caplog.records) == 7
+
+
 def test_a_run_that_raises_after_it_was_asked_to_stop_is_cancelled(
-    desk: Desk, store: FaultyStore, clock: ManualClock
+    desk: Desk,
+    store: FaultyStore,
+    clock: ManualClock,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     run = called(store, clock)
     run.cancel_requested = True
     desk.recorder.fail(run, "stopped")
     desk.tick()
     assert now(store, run).state is State.CANCELLED
+    assert caplog.records == []
 
 
 def test_a_run_that_returns_although_it_was_asked_to_stop_has_succeeded(
@@ -199,11 +247,12 @@ def test_a_run_that_returns_although_it_was_asked_to_stop_has_succeeded(
 
 
 def test_what_is_not_to_be_called_ends_without_a_run(
-    desk: Desk, store: FaultyStore
+    desk: Desk, store: FaultyStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = Run(running(store), expire_after=EXPIRE_AFTER)
     desk.recorder.refuse(run, Outcome.FAILED, "too often")
     desk.tick()
+    assert "has failed for good: too often" in caplog.text
     ended = now(store, run)
     assert (ended.state, ended.error) == (State.FAILED, "too often")
     assert (ended.runs, ended.started_at) == (0, None)
