@@ -133,6 +133,11 @@ class PostgreSQLStore(SQLStore):
 
     def fire_definitions(self, firings: Sequence[Firing]) -> Set[UUID]:
         """Create the instances of each firing and move its definition on."""
+        waiting = [each for each in firings if each.definition.trigger.waits]
+        others = [each for each in firings if not each.definition.trigger.waits]
+        return self._fire(others) | self._fire(waiting, unless=sql.UNLESS_OPEN)
+
+    def _fire(self, firings: Sequence[Firing], *, unless: str = "") -> Set[UUID]:
         if not firings:
             return set()
         # One order for all nodes, so that none waits for another in a circle.
@@ -157,7 +162,7 @@ class PostgreSQLStore(SQLStore):
         }
         rows = self._statements.run(
             Lane.SCANS,
-            self._statements.text(sql.FIRE, returns=("id",)),
+            self._statements.text(sql.FIRE, returns=("id",), unless=unless),
             parameters,
             # Its repetition would answer that another node had won.
             repeatable=False,

@@ -200,7 +200,7 @@ class ThreadTests:
     def test_batches_in_opposite_orders_do_not_block_each_other(
         self, store: Store
     ) -> None:
-        new = [definition(key=key) for key in range(20)]
+        new = [definition(key=key) for key in range(8)]
 
         def edit(number: int) -> int:
             turned = new if number % 2 else new[::-1]

@@ -6,6 +6,7 @@ queue mislead most, and at any size.
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -110,11 +111,15 @@ def fill(url: str, count: int) -> None:
             connection.execute(f"DROP INDEX {name}".encode())
         for table in ("task_definitions", "task_instances"):
             connection.execute(f"ALTER TABLE {table} SET UNLOGGED".encode())
-        for statement in ROWS:
-            connection.execute(statement, {"count": count})
+        make_rows(connection, count)
         for _, statement in indexes:
             connection.execute(statement.encode())
         connection.execute("VACUUM ANALYZE")
+
+
+def make_rows(connection: psycopg.Connection, count: int) -> None:
+    for statement in ROWS:
+        connection.execute(statement, {"count": count, "half": count // 2})
 
 
 INDEXES = """
@@ -133,7 +138,7 @@ INSERT INTO task_instances
        (id, definition_key, queue, fire_time, execute_at, due_at, claimable_at)
 SELECT gen_random_uuid(), key, 'default', next_fire_time, next_fire_time,
        next_fire_time, next_fire_time
-  FROM task_definitions LIMIT %(count)s / 2
+  FROM task_definitions LIMIT %(half)s::bigint
 """,
     """
 INSERT INTO task_instances
@@ -143,7 +148,7 @@ SELECT gen_random_uuid(), key, 'default', at, at, at, 1, 1, gen_random_uuid(), a
        'completed'
   FROM (SELECT key, now() - interval '1 hour'
                     - row_number() OVER () * interval '10 milliseconds' AS at
-          FROM task_definitions LIMIT %(count)s / 2) AS ended
+          FROM task_definitions LIMIT %(half)s::bigint) AS ended
 """,
 )
 
@@ -172,17 +177,25 @@ def test_every_statement_walks_its_index_and_no_further(loaded: Loaded) -> None:
 def test_every_statement_walks_its_index_on_cockroachdb(
     cockroachdb_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    servers.delete_all_rows(cockroachdb_url)
-    store = ExplainingCockroachDBStore(cockroachdb_url)
-    store.initialize()
     found: dict[str, list[str]] = {}
+    with (
+        servers.fresh_database(cockroachdb_url) as url,
+        closing(ExplainingCockroachDBStore(url)) as store,
+    ):
+        store.initialize()
+        libpq = make_url(url).set(drivername="postgresql")
+        with psycopg.connect(
+            libpq.render_as_string(hide_password=False), autocommit=True
+        ) as connection:
+            make_rows(connection, 50_000)
+            for table in ("task_definitions", "task_contents", "task_instances"):
+                connection.execute(f"ANALYZE {table}".encode())
 
-    def explained(name: str) -> None:
-        found.setdefault(name, []).extend(store.plans)
-        store.plans.clear()
+        def explained(name: str) -> None:
+            found.setdefault(name, []).extend(store.plans)
+            store.plans.clear()
 
-    live_through(store, explained)
-    store.close()
+        live_through(store, explained)
     with capsys.disabled():
         for name, plans in found.items():
             print(f"\n== {name}", *plans, sep="\n")  # noqa: T201 # asked to be seen

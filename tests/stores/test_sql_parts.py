@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections import deque
+from collections import Counter, deque
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from types import SimpleNamespace
@@ -24,6 +25,7 @@ from go_scheduler.models import Skipped
 from go_scheduler.stores.postgresql import PostgreSQLStore
 from go_scheduler.stores.sql import contents, driver, sqlite_database
 from go_scheduler.stores.sql import database as sql_database
+from go_scheduler.stores.sql import postgresql_statements as sql
 from go_scheduler.stores.sql.contents import ContentsCache
 from go_scheduler.stores.sql.database import Fault, Lane, Overtaken
 from go_scheduler.stores.sql.dialects import CockroachDBDialect
@@ -37,6 +39,7 @@ from go_scheduler.testing.builders import (
     MINUTE,
     SECOND,
     claim,
+    claimed,
     definition,
     fire,
     firing,
@@ -67,6 +70,9 @@ def store(postgresql_url: str, clock: ManualClock) -> Iterator[PostgreSQLStore]:
     servers.delete_all_rows(postgresql_url)
     with servers.opened(postgresql_url, clock) as store:
         yield cast("PostgreSQLStore", store)
+
+
+PAST = "BEGIN AS OF SYSTEM TIME follower_read_timestamp()"
 
 
 class Statements:
@@ -107,6 +113,66 @@ def test_what_is_claimed_is_not_lost_with_what_cannot_be(
     event.remove(engine, "before_cursor_execute", fail_second)
     [second] = claim(store, queues=["a", "b"])
     assert {first.id, second.id} == both
+
+
+@contextmanager
+def locked(
+    store: PostgreSQLStore, queue: str, *, unless: str
+) -> Iterator[Counter[bool]]:
+    """Let claims of a queue meet a lock, unless they say this; count who did."""
+    claims: Counter[bool] = Counter()
+
+    def wait(
+        connection: object,
+        cursor: object,
+        statement: str,
+        parameters: Mapping[str, object],
+        *_: object,
+    ) -> None:
+        if "UPDATE task_instances" in statement and queue in (
+            parameters.get("queue"),
+            *cast("list[str]", parameters.get("queues", [])),
+        ):
+            claims[unless in statement] += 1
+            if unless not in statement:
+                raise exc.OperationalError("", {}, psycopg.errors.LockNotAvailable())
+
+    engine = store._database._engines[Lane.SCANS]
+    event.listen(engine, "before_cursor_execute", wait)
+    yield claims
+    event.remove(engine, "before_cursor_execute", wait)
+
+
+def test_a_claim_that_met_a_lock_and_those_that_follow_read_the_rows(
+    store: PostgreSQLStore,
+) -> None:
+    given = [pending(store).id for _ in range(22)]
+    with locked(store, "default", unless=sql.READ) as claims:
+        found = [claim(store, limit=1)[0].id for _ in range(21)]
+        assert claims == {False: 1, True: 21}
+        found.append(claim(store, limit=1)[0].id)
+        assert claims == {False: 2, True: 22}
+    assert sorted(found) == sorted(given)
+
+
+def test_a_claim_of_what_lapsed_reads_the_rows_as_well(
+    store: PostgreSQLStore, clock: ManualClock
+) -> None:
+    instance = claimed(store)
+    clock.advance(HOUR)
+    with locked(store, "default", unless=sql.READ):
+        assert ids(claim(store, lapsed=True)) == [instance.id]
+
+
+def test_what_is_locked_in_one_place_keeps_no_other_waiting(
+    store: PostgreSQLStore,
+) -> None:
+    kept, free = (pending(store, definition(queue=queue)) for queue in ("a", "b"))
+    with locked(store, "a", unless="no claim says this"):
+        assert ids(claim(store, queues=["a", "b"], lapsed=True)) == [free.id]
+        with pytest.raises(StoreError, match="55P03"):
+            claim(store, queues=["a", "b"])
+    assert ids(claim(store, queues=["a", "b"])) == [kept.id]
 
 
 def test_a_claim_that_failed_claims_nothing_and_the_next_one_sees_all(
@@ -274,11 +340,34 @@ def test_what_is_no_error_of_the_driver_is_wrong() -> None:
 def test_lists_come_from_the_past_if_asked_to(asked: bool) -> None:
     dialect = CockroachDBDialect(None, follower_reads=asked)
     connection = Statements()
-    with dialect.listing(cast("Connection", connection)):
-        connection.exec_driver_sql("SELECT")
-    past = "BEGIN AS OF SYSTEM TIME follower_read_timestamp()"
-    expected = [past, "SELECT", "ROLLBACK"] if asked else ["SELECT"]
+    given = cast("Connection", connection)
+    assert dialect.listed(given, lambda _: connection.exec_driver_sql("SELECT"))
+    expected = [PAST, "SELECT", "COMMIT"] if asked else ["SELECT"]
     assert connection.executed == expected
+
+
+@pytest.mark.parametrize(
+    ("error", "then"),
+    [
+        (psycopg.errors.UndefinedTable, ["ROLLBACK", "SELECT"]),
+        (psycopg.errors.LockNotAvailable, ["ROLLBACK"]),
+    ],
+)
+def test_a_list_of_what_is_younger_than_the_past_is_of_the_present(
+    error: type[psycopg.Error], then: list[str]
+) -> None:
+    dialect = CockroachDBDialect(None, follower_reads=True)
+    connection = Statements()
+
+    def read(_: object) -> object:
+        connection.exec_driver_sql("SELECT")
+        if "ROLLBACK" not in connection.executed:
+            raise exc.DBAPIError.instance("", {}, error(), psycopg.Error)
+        return "read"
+
+    with suppress(exc.OperationalError):
+        assert dialect.listed(cast("Connection", connection), read) == "read"
+    assert connection.executed == [PAST, "SELECT", *then]
 
 
 def test_a_text_that_no_server_keeps_is_an_error_of_ours(

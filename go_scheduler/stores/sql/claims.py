@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import TYPE_CHECKING
 
+from go_scheduler.errors import StoreError, StoreUnavailableError
 from go_scheduler.stores.sql import postgresql_statements as sql
 from go_scheduler.stores.sql.database import Lane
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import timedelta
     from typing import Any
 
     from sqlalchemy import Row
+    from sqlalchemy.sql.selectable import TextualSelect
 
     from go_scheduler.models import Claimant
     from go_scheduler.stores.sql.statements import Statements
 
 _COLUMNS = (*sql.BOTH, "place")
+_CAREFUL_CLAIMS = 20
+
+_Place = tuple[str, int]
+"""A queue, and a shard of it."""
 
 
 class Claims:
@@ -32,6 +39,8 @@ class Claims:
     def __init__(self, statements: Statements, *, shards: int) -> None:
         self._statements = statements
         self._shards = shards
+        # Where claims have met a lock, and how many more are careful there.
+        self._careful: dict[object, int] = {}
 
     def take(
         self,
@@ -56,25 +65,30 @@ class Claims:
             "lead": lead,
         }
         places = self._places(claimant.queues, ahead)
-        old: Sequence[Row[Any]] = []
-        if lapsed:
-            old = self._claim_lapsed(claimant.queues, limit, terms)
+        old: list[Row[Any]] = []
         new: list[Row[Any]] = []
-        for queue, shard in places:
+        claims = [
+            (new, partial(self._claim_free, place, terms, ahead)) for place in places
+        ]
+        if lapsed:
+            claims.insert(0, (old, partial(self._claim_lapsed, claimant.queues, terms)))
+        failure: StoreError | None = None
+        for claimed, claim in claims:
             if (left := limit - len(old) - len(new)) <= 0:
                 break
             try:
-                new += self._claim_free(queue, shard, left, terms, ahead=ahead)
-            except Exception:
-                # What has been claimed already must not be lost with what has not.
-                if old or new:
-                    break
-                raise
+                claimed += claim(left)
+            except StoreUnavailableError as error:
+                failure = error
+                break
+            except StoreError as error:
+                failure = error
+        # What has been claimed already must not be lost with what has not.
+        if failure is not None and not (old or new):
+            raise failure
         return old, new
 
-    def _places(
-        self, queues: Sequence[str], ahead: timedelta
-    ) -> Sequence[tuple[str, int]]:
+    def _places(self, queues: Sequence[str], ahead: timedelta) -> Sequence[_Place]:
         """Where to claim, in a random order: nodes should not meet in one place."""
         places = [(queue, shard) for queue in queues for shard in range(self._shards)]
         if len(places) == 1:
@@ -102,53 +116,82 @@ class Claims:
         full = [place for number, place in enumerate(places) if number in found]
         return random.sample(full, len(full))
 
+    def _past_locks(
+        self, where: object, claim: Callable[[str], Sequence[Row[Any]]]
+    ) -> Sequence[Row[Any]]:
+        """Claim, past rows that a user's open transaction has locked.
+
+        On CockroachDB such a lock may be on the row alone and not on the index that is
+        walked: a claim that does not read the row waits for it. Reading all rows would
+        lock more of them than are claimed, so that is done only where it is needed.
+
+        Args:
+            where: Of which claims.
+            claim: Claims; called with what makes it read the rows.
+        """
+        if careful := self._careful.get(where, 0):
+            self._careful[where] = careful - 1
+            return claim(sql.READ)
+        try:
+            return claim("")
+        except StoreUnavailableError:
+            raise
+        except StoreError:
+            self._careful[where] = _CAREFUL_CLAIMS
+            return claim(sql.READ)
+
     def _claim_free(
         self,
-        queue: str,
-        shard: int,
-        limit: int,
+        place: _Place,
         terms: Mapping[str, object],
-        *,
         ahead: timedelta,
+        limit: int,
     ) -> Sequence[Row[Any]]:
-        sweep = self._statements.sweep((queue, shard))
-        statement = self._statements.text(
-            sql.CLAIM,
-            returns=_COLUMNS,
-            due=sql.FREE,
-            guard=sql.IS_FREE,
-            starts=sql.STARTS,
-            limit=limit,
-        )
-        parameters = {
-            **terms,
-            "queue": queue,
-            "shard": shard,
-            "position": sweep.position,
-            "back": sweep.back,
-            "ahead": ahead,
-        }
-        # Done and repeated, a claim would leave what it has claimed to its lease.
-        rows = self._statements.scan(
-            sweep, statement, parameters, limit=limit, repeatable=False
-        )
+        queue, shard = place
+        sweep = self._statements.sweep(place)
+
+        def claim(read: str) -> Sequence[Row[Any]]:
+            parameters = {
+                **terms,
+                "queue": queue,
+                "shard": shard,
+                "position": sweep.position,
+                "back": sweep.back,
+                "ahead": ahead,
+            }
+            statement = self._text(sql.FREE, sql.IS_FREE, limit, read)
+            # Done and repeated, a claim would leave what it has claimed to its lease.
+            return self._statements.scan(
+                sweep, statement, parameters, limit=limit, repeatable=False
+            )
+
+        rows = self._past_locks(place, claim)
         if len(rows) == limit:
             sweep.go_on(max(row[-1] for row in rows))
         return rows
 
     def _claim_lapsed(
-        self, queues: Sequence[str], limit: int, terms: Mapping[str, object]
+        self, queues: Sequence[str], terms: Mapping[str, object], limit: int
     ) -> Sequence[Row[Any]]:
-        sweep = self._statements.sweep(("lapsed", tuple(queues)))
-        statement = self._statements.text(
+        where = ("lapsed", tuple(queues))
+        sweep = self._statements.sweep(where)
+
+        def claim(read: str) -> Sequence[Row[Any]]:
+            parameters = {**terms, "queues": list(queues), "back": sweep.back}
+            statement = self._text(sql.LAPSED, sql.HAS_LAPSED, limit, read)
+            return self._statements.scan(
+                sweep, statement, parameters, limit=limit, repeatable=False
+            )
+
+        return self._past_locks(where, claim)
+
+    def _text(self, due: str, guard: str, limit: int, read: str) -> TextualSelect:
+        return self._statements.text(
             sql.CLAIM,
             returns=_COLUMNS,
-            due=sql.LAPSED,
-            guard=sql.HAS_LAPSED,
+            due=due,
+            guard=guard,
             starts=sql.STARTS,
             limit=limit,
-        )
-        parameters = {**terms, "queues": list(queues), "back": sweep.back}
-        return self._statements.scan(
-            sweep, statement, parameters, limit=limit, repeatable=False
+            read=read,
         )

@@ -26,6 +26,7 @@ Result = TypeVar("Result")
 _TRIES = 50
 _FIRST_PAUSE = 0.005
 _LONGEST_PAUSE = 0.25
+_REPEAT = "somebody else has changed the same meanwhile: repeat the transaction"
 
 
 class Lane(Enum):
@@ -167,12 +168,12 @@ class Database:
         try:
             return work()
         except exc.SQLAlchemyError as error:
-            raise _translate(error, *self._judge(error), lane=Lane.USERS) from error
+            fault, code = self._judge(error)
+            if fault is Fault.CONFLICT:
+                raise StoreUnavailableError(f"{_REPEAT} ({code})") from error
+            raise _translate(error, fault, code, lane=Lane.USERS) from error
         except Overtaken as error:
-            raise StoreUnavailableError(
-                "the definition has been changed by somebody else meanwhile: repeat the"
-                " transaction"
-            ) from error
+            raise StoreUnavailableError(_REPEAT) from error
 
 
 def _pause(attempt: int, closed: threading.Event) -> None:

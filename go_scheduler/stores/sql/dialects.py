@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from sqlalchemy import (
@@ -20,13 +19,14 @@ from sqlalchemy import (
     select,
 )
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import ProgrammingError
 
 from go_scheduler.stores.sql.rows import write_contents
 from go_scheduler.stores.sql.tables import contents, definitions
 from go_scheduler.stores.sql.types import Time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from datetime import datetime
 
     from sqlalchemy import ColumnElement, Connection
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from go_scheduler.clock import Clock
     from go_scheduler.json import JSON
     from go_scheduler.models import TaskDefinition
+
+Listed = TypeVar("Listed")
 
 CONTAINS = "go_scheduler_contains"
 """The function that every SQLite connection of ours has: whether JSON contains JSON."""
@@ -80,9 +82,11 @@ class Dialect(ABC):
         assert driver is not None
         return connection.dialect.detect_autocommit_setting(driver)
 
-    def listing(self, connection: Connection) -> AbstractContextManager[None]:
-        """Around the statements of a list that need not be of this very moment."""
-        return nullcontext()
+    def listed(
+        self, connection: Connection, read: Callable[[Connection], Listed]
+    ) -> Listed:
+        """What ``read`` reads; it need not be of this very moment."""
+        return read(connection)
 
 
 class PostgreSQLDialect(Dialect):
@@ -142,17 +146,25 @@ class CockroachDBDialect(PostgreSQLDialect):
         super().__init__(clock)
         self._follower_reads = follower_reads
 
-    @contextmanager
-    def listing(self, connection: Connection) -> Iterator[None]:
+    def listed(
+        self, connection: Connection, read: Callable[[Connection], Listed]
+    ) -> Listed:
         """In a transaction in the past, if asked to."""
         if not self._follower_reads:
-            yield
-            return
+            return read(connection)
         connection.exec_driver_sql("BEGIN AS OF SYSTEM TIME follower_read_timestamp()")
         try:
-            yield
-        finally:
+            found = read(connection)
+        except ProgrammingError:
             connection.exec_driver_sql("ROLLBACK")
+            # The tables are younger than that.
+            return read(connection)
+        except BaseException:
+            connection.exec_driver_sql("ROLLBACK")
+            raise
+        # After a rollback the driver would prepare every statement anew.
+        connection.exec_driver_sql("COMMIT")
+        return found
 
 
 class SQLiteDialect(Dialect):

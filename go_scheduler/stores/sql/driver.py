@@ -186,9 +186,10 @@ def _settings(kind: EngineKind, lane: Lane) -> Mapping[str, str]:
         ),
     }
     if kind is EngineKind.POSTGRESQL and lane is not Lane.USERS:
-        # Nothing that the loops do needs it, and statistics of a table that was empty a
-        # moment ago speak for it.
-        settings["enable_seqscan"] = "off"
+        # Nothing that the loops do needs them, and statistics of a table that was empty
+        # a moment ago speak for them.
+        for whole in ("enable_seqscan", "enable_hashjoin", "enable_mergejoin"):
+            settings[whole] = "off"
     return settings
 
 

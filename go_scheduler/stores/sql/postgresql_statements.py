@@ -68,10 +68,7 @@ WITH moved AS (
          AS x (id, expected, revision, next_at)
    WHERE d.id = x.id AND d.deleted_at IS NULL AND NOT d.paused
      AND d.next_fire_time IS NOT DISTINCT FROM x.expected AND d.revision = x.revision
-     AND (NOT d.waits OR NOT EXISTS (
-           SELECT 1 FROM task_instances AS o
-            WHERE o.definition_key = d.key
-              AND o.completed_at IS NULL AND o.outcome IS NULL))
+     {unless}
   RETURNING d.key, d.id, d.queue, d.expire_after, d.waits),
 made AS (
   INSERT INTO task_instances
@@ -92,6 +89,15 @@ made AS (
     JOIN moved AS m ON m.id = f.definition_id
   ON CONFLICT (definition_key, fire_time) DO NOTHING RETURNING id)
 SELECT id FROM moved
+"""
+
+# Of definitions that wait for the end of a run. For all others a server would be free
+# to look at more instances than it has to, and to wait for those that are locked.
+UNLESS_OPEN = """
+     AND NOT EXISTS (
+           SELECT 1 FROM task_instances AS o
+            WHERE o.definition_key = d.key
+              AND o.completed_at IS NULL AND o.outcome IS NULL)
 """
 
 # A guess at where there is anything to claim, when there is more than one place.
@@ -135,15 +141,17 @@ FREE = """
                          THEN {now} - CAST(:back AS interval)
                          -- What was claimed ahead may lie past what is new.
                          ELSE least(CAST(:position AS timestamptz), {now}) END
-     AND claimable_at <= {now} + CAST(:ahead AS interval)
+     AND claimable_at <= {now} + CAST(:ahead AS interval) {read}
    ORDER BY claimable_at, due_at LIMIT {limit} FOR UPDATE SKIP LOCKED
 """
+# No index has it: rows are read, and skipped if locked, before they are chosen.
+READ = "AND attempt >= 0"
 IS_FREE = "t.claimed_by IS NULL AND t.completed_at IS NULL AND NOT t.held"
 LAPSED = """
   SELECT id, expires_at AS place FROM task_instances
    WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT held
      AND expires_at >= {now} - CAST(:back AS interval) AND expires_at <= {now}
-     AND queue = ANY(CAST(:queues AS text[]))
+     AND queue = ANY(CAST(:queues AS text[])) {read}
    ORDER BY expires_at LIMIT {limit} FOR UPDATE SKIP LOCKED
 """
 

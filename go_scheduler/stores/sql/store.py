@@ -162,7 +162,9 @@ class SQLStore(TransactionalStore):
     def delete_definitions(self, ids: Collection[UUID]) -> Set[UUID]:
         """Delete definitions, at once and with all that is not running."""
         return self._database.transact(
-            lambda connection: self._edits.delete(connection, ids)
+            lambda connection: self._edits.delete(connection, ids),
+            # Done and then repeated, it would answer that there was nothing to delete.
+            repeatable=False,
         )
 
     def pause_definitions(
@@ -229,12 +231,9 @@ class SQLStore(TransactionalStore):
 
     def _list(self, read: Callable[[Connection], Listed]) -> Listed:
         """Read what need not be of this very moment."""
-
-        def listed(connection: Connection) -> Listed:
-            with self._dialect.listing(connection):
-                return read(connection)
-
-        return self._database.run(Lane.USERS, listed)
+        return self._database.run(
+            Lane.USERS, lambda connection: self._dialect.listed(connection, read)
+        )
 
 
 _BOTH = select(
