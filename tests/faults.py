@@ -7,6 +7,7 @@ import selectors
 import socket
 import threading
 from contextlib import contextmanager
+from itertools import product
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -28,6 +29,8 @@ def failing_statements(
 ) -> Iterator[list[str]]:
     """Let a share of the store's statements fail, before or after they are executed.
 
+    Those that fail before may be commits.
+
     Yields:
         The statements that failed.
     """
@@ -35,7 +38,10 @@ def failing_statements(
     failed: list[str] = []
 
     def fail(
-        connection: Connection, cursor: object, statement: str, *_: object
+        connection: Connection,
+        cursor: object = None,
+        statement: str = "COMMIT",
+        *_: object,
     ) -> None:
         if chance.random() < share:
             failed.append(statement)
@@ -43,14 +49,14 @@ def failing_statements(
                 statement, None, error("made on purpose"), psycopg.Error
             )
 
-    name = f"{when}_cursor_execute"
-    engines = store._database._engines.values()
-    for engine in engines:
+    names = [f"{when}_cursor_execute", *(["commit"] if when == "before" else [])]
+    listened = list(product(store._database._engines.values(), names))
+    for engine, name in listened:
         event.listen(engine, name, fail)
     try:
         yield failed
     finally:
-        for engine in engines:
+        for engine, name in listened:
             event.remove(engine, name, fail)
 
 

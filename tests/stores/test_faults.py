@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, cast
 
 import psycopg
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import exc, make_url
 
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailableError
@@ -17,6 +18,7 @@ from go_scheduler.models import Outcome, State, TaskDefinition
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.cockroachdb import CockroachDBStore
 from go_scheduler.stores.postgresql import PostgreSQLStore
+from go_scheduler.stores.sql import database as sql_database
 from go_scheduler.stores.sql import driver
 from go_scheduler.testing.builders import (
     HOUR,
@@ -30,8 +32,13 @@ from go_scheduler.testing.builders import (
     running,
     start,
 )
-from go_scheduler.testing.store_edits import EditTests
-from go_scheduler.testing.store_runs import NextFireTimeTests
+from go_scheduler.testing.store_claims import ClaimTests, LapsedTests
+from go_scheduler.testing.store_edits import DeleteTests, EditTests
+from go_scheduler.testing.store_firings import FireTests
+from go_scheduler.testing.store_lists import CleanupTests
+from go_scheduler.testing.store_pauses import PauseTests
+from go_scheduler.testing.store_runs import FinishTests, NextFireTimeTests, ReleaseTests
+from go_scheduler.testing.store_starts import RenewTests, StartTests
 from go_scheduler.testing.store_threads import ThreadTests
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from tests import servers
@@ -39,6 +46,8 @@ from tests.faults import Proxy, conflicting_writes, failing_statements, unix_soc
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from sqlalchemy import Connection
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
@@ -57,16 +66,39 @@ def real_store(postgresql_url: str) -> Iterator[PostgreSQLStore]:
 
 
 @pytest.mark.slow
-class TestConflicts(EditTests, NextFireTimeTests, ThreadTests):
+class TestConflicts(
+    EditTests,
+    DeleteTests,
+    PauseTests,
+    FireTests,
+    ClaimTests,
+    LapsedTests,
+    StartTests,
+    RenewTests,
+    FinishTests,
+    NextFireTimeTests,
+    ReleaseTests,
+    CleanupTests,
+    ThreadTests,
+):
     """The suite's promises, while three statements of ten meet a conflict."""
 
     # Of transactions with a hundred statements none would ever get through.
     test_batches_in_opposite_orders_do_not_block_each_other = None  # type: ignore[assignment]
 
     @pytest.fixture
-    def store(self, clock: ManualClock, postgresql_url: str) -> Iterator[Store]:
+    def store(
+        self,
+        clock: ManualClock,
+        postgresql_url: str,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> Iterator[Store]:
         """An empty store."""
         servers.delete_all_rows(postgresql_url)
+        # These conflicts are chance: they neither go away with time, nor end for sure
+        # within the usual number of tries.
+        monkeypatch.setattr(sql_database, "_LONGEST_PAUSE", 0.01)
+        monkeypatch.setattr(sql_database, "_TRIES", 1000)
         with servers.opened(postgresql_url, clock) as store:
             assert isinstance(store, PostgreSQLStore)
             with failing_statements(
@@ -170,6 +202,24 @@ def test_an_unknown_end_is_not_repeated_where_that_would_lie(
         finish(real_store, instance)
     assert real_store.get_instance(instance.id).state is State.COMPLETED
     assert not finish(real_store, instance, Outcome.FAILED)
+
+
+def test_an_unknown_commit_of_a_delete_is_no_answer(
+    real_store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = put(real_store)
+    begin = real_store._database._transaction
+
+    @contextmanager
+    def unknown(connection: Connection) -> Iterator[None]:
+        with begin(connection):
+            yield
+        raise exc.OperationalError("", {}, ERRORS.StatementCompletionUnknown())
+
+    monkeypatch.setattr(real_store._database, "_transaction", unknown)
+    with pytest.raises(StoreUnavailableError, match="40003"):
+        real_store.delete_definitions({read.id})
+    assert real_store.list_definitions() == []
 
 
 def test_an_unknown_end_is_repeated_where_that_is_harmless(
