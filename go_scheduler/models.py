@@ -155,7 +155,7 @@ class TaskInstance:
         id: Its identity, the same over all attempts: use it to recognise a repetition.
         definition: The definition as it was when this was read, or when its run
             started.
-        fire_time: The trigger's own time; None if it was made by hand.
+        fire_time: The trigger's own time; None: it was made without one.
         execute_at: When it is to run. A retry does not change it.
         due_at: When it may run next: ``execute_at`` at first, later for a retry.
         attempt: Rises with every claim: ``(id, attempt)`` is the fencing token.

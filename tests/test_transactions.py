@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 import threading
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -62,12 +62,14 @@ from go_scheduler.testing.builders import (
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers.delay import DelayTrigger
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
+from tests import servers
 from tests.conftest import SHARED, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
     from datetime import datetime
+    from pathlib import Path
 
     from go_scheduler.clock import StoreClock
     from go_scheduler.models import TaskInstance
@@ -336,10 +338,28 @@ def test_a_connection_to_another_kind_of_database_is_refused(client: Client) -> 
     engine.dispose()
 
 
-@pytest.mark.parametrize("given", [5, "postgresql://", object()])
+@pytest.mark.parametrize("given", [5, "postgresql://user:secret@host", object()])
 def test_what_is_no_connection_is_refused(client: Client, given: object) -> None:
-    with pytest.raises(ConfigurationError, match="Connection or Session"):
+    with pytest.raises(ConfigurationError, match="Connection or Session") as caught:
         client.schedule(once(), connection=given)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_connection_to_a_database_without_the_tables_is_told_so(
+    client: Client, engine: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    with ExitStack() as stack:
+        url = f"sqlite:///{tmp_path / 'other.db'}"
+        if engine != "sqlite":
+            server = request.getfixturevalue(f"{engine}_url")
+            url = stack.enter_context(servers.fresh_database(server))
+        other = Shop(url).engine
+        with (
+            other.connect() as connection,
+            pytest.raises(StoreError, match="to another database, or the store"),
+        ):
+            client.schedule(once(), connection=connection)
+        other.dispose()
 
 
 def test_a_closed_connection_is_an_error_of_ours(client: Client, shop: Shop) -> None:

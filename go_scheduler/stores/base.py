@@ -80,9 +80,10 @@ class Store(ABC):
         """Insert each definition, or replace the one with its id.
 
         A new one is kept as it is, not paused, at revision 1, or at a higher one than
-        any deleted definition of its id had whose history is still kept, so that none
-        is taken for another. It is completed at once if its ``next_fire_time`` is None
-        and its trigger does not wait.
+        any deleted definition of its id had, so that none is taken for another. That
+        may be forgotten by a ``delete_finished`` whose ``older_than`` has passed since
+        the delete, and no sooner. It is completed at once if its ``next_fire_time`` is
+        None and its trigger does not wait.
 
         One that ``is_same`` as what is stored changes nothing. Otherwise the revision
         rises by one, and what else happens depends on the trigger:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.metadata import entry_points
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import ConfigurationError
@@ -11,6 +12,8 @@ from go_scheduler.stores.base import Store
 from go_scheduler.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from go_scheduler.clock import Clock
 
 ENTRY_POINTS = "go_scheduler.stores"
@@ -24,7 +27,7 @@ _OWN = {
 }
 
 
-def open_store(url: str, *, clock: Clock | None = None) -> Store:
+def open_store(url: str, *, clock: Clock | None = None, **options: object) -> Store:
     """The store that a URL names.
 
     ``memory://`` is a new ``MemoryStore``; ``sqlite:///file``, ``postgresql://…`` and
@@ -36,20 +39,26 @@ def open_store(url: str, *, clock: Clock | None = None) -> Store:
     Args:
         url: Such as ``postgresql://user:password@host:5432/database``.
         clock: Used instead of the store's own time, for tests.
+        **options: What else the class of that store takes, such as ``migrate=False``.
 
     Raises:
-        ConfigurationError: No store has this scheme, or what an installed package
-            announces cannot be imported or makes no store. The URL, which may hold a
-            password, is not repeated.
+        ConfigurationError: No store has this scheme, the store has no such option, or
+            what an installed package announces cannot be imported or makes no store.
+            The URL, which may hold a password, is not repeated.
     """
     if not isinstance(url, str) or "://" not in url:
-        raise ConfigurationError("a store's URL begins with a scheme, as in memory://")
+        raise ConfigurationError(
+            "a store's URL begins with a scheme, as in memory:// or sqlite:///file.db"
+        )
     scheme = url.split("://", 1)[0].lower()
     if scheme == "memory":
+        _check_options(MemoryStore, scheme, options)
         return MemoryStore(clock)
     if (own := _OWN.get(scheme.partition("+")[0])) is not None:
         module, name = own
-        opened: Store = getattr(import_module(module), name)(url, clock=clock)
+        cls = getattr(import_module(module), name)
+        _check_options(cls, scheme, options)
+        opened: Store = cls(url, clock=clock, **options)
         return opened
     announced = {each.name: each for each in entry_points(group=ENTRY_POINTS)}
     if scheme not in announced:
@@ -61,10 +70,26 @@ def open_store(url: str, *, clock: Clock | None = None) -> Store:
         raise ConfigurationError(
             f"the store announced for {scheme!r} cannot be imported: {error!r}"
         ) from error
-    store = make(url, clock=clock)
+    _check_options(make, scheme, options)
+    store = make(url, clock=clock, **options)
     if not isinstance(store, Store):
         raise ConfigurationError(
             f"what is announced for {scheme!r} made a {type(store).__name__},"
             " not a Store"
         )
     return store
+
+
+def _check_options(
+    make: Callable[..., object], scheme: str, options: Mapping[str, object]
+) -> None:
+    taken = signature(make).parameters.values() if options else ()
+    if any(each.kind is Parameter.VAR_KEYWORD for each in taken):
+        return
+    names = [each.name for each in taken if each.kind is Parameter.KEYWORD_ONLY]
+    for option in options:
+        if option not in names:
+            known = ", ".join(names) or "none"
+            raise ConfigurationError(
+                f"the store of {scheme}:// has no option {option!r}; known: {known}"
+            )

@@ -7,7 +7,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid4
 
-from go_scheduler.checks import LONGEST
+from go_scheduler.checks import LONGEST, check_type
+from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import Cancelled
 from go_scheduler.stores.sql import arrays
 from go_scheduler.stores.sql import postgresql_statements as sql
@@ -57,7 +58,8 @@ class PostgreSQLStore(SQLStore):
             checks that it is.
 
     Raises:
-        ConfigurationError: The URL is none, or is one for another kind of database.
+        ConfigurationError: The URL is none, or is one for another kind of database, or
+            ``pool_size`` is below one.
     """
 
     _kind = EngineKind.POSTGRESQL
@@ -72,6 +74,9 @@ class PostgreSQLStore(SQLStore):
         pool_size: int = 5,
         migrate: bool = True,
     ) -> None:
+        check_type("pool_size", pool_size, int)
+        if pool_size < 1:
+            raise ConfigurationError(f"pool_size must be one or more, not {pool_size}")
         engines = make_engines(
             url, self._kind, connect_args=connect_args, pool_size=pool_size
         )

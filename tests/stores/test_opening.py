@@ -67,9 +67,12 @@ NOWHERE = "user:secret@127.0.0.1:1/database"
 class ForeignStore(MemoryStore):
     """A store that an installed package brings."""
 
-    def __init__(self, url: str, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self, url: str, *, clock: Clock | None = None, **options: object
+    ) -> None:
         super().__init__(clock)
         self.url = url
+        self.options = options
 
 
 def make_nothing(url: str, *, clock: Clock | None = None) -> object:
@@ -191,7 +194,39 @@ def test_an_announced_store_is_given_the_url_and_the_clock(
 
 @pytest.mark.parametrize("url", ["", "memory", "memory:", None, 5])
 def test_what_is_no_url_is_refused(url: str) -> None:
-    assert str(refusal(url)) == "a store's URL begins with a scheme, as in memory://"
+    assert str(refusal(url)) == (
+        "a store's URL begins with a scheme, as in memory:// or sqlite:///file.db"
+    )
+
+
+def test_options_are_passed_on() -> None:
+    store = open_store(f"postgresql://{NOWHERE}", migrate=False, pool_size=2)
+    assert isinstance(store, PostgreSQLStore)
+    assert not store._schema._migrate
+    foreign = open_store("foreign://host", anything=5)
+    assert isinstance(foreign, ForeignStore)
+    assert foreign.options == {"anything": 5}
+
+
+@pytest.mark.parametrize(
+    ("url", "known"),
+    [
+        ("memory://", "none"),
+        ("nothing://host", "clock"),
+        ("sqlite:///tasks.db", "clock, migrate, durable, busy_timeout"),
+        (
+            f"postgresql://{NOWHERE}",
+            "clock, connect_args, pool_size, migrate",
+        ),
+    ],
+)
+def test_an_option_that_a_store_does_not_have_is_refused(url: str, known: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        open_store(url, follower_reads=True)
+    scheme = url.partition(":")[0]
+    assert str(caught.value) == (
+        f"the store of {scheme}:// has no option 'follower_reads'; known: {known}"
+    )
 
 
 def test_an_unknown_scheme_is_refused_with_those_that_are_known() -> None:

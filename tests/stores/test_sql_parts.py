@@ -327,6 +327,18 @@ def test_a_url_that_would_be_misread_is_refused(url: str) -> None:
     assert "ret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("size", [0, -3, "5", True, None])
+def test_a_pool_has_at_least_one_connection(size: Any) -> None:
+    with pytest.raises(ConfigurationError, match="pool_size must be"):
+        PostgreSQLStore("postgresql://", pool_size=size)
+
+
+@pytest.mark.parametrize("timeout", [5, "5", None, -SECOND])
+def test_a_timeout_of_sqlite_is_a_duration(timeout: Any) -> None:
+    with pytest.raises(ConfigurationError, match="busy_timeout must be"):
+        SQLiteDatabase("sqlite:///file.db", durable=False, busy_timeout=timeout)
+
+
 @pytest.mark.parametrize("judge", [driver.judge, sqlite_database.judge])
 def test_a_pool_without_a_free_connection_is_away(judge: Any) -> None:
     assert judge(exc.TimeoutError()) == (Fault.AWAY, "pool")

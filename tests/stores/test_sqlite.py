@@ -183,6 +183,7 @@ class TestFiles:
         ):
             store.initialize()
         assert type(caught.value) is StoreError
+        assert str(caught.value).startswith(f"{path}: ")
 
     def test_a_file_that_cannot_be_opened_may_come_back(
         self, store: SQLiteStore, path: Path

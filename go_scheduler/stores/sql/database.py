@@ -26,6 +26,10 @@ Result = TypeVar("Result")
 _TRIES = 50
 _FIRST_PAUSE = 0.005
 _LONGEST_PAUSE = 0.25
+_NO_TABLES = (
+    "the store's tables are not there: the connection is to another database, or the"
+    " store has not been used yet"
+)
 _REPEAT = "somebody else has changed the same meanwhile: repeat the transaction"
 
 
@@ -171,6 +175,8 @@ class Database:
             fault, code = self._judge(error)
             if fault is Fault.CONFLICT:
                 raise StoreUnavailableError(f"{_REPEAT} ({code})") from error
+            if code == "42P01" or "no such table" in str(error):
+                raise StoreError(f"{_NO_TABLES} ({code})") from error
             raise _translate(error, fault, code, lane=Lane.USERS) from error
         except Overtaken as error:
             raise StoreUnavailableError(_REPEAT) from error

@@ -31,8 +31,8 @@ def join(connection: object, dialect: Dialect) -> Connection:
         connection = connection.connection()
     if not isinstance(connection, Connection):
         raise ConfigurationError(
-            "connection must be a SQLAlchemy Connection or Session, not"
-            f" {connection!r:.200}"
+            "connection must be a SQLAlchemy Connection or Session, not of type"
+            f" {type(connection).__name__}"
         )
     name = connection.dialect.name
     if name != dialect.name:

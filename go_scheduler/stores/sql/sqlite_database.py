@@ -6,6 +6,7 @@ import json
 import os
 import sqlite3
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import lru_cache
 from operator import methodcaller
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import QueuePool, create_engine, event, exc, make_url
 
+from go_scheduler.checks import check_type
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError, StoreError
 from go_scheduler.json import JSON, contains
@@ -22,7 +24,6 @@ from go_scheduler.stores.sql.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from datetime import timedelta
 
     from sqlalchemy import Connection, Engine
     from sqlalchemy.engine import URL
@@ -61,6 +62,7 @@ class SQLiteDatabase(Database):
         self, url: str | URL, *, durable: bool, busy_timeout: timedelta
     ) -> None:
         _check_version()
+        check_type("busy_timeout", busy_timeout, timedelta)
         if busy_timeout < ZERO:
             raise ConfigurationError("busy_timeout must be zero or more")
         self.path = _path(url)
@@ -96,11 +98,13 @@ class SQLiteDatabase(Database):
         *,
         repeatable: bool = True,
     ) -> Result:
-        """As others do it; what SQLite cannot keep is an error like any other."""
+        """As others do it; errors name the file, also what SQLite cannot keep."""
         try:
             return super().run(lane, work, repeatable=repeatable)
         except OverflowError as error:
             raise StoreError(f"SQLite cannot keep a value: {error}") from error
+        except StoreError as error:
+            raise type(error)(f"{self.path}: {error}") from error.__cause__
 
     def transact(
         self, work: Callable[[Connection], Result], *, repeatable: bool = True
