@@ -211,6 +211,8 @@ class InstanceRunner:
             run = Run(instance, expire_after=self._claimant.expire_after)
             if self._is_refused(run):
                 continue
+            if instance.error is None and _runs_before(instance):
+                self._report_taken_over(instance)
             accepted.append(run)
         self._held.add(accepted)
         for run in accepted:
@@ -221,7 +223,7 @@ class InstanceRunner:
     def _is_refused(self, run: Run) -> bool:
         """Whether an instance is not to be called at all, or not by this node."""
         instance = run.instance
-        runs = instance.runs - (instance.started_at is not None)
+        runs = _runs_before(instance)
         if instance.cancel_requested:
             self._recorder.refuse(run, Outcome.CANCELLED)
         elif not instance.definition.retry.allows(runs):
@@ -269,6 +271,19 @@ class InstanceRunner:
             error=error,
         )
 
+    def _report_taken_over(self, instance: TaskInstance) -> None:
+        self._log.write(
+            logging.WARNING,
+            "instance %s of %s: its last run was lost with its node, it runs again",
+            instance.id,
+            instance.definition.name or instance.definition.id,
+            ids={
+                "instance_id": instance.id,
+                "definition_id": instance.definition.id,
+                "attempt": instance.attempt,
+            },
+        )
+
     def _report_given_back(self, instance: TaskInstance, reason: str) -> None:
         if reason in self._reported or len(self._reported) >= _MOST_REPORTED:
             return
@@ -279,6 +294,11 @@ class InstanceRunner:
             reason,
             ids={"instance_id": instance.id, "definition_id": instance.definition.id},
         )
+
+
+def _runs_before(instance: TaskInstance) -> int:
+    """How many runs an instance had before the one it is claimed for."""
+    return instance.runs - (instance.started_at is not None)
 
 
 class _Lead:

@@ -26,6 +26,7 @@ from go_scheduler.testing.builders import (
     cancel,
     claim,
     claimant,
+    claimed,
     definition,
     finish,
     fire,
@@ -703,7 +704,10 @@ def test_of_two_runs_of_one_instance_the_one_with_the_claim_is_called(
 
 
 def test_lapsed_claims_are_taken_over_after_one_lease_of_unbroken_contact(
-    house: House, store: FaultyStore, clock: ManualClock
+    house: House,
+    store: FaultyStore,
+    clock: ManualClock,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     instance = running(store, node=OTHER_NODE)
     clock.advance(LEASE)
@@ -715,6 +719,26 @@ def test_lapsed_claims_are_taken_over_after_one_lease_of_unbroken_contact(
         house.settle()
     assert [run.instance.id for run in house.due] == [instance.id]
     assert house.due[0].instance.attempt == 2
+    [record] = caplog.records
+    assert record.getMessage() == (
+        f"instance {instance.id} of {instance.definition.id}: its last run was lost"
+        " with its node, it runs again"
+    )
+
+
+def test_what_had_not_started_or_has_failed_was_not_lost_with_a_node(
+    house: House, store: FaultyStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    claimed(store, node=OTHER_NODE)
+    failed = running(store, node=OTHER_NODE)
+    finish(store, failed, None, error="why")
+    house.base.advance(LEASE)
+    house.contact.made()
+    house.base.advance(LEASE)
+    house.contact.made()
+    house.settle()
+    assert [run.instance.attempt for run in house.due] == [2, 2]
+    assert caplog.records == []
 
 
 def test_an_outage_begins_that_lease_anew(

@@ -86,7 +86,9 @@ class PostgreSQLStore(SQLStore):
         super().__init__(database, dialect, schema=schema, clock=clock)
         self._url = engines[Lane.USERS].url
         self._statements = Statements(database, clock=clock, lock=dialect.lock_to_read)
-        self._claims = Claims(self._statements, shards=dialect.shards)
+        self._claims = Claims(
+            self._statements, shards=dialect.shards, reads_rows=dialect.reads_rows
+        )
 
     def __repr__(self) -> str:
         shown = self._url.set(query={}).render_as_string(hide_password=True)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, cast
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -392,6 +393,29 @@ NONSENSE = (
     f"UPDATE task_contents SET metadata = '{{' WHERE key = {KEY}",
     f"DELETE FROM task_contents WHERE key = {KEY}",
 )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "held = true",
+        f"claimed_by = '{uuid4()}'",
+        "attempt = 9223372036854775807",
+        "runs = 9223372036854775807",
+    ],
+)
+def test_an_instance_that_no_claim_can_take_fills_no_place_of_another(
+    real_store: PostgreSQLStore, postgresql_url: str, change: str
+) -> None:
+    now = real_store.now()
+    read = put(real_store, definition(now))
+    good, odd = fire(real_store, read, now, now - SECOND)
+    first, second = sorted((good, odd), key=lambda each: each.due_at)
+    with psycopg.connect(libpq(postgresql_url), autocommit=True) as hand:
+        hand.execute(
+            f"UPDATE task_instances SET {change} WHERE id = %s".encode(), [first.id]
+        )
+    assert ids(claim(real_store, limit=1)) == [second.id]
 
 
 def test_instances_written_by_hand_spoil_only_themselves(

@@ -34,11 +34,15 @@ class Claims:
     Args:
         statements: Executes them.
         shards: Over how many parts of the index instances are spread.
+        reads_rows: Whether a claim may read more rows than it takes.
     """
 
-    def __init__(self, statements: Statements, *, shards: int) -> None:
+    def __init__(
+        self, statements: Statements, *, shards: int, reads_rows: bool
+    ) -> None:
         self._statements = statements
         self._shards = shards
+        self._reads_rows = reads_rows
         # Where claims have met a lock, and how many more are careful there.
         self._careful: dict[object, int] = {}
 
@@ -117,7 +121,7 @@ class Claims:
         return random.sample(full, len(full))
 
     def _past_locks(
-        self, where: object, claim: Callable[[str], Sequence[Row[Any]]]
+        self, where: object, claim: Callable[[str], Sequence[Row[Any]]], sound: str
     ) -> Sequence[Row[Any]]:
         """Claim, past rows that a user's open transaction has locked.
 
@@ -127,18 +131,21 @@ class Claims:
 
         Args:
             where: Of which claims.
-            claim: Claims; called with what makes it read the rows.
+            claim: Claims what meets one more condition.
+            sound: The condition that makes it read the rows before it chooses.
         """
+        if self._reads_rows:
+            return claim(sound)
         if careful := self._careful.get(where, 0):
             self._careful[where] = careful - 1
-            return claim(sql.READ)
+            return claim(sound)
         try:
             return claim("")
         except StoreUnavailableError:
             raise
         except StoreError:
             self._careful[where] = _CAREFUL_CLAIMS
-            return claim(sql.READ)
+            return claim(sound)
 
     def _claim_free(
         self,
@@ -150,7 +157,7 @@ class Claims:
         queue, shard = place
         sweep = self._statements.sweep(place)
 
-        def claim(read: str) -> Sequence[Row[Any]]:
+        def claim(sound: str) -> Sequence[Row[Any]]:
             parameters = {
                 **terms,
                 "queue": queue,
@@ -159,13 +166,13 @@ class Claims:
                 "back": sweep.back,
                 "ahead": ahead,
             }
-            statement = self._text(sql.FREE, sql.IS_FREE, limit, read)
+            statement = self._text(sql.FREE, sql.IS_FREE, limit, sound)
             # Done and repeated, a claim would leave what it has claimed to its lease.
             return self._statements.scan(
                 sweep, statement, parameters, limit=limit, repeatable=False
             )
 
-        rows = self._past_locks(place, claim)
+        rows = self._past_locks(place, claim, sql.SOUND_AND_FREE)
         if len(rows) == limit:
             sweep.go_on(max(row[-1] for row in rows))
         return rows
@@ -176,16 +183,16 @@ class Claims:
         where = ("lapsed", tuple(queues))
         sweep = self._statements.sweep(where)
 
-        def claim(read: str) -> Sequence[Row[Any]]:
+        def claim(sound: str) -> Sequence[Row[Any]]:
             parameters = {**terms, "queues": list(queues), "back": sweep.back}
-            statement = self._text(sql.LAPSED, sql.HAS_LAPSED, limit, read)
+            statement = self._text(sql.LAPSED, sql.HAS_LAPSED, limit, sound)
             return self._statements.scan(
                 sweep, statement, parameters, limit=limit, repeatable=False
             )
 
-        return self._past_locks(where, claim)
+        return self._past_locks(where, claim, sql.SOUND)
 
-    def _text(self, due: str, guard: str, limit: int, read: str) -> TextualSelect:
+    def _text(self, due: str, guard: str, limit: int, sound: str) -> TextualSelect:
         return self._statements.text(
             sql.CLAIM,
             returns=_COLUMNS,
@@ -193,5 +200,5 @@ class Claims:
             guard=guard,
             starts=sql.STARTS,
             limit=limit,
-            read=read,
+            sound=self._statements.fill(sound),
         )

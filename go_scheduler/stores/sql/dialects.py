@@ -94,6 +94,8 @@ class PostgreSQLDialect(Dialect):
 
     Attributes:
         lock_to_read: What a scan must say so as not to wait for those who write.
+        reads_rows: Whether a scan that locks may read more rows than it takes: only
+            those that it takes are locked.
 
     Args:
         clock: Used instead of the database's time.
@@ -101,6 +103,7 @@ class PostgreSQLDialect(Dialect):
 
     name = "postgresql"
     lock_to_read = ""
+    reads_rows = True
 
     def __init__(self, clock: Clock | None) -> None:
         self._clock = clock
@@ -141,6 +144,7 @@ class CockroachDBDialect(PostgreSQLDialect):
     name = "cockroachdb"
     shards = 8
     lock_to_read = "FOR UPDATE SKIP LOCKED"
+    reads_rows = False
 
     def __init__(self, clock: Clock | None, *, follower_reads: bool) -> None:
         super().__init__(clock)

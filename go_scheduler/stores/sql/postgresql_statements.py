@@ -141,17 +141,22 @@ FREE = """
                          THEN {now} - CAST(:back AS interval)
                          -- What was claimed ahead may lie past what is new.
                          ELSE least(CAST(:position AS timestamptz), {now}) END
-     AND claimable_at <= {now} + CAST(:ahead AS interval) {read}
+     AND claimable_at <= {now} + CAST(:ahead AS interval) {sound}
    ORDER BY claimable_at, due_at LIMIT {limit} FOR UPDATE SKIP LOCKED
 """
-# No index has it: rows are read, and skipped if locked, before they are chosen.
-READ = "AND attempt >= 0"
+# No index has all of it: rows are read before they are chosen. Those that are locked
+# are skipped then, and what was written by hand and no claim can take fills no batch.
+SOUND = """
+     AND attempt < 9000000000000000000 AND runs < 9000000000000000000
+     AND due_at < {now} + interval '36525 days'
+"""
+SOUND_AND_FREE = f"{SOUND} AND claimed_by IS NULL AND NOT held"
 IS_FREE = "t.claimed_by IS NULL AND t.completed_at IS NULL AND NOT t.held"
 LAPSED = """
   SELECT id, expires_at AS place FROM task_instances
    WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT held
      AND expires_at >= {now} - CAST(:back AS interval) AND expires_at <= {now}
-     AND queue = ANY(CAST(:queues AS text[])) {read}
+     AND queue = ANY(CAST(:queues AS text[])) {sound}
    ORDER BY expires_at LIMIT {limit} FOR UPDATE SKIP LOCKED
 """
 
