@@ -1,8 +1,8 @@
 """Handlers by name, sync and async, and what a handler knows of its run.
 
 The async handlers share one event loop, so that the two downloads overlap; the sync one
-has a thread of its own. It fails at first, and is run again when its ``expire_after``
-has passed. It prints::
+has a thread of its own. It fails at first, which is logged, and is run again when its
+``expire_after`` has passed. It prints::
 
     download b.txt
     download a.txt

@@ -1,7 +1,7 @@
 """Testing a schedule: a month of it in a moment, without threads and without waiting.
 
 ``pytest examples/testing_your_schedule.py`` runs the tests. As a script it runs them
-too, and prints::
+too. The run that fails is logged, and it prints::
 
     test_invoices_go_out_on_the_first_of_the_month: passed
     test_an_invoice_that_fails_is_sent_again: passed

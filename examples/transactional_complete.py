@@ -1,9 +1,9 @@
 """A transfer that happens once: its rows and the run's success in one transaction.
 
-A run that fails half-way is repeated, by design. Here its writes are rolled back with
-it, and once they are committed so is its success: the money moves exactly once, even if
-the process dies at the worst moment. The database is a new SQLite file, or the one
-whose URL is on the command line, such as
+A run that fails half-way is logged and repeated, by design. Here its writes are rolled
+back with it, and once they are committed so is its success: the money moves exactly
+once, even if the process dies at the worst moment. The database is a new SQLite file,
+or the one whose URL is on the command line, such as
 ``postgresql+psycopg://user:password@host/database``. It prints::
 
     attempt 1: moves 10, and fails before the commit
