@@ -245,7 +245,7 @@ class PostgreSQLStore(SQLStore):
         )
         parameters = {
             **_keys([each.claim for each in ordered]),
-            "outcomes": arrays.texts(each.outcome for each in ordered),
+            "outcomes": arrays.words(each.outcome for each in ordered),
             "started": arrays.times(each.started_at for each in ordered),
             "retries": arrays.numbers(
                 to_microseconds(each.retry_in) for each in ordered

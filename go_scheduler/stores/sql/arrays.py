@@ -32,6 +32,11 @@ def times(values: Iterable[datetime | None]) -> str:
     return _array(["NULL" if each is None else _time(each) for each in values])
 
 
+def words(values: Iterable[str | None]) -> str:
+    """Words of letters alone, to be cast to ``text[]``."""
+    return _array(["NULL" if each is None else each for each in values])
+
+
 def texts(values: Iterable[str | None]) -> str:
     """Texts of any kind, to be cast to ``text[]``."""
     return _array(["NULL" if each is None else _quoted(each) for each in values])
