@@ -181,9 +181,11 @@ def test_what_is_locked_in_one_place_keeps_no_other_waiting(
     assert ids(claim(store, queues=["a", "b"])) == [kept.id]
 
 
+@pytest.mark.parametrize("reads_rows", [True, False])
 def test_a_claim_that_failed_claims_nothing_and_the_next_one_sees_all(
-    store: PostgreSQLStore, clock: ManualClock
+    store: PostgreSQLStore, clock: ManualClock, reads_rows: bool
 ) -> None:
+    store._claims._reads_rows = reads_rows
     instance = pending(store)
     with (
         failing_statements(store, share=1, error=psycopg.errors.DiskFull),
@@ -386,6 +388,16 @@ def test_a_list_of_what_is_younger_than_the_past_is_of_the_present(
     with suppress(exc.OperationalError):
         assert dialect.listed(cast("Connection", connection), read) == "read"
     assert connection.executed == [PAST, "SELECT", *then]
+
+
+def test_a_conflict_within_a_transaction_of_the_users_is_theirs_to_repeat(
+    store: PostgreSQLStore,
+) -> None:
+    def conflict() -> None:
+        raise exc.OperationalError("", {}, psycopg.errors.SerializationFailure())
+
+    with pytest.raises(StoreUnavailableError, match="repeat the transaction"):
+        store._database.join(conflict)
 
 
 def test_a_text_that_no_server_keeps_is_an_error_of_ours(
