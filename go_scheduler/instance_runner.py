@@ -274,7 +274,7 @@ class InstanceRunner:
     def _report_taken_over(self, instance: TaskInstance) -> None:
         self._log.write(
             logging.WARNING,
-            "instance %s of %s: its last run was lost with its node, it runs again",
+            "instance %s of %s: its last run came to no end, it runs again",
             instance.id,
             instance.definition.name or instance.definition.id,
             ids={

@@ -136,16 +136,16 @@ class Recorder:
                 retry_in=retry_in,
                 error=error,
             )
+        self._put(end)
         if not run.joined:
             self._report_failed(end, run.instance.definition)
-        self._put(end)
 
     def refuse(self, run: Run, outcome: Outcome, error: str | None = None) -> None:
         """Record the end of an instance whose handler is not to be called."""
         end = self._end_of(run, outcome, error)
+        self._put(end)
         if outcome is Outcome.FAILED:
             self._report_failed(end, run.instance.definition)
-        self._put(end)
 
     def release(self, run: Run, delay: timedelta = ZERO) -> None:
         """Give back what was not called, for any node to claim after the delay."""
@@ -260,10 +260,10 @@ class Recorder:
             # Those set aside have been reported, and are written again.
             if end.claim not in aside:
                 joined = self._joined.pop(end.claim, None)
-                if end.claim.instance_id not in owned:
+                if end.claim.instance_id in owned or self._was_taken(end.claim, joined):
+                    self._report_rolled_back(end, joined)
+                else:
                     self._report_lost(end.claim, joined)
-                elif joined is not None and end.outcome is not Outcome.CANCELLED:
-                    self._report_failed(end, joined.definition)
 
     def _report_failed(self, end: RunOutcome, definition: TaskDefinition) -> None:
         """Say why a run failed, and what becomes of its instance."""
@@ -279,11 +279,16 @@ class Recorder:
             ids={**_ids(end.claim), "definition_id": definition.id},
         )
 
+    def _report_rolled_back(self, end: RunOutcome, joined: _Joined | None) -> None:
+        """Say that a run has failed, if that was found out only by its recording."""
+        if joined is not None and end.outcome is not Outcome.CANCELLED:
+            self._report_failed(end, joined.definition)
+
     def _report_lost(self, claim: Claim, joined: _Joined | None) -> None:
-        """Say that a result was discarded, unless it has been recorded before."""
+        """Say that a result was discarded, unless its transaction has committed."""
         if joined is not None and self._has_committed(claim):
             self._report_raised(claim, joined.error)
-        elif not self._was_taken(claim):
+        else:
             self._log.write(
                 logging.WARNING,
                 "instance %s: the result of attempt %d is discarded, its claim is lost",
@@ -309,9 +314,11 @@ class Recorder:
         found = self._owned_by(claim)
         return found is not None and found.outcome is Outcome.COMPLETED
 
-    def _was_taken(self, claim: Claim) -> bool:
+    def _was_taken(self, claim: Claim, joined: _Joined | None) -> bool:
         """Whether an earlier write, whose answer was lost, had recorded it."""
-        return claim in self._unsure and self._owned_by(claim) is not None
+        if claim not in self._unsure or self._owned_by(claim) is None:
+            return False
+        return joined is None or not self._has_committed(claim)
 
     def _owned_by(self, claim: Claim) -> TaskInstance | None:
         """The instance, if nobody has claimed it since."""

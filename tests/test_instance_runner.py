@@ -721,8 +721,8 @@ def test_lapsed_claims_are_taken_over_after_one_lease_of_unbroken_contact(
     assert house.due[0].instance.attempt == 2
     [record] = caplog.records
     assert record.getMessage() == (
-        f"instance {instance.id} of {instance.definition.id}: its last run was lost"
-        " with its node, it runs again"
+        f"instance {instance.id} of {instance.definition.id}: its last run came to no"
+        " end, it runs again"
     )
 
 

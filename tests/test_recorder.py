@@ -564,6 +564,27 @@ def test_a_run_whose_transaction_did_not_commit_has_failed(
     assert not desk.recorder._joined
 
 
+@pytest.mark.parametrize("answer_lost", [False, True])
+def test_that_it_did_not_commit_is_logged_when_that_is_known(
+    desk: Desk,
+    store: FaultyStore,
+    clock: ManualClock,
+    caplog: pytest.LogCaptureFixture,
+    answer_lost: bool,
+) -> None:
+    run = joined(desk, called(store, clock), "roll back")
+    desk.recorder.succeed(run)
+    assert caplog.records == []
+    if answer_lost:
+        store.answer_lost = True
+        with pytest.raises(StoreUnavailableError):
+            desk.tick()
+        store.answer_lost = False
+    desk.tick()
+    [record] = caplog.records
+    assert "attempt 1 has failed and runs again in" in record.getMessage()
+
+
 def test_a_commit_is_found_out_also_when_the_store_fails_meanwhile(
     desk: Desk,
     store: FaultyStore,

@@ -30,7 +30,9 @@ class CockroachDBStore(PostgreSQLStore):
         pool_size: As for ``PostgreSQLStore``.
         migrate: As for ``PostgreSQLStore``.
         follower_reads: Whether lists and counts may be some five seconds old, and come
-            from the nearest replica without waiting for anybody's writes.
+            from the nearest replica without waiting for anybody's writes. Of listed
+            instances, what their definitions hold is read as it is now, unless this
+            process has it already.
 
     Raises:
         ConfigurationError: The URL is none, or is one for another kind of database.

@@ -140,13 +140,10 @@ class PostgreSQLStore(SQLStore):
 
     def fire_definitions(self, firings: Sequence[Firing]) -> Set[UUID]:
         """Create the instances of each firing and move its definition on."""
-        waiting = [each for each in firings if each.definition.trigger.waits]
-        others = [each for each in firings if not each.definition.trigger.waits]
-        return self._fire(others) | self._fire(waiting, unless=sql.UNLESS_OPEN)
-
-    def _fire(self, firings: Sequence[Firing], *, unless: str = "") -> Set[UUID]:
         if not firings:
             return set()
+        some_wait = any(each.definition.trigger.waits for each in firings)
+        unless = sql.UNLESS_OPEN if some_wait else ""
         # One order for all nodes, so that none waits for another in a circle.
         ordered = sorted(firings, key=lambda each: each.definition.id.int)
         made = [each for firing in ordered for each in _made_by(firing)]

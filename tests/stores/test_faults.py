@@ -399,6 +399,7 @@ NONSENSE = (
     "change",
     [
         "held = true",
+        "completed_at = now(), outcome = 'failed'",
         f"claimed_by = '{uuid4()}'",
         "attempt = 9223372036854775807",
         "runs = 9223372036854775807",

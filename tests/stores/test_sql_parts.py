@@ -79,6 +79,7 @@ class Statements:
 
     def __init__(self, error: Exception | None = None, answer: object = None) -> None:
         self.executed: list[str] = []
+        self.invalidated = False
         self._error = error
         self._answer = answer
 
@@ -171,14 +172,50 @@ def test_a_claim_of_what_lapsed_reads_the_rows_as_well(
 
 
 def test_what_is_locked_in_one_place_keeps_no_other_waiting(
-    store: PostgreSQLStore,
+    store: PostgreSQLStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept, free = (pending(store, definition(queue=queue)) for queue in ("a", "b"))
     with locked(store, "a", unless="no claim says this"):
-        assert ids(claim(store, queues=["a", "b"], lapsed=True)) == [free.id]
+        assert ids(claim(store, queues=["a", "b"])) == [free.id]
+        [record] = caplog.records
+        assert "cannot be claimed: LockNotAvailable (55P03)" in record.getMessage()
+        other = pending(store, definition(queue="b"))
+        assert ids(claim(store, queues=["a", "b"])) == [other.id]
+        assert len(caplog.records) == 1
         with pytest.raises(StoreError, match="55P03"):
             claim(store, queues=["a", "b"])
     assert ids(claim(store, queues=["a", "b"])) == [kept.id]
+
+
+def test_where_several_places_are_locked_a_claim_gives_up_after_two(
+    store: PostgreSQLStore,
+) -> None:
+    for queue in ("a", "b", "c"):
+        pending(store, definition(queue=queue))
+    with (
+        locked(store, "a", unless="no claim says this") as in_a,
+        locked(store, "b", unless="no claim says this") as in_b,
+        locked(store, "c", unless="no claim says this") as in_c,
+    ):
+        with pytest.raises(StoreError, match="55P03"):
+            claim(store, queues=["a", "b", "c"])
+        # Each place twice: once reading the rows.
+        met = [claims[False] for claims in (in_a, in_b, in_c)]
+        assert sorted(met) == [0, 2, 2]
+
+
+def test_what_failed_for_another_reason_is_not_claimed_in_another_way(
+    store: PostgreSQLStore,
+) -> None:
+    store._claims._reads_rows = False
+    pending(store)
+    wrong = psycopg.errors.InsufficientPrivilege
+    with (
+        failing_statements(store, share=1, error=wrong) as failed,
+        pytest.raises(StoreError, match=wrong.sqlstate),
+    ):
+        claim(store)
+    assert len(failed) == 1
 
 
 @pytest.mark.parametrize("reads_rows", [True, False])
@@ -354,6 +391,19 @@ def test_a_pool_without_a_free_connection_is_away(judge: Any) -> None:
 
 def test_what_is_no_error_of_the_driver_is_wrong() -> None:
     assert driver.judge(exc.InvalidRequestError()) == (Fault.WRONG, "")
+
+
+def test_a_list_whose_connection_is_lost_ends_with_it() -> None:
+    dialect = CockroachDBDialect(None, follower_reads=True)
+    connection = Statements()
+
+    def lose(_: object) -> None:
+        connection.invalidated = True
+        raise exc.OperationalError("", {}, psycopg.errors.AdminShutdown())
+
+    with pytest.raises(exc.OperationalError):
+        dialect.listed(cast("Connection", connection), lose)
+    assert connection.executed == [PAST]
 
 
 @pytest.mark.parametrize("asked", [True, False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from functools import partial
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.errors import StoreError, StoreUnavailableError
 from go_scheduler.stores.sql import postgresql_statements as sql
 from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.driver import met_a_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = (*sql.BOTH, "place")
 _CAREFUL_CLAIMS = 20
+_log = logging.getLogger(__name__)
 
 _Place = tuple[str, int]
 """A queue, and a shard of it."""
@@ -45,6 +48,7 @@ class Claims:
         self._reads_rows = reads_rows
         # Where claims have met a lock, and how many more are careful there.
         self._careful: dict[object, int] = {}
+        self._reported = False
 
     def take(
         self,
@@ -82,15 +86,22 @@ class Claims:
                 break
             try:
                 claimed += claim(left)
-            except StoreUnavailableError as error:
-                failure = error
-                break
             except StoreError as error:
+                # What has been claimed must not lapse while this waits for others.
+                last = old or new or failure or isinstance(error, StoreUnavailableError)
                 failure = error
-        # What has been claimed already must not be lost with what has not.
-        if failure is not None and not (old or new):
-            raise failure
+                if last:
+                    break
+        self._report(failure, raises=not (old or new))
         return old, new
+
+    def _report(self, failure: StoreError | None, *, raises: bool) -> None:
+        """Raise it if nothing was claimed, else say so the first time in a row."""
+        if failure is not None and raises:
+            raise failure
+        if failure is not None and not self._reported:
+            _log.warning("some of what is due cannot be claimed: %s", failure)
+        self._reported = failure is not None
 
     def _places(self, queues: Sequence[str], ahead: timedelta) -> Sequence[_Place]:
         """Where to claim, in a random order: nodes should not meet in one place."""
@@ -141,9 +152,9 @@ class Claims:
             return claim(sound)
         try:
             return claim("")
-        except StoreUnavailableError:
-            raise
-        except StoreError:
+        except StoreError as error:
+            if not met_a_lock(error):
+                raise
             self._careful[where] = _CAREFUL_CLAIMS
             return claim(sound)
 

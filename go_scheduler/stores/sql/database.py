@@ -175,7 +175,7 @@ class Database:
             fault, code = self._judge(error)
             if fault is Fault.CONFLICT:
                 raise StoreUnavailableError(f"{_REPEAT} ({code})") from error
-            if code == "42P01" or "no such table" in str(error):
+            if code == "42P01" or "no such table" in str(getattr(error, "orig", "")):
                 raise StoreError(f"{_NO_TABLES} ({code})") from error
             raise _translate(error, fault, code, lane=Lane.USERS) from error
         except Overtaken as error:

@@ -164,7 +164,8 @@ class CockroachDBDialect(PostgreSQLDialect):
             # The tables are younger than that.
             return read(connection)
         except BaseException:
-            connection.exec_driver_sql("ROLLBACK")
+            if not connection.invalidated:
+                connection.exec_driver_sql("ROLLBACK")
             raise
         # After a rollback the driver would prepare every statement anew.
         connection.exec_driver_sql("COMMIT")

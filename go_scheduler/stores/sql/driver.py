@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
     from sqlalchemy.engine import URL
 
+    from go_scheduler.errors import StoreError
+
 RV = TypeVar("RV")
 
 CONNECT_TIMEOUT = 5
@@ -220,6 +222,12 @@ _TIMEOUTS = {"55P03", "57014"}
 # system errors; and 25006, read-only, and XXC02, throttled for want of a licence.
 _AWAY = ("08", "40", "53", "57", "58", "25006", "XXC02")
 _LOST = {"40003", "08006", "08003", "08007", "57P01", "57P02"}
+
+
+def met_a_lock(error: StoreError) -> bool:
+    """Whether an error of ours says that somebody else kept a row locked."""
+    cause = getattr(error.__cause__, "orig", None)
+    return getattr(cause, "sqlstate", None) == "55P03"
 
 
 def judge(error: BaseException) -> tuple[Fault, str]:

@@ -91,13 +91,13 @@ made AS (
 SELECT id FROM moved
 """
 
-# Of definitions that wait for the end of a run. For all others a server would be free
-# to look at more instances than it has to, and to wait for those that are locked.
+# For a batch in which some wait for the end of a run. In any other a server would be
+# free to look at more instances than it has to, and to wait for those that are locked.
 UNLESS_OPEN = """
-     AND NOT EXISTS (
+     AND (NOT d.waits OR NOT EXISTS (
            SELECT 1 FROM task_instances AS o
             WHERE o.definition_key = d.key
-              AND o.completed_at IS NULL AND o.outcome IS NULL)
+              AND o.completed_at IS NULL AND o.outcome IS NULL))
 """
 
 # A guess at where there is anything to claim, when there is more than one place.
@@ -150,7 +150,7 @@ SOUND = """
      AND attempt < 9000000000000000000 AND runs < 9000000000000000000
      AND due_at < {now} + interval '36525 days'
 """
-SOUND_AND_FREE = f"{SOUND} AND claimed_by IS NULL AND NOT held"
+SOUND_AND_FREE = f"{SOUND} AND claimed_by IS NULL AND completed_at IS NULL AND NOT held"
 IS_FREE = "t.claimed_by IS NULL AND t.completed_at IS NULL AND NOT t.held"
 LAPSED = """
   SELECT id, expires_at AS place FROM task_instances
