@@ -70,11 +70,11 @@ def main(url: str) -> None:
             print("order 2 is committed", flush=True)
         reminded.wait()
 
-        with Session(engine) as session:
-            orders = session.query(Order).count()
-        kept = scheduler.list_definitions(ids=[reminder(1).id, reminder(2).id])
-        print(f"{orders} order, {len(kept)} reminder")
-        scheduler.delete_definitions(ids=[each.id for each in kept])
+    with Session(engine) as session:
+        orders = session.query(Order).count()
+    kept = scheduler.list_definitions(ids=[reminder(1).id, reminder(2).id])
+    print(f"{orders} order, {len(kept)} reminder")
+    scheduler.delete_definitions(ids=[each.id for each in kept])
     Base.metadata.drop_all(engine)
     engine.dispose()
     store.close()
