@@ -68,6 +68,13 @@ class EditTests:
         assert claim(store) == []
         assert ids(claim(store, queues=["other"])) == [instance.id]
 
+    def test_what_has_ended_goes_to_no_queue(self, store: Store) -> None:
+        ended = running(store)
+        assert finish(store, ended)
+        put(store, replace(ended.definition, queue="other"))
+        assert claim(store, queues=["default", "other"]) == []
+        assert store.get_instance(ended.id).state is State.COMPLETED
+
     @pytest.mark.parametrize("trigger", [HOURLY, EVERY_TWO_HOURS])
     def test_what_waits_for_a_retry_goes_to_the_new_queue(
         self, store: Store, trigger: Trigger
