@@ -260,10 +260,10 @@ class Recorder:
             # Those set aside have been reported, and are written again.
             if end.claim not in aside:
                 joined = self._joined.pop(end.claim, None)
-                if end.claim.instance_id in owned or self._was_taken(end.claim, joined):
+                if end.claim.instance_id in owned:
                     self._report_rolled_back(end, joined)
                 else:
-                    self._report_lost(end.claim, joined)
+                    self._report_not_taken(end, joined)
 
     def _report_failed(self, end: RunOutcome, definition: TaskDefinition) -> None:
         """Say why a run failed, and what becomes of its instance."""
@@ -284,10 +284,21 @@ class Recorder:
         if joined is not None and end.outcome is not Outcome.CANCELLED:
             self._report_failed(end, joined.definition)
 
-    def _report_lost(self, claim: Claim, joined: _Joined | None) -> None:
-        """Say that a result was discarded, unless its transaction has committed."""
-        if joined is not None and self._has_committed(claim):
+    def _report_not_taken(self, end: RunOutcome, joined: _Joined | None) -> None:
+        """Say that a result was discarded, unless it has been recorded before.
+
+        That was by the transaction in which the run called ``complete_in``, or by an
+        earlier write whose answer was lost.
+        """
+        claim, unsure = end.claim, end.claim in self._unsure
+        found = None
+        if joined is not None or unsure:
+            found = self._owned_by(claim)
+        completed = found is not None and found.outcome is Outcome.COMPLETED
+        if joined is not None and completed:
             self._report_raised(claim, joined.error)
+        elif unsure and found is not None:
+            self._report_rolled_back(end, joined)
         else:
             self._log.write(
                 logging.WARNING,
@@ -308,17 +319,6 @@ class Recorder:
                 error,
                 ids=_ids(claim),
             )
-
-    def _has_committed(self, claim: Claim) -> bool:
-        """Whether the transaction in which a run called ``complete_in`` has."""
-        found = self._owned_by(claim)
-        return found is not None and found.outcome is Outcome.COMPLETED
-
-    def _was_taken(self, claim: Claim, joined: _Joined | None) -> bool:
-        """Whether an earlier write, whose answer was lost, had recorded it."""
-        if claim not in self._unsure or self._owned_by(claim) is None:
-            return False
-        return joined is None or not self._has_committed(claim)
 
     def _owned_by(self, claim: Claim) -> TaskInstance | None:
         """The instance, if nobody has claimed it since."""

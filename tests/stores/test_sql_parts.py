@@ -140,8 +140,9 @@ def locked(
             parameters.get("queue"),
             *cast("list[str]", parameters.get("queues", [])),
         ):
-            claims[unless in statement] += 1
-            if unless not in statement:
+            says_so = unless in statement.partition("FOR UPDATE")[0]
+            claims[says_so] += 1
+            if not says_so:
                 raise exc.OperationalError("", {}, psycopg.errors.LockNotAvailable())
 
     engine = store._database._engines[Lane.SCANS]

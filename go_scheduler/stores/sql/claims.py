@@ -132,7 +132,7 @@ class Claims:
         return random.sample(full, len(full))
 
     def _past_locks(
-        self, where: object, claim: Callable[[str], Sequence[Row[Any]]], sound: str
+        self, where: object, claim: Callable[[str], Sequence[Row[Any]]], only: str
     ) -> Sequence[Row[Any]]:
         """Claim, past rows that a user's open transaction has locked.
 
@@ -143,20 +143,20 @@ class Claims:
         Args:
             where: Of which claims.
             claim: Claims what meets one more condition.
-            sound: The condition that makes it read the rows before it chooses.
+            only: The condition that makes it read the rows before it chooses.
         """
         if self._reads_rows:
-            return claim(sound)
+            return claim(only)
         if careful := self._careful.get(where, 0):
             self._careful[where] = careful - 1
-            return claim(sound)
+            return claim(only)
         try:
             return claim("")
         except StoreError as error:
             if not met_a_lock(error):
                 raise
             self._careful[where] = _CAREFUL_CLAIMS
-            return claim(sound)
+            return claim(only)
 
     def _claim_free(
         self,
@@ -168,7 +168,7 @@ class Claims:
         queue, shard = place
         sweep = self._statements.sweep(place)
 
-        def claim(sound: str) -> Sequence[Row[Any]]:
+        def claim(only: str) -> Sequence[Row[Any]]:
             parameters = {
                 **terms,
                 "queue": queue,
@@ -177,7 +177,7 @@ class Claims:
                 "back": sweep.back,
                 "ahead": ahead,
             }
-            statement = self._text(sql.FREE, sql.IS_FREE, limit, sound)
+            statement = self._text(sql.FREE, sql.IS_FREE, limit, only)
             # Done and repeated, a claim would leave what it has claimed to its lease.
             return self._statements.scan(
                 sweep, statement, parameters, limit=limit, repeatable=False
@@ -194,22 +194,23 @@ class Claims:
         where = ("lapsed", tuple(queues))
         sweep = self._statements.sweep(where)
 
-        def claim(sound: str) -> Sequence[Row[Any]]:
+        def claim(only: str) -> Sequence[Row[Any]]:
             parameters = {**terms, "queues": list(queues), "back": sweep.back}
-            statement = self._text(sql.LAPSED, sql.HAS_LAPSED, limit, sound)
+            statement = self._text(sql.LAPSED, sql.HAS_LAPSED, limit, only)
             return self._statements.scan(
                 sweep, statement, parameters, limit=limit, repeatable=False
             )
 
         return self._past_locks(where, claim, sql.SOUND)
 
-    def _text(self, due: str, guard: str, limit: int, sound: str) -> TextualSelect:
+    def _text(self, due: str, guard: str, limit: int, only: str) -> TextualSelect:
         return self._statements.text(
             sql.CLAIM,
             returns=_COLUMNS,
+            limit=limit,
+            sound=sql.SOUND,
+            only=only,
             due=due,
             guard=guard,
             starts=sql.STARTS,
-            limit=limit,
-            sound=self._statements.fill(sound),
         )

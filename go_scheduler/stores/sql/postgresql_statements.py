@@ -125,12 +125,15 @@ t AS (
                         {expire_after})
              ELSE CAST(:lease AS interval) END
     FROM due
-   WHERE t.id = due.id AND {guard}
-     AND t.attempt < 9000000000000000000 AND t.runs < 9000000000000000000
-     AND t.due_at < {now} + interval '36525 days'
+   WHERE t.id = due.id AND {guard} {sound}
   RETURNING {instance}, due.place)
 SELECT {instance}, {definition}, t.place
   FROM t LEFT JOIN task_definitions AS d ON d.key = t.definition_key
+"""
+# What was written by hand may be out of all bounds here as well.
+SOUND = """
+     AND attempt < 9000000000000000000 AND runs < 9000000000000000000
+     AND due_at < {now} + interval '36525 days'
 """
 STARTS = "t.due_at <= {now} + CAST(:lead AS interval)"
 FREE = """
@@ -141,22 +144,18 @@ FREE = """
                          THEN {now} - CAST(:back AS interval)
                          -- What was claimed ahead may lie past what is new.
                          ELSE least(CAST(:position AS timestamptz), {now}) END
-     AND claimable_at <= {now} + CAST(:ahead AS interval) {sound}
+     AND claimable_at <= {now} + CAST(:ahead AS interval) {only}
    ORDER BY claimable_at, due_at LIMIT {limit} FOR UPDATE SKIP LOCKED
 """
+IS_FREE = "claimed_by IS NULL AND completed_at IS NULL AND NOT held"
 # No index has all of it: rows are read before they are chosen. Those that are locked
 # are skipped then, and what was written by hand and no claim can take fills no batch.
-SOUND = """
-     AND attempt < 9000000000000000000 AND runs < 9000000000000000000
-     AND due_at < {now} + interval '36525 days'
-"""
-SOUND_AND_FREE = f"{SOUND} AND claimed_by IS NULL AND completed_at IS NULL AND NOT held"
-IS_FREE = "t.claimed_by IS NULL AND t.completed_at IS NULL AND NOT t.held"
+SOUND_AND_FREE = f"{SOUND} AND {IS_FREE}"
 LAPSED = """
   SELECT id, expires_at AS place FROM task_instances
    WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT held
      AND expires_at >= {now} - CAST(:back AS interval) AND expires_at <= {now}
-     AND queue = ANY(CAST(:queues AS text[])) {sound}
+     AND queue = ANY(CAST(:queues AS text[])) {only}
    ORDER BY expires_at LIMIT {limit} FOR UPDATE SKIP LOCKED
 """
 

@@ -86,6 +86,7 @@ _OUTCOMES = {None: None} | {outcome.value: outcome for outcome in Outcome}
 # A frozen value's own __init__ takes twice as long.
 _ASSIGN = [getattr(TaskInstance, each.name).__set__ for each in fields(TaskInstance)]
 _OUTCOME = INSTANCE_COLUMNS.index("outcome")
+_SKIPPED = INSTANCE_COLUMNS.index("skipped_last")
 _STAND_INS = {
     "id": _NO_ID,
     "execute_at": LATEST,
@@ -230,45 +231,17 @@ def read_instance(values: Sequence[Any], definition: TaskDefinition) -> TaskInst
     """The instance whose ``INSTANCE_COLUMNS`` have these values."""
     if Unreadable in map(type, values) or values[_OUTCOME] not in _OUTCOMES:
         definition, values = _repaired(values, definition)
-    # By position: this is done for every run, and names take twice as long.
-    (
-        id,
-        _,
-        fire_time,
-        execute_at,
-        due_at,
-        attempt,
-        runs,
-        claimed_by,
-        expires_at,
-        started_at,
-        outcome,
-        error,
-        cancel_requested,
-        completed_at,
-        skipped_last,
-        skipped_count,
-        skipped_reason,
-    ) = values
+    # By position: this is done for every run, and names take twice as long. In between
+    # is what stands in both in one order, fire_time to started_at.
+    id, _, *same, outcome, error, cancel_requested, completed_at = values[:_SKIPPED]
+    last, count, reason = values[_SKIPPED:]
     skipped = None
-    if skipped_count is not None:
-        skipped = Skipped(
-            first=fire_time,
-            last=skipped_last,
-            count=skipped_count,
-            reason=skipped_reason,
-        )
+    if count is not None:
+        skipped = Skipped(first=same[0], last=last, count=count, reason=reason)
     assigned = (
         id,
         definition,
-        fire_time,
-        execute_at,
-        due_at,
-        attempt,
-        runs,
-        claimed_by,
-        expires_at,
-        started_at,
+        *same,
         completed_at,
         _OUTCOMES[outcome],
         error,

@@ -48,7 +48,7 @@ class Statements:
     def text(
         self, template: str, *, returns: tuple[str, ...], **parts: str | int
     ) -> TextualSelect:
-        """A whole statement; parts may be templates themselves.
+        """A whole statement; parts may be templates of words and of parts before them.
 
         Args:
             template: What to fill in.
@@ -127,10 +127,10 @@ def _made(
     words: tuple[tuple[str, str], ...],
     **parts: str | int,
 ) -> TextualSelect:
-    known = {**dict(words), **parts}
-    inner = {name: str(part).format(**known) for name, part in parts.items()}
-    statement = template.format(**{**known, **inner})
-    return text(statement).columns(*map(_column, returns))
+    known = dict(words)
+    for name, part in parts.items():
+        known[name] = str(part).format(**known)
+    return text(template.format(**known)).columns(*map(_column, returns))
 
 
 _TYPES = {

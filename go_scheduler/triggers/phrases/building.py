@@ -20,7 +20,14 @@ from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.local_time import load_zone
 from go_scheduler.triggers.phrases.days import whole_days, without
 from go_scheduler.triggers.phrases.moments import Present, duration
-from go_scheduler.triggers.phrases.parts import AllOf, AnyOf, Moment, Parts, only
+from go_scheduler.triggers.phrases.parts import (
+    OF_DAYS,
+    AllOf,
+    AnyOf,
+    Moment,
+    Parts,
+    only,
+)
 from go_scheduler.triggers.phrases.recurring import Recurring, any_of
 from go_scheduler.triggers.phrases.times import times_of
 from go_scheduler.triggers.phrases.words import PhraseError, ambiguous
@@ -33,7 +40,6 @@ if TYPE_CHECKING:
     from go_scheduler.triggers.phrases.moments import Instant
     from go_scheduler.triggers.phrases.parts import Phrase
 
-_OF_DAYS = {"weekdays", "nth", "dates", "months"}
 _MICROSECOND = timedelta(microseconds=1)
 _BOUNDS = {"starting", "until", "lasting", "count", "from_now"}
 
@@ -206,7 +212,7 @@ class Builder:
 
 def _check_moment(moment: Moment, parts: Parts, word: str) -> None:
     """Refuse a bare time beside days: it may be that of today or of each of them."""
-    if moment.day is None and moment.time is not None and parts.given() & _OF_DAYS:
+    if moment.day is None and moment.time is not None and parts.given() & OF_DAYS:
         raise PhraseError(
             ambiguous(
                 f"{word} {moment.time:%H:%M}",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from go_scheduler.triggers.phrases.clock import spans
 from go_scheduler.triggers.phrases.parts import Every
 from go_scheduler.triggers.phrases.words import PhraseError, ambiguous
+from go_scheduler.triggers.recurrence.parts import WEEKDAY_CODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from go_scheduler.triggers.phrases.parts import Nth, Parts, YearDay
 
 _CRON_DAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
-_RULE_DAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 _ALL = frozenset(range(7))
 _MONDAY_TO_FRIDAY = frozenset(range(5))
 _OF_YEAR = {"year"}
@@ -125,7 +125,7 @@ def _rule_nth(nth: Sequence[Nth]) -> Iterator[str]:
         return
     if all(each.weekdays is not None and len(each.weekdays) == 1 for each in nth):
         words = [
-            f"{each.number}{_RULE_DAYS[day]}"
+            f"{each.number}{WEEKDAY_CODES[day]}"
             for each in nth
             for day in each.weekdays or ()
         ]
@@ -147,7 +147,7 @@ def _cron_weekdays(days: frozenset[int]) -> str:
 
 
 def _rule_weekdays(days: frozenset[int]) -> str:
-    return ",".join(_RULE_DAYS[day] for day in sorted(days))
+    return ",".join(WEEKDAY_CODES[day] for day in sorted(days))
 
 
 def _listed(numbers: frozenset[int] | set[int]) -> str:

@@ -175,6 +175,9 @@ SAID = {
     "excluded": "what it leaves out",
 }
 
+OF_DAYS = {"weekdays", "nth", "dates", "months"}
+"""What says on which days of a year."""
+
 
 def only(given: set[str], allowed: set[str], where: str) -> None:
     """Refuse what makes no sense beside the rest."""

@@ -54,7 +54,8 @@ class Recurring:
             parts = replace(parts, every=Every(1, "hour"))
         every = parts.every
         if every is not None and every.is_of_clock:
-            return self._crons(parts, steps_of(parts, every))
+            steps = steps_of(parts, every)
+            return self._crons(checked_days(parts), steps)
         only(parts.given() & _OF_CLOCK, set(), "without a number of minutes or hours")
         parts = checked_days(parts)
         groups = grouped(times_of(parts))
@@ -65,7 +66,7 @@ class Recurring:
         return self._crons(parts, groups)
 
     def _crons(self, parts: Parts, groups: Sequence[Times]) -> Trigger:
-        days = cron_days(checked_days(parts))
+        days = cron_days(parts)
         if days is None:
             raise PhraseError(
                 "such days of the month only go with times of day: write at what time"

@@ -14,6 +14,7 @@ from go_scheduler.triggers.phrases.clock import (
     time_at,
 )
 from go_scheduler.triggers.phrases.moments import duration
+from go_scheduler.triggers.phrases.parts import OF_DAYS
 from go_scheduler.triggers.phrases.words import PhraseError
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from go_scheduler.triggers.phrases.parts import Every, Parts
 
 _END_OF_DAY = time(23, 59, 59)
-_OF_DAYS = {"weekdays", "nth", "dates", "months", "years"}
 
 
 def steps_of(parts: Parts, every: Every) -> Sequence[Times]:
@@ -48,7 +48,7 @@ def steps_of(parts: Parts, every: Every) -> Sequence[Times]:
     first, last = _window(parts)
     if seconds_of(first) < seconds_of(last):
         return stepped(int(seconds), first, last)
-    if seconds < 60 or parts.given() & _OF_DAYS:
+    if seconds < 60 or parts.given() & {*OF_DAYS, "years"}:
         raise PhraseError(
             "it goes on past midnight: write what is before and what is after it"
             " as two phrases with 'or'"

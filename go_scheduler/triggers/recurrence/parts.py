@@ -24,9 +24,9 @@ _HUNDRED_YEARS = {
     "MINUTELY": 52_596_000,
     "SECONDLY": 3_155_760_000,
 }
-_WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
+WEEKDAY_CODES = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 _NUMBER = re.compile(r"[+-]?\d{1,10}")
-_WEEKDAY = re.compile(rf"([+-]?\d{{1,10}})?({'|'.join(_WEEKDAYS)})")
+_WEEKDAY = re.compile(rf"([+-]?\d{{1,10}})?({'|'.join(WEEKDAY_CODES)})")
 _MOMENT = re.compile(r"\d{8}(T(?!24)\d{6}Z?)?")
 
 
@@ -110,13 +110,13 @@ def write_rule(rule: RecurrenceRule) -> str:
         "INTERVAL": str(rule.interval) if rule.interval > 1 else "",
         "COUNT": str(rule.count) if rule.count else "",
         "UNTIL": write_moment(rule.until) if rule.until else "",
-        "WKST": _WEEKDAYS[rule.week_start] if rule.week_start else "",
+        "WKST": WEEKDAY_CODES[rule.week_start] if rule.week_start else "",
         "BYMONTH": _listed(rule.months),
         "BYWEEKNO": _listed(rule.weeks),
         "BYYEARDAY": _listed(rule.year_days),
         "BYMONTHDAY": _listed(rule.month_days),
         "BYDAY": ",".join(
-            f"{each.ordinal or ''}{_WEEKDAYS[each.day]}" for each in rule.weekdays
+            f"{each.ordinal or ''}{WEEKDAY_CODES[each.day]}" for each in rule.weekdays
         ),
         "BYEASTER": _listed(rule.easter_days),
         "BYHOUR": _listed(rule.hours),
@@ -237,7 +237,7 @@ def _weekdays(frequency: str, parts: Mapping[str, str]) -> tuple[Weekday, ...]:
         match = _WEEKDAY.fullmatch(each)
         if match is None:
             raise RefusedError(
-                f"BYDAY {shown(each)} is none of {', '.join(_WEEKDAYS)}, nor one of"
+                f"BYDAY {shown(each)} is none of {', '.join(WEEKDAY_CODES)}, nor one of"
                 " these with a number before, such as 2TU or -1FR"
             )
         number, day = match.groups()
@@ -246,7 +246,7 @@ def _weekdays(frequency: str, parts: Mapping[str, str]) -> tuple[Weekday, ...]:
         by_month = frequency == "MONTHLY" or "BYMONTH" in parts
         allowed = _Range(1, 5 if by_month else 53, from_end=True)
         ordinal = 0 if number is None else _read(f"BYDAY {each}:", number, allowed)
-        weekdays.add(Weekday(_WEEKDAYS.index(day), ordinal))
+        weekdays.add(Weekday(WEEKDAY_CODES.index(day), ordinal))
     return tuple(sorted(weekdays, key=lambda each: (each.ordinal < 0, each)))
 
 
@@ -262,9 +262,9 @@ def _check_ordinals(frequency: str, parts: Mapping[str, str], item: str) -> None
 
 def _week_start(parts: Mapping[str, str]) -> int:
     day = parts.get("WKST", "MO")
-    if day not in _WEEKDAYS:
-        raise RefusedError(f"WKST {shown(day)} is none of {', '.join(_WEEKDAYS)}")
-    return _WEEKDAYS.index(day)
+    if day not in WEEKDAY_CODES:
+        raise RefusedError(f"WKST {shown(day)} is none of {', '.join(WEEKDAY_CODES)}")
+    return WEEKDAY_CODES.index(day)
 
 
 def _items(text: str) -> Sequence[str]:
