@@ -120,7 +120,7 @@ class Floor:
 def run_batch(store: Store, size: int) -> int:
     """Claim and complete a batch with the store; answer its size."""
     claimed = store.claim_instances(
-        NODE, ahead=0 * SECOND, lead=0 * SECOND, limit=size, lapsed=False
+        NODE, ahead=0 * SECOND, lead=0 * SECOND, limit=size, lapsed=None
     )
     outcomes = [
         RunOutcome(
@@ -130,13 +130,13 @@ def run_batch(store: Store, size: int) -> int:
         )
         for each in claimed
     ]
-    return len(store.finish_instances(outcomes))
+    return len(store.finish_instances(outcomes).done)
 
 
 def poll(store: Store) -> int:
     """Claim where nothing is due; answer that it was one poll."""
     found = store.claim_instances(
-        NODE, ahead=-100_000 * HOUR, lead=0 * SECOND, limit=100, lapsed=False
+        NODE, ahead=-100_000 * HOUR, lead=0 * SECOND, limit=100, lapsed=None
     )
     assert not found
     return 1
@@ -160,7 +160,7 @@ def make_due(store: Store, count: int) -> None:
         for each in store.put_definitions(new)
     ]
     for start in range(0, len(firings), 10):
-        assert store.fire_definitions(firings[start : start + 10])
+        assert store.fire_definitions(firings[start : start + 10]).done
 
 
 def rate(batch: Callable[[], int], batches: int) -> float:

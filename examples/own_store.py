@@ -40,7 +40,7 @@ from go_scheduler import (
     TaskInstance,
     Trigger,
 )
-from go_scheduler.stores import Outcome, Skipped, Snapshot, State
+from go_scheduler.stores import NodeContact, Outcome, Skipped, Snapshot, State
 from go_scheduler.triggers import dump_trigger, load_trigger
 
 if TYPE_CHECKING:
@@ -134,12 +134,15 @@ class FileStore(MemoryStore):
     due_definitions = in_file(MemoryStore.due_definitions)
     fire_definitions = in_file(MemoryStore.fire_definitions)
     claim_instances = in_file(MemoryStore.claim_instances)
+    list_claimed = in_file(MemoryStore.list_claimed)
     start_instances = in_file(MemoryStore.start_instances)
     renew_claims = in_file(MemoryStore.renew_claims)
     finish_instances = in_file(MemoryStore.finish_instances)
     release_instances = in_file(MemoryStore.release_instances)
     cancel_instances = in_file(MemoryStore.cancel_instances)
     delete_finished = in_file(MemoryStore.delete_finished)
+    note_contact = in_file(MemoryStore.note_contact)
+    list_contacts = in_file(MemoryStore.list_contacts)
     get_instance = in_file(MemoryStore.get_instance)
     list_instances = in_file(MemoryStore.list_instances)
     counts = in_file(MemoryStore.counts)
@@ -155,6 +158,7 @@ def dump_snapshot(snapshot: Snapshot) -> str:
                 for each in snapshot.instances
             ],
             "orphans": [dump(each) for each in snapshot.orphans],
+            "contacts": [dump(each) for each in snapshot.contacts],
         }
     )
 
@@ -172,6 +176,7 @@ def load_snapshot(text: str) -> Snapshot:
         definitions=definitions,
         instances=[load(TaskInstance, each) for each in kept["instances"]],
         orphans=[load(TaskInstance, each) for each in kept["orphans"]],
+        contacts=[load(NodeContact, each) for each in kept["contacts"]],
     )
 
 

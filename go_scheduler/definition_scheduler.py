@@ -101,7 +101,7 @@ class DefinitionScheduler:
             self._set_aside(firing.definition, error, at_first=_ASIDE_AT_FIRST)
 
         answers = write_in_halves(firings, self._store.fire_definitions, failed)
-        won = set().union(*answers)
+        won = set().union(*(answer.done for answer in answers))
         for firing in firings:
             if firing.definition.id in won:
                 self._aside.pop(firing.definition.id, None)

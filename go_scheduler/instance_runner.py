@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from go_scheduler.handlers import Handler
     from go_scheduler.held import Held
     from go_scheduler.keeper import Contact
-    from go_scheduler.models import Claim, Claimant, TaskInstance
+    from go_scheduler.models import Answer, Claim, Claimant, TaskInstance
     from go_scheduler.recorder import Recorder
     from go_scheduler.stores.base import Store
     from go_scheduler.timer import Timer
@@ -140,7 +140,7 @@ class InstanceRunner:
     def _start_batch(self, runs: Sequence[Run]) -> None:
         by_token = {run.token: run for run in runs}
 
-        def write(claims: Sequence[Claim]) -> Sequence[TaskInstance]:
+        def write(claims: Sequence[Claim]) -> Answer[Sequence[TaskInstance]]:
             return self._store.start_instances(self._claimant, claims)
 
         sent = self._clock.elapsed()
@@ -155,7 +155,7 @@ class InstanceRunner:
         started = [
             run
             for answer in answers
-            for instance in answer
+            for instance in answer.done
             for run in [by_token[instance.id, instance.attempt].start(instance)]
             if not self._is_refused(run)
         ]
@@ -177,7 +177,7 @@ class InstanceRunner:
             ahead=ahead,
             lead=self._lead.value(len(self._unstarted)),
             limit=limit,
-            lapsed=self._contact.unbroken >= self._claimant.lease,
+            lapsed=ZERO if self._contact.unbroken >= self._claimant.lease else None,
         )
         self._contact.made()
         self._lead.took(self._clock.elapsed() - sent)

@@ -155,7 +155,7 @@ class Keeper:
             raise
         self._contact.made()
         owned: Mapping[UUID, bool] = {
-            key: asked for answer in answers for key, asked in answer.items()
+            key: asked for answer in answers for key, asked in answer.done.items()
         }
         # The answer does not tell apart two runs of one instance: the older one, which
         # had lapsed and was claimed again here, is lost.

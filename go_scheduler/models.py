@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Generic, TypeVar
 from uuid import UUID, uuid4, uuid5
 
 from go_scheduler.checks import check_name, check_positive, check_type
@@ -19,6 +20,8 @@ METADATA_LIMIT = 64 * 1024
 """The most bytes a definition's metadata may have, as JSON text in UTF-8."""
 
 _IDS = UUID("7c0ee4ed-6d0c-4dbb-8f5c-0b1a6c1d8a52")
+
+Done = TypeVar("Done", covariant=True)
 
 
 class Outcome(StrEnum):
@@ -160,11 +163,13 @@ class TaskInstance:
         due_at: When it may run next: ``execute_at`` at first, later for a retry.
         attempt: Rises with every claim: ``(id, attempt)`` is the fencing token.
         runs: How often its handler has been started.
+        hangs: How many of its last runs in a row were presumed hung.
         claimed_by: The node that has it; None: no node.
         expires_at: Until when that claim holds unless it is renewed.
         started_at: When the present or last run began.
         completed_at: When it ended for good.
         outcome: How it ended; None: not yet.
+        ended_attempt: The attempt whose run ended it; None: no run did, or not yet.
         error: The text and traceback of the last run that failed.
         cancel_requested: Whether its run has been asked to stop.
         skipped: Which fire times it stands for, if it is the record of skipped ones.
@@ -177,11 +182,13 @@ class TaskInstance:
     due_at: datetime
     attempt: int = 0
     runs: int = 0
+    hangs: int = 0
     claimed_by: UUID | None = None
     expires_at: datetime | None = None
     started_at: datetime | None = None
     completed_at: datetime | None = None
     outcome: Outcome | None = None
+    ended_attempt: int | None = None
     error: str | None = None
     cancel_requested: bool = False
     skipped: Skipped | None = None
@@ -267,6 +274,7 @@ class RunOutcome:
         outcome: The instance's end; None: it is to run again.
         retry_in: How long from the store's time it is due again; used without an
             outcome.
+        hung: Whether the run was presumed hung.
         error: What the handler raised, for a person to read.
         next_fire_time: When its definition fires next, if its trigger waits; None:
             never.
@@ -276,6 +284,7 @@ class RunOutcome:
     started_at: datetime | None = None
     outcome: Outcome | None = None
     retry_in: timedelta = ZERO
+    hung: bool = False
     error: str | None = None
     next_fire_time: datetime | None = None
 
@@ -297,6 +306,35 @@ class Firing:
     fire_times: tuple[datetime, ...]
     skipped: Skipped | None = None
     next_fire_time: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer(Generic[Done]):
+    """What a batch came to: each row of it is done, busy, or else lost.
+
+    Attributes:
+        done: What was done.
+        busy: The ids of the rows that another transaction had locked: nothing of them
+            has changed, and asking again may help.
+    """
+
+    done: Done
+    busy: Set[UUID] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeContact:
+    """A time for which a node had unbroken contact with the store, by its clock.
+
+    Attributes:
+        node: The node.
+        since: From when on.
+        until: Up to when.
+    """
+
+    node: UUID
+    since: datetime
+    until: datetime
 
 
 class Cancelled(StrEnum):

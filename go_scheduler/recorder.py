@@ -254,7 +254,7 @@ class Recorder:
         accepted = write_in_halves(
             outcomes, self._store.finish_instances, self._set_aside
         )
-        owned = set().union(*accepted)
+        owned = set().union(*(answer.done for answer in accepted))
         aside = {end.claim for _, end in self._aside}
         for end in outcomes:
             # Those set aside have been reported, and are written again.

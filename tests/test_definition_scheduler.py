@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence, Set
     from uuid import UUID
 
-    from go_scheduler.models import Firing, TaskDefinition
+    from go_scheduler.models import Answer, Firing, TaskDefinition
 
 WINDOW = SECOND
 AHEAD = 3 * SECOND
@@ -86,7 +86,7 @@ class Faulty(MemoryStore):
             self.put_definitions([self.edit])
         return page
 
-    def fire_definitions(self, firings: Sequence[Firing]) -> Set[UUID]:
+    def fire_definitions(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
         self.batches.append(len(firings))
         if self.fails_to_write:
             raise self.fails_to_write.pop()

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from uuid import UUID
 
-    from go_scheduler.models import Claim, Claimant
+    from go_scheduler.models import Answer, Claim, Claimant
     from go_scheduler.run import Run
     from go_scheduler.testing import ManualClock
 
@@ -62,7 +62,7 @@ class FaultyStore(MemoryStore):
         self.bad: set[UUID] = set()
         self.slow = ZERO
         self.limits: list[int] = []
-        self.lapsed: list[bool] = []
+        self.lapsed: list[timedelta | None] = []
         self.starts: list[int] = []
         self.meanwhile: Callable[[], object] = lambda: None
 
@@ -73,7 +73,7 @@ class FaultyStore(MemoryStore):
         ahead: timedelta,
         lead: timedelta,
         limit: int,
-        lapsed: bool,
+        lapsed: timedelta | None,
     ) -> Sequence[TaskInstance]:
         if self.away:
             raise StoreUnavailableError("away")
@@ -88,7 +88,7 @@ class FaultyStore(MemoryStore):
 
     def start_instances(
         self, claimant: Claimant, claims: Sequence[Claim]
-    ) -> Sequence[TaskInstance]:
+    ) -> Answer[Sequence[TaskInstance]]:
         if self.away:
             raise StoreUnavailableError("away")
         if not self.bad.isdisjoint(each.instance_id for each in claims):
@@ -767,7 +767,7 @@ def test_a_node_that_wakes_from_a_freeze_takes_nothing_over_at_once(
     house.settle()
     clock.advance(LEASE)
     house.settle()
-    assert store.lapsed == [False, True]
+    assert store.lapsed == [None, ZERO]
     clock.advance(3 * LEASE)
     house.settle()
-    assert store.lapsed == [False, True, False]
+    assert store.lapsed == [None, ZERO, None]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from uuid import UUID
 
-    from go_scheduler.models import Renewal
+    from go_scheduler.models import Answer, Renewal
     from go_scheduler.testing import ManualClock
 
 THIRD = LEASE / 3
@@ -47,7 +47,7 @@ class FaultyStore(MemoryStore):
         self.asked: list[int] = []
         self.meanwhile: Callable[[], object] = lambda: None
 
-    def renew_claims(self, renewals: Sequence[Renewal]) -> Mapping[UUID, bool]:
+    def renew_claims(self, renewals: Sequence[Renewal]) -> Answer[Mapping[UUID, bool]]:
         if self.away:
             raise StoreUnavailableError("away")
         if not self.bad.isdisjoint(each.claim.instance_id for each in renewals):

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence, Set
     from uuid import UUID
 
-    from go_scheduler.models import Release, RunOutcome, TaskDefinition
+    from go_scheduler.models import Answer, Release, RunOutcome, TaskDefinition
     from go_scheduler.testing import ManualClock
 
 GAP = timedelta(milliseconds=3)
@@ -57,7 +57,7 @@ class FaultyStore(MemoryStore):
         self.finished: list[int] = []
         self.released: list[int] = []
 
-    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Set[UUID]:
+    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
         self._check([each.claim.instance_id for each in outcomes])
         accepted = super().finish_instances(outcomes)
         self.finished.append(len(outcomes))
@@ -65,7 +65,7 @@ class FaultyStore(MemoryStore):
             raise StoreUnavailableError("the answer is lost")
         return accepted
 
-    def release_instances(self, releases: Sequence[Release]) -> Set[UUID]:
+    def release_instances(self, releases: Sequence[Release]) -> Answer[Set[UUID]]:
         self._check([each.claim.instance_id for each in releases])
         if self.releases_fail:
             raise StoreUnavailableError("away")
@@ -93,7 +93,7 @@ class JoiningStore(FaultyStore, TransactionalStore):
 
     def finish_instance_in(self, connection: object, outcome: RunOutcome) -> bool:
         if connection == "commit":
-            return MemoryStore.finish_instances(self, [outcome]) != set()
+            return MemoryStore.finish_instances(self, [outcome]).done != set()
         return True
 
 

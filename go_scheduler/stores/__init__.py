@@ -2,10 +2,12 @@
 
 from go_scheduler.json import contains
 from go_scheduler.models import (
+    Answer,
     Cancelled,
     Claim,
     Claimant,
     Firing,
+    NodeContact,
     Outcome,
     Release,
     Renewal,
@@ -18,11 +20,13 @@ from go_scheduler.stores.memory import MemoryStore, Snapshot
 from go_scheduler.stores.opening import open_store
 
 __all__ = [
+    "Answer",
     "Cancelled",
     "Claim",
     "Claimant",
     "Firing",
     "MemoryStore",
+    "NodeContact",
     "Outcome",
     "Release",
     "Renewal",

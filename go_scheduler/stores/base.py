@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
     from go_scheduler.clock import Clock
     from go_scheduler.json import JSON
     from go_scheduler.models import (
+        Answer,
         Cancelled,
         Claim,
         Claimant,
         Firing,
+        NodeContact,
         Release,
         Renewal,
         RunOutcome,
@@ -56,7 +59,13 @@ class Store(ABC):
     Args:
         clock: Used wherever the store's own time would be, for tests; None: its own
             time.
+
+    Attributes:
+        settling: How long a scan may leave out what has been committed; zero: not at
+            all.
     """
+
+    settling: timedelta = ZERO
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.clock = clock
@@ -68,6 +77,13 @@ class Store(ABC):
     @abstractmethod
     def close(self) -> None:
         """Let go of files and connections; harmless when they already are."""
+
+    def connect(self) -> None:  # noqa: B027 - most stores have nothing to open
+        """Open the connections that the loops will need; harmless when they are open.
+
+        A node calls it before its loops begin. Without it they are opened by what needs
+        them first, which then waits.
+        """
 
     @abstractmethod
     def now(self) -> datetime:
@@ -209,7 +225,7 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def fire_definitions(self, firings: Sequence[Firing]) -> Set[UUID]:
+    def fire_definitions(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
         """Create the instances of each firing and move its definition on, in one step.
 
         A firing wins if the definition exists, is not paused, and has the
@@ -226,7 +242,8 @@ class Store(ABC):
             firings: At most one for each definition.
 
         Returns:
-            The ids of the definitions whose firing won.
+            The ids of the definitions whose firing won; of those that are busy it may
+            win yet.
         """
 
     @abstractmethod
@@ -237,7 +254,7 @@ class Store(ABC):
         ahead: timedelta,
         lead: timedelta,
         limit: int,
-        lapsed: bool,
+        lapsed: timedelta | None,
     ) -> Sequence[TaskInstance]:
         """Hand due instances to one node, and to no other.
 
@@ -245,8 +262,8 @@ class Store(ABC):
         claimant's queues, and either
 
         * nobody has claimed it and it is due within ``ahead`` of the store's time, or
-        * ``lapsed`` is true and its claim has: ``expires_at`` is not after the store's
-          time.
+        * ``lapsed`` is not None and its claim has lapsed, at least so long ago:
+          ``expires_at`` and ``lapsed`` together are not after the store's time.
 
         Each gets ``claimed_by``, an ``attempt`` one higher, and a claim that holds for
         one lease past the later of the store's time and ``due_at``. One that is due
@@ -259,7 +276,8 @@ class Store(ABC):
             ahead: How far past the store's time to claim; zero or more.
             lead: How far past the store's time to start as well; zero or more.
             limit: Most instances to return; at least 1.
-            lapsed: Whether to take over claims that have lapsed.
+            lapsed: How long ago claims must have lapsed that are taken over, zero or
+                more; None: none are.
 
         Returns:
             The claimed instances, lapsed claims first, then earliest ``due_at`` first;
@@ -268,9 +286,27 @@ class Store(ABC):
         """
 
     @abstractmethod
+    def list_claimed(
+        self, node: UUID, *, after: TaskInstance | None = None, limit: int = 100
+    ) -> Sequence[TaskInstance]:
+        """Read a page of what a node has claimed and has not ended.
+
+        A node whose claim got no answer finds out by this what it has claimed. What is
+        held may be left out.
+
+        Args:
+            node: The node.
+            after: They come after this one: the last of the page before.
+            limit: Most instances to return; at least 1.
+
+        Returns:
+            The instances in the order of their ids; empty if there are no more.
+        """
+
+    @abstractmethod
     def start_instances(
         self, claimant: Claimant, claims: Sequence[Claim]
-    ) -> Sequence[TaskInstance]:
+    ) -> Answer[Sequence[TaskInstance]]:
         """Record that handlers are about to be called.
 
         Each instance whose claim is current and that has not started has one more in
@@ -281,46 +317,59 @@ class Store(ABC):
 
         Returns:
             The instances whose claim is current, with their definition as it is now, in
-            no order. The others have been cancelled, edited, paused, deleted or claimed
-            anew.
+            no order. Those lost have been cancelled, edited, paused, deleted, claimed
+            anew, or completed by an earlier run.
         """
 
     @abstractmethod
-    def renew_claims(self, renewals: Sequence[Renewal]) -> Mapping[UUID, bool]:
+    def renew_claims(self, renewals: Sequence[Renewal]) -> Answer[Mapping[UUID, bool]]:
         """Let claims hold for their ``lease`` from the store's time on.
+
+        Args:
+            renewals: At most one for each instance.
 
         Returns:
             For each instance whose claim is current: whether its run is asked to stop.
-            The others are lost.
         """
 
     @abstractmethod
-    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Set[UUID]:
+    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
         """Record what became of runs.
 
         An instance with an outcome ends at the store's time and keeps ``claimed_by``
-        and ``attempt``. One without is pending again, due ``retry_in`` from the store's
-        time, with ``started_at`` empty; it is held if its definition is paused. An
-        ``error`` that is given is kept. One that ends keeps the ``started_at`` given:
-        if there is none its handler was not called, and a run recorded as started is
-        taken off ``runs``.
+        and ``attempt``; ``ended_attempt`` is the claim's. One without is pending again,
+        due ``retry_in`` from the store's time, with ``started_at`` empty; it is held if
+        its definition is paused. An ``error`` that is given is kept. One that ends
+        keeps the ``started_at`` given: if there is none its handler was not called, and
+        a run recorded as started is taken off ``runs``. A run that hung adds one to
+        ``hangs``; one that did not, and has no outcome, sets it to zero.
 
-        If one ends whose definition's trigger waits, and that definition has no
-        ``next_fire_time`` and is not completed, it gets the one given; without one it
-        is completed.
+        **The first success wins**: the outcome *completed* is also taken from a claim
+        that is not current any more, if the instance has not ended or has *failed*. It
+        ends then as above, and nobody may claim it; a run that was begun since finds
+        its claim lost.
+
+        If one that had not ended ends whose definition's trigger waits, and that
+        definition has no ``next_fire_time`` and is not completed, it gets the one
+        given; without one it is completed.
+
+        Args:
+            outcomes: At most one for each instance.
 
         Returns:
-            The ids of the instances whose claim was current; for the others nothing
-            changed.
+            The ids of the instances for which this was recorded.
         """
 
     @abstractmethod
-    def release_instances(self, releases: Sequence[Release]) -> Set[UUID]:
+    def release_instances(self, releases: Sequence[Release]) -> Answer[Set[UUID]]:
         """Give back what was claimed and not called.
 
         Each is pending again, due when it was or after ``delay``, whichever is later; a
         run that was recorded as started is taken off ``runs``. It is held if its
         definition is paused.
+
+        Args:
+            releases: At most one for each instance.
 
         Returns:
             The ids of the instances whose claim was current.
@@ -345,7 +394,8 @@ class Store(ABC):
         """Delete instances that ended long ago, then completed definitions without any.
 
         A definition goes once it has been completed for so long and has no instance
-        left.
+        left. The contacts of nodes that were last seen more than an hour ago go as
+        well, uncounted.
 
         Args:
             older_than: How long ago by the store's time; zero or more.
@@ -353,6 +403,26 @@ class Store(ABC):
 
         Returns:
             How many rows were deleted; ``limit`` means that there may be more.
+        """
+
+    @abstractmethod
+    def note_contact(self, node: UUID, *, unbroken: timedelta) -> None:
+        """Record that a node has been in contact with the store up to now.
+
+        Args:
+            node: The node; what was recorded of it before is replaced.
+            unbroken: For how long without a break; zero or more.
+        """
+
+    @abstractmethod
+    def list_contacts(self, *, within: timedelta) -> Sequence[NodeContact]:
+        """Read when nodes were in contact with the store.
+
+        Args:
+            within: Only of nodes last seen at most so long ago; at most an hour.
+
+        Returns:
+            One for each node, living or dead, in no order.
         """
 
     @abstractmethod
@@ -424,10 +494,11 @@ class TransactionalStore(Store):
 
         Args:
             connection: As for ``put_definitions_in``.
-            outcome: It has an ``outcome``: a run that is to be repeated has not ended.
+            outcome: Its ``outcome`` is *completed*: the first success of any attempt
+                counts, as for ``finish_instances``.
 
         Returns:
-            Whether the claim was current.
+            Whether it was the first.
 
         Raises:
             ConfigurationError: It is no connection to a database of this store's kind.

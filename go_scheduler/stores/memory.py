@@ -6,6 +6,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,15 @@ from go_scheduler.errors import (
     TaskInstanceNotFoundError,
 )
 from go_scheduler.json import contains
-from go_scheduler.models import Cancelled, Outcome, State, TaskDefinition, TaskInstance
+from go_scheduler.models import (
+    Answer,
+    Cancelled,
+    NodeContact,
+    Outcome,
+    State,
+    TaskDefinition,
+    TaskInstance,
+)
 from go_scheduler.stores.base import Store
 from go_scheduler.stores.memory_definitions import DefinitionTable
 from go_scheduler.stores.memory_instances import (
@@ -26,7 +35,7 @@ from go_scheduler.stores.memory_instances import (
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Set
-    from datetime import datetime, timedelta
+    from datetime import datetime
     from uuid import UUID
 
     from go_scheduler.clock import Clock
@@ -41,6 +50,7 @@ if TYPE_CHECKING:
     )
 
 _CHUNK = 1000
+_CONTACTS_KEPT = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +61,13 @@ class Snapshot:
         definitions: The definitions.
         instances: Their instances.
         orphans: What has ended of definitions that have been deleted.
+        contacts: When nodes were in contact with the store, one for each.
     """
 
     definitions: Sequence[TaskDefinition] = ()
     instances: Sequence[TaskInstance] = ()
     orphans: Sequence[TaskInstance] = ()
+    contacts: Sequence[NodeContact] = ()
 
 
 class MemoryStore(Store):
@@ -74,6 +86,7 @@ class MemoryStore(Store):
         self._lock = threading.Lock()
         self._instances = InstanceTable()
         self._definitions = DefinitionTable(self._instances)
+        self._contacts: dict[UUID, NodeContact] = {}
 
     def initialize(self) -> None:
         """Nothing needs to be done."""
@@ -158,15 +171,16 @@ class MemoryStore(Store):
         with self._lock:
             return self._definitions.due(self._time() + ahead, after, limit)
 
-    def fire_definitions(self, firings: Sequence[Firing]) -> Set[UUID]:
+    def fire_definitions(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
         """Create the instances of each firing and move its definition on."""
         with self._lock:
             now = self._time()
-            return {
+            won = {
                 firing.definition.id
                 for firing in firings
                 if self._definitions.fire(firing, now)
             }
+        return Answer(done=won)
 
     def claim_instances(
         self,
@@ -175,20 +189,32 @@ class MemoryStore(Store):
         ahead: timedelta,
         lead: timedelta,
         limit: int,
-        lapsed: bool,
+        lapsed: timedelta | None,
     ) -> Sequence[TaskInstance]:
         """Hand due instances to one node, and to no other."""
         with self._lock:
             now = self._time()
             table, queues = self._instances, claimant.queues
-            rows = table.take_lapsed(queues, now, limit) if lapsed else []
+            rows: list[InstanceRow] = []
+            if lapsed is not None:
+                rows = table.take_lapsed(queues, now - lapsed, limit)
             rows += table.take_pending(queues, now + ahead, limit - len(rows))
             table.claim(rows, claimant, now, now + lead)
             return [row.view() for row in rows]
 
+    def list_claimed(
+        self, node: UUID, *, after: TaskInstance | None = None, limit: int = 100
+    ) -> Sequence[TaskInstance]:
+        """Read a page of what a node has claimed and has not ended."""
+        last = -1 if after is None else after.id.int
+        with self._lock:
+            rows = self._instances.claimed_by(node)
+            ordered = sorted((row.id.int, row) for row in rows if row.id.int > last)
+            return [row.view() for _, row in ordered[:limit]]
+
     def start_instances(
         self, claimant: Claimant, claims: Sequence[Claim]
-    ) -> Sequence[TaskInstance]:
+    ) -> Answer[Sequence[TaskInstance]]:
         """Record that handlers are about to be called."""
         with self._lock:
             now = self._time()
@@ -196,9 +222,9 @@ class MemoryStore(Store):
             for row in rows:
                 if row.state is State.CLAIMED:
                     self._instances.start(row, claimant, now)
-            return [row.view() for row in rows]
+            return Answer(done=[row.view() for row in rows])
 
-    def renew_claims(self, renewals: Sequence[Renewal]) -> Mapping[UUID, bool]:
+    def renew_claims(self, renewals: Sequence[Renewal]) -> Answer[Mapping[UUID, bool]]:
         """Let claims hold for their ``lease`` from the store's time on."""
         with self._lock:
             now = self._time()
@@ -207,19 +233,20 @@ class MemoryStore(Store):
                 if row := self._instances.current(renewal.claim):
                     self._instances.renew(row, now + renewal.lease)
                     owned[row.id] = row.cancel_requested
-            return owned
+        return Answer(done=owned)
 
-    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Set[UUID]:
+    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
         """Record what became of runs."""
         with self._lock:
             now = self._time()
-            return {
+            recorded = {
                 outcome.claim.instance_id
                 for outcome in outcomes
                 if self._finish(outcome, now)
             }
+        return Answer(done=recorded)
 
-    def release_instances(self, releases: Sequence[Release]) -> Set[UUID]:
+    def release_instances(self, releases: Sequence[Release]) -> Answer[Set[UUID]]:
         """Give back what was claimed and not called."""
         with self._lock:
             now = self._time()
@@ -230,7 +257,7 @@ class MemoryStore(Store):
                     due_at = max(row.due_at, now + release.delay)
                     self._instances.free(row, due_at if release.delay else row.due_at)
                     released.add(row.id)
-            return released
+        return Answer(done=released)
 
     def cancel_instances(
         self, cancellations: Mapping[UUID, datetime | None]
@@ -255,7 +282,9 @@ class MemoryStore(Store):
     def delete_finished(self, *, older_than: timedelta, limit: int) -> int:
         """Delete what ended long ago."""
         with self._lock:
-            until = self._time() - older_than
+            now = self._time()
+            self._forget_contacts(now - _CONTACTS_KEPT)
+            until = now - older_than
             ended = self._instances.forget_ended(until, limit)
             for row in {instance.of for instance in ended}:
                 if self._definitions.get(row.definition.id) is row:
@@ -264,6 +293,20 @@ class MemoryStore(Store):
             for row in idle:
                 self._definitions.forget(row)
             return len(ended) + len(idle)
+
+    def note_contact(self, node: UUID, *, unbroken: timedelta) -> None:
+        """Record that a node has been in contact with the store up to now."""
+        with self._lock:
+            now = self._time()
+            self._contacts[node] = NodeContact(
+                node=node, since=now - unbroken, until=now
+            )
+
+    def list_contacts(self, *, within: timedelta) -> Sequence[NodeContact]:
+        """Read when nodes were in contact with the store."""
+        with self._lock:
+            since = self._time() - within
+            return [each for each in self._contacts.values() if each.until >= since]
 
     def get_instance(self, instance_id: UUID) -> TaskInstance:
         """Read one instance."""
@@ -298,18 +341,48 @@ class MemoryStore(Store):
     def _finish(self, outcome: RunOutcome, now: datetime) -> bool:
         row = self._instances.current(outcome.claim)
         if row is None:
-            return False
+            return self._succeed_late(outcome, now)
         if outcome.error is not None:
             row.error = outcome.error
         if outcome.started_at is None:
             row.runs -= row.state is State.RUNNING
+        if outcome.hung:
+            row.hangs += 1
+        elif outcome.outcome is None:
+            row.hangs = 0
         if outcome.outcome is None:
             self._instances.free(row, now + outcome.retry_in)
-            return True
-        row.started_at = outcome.started_at
-        self._instances.end(row, outcome.outcome, now)
-        self._definitions.go_on(row.of, outcome.next_fire_time, now)
+        else:
+            self._end(row, outcome, outcome.outcome, now)
         return True
+
+    def _succeed_late(self, outcome: RunOutcome, now: datetime) -> bool:
+        """Record the success of a run whose claim is not current any more."""
+        if outcome.outcome is not Outcome.COMPLETED:
+            return False
+        row = self._instances.unsuccessful(outcome.claim)
+        if row is None:
+            return False
+        if row.outcome is Outcome.FAILED:
+            row.started_at = outcome.started_at
+            row.ended_attempt = outcome.claim.attempt
+            self._instances.end_again(row, Outcome.COMPLETED, now)
+        else:
+            self._end(row, outcome, Outcome.COMPLETED, now)
+        return True
+
+    def _end(
+        self, row: InstanceRow, run: RunOutcome, outcome: Outcome, now: datetime
+    ) -> None:
+        row.started_at = run.started_at
+        row.ended_attempt = run.claim.attempt
+        self._instances.end(row, outcome, now)
+        self._definitions.go_on(row.of, run.next_fire_time, now)
+
+    def _forget_contacts(self, until: datetime) -> None:
+        self._contacts = {
+            node: each for node, each in self._contacts.items() if each.until >= until
+        }
 
     def snapshot(self) -> Snapshot:
         """All that is stored at this moment; for stores that keep it elsewhere."""
@@ -319,6 +392,7 @@ class MemoryStore(Store):
                 definitions=[row.definition for row in rows],
                 instances=[each.view() for row in rows for each in row.rows],
                 orphans=[each.view() for each in self._instances.orphans],
+                contacts=list(self._contacts.values()),
             )
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -334,6 +408,7 @@ class MemoryStore(Store):
                 deleted.instances = None
             for row in rows.values():
                 self._definitions.restore(row)
+            self._contacts = {each.node: each for each in snapshot.contacts}
 
     def _walk_definitions(
         self, ids: Collection[UUID] | None, after: UUID | None

@@ -45,10 +45,12 @@ class InstanceRow:
         "claimed_by",
         "completed_at",
         "due_at",
+        "ended_attempt",
         "error",
         "execute_at",
         "expires_at",
         "fire_time",
+        "hangs",
         "id",
         "of",
         "outcome",
@@ -75,11 +77,13 @@ class InstanceRow:
         self.due_at = execute_at
         self.attempt = 0
         self.runs = 0
+        self.hangs = 0
         self.claimed_by: UUID | None = None
         self.expires_at: datetime | None = None
         self.started_at: datetime | None = None
         self.completed_at: datetime | None = None
         self.outcome: Outcome | None = None
+        self.ended_attempt: int | None = None
         self.error: str | None = None
         self.cancel_requested = False
         self.skipped: Skipped | None = None
@@ -129,11 +133,13 @@ class InstanceRow:
             due_at=self.due_at,
             attempt=self.attempt,
             runs=self.runs,
+            hangs=self.hangs,
             claimed_by=self.claimed_by,
             expires_at=self.expires_at,
             started_at=self.started_at,
             completed_at=self.completed_at,
             outcome=self.outcome,
+            ended_attempt=self.ended_attempt,
             error=self.error,
             cancel_requested=self.cancel_requested,
             skipped=self.skipped,
@@ -146,8 +152,10 @@ _RESTORED = (
     "claimed_by",
     "completed_at",
     "due_at",
+    "ended_attempt",
     "error",
     "expires_at",
+    "hangs",
     "outcome",
     "runs",
     "skipped",
@@ -182,6 +190,17 @@ class InstanceTable:
         if row is None or row.attempt != claim.attempt:
             return None
         return row if row.state in (State.CLAIMED, State.RUNNING) else None
+
+    def unsuccessful(self, claim: Claim) -> InstanceRow | None:
+        """The row that a claim once owned, if it has not ended, or has failed."""
+        row = self._rows.get(claim.instance_id.int)
+        if row is None or claim.attempt > row.attempt:
+            return None
+        return row if row.outcome in (None, Outcome.FAILED) else None
+
+    def claimed_by(self, node: UUID) -> Sequence[InstanceRow]:
+        """What a node has claimed and has not ended, in no order."""
+        return [row for _, _, row in self._leases if row.claimed_by == node]
 
     def add(self, row: InstanceRow) -> None:
         """Take a new, pending row."""
@@ -227,6 +246,14 @@ class InstanceTable:
         row.outcome = outcome
         row.completed_at = now
         row.of.open -= 1
+        self._enter(row, _STATES[outcome])
+        self._ended.append(row)
+
+    def end_again(self, row: InstanceRow, outcome: Outcome, now: datetime) -> None:
+        """Let a row that has ended end in another way."""
+        self._ended.remove(row)
+        row.outcome = outcome
+        row.completed_at = now
         self._enter(row, _STATES[outcome])
         self._ended.append(row)
 

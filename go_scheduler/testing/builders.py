@@ -115,7 +115,7 @@ def fire(
 ) -> Sequence[TaskInstance]:
     """Fire a definition and return all its instances."""
     step = firing(read, *fire_times, next_fire_time=next_fire_time)
-    assert store.fire_definitions([step]) == {read.id}
+    assert store.fire_definitions([step]).done == {read.id}
     return instances(store, read)
 
 
@@ -199,7 +199,7 @@ def claim(
         ahead=ahead,
         lead=lead,
         limit=limit,
-        lapsed=lapsed,
+        lapsed=ZERO if lapsed else None,
     )
 
 
@@ -223,13 +223,13 @@ def stale_claim_of(instance: TaskInstance) -> Claim:
 
 def start(store: Store, *given: TaskInstance) -> Sequence[TaskInstance]:
     """Start instances under the claims they were read with."""
-    return store.start_instances(claimant(), [claim_of(each) for each in given])
+    return store.start_instances(claimant(), [claim_of(each) for each in given]).done
 
 
 def renew(store: Store, *given: TaskInstance) -> Mapping[UUID, bool]:
     """Renew claims for one lease."""
     renewals = [Renewal(claim=claim_of(each), lease=LEASE) for each in given]
-    return store.renew_claims(renewals)
+    return store.renew_claims(renewals).done
 
 
 def finish(
@@ -250,13 +250,13 @@ def finish(
         error=error,
         next_fire_time=next_fire_time,
     )
-    return store.finish_instances([end]) == {instance.id}
+    return store.finish_instances([end]).done == {instance.id}
 
 
 def release(store: Store, instance: TaskInstance, delay: timedelta = ZERO) -> bool:
     """Give one instance back, and tell whether it was accepted."""
     given_back = Release(claim=claim_of(instance), delay=delay)
-    return store.release_instances([given_back]) == {instance.id}
+    return store.release_instances([given_back]).done == {instance.id}
 
 
 def cancel(

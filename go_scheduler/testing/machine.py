@@ -241,7 +241,7 @@ class StoreMachine(RuleBasedStateMachine):
         queues=st.sampled_from([_QUEUES, _QUEUES[:1], _QUEUES[1:]]),
         ahead=_seconds,
         lead=_seconds,
-        lapsed=st.booleans(),
+        lapsed=st.none() | _seconds,
     )
     def claim(
         self,
@@ -249,7 +249,7 @@ class StoreMachine(RuleBasedStateMachine):
         queues: tuple[str, ...],
         ahead: timedelta,
         lead: timedelta,
-        lapsed: bool,
+        lapsed: timedelta | None,
     ) -> None:
         """A node claims all that it can get."""
         claimant = self._claimant(node, queues)
@@ -272,7 +272,7 @@ class StoreMachine(RuleBasedStateMachine):
 
         def start(store: Store) -> object:
             mine = [self._claim(store, each) for each in claims]
-            started = store.start_instances(self._claimant(node, _QUEUES), mine)
+            started = store.start_instances(self._claimant(node, _QUEUES), mine).done
             return {
                 self._known(store, each): (
                     _instance(each),
@@ -295,7 +295,7 @@ class StoreMachine(RuleBasedStateMachine):
                     Renewal(claim=self._claim(store, each), lease=lease)
                     for each in claims
                 ]
-            )
+            ).done
             return {self._oracles(store, each): asked for each, asked in answer.items()}
 
         self._alike(renew)
@@ -332,7 +332,7 @@ class StoreMachine(RuleBasedStateMachine):
 
         def finish(store: Store) -> object:
             mine = replace(end, claim=self._claim(store, claim))
-            accepted = store.finish_instances([mine])
+            accepted = store.finish_instances([mine]).done
             return {self._oracles(store, each) for each in accepted}
 
         self._alike(finish)
@@ -349,7 +349,7 @@ class StoreMachine(RuleBasedStateMachine):
                     Release(claim=self._claim(store, each), delay=delay)
                     for each in claims
                 ]
-            )
+            ).done
             return {self._oracles(store, each) for each in accepted}
 
         self._alike(release)
@@ -468,7 +468,7 @@ class StoreMachine(RuleBasedStateMachine):
             read = replace(
                 firing.definition, revision=life[store is self.oracle] + edits
             )
-            return set(store.fire_definitions([replace(firing, definition=read)]))
+            return set(store.fire_definitions([replace(firing, definition=read)]).done)
 
         self._alike(fire)
 

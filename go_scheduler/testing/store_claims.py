@@ -56,7 +56,7 @@ def claim_for(
 ) -> Sequence[TaskInstance]:
     """Claim for a node with a lease and an ``expire_after`` of its own."""
     node = claimant(lease=lease, expire_after=expire_after)
-    return store.claim_instances(node, ahead=ahead, lead=ZERO, limit=100, lapsed=False)
+    return store.claim_instances(node, ahead=ahead, lead=ZERO, limit=100, lapsed=None)
 
 
 def claim_all(
@@ -293,7 +293,7 @@ class LapsedTests:
     ) -> None:
         running(store)
         clock.advance(HOUR)
-        assert claim(store, OTHER_NODE, ahead=HOUR, lapsed=False) == []
+        assert claim(store, OTHER_NODE, ahead=HOUR, lapsed=None) == []
 
     def test_a_lapsed_claim_that_never_started_is_started(
         self, store: Store, clock: ManualClock

@@ -216,7 +216,7 @@ class DeleteTests:
         read = put(store)
         store.delete_definitions([read.id])
         assert store.due_definitions(ahead=HOUR, limit=10) == []
-        assert store.fire_definitions([firing(read)]) == set()
+        assert store.fire_definitions([firing(read)]).done == set()
         assert store.list_instances() == []
         with pytest.raises(TaskDefinitionNotFoundError):
             store.get_definition(read.id)
@@ -307,7 +307,7 @@ class DeleteTests:
         old = put(store)
         store.delete_definitions([old.id])
         new = put(store, replace(old, revision=None))
-        assert store.fire_definitions([firing(old, START)]) == set()
+        assert store.fire_definitions([firing(old, START)]).done == set()
         assert instances(store, new) == []
 
     def test_a_revision_of_the_old_one_conflicts_with_the_new_one(

@@ -188,12 +188,12 @@ class FireTests:
         assert (stored.next_fire_time, stored.completed_at) == (None, None)
 
     def test_firing_nothing_wins_nothing(self, store: Store) -> None:
-        assert store.fire_definitions([]) == set()
+        assert store.fire_definitions([]).done == set()
 
     def test_the_same_firing_wins_once(self, store: Store) -> None:
         step = firing(put(store), next_fire_time=START + HOUR)
-        assert store.fire_definitions([step]) == {step.definition.id}
-        assert store.fire_definitions([step]) == set()
+        assert store.fire_definitions([step]).done == {step.definition.id}
+        assert store.fire_definitions([step]).done == set()
         assert times(instances(store, step.definition)) == [START]
         assert store.get_definition(step.definition.id).next_fire_time == START + HOUR
 
@@ -201,8 +201,8 @@ class FireTests:
         self, store: Store
     ) -> None:
         step = firing(put(store))
-        assert store.fire_definitions([step]) == {step.definition.id}
-        assert store.fire_definitions([step]) == set()
+        assert store.fire_definitions([step]).done == {step.definition.id}
+        assert store.fire_definitions([step]).done == set()
         assert times(instances(store, step.definition)) == [START]
 
     def test_a_firing_of_another_next_fire_time_changes_nothing(
@@ -210,14 +210,14 @@ class FireTests:
     ) -> None:
         read = put(store)
         other = replace(read, next_fire_time=START + TICK)
-        assert store.fire_definitions([firing(other)]) == set()
+        assert store.fire_definitions([firing(other)]).done == set()
         assert instances(store, read) == []
         assert store.get_definition(read.id).next_fire_time == START
 
     def test_a_firing_of_another_revision_changes_nothing(self, store: Store) -> None:
         read = put(store)
         put(store, replace(read, name="edited"))
-        assert store.fire_definitions([firing(read)]) == set()
+        assert store.fire_definitions([firing(read)]).done == set()
         assert instances(store, read) == []
         assert store.get_definition(read.id).next_fire_time == START
 
@@ -227,21 +227,21 @@ class FireTests:
         read = put(store)
         store.pause_definitions([read.id])
         store.resume_definitions([read.id])
-        assert store.fire_definitions([firing(read)]) == set()
+        assert store.fire_definitions([firing(read)]).done == set()
         assert instances(store, read) == []
 
     def test_a_firing_of_an_unknown_definition_changes_nothing(
         self, store: Store
     ) -> None:
         read = replace(put(store), id=NOBODY)
-        assert store.fire_definitions([firing(read)]) == set()
+        assert store.fire_definitions([firing(read)]).done == set()
         assert store.list_instances() == []
 
     def test_one_firing_that_loses_costs_only_itself(self, store: Store) -> None:
         first, stale, last = put(store), put(store), put(store)
         put(store, replace(stale, name="edited"))
         steps = [firing(first), firing(stale), firing(last)]
-        assert store.fire_definitions(steps) == {first.id, last.id}
+        assert store.fire_definitions(steps).done == {first.id, last.id}
         assert [len(instances(store, each)) for each in (first, stale, last)] == [
             1,
             0,
@@ -288,7 +288,7 @@ class SkipTests:
         read = put(store, definition(SKIPPED.first))
         clock.advance(MINUTE)
         step = firing(read, START, skipped=SKIPPED, next_fire_time=START + HOUR)
-        assert store.fire_definitions([step]) == {read.id}
+        assert store.fire_definitions([step]).done == {read.id}
         record, instance = instances(store, read)
         assert (record.fire_time, record.skipped) == (SKIPPED.first, SKIPPED)
         assert record.outcome is Outcome.SKIPPED
@@ -301,7 +301,7 @@ class SkipTests:
     ) -> None:
         read = put(store, definition(SKIPPED.first))
         step = firing(read, skipped=SKIPPED, next_fire_time=START)
-        assert store.fire_definitions([step]) == {read.id}
+        assert store.fire_definitions([step]).done == {read.id}
         assert store.get_definition(read.id).next_fire_time == START
         assert times(instances(store, read)) == [SKIPPED.first]
 
@@ -324,14 +324,16 @@ class SkipTests:
     ) -> None:
         first = ended(store, definition(SKIPPED.first))
         again = put(store, replace(first.definition, trigger=EVERY_TWO_HOURS))
-        assert store.fire_definitions([firing(again, skipped=SKIPPED)]) == {again.id}
+        assert store.fire_definitions([firing(again, skipped=SKIPPED)]).done == {
+            again.id
+        }
         [only] = instances(store, again)
         assert (only.id, only.skipped) == (first.id, None)
 
     def test_a_record_of_skipped_ones_is_not_open(self, store: Store) -> None:
         read = put(store, definition(SKIPPED.first, trigger=WAITING))
         step = firing(read, skipped=SKIPPED, next_fire_time=START)
-        assert store.fire_definitions([step]) == {read.id}
+        assert store.fire_definitions([step]).done == {read.id}
         moved = store.get_definition(read.id)
         assert times(fire(store, moved)) == [SKIPPED.first, START]
 
@@ -395,6 +397,6 @@ class WaitingTests:
     def assert_it_does_not_fire(store: Store, read: TaskDefinition) -> None:
         """A firing of it loses and changes nothing."""
         before = instances(store, read)
-        assert store.fire_definitions([firing(read)]) == set()
+        assert store.fire_definitions([firing(read)]).done == set()
         assert instances(store, read) == before
         assert store.get_definition(read.id).next_fire_time == read.next_fire_time

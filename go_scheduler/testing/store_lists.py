@@ -420,7 +420,7 @@ class CleanupTests:
         instance = self.of_a_live_definition(store)
         store.delete_finished(older_than=ZERO, limit=1)
         before = replace(instance.definition, next_fire_time=START)
-        assert store.fire_definitions([firing(before)]) == set()
+        assert store.fire_definitions([firing(before)]).done == set()
         assert store.list_instances() == []
 
     @staticmethod

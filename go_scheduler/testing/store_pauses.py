@@ -81,14 +81,14 @@ class PauseTests:
 
     def test_a_paused_definition_does_not_fire(self, store: Store) -> None:
         paused = pause(store, put(store))
-        assert store.fire_definitions([firing(paused)]) == set()
+        assert store.fire_definitions([firing(paused)]).done == set()
         assert instances(store, paused) == []
         assert store.get_definition(paused.id).next_fire_time == START
 
     def test_what_was_read_before_the_pause_does_not_fire(self, store: Store) -> None:
         read = put(store)
         pause(store, read)
-        assert store.fire_definitions([firing(read)]) == set()
+        assert store.fire_definitions([firing(read)]).done == set()
 
     def test_pending_instances_are_removed(self, store: Store) -> None:
         instance = pending(store)

@@ -96,7 +96,7 @@ class FinishTests:
     def test_a_run_that_was_not_called_is_not_counted(self, store: Store) -> None:
         instance = running(store)
         end = RunOutcome(claim=claim_of(instance), outcome=Outcome.CANCELLED)
-        assert store.finish_instances([end]) == {instance.id}
+        assert store.finish_instances([end]).done == {instance.id}
         found = store.get_instance(instance.id)
         assert (found.state, found.runs) == (State.CANCELLED, 0)
         assert found.started_at is None
@@ -131,7 +131,7 @@ class FinishTests:
             RunOutcome(claim=each, outcome=Outcome.FAILED, error="stale")
             for each in (*claims, claim_of(mine))
         ]
-        assert store.finish_instances(outcomes) == {mine.id}
+        assert store.finish_instances(outcomes).done == {mine.id}
         assert store.get_instance(second.id) == second
 
     def test_what_nobody_has_claimed_is_not_finished(self, store: Store) -> None:
@@ -141,7 +141,7 @@ class FinishTests:
         assert store.get_instance(instance.id) == instance
 
     def test_finishing_nothing_accepts_nothing(self, store: Store) -> None:
-        assert store.finish_instances([]) == set()
+        assert store.finish_instances([]).done == set()
 
     def test_the_outcomes_of_a_batch_may_differ(self, store: Store) -> None:
         given = [running(store) for _ in range(3)]
@@ -150,7 +150,7 @@ class FinishTests:
             RunOutcome(claim=claim_of(each), started_at=START, outcome=end)
             for each, end in zip(given, ends, strict=True)
         ]
-        assert store.finish_instances(outcomes) == set(ids(given))
+        assert store.finish_instances(outcomes).done == set(ids(given))
         states = [store.get_instance(each.id).state for each in given]
         assert states == [State.COMPLETED, State.PENDING, State.FAILED]
 
@@ -382,7 +382,7 @@ class ReleaseTests:
             claim_of(mine),
         ]
         releases = [Release(claim=each, delay=HOUR) for each in claims]
-        assert store.release_instances(releases) == {mine.id}
+        assert store.release_instances(releases).done == {mine.id}
         assert store.get_instance(second.id) == second
         assert store.get_instance(over.id).state is State.COMPLETED
 
@@ -406,7 +406,7 @@ class ReleaseTests:
         assert due == [START + delay for delay in delays]
 
     def test_releasing_nothing_accepts_nothing(self, store: Store) -> None:
-        assert store.release_instances([]) == set()
+        assert store.release_instances([]).done == set()
 
 
 class CancelTests:

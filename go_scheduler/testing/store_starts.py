@@ -72,7 +72,7 @@ class StartTests:
     ) -> None:
         given = claimed(store, definition(START + SECOND, expire_after=MINUTE))
         node = claimant(lease=HOUR, expire_after=TICK)
-        [instance] = store.start_instances(node, [claim_of(given)])
+        [instance] = store.start_instances(node, [claim_of(given)]).done
         assert instance.expires_at == START + SECOND + MINUTE
 
     def test_a_start_takes_the_nodes_expire_after_by_default(
@@ -80,13 +80,13 @@ class StartTests:
     ) -> None:
         given = claimed(store, definition(START + SECOND))
         node = claimant(lease=HOUR, expire_after=MINUTE)
-        [instance] = store.start_instances(node, [claim_of(given)])
+        [instance] = store.start_instances(node, [claim_of(given)]).done
         assert instance.expires_at == START + SECOND + MINUTE
 
     def test_a_start_holds_no_longer_than_the_lease(self, store: Store) -> None:
         given = claimed(store, definition(START + SECOND, expire_after=HOUR))
         node = claimant(lease=MINUTE, expire_after=HOUR)
-        [instance] = store.start_instances(node, [claim_of(given)])
+        [instance] = store.start_instances(node, [claim_of(given)]).done
         assert instance.expires_at == START + SECOND + MINUTE
 
     def test_a_second_start_is_answered_alike_and_changes_nothing(
@@ -140,12 +140,12 @@ class StartTests:
 
     def test_the_answer_names_the_owner_whoever_starts_it(self, store: Store) -> None:
         given = claimed(store)
-        [instance] = store.start_instances(claimant(OTHER_NODE), [claim_of(given)])
+        [instance] = store.start_instances(claimant(OTHER_NODE), [claim_of(given)]).done
         assert instance.claimed_by == given.claimed_by
         assert store.get_instance(given.id) == instance
 
     def test_starting_nothing_starts_nothing(self, store: Store) -> None:
-        assert store.start_instances(claimant(), []) == []
+        assert store.start_instances(claimant(), []).done == []
 
 
 class RenewTests:
@@ -217,18 +217,18 @@ class RenewTests:
         running_again = waiting_for_retry(store)
         [second] = claim(store)
         stale = Renewal(claim=stale_claim_of(second), lease=HOUR)
-        assert store.renew_claims([stale]) == {}
+        assert store.renew_claims([stale]).done == {}
         assert store.get_instance(running_again.id) == second
 
     def test_a_claim_of_a_coming_attempt_is_not_renewed(self, store: Store) -> None:
         instance = running(store)
         coming = Claim(instance_id=instance.id, attempt=instance.attempt + 1)
-        assert store.renew_claims([Renewal(claim=coming, lease=HOUR)]) == {}
+        assert store.renew_claims([Renewal(claim=coming, lease=HOUR)]).done == {}
         assert store.get_instance(instance.id) == instance
 
     def test_renewing_nothing_answers_nothing(self, store: Store) -> None:
-        assert store.renew_claims([]) == {}
+        assert store.renew_claims([]).done == {}
 
     def test_an_id_is_no_claim(self, store: Store) -> None:
         nobodys = Renewal(claim=Claim(instance_id=UUID(int=7), attempt=1), lease=HOUR)
-        assert store.renew_claims([nobodys]) == {}
+        assert store.renew_claims([nobodys]).done == {}

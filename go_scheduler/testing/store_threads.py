@@ -82,7 +82,7 @@ class ThreadTests:
         def fire_all(number: int) -> set[UUID]:
             turned = read[number:] + read[:number]
             steps = [firing(each, next_fire_time=START + HOUR) for each in turned]
-            return set(store.fire_definitions(steps))
+            return set(store.fire_definitions(steps).done)
 
         answers = at_once(*(partial(fire_all, number) for number in range(THREADS)))
         won = Counter(each for answer in answers for each in answer)  # type: ignore[attr-defined]

@@ -129,7 +129,7 @@ class TimeTests:
         read = put(store)
         skipped = Skipped(first=START, last=START, count=1, reason="late")
         step = firing(read, START + TICK, skipped=skipped)
-        assert store.fire_definitions([step]) == {read.id}
+        assert store.fire_definitions([step]).done == {read.id}
         [started] = claim(store, ahead=HOUR, lead=HOUR)
         assert finish(store, started)
         record, instance = instances(store, read)
@@ -170,7 +170,7 @@ class TimeTests:
         read = put(store)
         local = replace(read, next_fire_time=START.astimezone(KATHMANDU))
         step = firing(local, START.astimezone(KATHMANDU), next_fire_time=START + HOUR)
-        assert store.fire_definitions([step]) == {read.id}
+        assert store.fire_definitions([step]).done == {read.id}
         again = replace(read, trigger=IntervalTrigger(SECOND, anchor=START))
         assert len(fire(store, put(store, replace(again, next_fire_time=START)))) == 1
 

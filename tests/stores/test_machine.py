@@ -50,7 +50,7 @@ class EarlyStore(MemoryStore):
         ahead: timedelta,
         lead: timedelta,
         limit: int,
-        lapsed: bool,
+        lapsed: timedelta | None,
     ) -> Sequence[TaskInstance]:
         further = ahead + timedelta(seconds=10)
         return super().claim_instances(

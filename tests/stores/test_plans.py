@@ -227,20 +227,20 @@ def live_through(store: Store, explained: Callable[[str], None]) -> None:
         for each in due
         if each.next_fire_time is not None
     ]
-    assert len(store.fire_definitions(firings)) == BATCH
+    assert len(store.fire_definitions(firings).done) == BATCH
     explained("fire")
     assert claim(store, ahead=-HOUR) == []
     explained("claim nothing")
     instances = claim(store, ahead=LATER / 2)
     assert len(instances) == BATCH
     explained("claim")
-    assert len(store.start_instances(NODE, claims(instances))) == BATCH
+    assert len(store.start_instances(NODE, claims(instances)).done) == BATCH
     explained("start")
     lapsing = [Renewal(claim=each, lease=LEASE) for each in claims(instances)]
-    assert len(store.renew_claims(lapsing)) == BATCH
+    assert len(store.renew_claims(lapsing).done) == BATCH
     explained("renew")
     released = [Release(claim=each) for each in claims(instances)]
-    assert len(store.release_instances(released)) == BATCH
+    assert len(store.release_instances(released).done) == BATCH
     explained("release")
     again = claim(store, ahead=LATER / 2)
     assert ids(again) == ids(instances)
@@ -252,7 +252,7 @@ def live_through(store: Store, explained: Callable[[str], None]) -> None:
     taken = claim(store, ahead=-HOUR, lapsed=True)
     assert ids(taken) == ids(instances)
     explained("claim lapsed")
-    assert len(store.finish_instances([ended(each) for each in taken])) == BATCH
+    assert len(store.finish_instances([ended(each) for each in taken]).done) == BATCH
     explained("finish")
     waiting = claim(store, ahead=HOUR / 2)
     explained("claim")

@@ -240,7 +240,7 @@ def test_a_fire_time_that_is_skipped_is_not_created_as_well(
     read = put(store)
     skipped = Skipped(first=START, last=START, count=1, reason="late")
     step = firing(read, START, START + HOUR, skipped=skipped)
-    assert store.fire_definitions([step]) == {read.id}
+    assert store.fire_definitions([step]).done == {read.id}
     assert [each.skipped for each in instances(store, read)] == [skipped, None]
 
 

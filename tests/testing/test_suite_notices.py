@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from go_scheduler.models import (
+    Answer,
     Cancelled,
     Claim,
     Claimant,
@@ -50,7 +51,7 @@ class SoundStore(MemoryStore):
 class NoCompareAndSet(MemoryStore):
     """Fires whatever the definition was when it was read."""
 
-    def fire_definitions(self, firings: Sequence[Firing]) -> Set[UUID]:
+    def fire_definitions(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
         stored = {each.id: each for each in self.list_definitions(limit=1000)}
         return super().fire_definitions(
             [
@@ -65,7 +66,7 @@ class NoCompareAndSet(MemoryStore):
 class NoRevision(MemoryStore):
     """Compares the next fire time and forgets the revision."""
 
-    def fire_definitions(self, firings: Sequence[Firing]) -> Set[UUID]:
+    def fire_definitions(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
         stored = {each.id: each for each in self.list_definitions(limit=1000)}
         loose = []
         for each in firings:
@@ -78,11 +79,11 @@ class NoRevision(MemoryStore):
 class AllOrNone(MemoryStore):
     """One firing that loses takes the whole batch with it."""
 
-    def fire_definitions(self, firings: Sequence[Firing]) -> Set[UUID]:
+    def fire_definitions(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
         for each in firings:
             [*stored] = self.list_definitions(ids=[each.definition.id])
             if not stored or stored[0].revision != each.definition.revision:
-                return set()
+                return Answer(done=set())
         return super().fire_definitions(firings)
 
 
@@ -96,7 +97,7 @@ class HandsOutTwice(MemoryStore):
         ahead: timedelta,
         lead: timedelta,
         limit: int,
-        lapsed: bool,
+        lapsed: timedelta | None,
     ) -> Sequence[TaskInstance]:
         old = self.list_instances(state=State.CLAIMED)
         new = super().claim_instances(
@@ -115,7 +116,7 @@ class WithClaimOptions(MemoryStore):
         ahead: timedelta,
         lead: timedelta,
         limit: int,
-        lapsed: bool,
+        lapsed: timedelta | None,
     ) -> Sequence[TaskInstance]:
         return super().claim_instances(
             self.claimant(claimant),
@@ -134,7 +135,7 @@ class WithClaimOptions(MemoryStore):
     def limit(self, limit: int) -> int:
         return limit
 
-    def lapsed(self, asked: bool) -> bool:
+    def lapsed(self, asked: timedelta | None) -> timedelta | None:
         return asked
 
 
@@ -155,15 +156,15 @@ class StartsWhatItClaims(WithClaimOptions):
 class TakesLapsedUnasked(WithClaimOptions):
     """Takes over lapsed claims though it was told not to."""
 
-    def lapsed(self, asked: bool) -> bool:
-        return True
+    def lapsed(self, asked: timedelta | None) -> timedelta | None:
+        return ZERO
 
 
 class LeavesLapsed(WithClaimOptions):
     """Never takes over a lapsed claim."""
 
-    def lapsed(self, asked: bool) -> bool:
-        return False
+    def lapsed(self, asked: timedelta | None) -> timedelta | None:
+        return None
 
 
 class IgnoresLimit(WithClaimOptions):
@@ -183,7 +184,7 @@ class AnyOrder(MemoryStore):
         ahead: timedelta,
         lead: timedelta,
         limit: int,
-        lapsed: bool,
+        lapsed: timedelta | None,
     ) -> Sequence[TaskInstance]:
         claimed = super().claim_instances(
             claimant, ahead=ahead, lead=lead, limit=limit, lapsed=lapsed
@@ -232,19 +233,19 @@ class NoFence(MemoryStore):
 
 
 class AcceptsStaleCompletion(NoFence):
-    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Set[UUID]:
+    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
         fresh = [replace(each, claim=self.current(each.claim)) for each in outcomes]
         return super().finish_instances(fresh)
 
 
 class AcceptsStaleRenewal(NoFence):
-    def renew_claims(self, renewals: Sequence[Renewal]) -> Mapping[UUID, bool]:
+    def renew_claims(self, renewals: Sequence[Renewal]) -> Answer[Mapping[UUID, bool]]:
         fresh = [replace(each, claim=self.current(each.claim)) for each in renewals]
         return super().renew_claims(fresh)
 
 
 class AcceptsStaleRelease(NoFence):
-    def release_instances(self, releases: Sequence[Release]) -> Set[UUID]:
+    def release_instances(self, releases: Sequence[Release]) -> Answer[Set[UUID]]:
         fresh = [replace(each, claim=self.current(each.claim)) for each in releases]
         return super().release_instances(fresh)
 
@@ -252,7 +253,7 @@ class AcceptsStaleRelease(NoFence):
 class AcceptsStaleStart(NoFence):
     def start_instances(
         self, claimant: Claimant, claims: Sequence[Claim]
-    ) -> Sequence[TaskInstance]:
+    ) -> Answer[Sequence[TaskInstance]]:
         return super().start_instances(
             claimant, [self.current(each) for each in claims]
         )
@@ -263,9 +264,9 @@ class DoesNotCount(MemoryStore):
 
     def start_instances(
         self, claimant: Claimant, claims: Sequence[Claim]
-    ) -> Sequence[TaskInstance]:
-        started = super().start_instances(claimant, claims)
-        return [replace(each, runs=each.runs - 1) for each in started]
+    ) -> Answer[Sequence[TaskInstance]]:
+        started = super().start_instances(claimant, claims).done
+        return Answer(done=[replace(each, runs=each.runs - 1) for each in started])
 
 
 class StartsTwice(MemoryStore):
@@ -273,16 +274,20 @@ class StartsTwice(MemoryStore):
 
     def start_instances(
         self, claimant: Claimant, claims: Sequence[Claim]
-    ) -> Sequence[TaskInstance]:
+    ) -> Answer[Sequence[TaskInstance]]:
         before = {each.id for each in self.list_instances(state=State.RUNNING)}
-        started = super().start_instances(claimant, claims)
-        return [replace(each, runs=each.runs + (each.id in before)) for each in started]
+        started = super().start_instances(claimant, claims).done
+        return Answer(
+            done=[
+                replace(each, runs=each.runs + (each.id in before)) for each in started
+            ]
+        )
 
 
 class KeepsTheRun(MemoryStore):
     """Gives back what was started and still counts its run."""
 
-    def release_instances(self, releases: Sequence[Release]) -> Set[UUID]:
+    def release_instances(self, releases: Sequence[Release]) -> Answer[Set[UUID]]:
         called_at = self.now()
         return super().finish_instances(
             [
@@ -302,7 +307,7 @@ class ForgetsHolds(MemoryStore):
         ahead: timedelta,
         lead: timedelta,
         limit: int,
-        lapsed: bool,
+        lapsed: timedelta | None,
     ) -> Sequence[TaskInstance]:
         paused = [each.id for each in self.list_definitions() if each.paused]
         self.resume_definitions(paused)
@@ -413,7 +418,7 @@ class AlwaysCancelled(MemoryStore):
 class StopsTheSeries(MemoryStore):
     """Forgets the next fire time that came with the end of a run."""
 
-    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Set[UUID]:
+    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
         return super().finish_instances(
             [replace(each, next_fire_time=None) for each in outcomes]
         )
@@ -450,7 +455,7 @@ class ChecksThenActs(NoCompareAndSet):
         super().__init__(clock)
         self._met = threading.Barrier(THREADS)
 
-    def fire_definitions(self, firings: Sequence[Firing]) -> Set[UUID]:
+    def fire_definitions(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
         unchanged = [
             each
             for each in firings
@@ -476,13 +481,13 @@ class SelectsThenMarks(MemoryStore):
         ahead: timedelta,
         lead: timedelta,
         limit: int,
-        lapsed: bool,
+        lapsed: timedelta | None,
     ) -> Sequence[TaskInstance]:
-        if not lapsed or self._met.wait(30) == 0:
+        if lapsed is None or self._met.wait(30) == 0:
             self._taken = super().claim_instances(
                 claimant, ahead=ahead, lead=lead, limit=limit, lapsed=lapsed
             )
-        if lapsed:
+        if lapsed is not None:
             self._met.wait(30)
         return self._taken
 

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from go_scheduler.clock import Clock
     from go_scheduler.json import JSON
     from go_scheduler.models import (
+        Answer,
         Cancelled,
         Claim,
         Claimant,
         Firing,
+        NodeContact,
         Release,
         Renewal,
         RunOutcome,
@@ -80,7 +82,7 @@ class StubStore(Store):
     ) -> Sequence[TaskDefinition]:
         raise NotImplementedError
 
-    def fire_definitions(self, firings: Sequence[Firing]) -> Set[UUID]:
+    def fire_definitions(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
         raise NotImplementedError
 
     def claim_instances(
@@ -90,22 +92,27 @@ class StubStore(Store):
         ahead: timedelta,
         lead: timedelta,
         limit: int,
-        lapsed: bool,
+        lapsed: timedelta | None,
+    ) -> Sequence[TaskInstance]:
+        raise NotImplementedError
+
+    def list_claimed(
+        self, node: UUID, *, after: TaskInstance | None = None, limit: int = 100
     ) -> Sequence[TaskInstance]:
         raise NotImplementedError
 
     def start_instances(
         self, claimant: Claimant, claims: Sequence[Claim]
-    ) -> Sequence[TaskInstance]:
+    ) -> Answer[Sequence[TaskInstance]]:
         raise NotImplementedError
 
-    def renew_claims(self, renewals: Sequence[Renewal]) -> Mapping[UUID, bool]:
+    def renew_claims(self, renewals: Sequence[Renewal]) -> Answer[Mapping[UUID, bool]]:
         raise NotImplementedError
 
-    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Set[UUID]:
+    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
         raise NotImplementedError
 
-    def release_instances(self, releases: Sequence[Release]) -> Set[UUID]:
+    def release_instances(self, releases: Sequence[Release]) -> Answer[Set[UUID]]:
         raise NotImplementedError
 
     def cancel_instances(
@@ -114,6 +121,12 @@ class StubStore(Store):
         raise NotImplementedError
 
     def delete_finished(self, *, older_than: timedelta, limit: int) -> int:
+        raise NotImplementedError
+
+    def note_contact(self, node: UUID, *, unbroken: timedelta) -> None:
+        raise NotImplementedError
+
+    def list_contacts(self, *, within: timedelta) -> Sequence[NodeContact]:
         raise NotImplementedError
 
     def get_instance(self, instance_id: UUID) -> TaskInstance:
