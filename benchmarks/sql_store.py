@@ -1,8 +1,9 @@
 """A SQL store alone, beside raw psycopg statements on the same server and tables.
 
-``python benchmarks/sql_store.py [URL]`` takes about five minutes, ``--quick`` one; the
-database at the URL must be empty. Without a URL it starts a PostgreSQL server of its
-own. Store and floor are measured alternately in one run: judge the ratios.
+``python benchmarks/sql_store.py [URL]`` takes about five minutes, ``--quick`` one; on
+CockroachDB several times as long. The database at the URL must be empty. Without a URL
+it starts a PostgreSQL server of its own. Store and floor are measured alternately in
+one run: judge the ratios.
 
 The floor is what any client has to do: one claim with SKIP LOCKED and one fenced
 completion, hand-written for these tables, on one connection each, without definitions.
@@ -17,7 +18,7 @@ import time
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import psycopg
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
 PER_DEFINITION = 100
+PER_STATEMENT = 10_000
+SHARDS = {"cockroachdb": 8}
 NODE = Claimant(
     node=uuid4(), queues=("default",), lease=20 * SECOND, expire_after=300 * SECOND
 )
@@ -43,7 +46,7 @@ NODE = Claimant(
 CLAIM = """
 WITH due AS MATERIALIZED (
   SELECT id FROM task_instances
-   WHERE queue = 'default' AND shard = 0 AND claimable_at IS NOT NULL
+   WHERE queue = 'default' AND shard = {} AND claimable_at IS NOT NULL
      AND claimable_at <= now() ORDER BY claimable_at, due_at LIMIT {}
      FOR UPDATE SKIP LOCKED)
 UPDATE task_instances AS t
@@ -78,13 +81,16 @@ class Floor:
     """Hand-written statements, each kind on a connection of its own."""
 
     def __init__(self, url: str) -> None:
+        self._shards = SHARDS.get(make_url(url).get_backend_name(), 1)
+        self._shard = 0
         libpq = make_url(url).set(drivername="postgresql")
         conninfo = libpq.render_as_string(hide_password=False)
         self._by_time = psycopg.connect(conninfo, autocommit=True)
         self._by_time.execute("SET plan_cache_mode = force_custom_plan")
         self._by_key = psycopg.connect(conninfo, autocommit=True)
         self._by_key.execute("SET plan_cache_mode = force_generic_plan")
-        self._by_key.execute("SET enable_seqscan = off")
+        if self._shards == 1:
+            self._by_key.execute("SET enable_seqscan = off")
 
     def execute(self, statement: str) -> None:
         """Execute a statement of no importance."""
@@ -92,14 +98,21 @@ class Floor:
 
     def run_batch(self, size: int) -> int:
         """Claim and complete a batch; answer its size."""
-        claimed = self._by_time.execute(CLAIM.format(size).encode(), [NODE.node])
-        rows = sorted(claimed.fetchall())
+        rows = self._claim(size)
+        while len(rows) < size:
+            self._shard = (self._shard + 1) % self._shards
+            rows += self._claim(size - len(rows))
+        rows.sort()
         keys = [[row[0] for row in rows], [row[5] for row in rows]]
         return len(self._by_key.execute(FINISH, keys).fetchall())
 
+    def _claim(self, size: int) -> list[tuple[Any, ...]]:
+        claim = CLAIM.format(self._shard, size).encode()
+        return self._by_time.execute(claim, [NODE.node]).fetchall()
+
     def poll(self) -> int:
         """Claim where nothing is due; answer that it was one poll."""
-        empty = CLAIM.replace("<= now()", "<= now() - interval '1 year'").format(100)
+        empty = CLAIM.replace("<= now()", "<= now() - interval '1 year'").format(0, 100)
         assert not self._by_time.execute(empty.encode(), [NODE.node]).fetchall()
         return 1
 
@@ -161,6 +174,7 @@ def make_due(store: Store, count: int) -> None:
     ]
     for start in range(0, len(firings), 10):
         assert store.fire_definitions(firings[start : start + 10]).done
+    time.sleep(store.settling.total_seconds())
 
 
 def rate(batch: Callable[[], int], batches: int) -> float:
@@ -230,37 +244,32 @@ def report(name: str, ours: list[float], raw: list[float]) -> None:
 
 def fill(floor: Floor, count: int) -> None:
     """A large table: so many instances to come, and as many that have ended."""
-    for statement in ROWS:
-        floor.execute(
-            statement.format(
-                definitions=count // PER_DEFINITION, each=PER_DEFINITION, count=count
-            )
-        )
+    definitions = PER_STATEMENT // PER_DEFINITION
+    for _ in range(0, count, PER_STATEMENT):
+        floor.execute(ROWS.format(definitions=definitions, each=PER_DEFINITION))
+    for table in ("task_definitions", "task_instances"):
+        floor.execute(f"ANALYZE {table}")
 
 
-ROWS = (
-    """
-INSERT INTO task_definitions (key, id, queue, next_fire_time, revision, created_at)
-SELECT gen_random_uuid(), gen_random_uuid(), 'default', now() + interval '1000 hours',
-       1, now() FROM generate_series(1, {definitions})
-""",
-    """
-INSERT INTO task_instances
-       (id, definition_key, queue, fire_time, execute_at, due_at, claimable_at)
-SELECT gen_random_uuid(), key, 'default', at, at, at, at
-  FROM (SELECT key, now() + n * interval '1 hour' AS at
-          FROM task_definitions, generate_series(1, {each}) AS n) AS x LIMIT {count}
-""",
-    """
+ROWS = """
+WITH made AS (
+  INSERT INTO task_definitions (key, id, queue, next_fire_time, revision, created_at)
+  SELECT gen_random_uuid(), gen_random_uuid(), 'default',
+         now() + interval '1000 hours', 1, now()
+    FROM generate_series(1, {definitions}) RETURNING key),
+to_come AS (
+  INSERT INTO task_instances
+         (id, definition_key, queue, fire_time, execute_at, due_at, claimable_at)
+  SELECT gen_random_uuid(), key, 'default', at, at, at, at
+    FROM (SELECT key, now() + n * interval '1 hour' AS at
+            FROM made, generate_series(1, {each}) AS n) AS x RETURNING id)
 INSERT INTO task_instances
        (id, definition_key, queue, fire_time, execute_at, due_at, claimed_by,
         completed_at, outcome)
 SELECT gen_random_uuid(), key, 'default', at, at, at, gen_random_uuid(), at, 'completed'
   FROM (SELECT key, now() - n * interval '1 hour' AS at
-          FROM task_definitions, generate_series(1, {each}) AS n) AS x LIMIT {count}
-""",
-    "VACUUM ANALYZE",
-)
+          FROM made, generate_series(1, {each}) AS n) AS x
+"""
 
 
 @contextmanager
