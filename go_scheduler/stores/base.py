@@ -8,6 +8,7 @@ and never an exception.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
@@ -15,7 +16,7 @@ from go_scheduler.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence, Set
-    from datetime import datetime, timedelta
+    from datetime import datetime
     from uuid import UUID
 
     from go_scheduler.clock import Clock
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
         TaskDefinition,
         TaskInstance,
     )
+
+CONTACTS_KEPT = timedelta(hours=1)
+"""How long ago a node may have been seen whose contact is still kept."""
 
 
 class Store(ABC):

@@ -6,7 +6,6 @@ import threading
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -25,7 +24,7 @@ from go_scheduler.models import (
     TaskDefinition,
     TaskInstance,
 )
-from go_scheduler.stores.base import Store
+from go_scheduler.stores.base import CONTACTS_KEPT, Store
 from go_scheduler.stores.memory_definitions import DefinitionTable
 from go_scheduler.stores.memory_instances import (
     DefinitionRow,
@@ -35,7 +34,7 @@ from go_scheduler.stores.memory_instances import (
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Set
-    from datetime import datetime
+    from datetime import datetime, timedelta
     from uuid import UUID
 
     from go_scheduler.clock import Clock
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
     )
 
 _CHUNK = 1000
-_CONTACTS_KEPT = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,7 +281,7 @@ class MemoryStore(Store):
         """Delete what ended long ago."""
         with self._lock:
             now = self._time()
-            self._forget_contacts(now - _CONTACTS_KEPT)
+            self._forget_contacts(now - CONTACTS_KEPT)
             until = now - older_than
             ended = self._instances.forget_ended(until, limit)
             for row in {instance.of for instance in ended}:
@@ -339,12 +337,14 @@ class MemoryStore(Store):
             return {state: self._instances.counts[state] for state in State}
 
     def _finish(self, outcome: RunOutcome, now: datetime) -> bool:
-        row = self._instances.current(outcome.claim)
+        current = row = self._instances.current(outcome.claim)
+        if row is None and outcome.outcome is Outcome.COMPLETED:
+            row = self._instances.unsuccessful(outcome.claim)
         if row is None:
-            return self._succeed_late(outcome, now)
+            return False
         if outcome.error is not None:
             row.error = outcome.error
-        if outcome.started_at is None:
+        if current is not None and outcome.started_at is None:
             row.runs -= row.state is State.RUNNING
         if outcome.hung:
             row.hangs += 1
@@ -356,28 +356,16 @@ class MemoryStore(Store):
             self._end(row, outcome, outcome.outcome, now)
         return True
 
-    def _succeed_late(self, outcome: RunOutcome, now: datetime) -> bool:
-        """Record the success of a run whose claim is not current any more."""
-        if outcome.outcome is not Outcome.COMPLETED:
-            return False
-        row = self._instances.unsuccessful(outcome.claim)
-        if row is None:
-            return False
-        if row.outcome is Outcome.FAILED:
-            row.started_at = outcome.started_at
-            row.ended_attempt = outcome.claim.attempt
-            self._instances.end_again(row, Outcome.COMPLETED, now)
-        else:
-            self._end(row, outcome, Outcome.COMPLETED, now)
-        return True
-
     def _end(
         self, row: InstanceRow, run: RunOutcome, outcome: Outcome, now: datetime
     ) -> None:
         row.started_at = run.started_at
         row.ended_attempt = run.claim.attempt
-        self._instances.end(row, outcome, now)
-        self._definitions.go_on(row.of, run.next_fire_time, now)
+        if row.outcome is None:
+            self._instances.end(row, outcome, now)
+            self._definitions.go_on(row.of, run.next_fire_time, now)
+        else:
+            self._instances.end_again(row, outcome, now)
 
     def _forget_contacts(self, until: datetime) -> None:
         self._contacts = {

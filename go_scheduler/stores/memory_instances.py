@@ -194,7 +194,7 @@ class InstanceTable:
     def unsuccessful(self, claim: Claim) -> InstanceRow | None:
         """The row that a claim once owned, if it has not ended, or has failed."""
         row = self._rows.get(claim.instance_id.int)
-        if row is None or claim.attempt > row.attempt:
+        if row is None or not 0 < claim.attempt <= row.attempt:
             return None
         return row if row.outcome in (None, Outcome.FAILED) else None
 

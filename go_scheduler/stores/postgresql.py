@@ -9,7 +9,8 @@ from uuid import UUID, uuid4
 
 from go_scheduler.checks import LONGEST, check_type
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.models import Cancelled
+from go_scheduler.models import Answer, Cancelled
+from go_scheduler.stores.base import CONTACTS_KEPT
 from go_scheduler.stores.sql import arrays
 from go_scheduler.stores.sql import postgresql_statements as sql
 from go_scheduler.stores.sql.claims import Claims
@@ -17,7 +18,12 @@ from go_scheduler.stores.sql.database import Database, Lane
 from go_scheduler.stores.sql.dialects import PostgreSQLDialect
 from go_scheduler.stores.sql.driver import EngineKind, judge, make_engines
 from go_scheduler.stores.sql.reader import earliest_first
-from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS, DefinitionRow
+from go_scheduler.stores.sql.rows import (
+    CONTACT_COLUMNS,
+    DEFINITION_COLUMNS,
+    DefinitionRow,
+    read_contacts,
+)
 from go_scheduler.stores.sql.schema import Schema
 from go_scheduler.stores.sql.statements import Statements
 from go_scheduler.stores.sql.store import SQLStore
@@ -36,6 +42,7 @@ if TYPE_CHECKING:
         Claim,
         Claimant,
         Firing,
+        NodeContact,
         Release,
         Renewal,
         RunOutcome,
@@ -138,10 +145,10 @@ class PostgreSQLStore(SQLStore):
             Lane.SCANS, [DefinitionRow(*row) for row in rows]
         )
 
-    def fire_definitions(self, firings: Sequence[Firing]) -> Set[UUID]:
+    def fire_definitions(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
         """Create the instances of each firing and move its definition on."""
         if not firings:
-            return set()
+            return Answer(done=frozenset())
         some_wait = any(each.definition.trigger.waits for each in firings)
         unless = sql.UNLESS_OPEN if some_wait else ""
         # One order for all nodes, so that none waits for another in a circle.
@@ -171,7 +178,7 @@ class PostgreSQLStore(SQLStore):
             # Its repetition would answer that another node had won.
             repeatable=False,
         )
-        return {row.id for row in rows}
+        return Answer(done={row.id for row in rows})
 
     # Instances.
 
@@ -182,7 +189,7 @@ class PostgreSQLStore(SQLStore):
         ahead: timedelta,
         lead: timedelta,
         limit: int,
-        lapsed: bool,
+        lapsed: timedelta | None,
     ) -> Sequence[TaskInstance]:
         """Hand due instances to one node, and to no other."""
         old, new = self._claims.take(
@@ -192,12 +199,23 @@ class PostgreSQLStore(SQLStore):
         count = len(old)
         return earliest_first(claimed[:count]) + earliest_first(claimed[count:])
 
+    def list_claimed(
+        self, node: UUID, *, after: TaskInstance | None = None, limit: int = 100
+    ) -> Sequence[TaskInstance]:
+        """Read a page of what a node has claimed and has not ended."""
+        statement = self._statements.text(
+            sql.CLAIMED, returns=sql.BOTH, limit=limit, only=""
+        )
+        parameters = {"node": node, "after": UUID(int=0) if after is None else after.id}
+        rows = self._statements.run(Lane.SCANS, statement, parameters)
+        return self._reader.claimed(Lane.SCANS, rows)
+
     def start_instances(
         self, claimant: Claimant, claims: Sequence[Claim]
-    ) -> Sequence[TaskInstance]:
+    ) -> Answer[Sequence[TaskInstance]]:
         """Record that handlers are about to be called."""
         if not claims:
-            return []
+            return Answer(done=[])
         statement = self._statements.text(sql.START, returns=sql.BOTH, owned=sql.OWNED)
         parameters = {
             **_keys(sorted(claims, key=lambda each: each.instance_id.int)),
@@ -206,12 +224,12 @@ class PostgreSQLStore(SQLStore):
         }
 
         rows = self._statements.run(Lane.CLAIMS, statement, parameters)
-        return self._reader.claimed(Lane.CLAIMS, rows)
+        return Answer(done=self._reader.claimed(Lane.CLAIMS, rows))
 
-    def renew_claims(self, renewals: Sequence[Renewal]) -> Mapping[UUID, bool]:
+    def renew_claims(self, renewals: Sequence[Renewal]) -> Answer[Mapping[UUID, bool]]:
         """Let claims hold for their ``lease`` from the store's time on."""
         if not renewals:
-            return {}
+            return Answer(done={})
         ordered = sorted(renewals, key=lambda each: each.claim.instance_id.int)
         rows = self._statements.run(
             Lane.RENEWALS,
@@ -227,17 +245,17 @@ class PostgreSQLStore(SQLStore):
                 ),
             },
         )
-        return {row.id: row.cancel_requested for row in rows}
+        return Answer(done={row.id: row.cancel_requested for row in rows})
 
-    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Set[UUID]:
+    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
         """Record what became of runs."""
         if not outcomes:
-            return set()
+            return Answer(done=frozenset())
         ordered = sorted(outcomes, key=attrgetter("claim.instance_id.int"))
         statement = self._statements.text(
             sql.FINISH,
             returns=("id",),
-            owned=sql.OWNED,
+            may_end=sql.MAY_END,
             gone_on=sql.GONE_ON,
         )
         parameters = {
@@ -247,6 +265,7 @@ class PostgreSQLStore(SQLStore):
             "retries": arrays.numbers(
                 to_microseconds(each.retry_in) for each in ordered
             ),
+            "hung": arrays.truths(each.hung for each in ordered),
             "errors": arrays.texts(each.error for each in ordered),
             "next_times": arrays.times(each.next_fire_time for each in ordered),
             "late": LATE,
@@ -255,12 +274,12 @@ class PostgreSQLStore(SQLStore):
         rows = self._statements.run(
             Lane.CLAIMS, statement, parameters, repeatable=False
         )
-        return {id for (id,) in rows}
+        return Answer(done={id for (id,) in rows})
 
-    def release_instances(self, releases: Sequence[Release]) -> Set[UUID]:
+    def release_instances(self, releases: Sequence[Release]) -> Answer[Set[UUID]]:
         """Give back what was claimed and not called."""
         if not releases:
-            return set()
+            return Answer(done=frozenset())
         ordered = sorted(releases, key=lambda each: each.claim.instance_id.int)
         rows = self._statements.run(
             Lane.CLAIMS,
@@ -272,7 +291,7 @@ class PostgreSQLStore(SQLStore):
                 ),
             },
         )
-        return {row.id for row in rows}
+        return Answer(done={row.id for row in rows})
 
     def cancel_instances(
         self, cancellations: Mapping[UUID, datetime | None]
@@ -300,6 +319,21 @@ class PostgreSQLStore(SQLStore):
             for row in rows
         }
 
+    # Nodes.
+
+    def note_contact(self, node: UUID, *, unbroken: timedelta) -> None:
+        """Record that a node has been in contact with the store up to now."""
+        statement = self._statements.text(sql.NOTE_CONTACT, returns=("node",))
+        parameters = {"node": node, "unbroken": unbroken}
+        self._statements.run(Lane.RENEWALS, statement, parameters)
+
+    def list_contacts(self, *, within: timedelta) -> Sequence[NodeContact]:
+        """Read when nodes were in contact with the store."""
+        statement = self._statements.text(sql.CONTACTS, returns=CONTACT_COLUMNS)
+        return read_contacts(
+            self._statements.run(Lane.SCANS, statement, {"within": within})
+        )
+
     # Cleanup.
 
     def delete_finished(self, *, older_than: timedelta, limit: int) -> int:
@@ -311,6 +345,8 @@ class PostgreSQLStore(SQLStore):
             deleted += self._delete_definitions("completed_at", older_than, left)
             # Nobody knows of the rows that a delete has left behind for their history.
             self._delete_definitions("deleted_at", older_than, limit)
+            statement = self._statements.text(sql.DELETE_CONTACTS, returns=("node",))
+            self._statements.run(Lane.SCANS, statement, {"kept": CONTACTS_KEPT})
         return deleted
 
     def _delete_ended(self, older_than: timedelta, limit: int) -> int:

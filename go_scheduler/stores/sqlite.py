@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from go_scheduler.clock import SystemClock
-from go_scheduler.models import Cancelled
+from go_scheduler.models import Answer, Cancelled
+from go_scheduler.stores.base import CONTACTS_KEPT
 from go_scheduler.stores.sql import sqlite_statements as sql
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.dialects import SQLiteDialect
 from go_scheduler.stores.sql.reader import earliest_first, with_definitions
-from go_scheduler.stores.sql.rows import DefinitionRow
+from go_scheduler.stores.sql.rows import DefinitionRow, read_contacts
 from go_scheduler.stores.sql.schema import Schema
 from go_scheduler.stores.sql.sqlite_batches import (
     ends,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         Claim,
         Claimant,
         Firing,
+        NodeContact,
         Release,
         Renewal,
         RunOutcome,
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     )
 
 _BUSY_TIMEOUT = timedelta(seconds=5)
+_CONTACTS_KEPT = to_microseconds(CONTACTS_KEPT)
 _LATE = to_microseconds(LATE)
 # After all that cannot be read, before all that can.
 _BEFORE_ALL_TIMES = to_sqlite_time(datetime.min.replace(tzinfo=UTC)) - 1
@@ -138,10 +141,10 @@ class SQLiteStore(SQLStore):
             Lane.SCANS, [DefinitionRow(*row) for row in rows]
         )
 
-    def fire_definitions(self, firings: Sequence[Firing]) -> Set[UUID]:
+    def fire_definitions(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
         """Create the instances of each firing and move its definition on."""
         if not firings:
-            return set()
+            return Answer(done=frozenset())
         by_id = {each.definition.id.hex: each for each in firings}
         batch = [
             (
@@ -164,7 +167,7 @@ class SQLiteStore(SQLStore):
             write_all(connection, sql.MAKE, made)
             return {by_id[row.id].definition.id for row in won}
 
-        return self._database.transact(fire)
+        return Answer(done=self._database.transact(fire))
 
     # Instances.
 
@@ -175,7 +178,7 @@ class SQLiteStore(SQLStore):
         ahead: timedelta,
         lead: timedelta,
         limit: int,
-        lapsed: bool,
+        lapsed: timedelta | None,
     ) -> Sequence[TaskInstance]:
         """Hand due instances to one node, and to no other."""
         if not claimant.queues:
@@ -190,11 +193,14 @@ class SQLiteStore(SQLStore):
                 "lead": now + to_microseconds(lead),
             }
             old: Sequence[Row[Any]] = []
-            if lapsed:
-                parameters = {**terms, "queues": json.dumps(claimant.queues)}
-                old = connection.execute(
-                    sql.CLAIM_LAPSED, {**parameters, "limit": limit}
-                ).all()
+            if lapsed is not None:
+                parameters = {
+                    **terms,
+                    "queues": json.dumps(claimant.queues),
+                    "lapsed": now - to_microseconds(lapsed),
+                    "limit": limit,
+                }
+                old = connection.execute(sql.CLAIM_LAPSED, parameters).all()
             new: Sequence[Row[Any]] = []
             if left := limit - len(old):
                 until = now + to_microseconds(ahead)
@@ -212,12 +218,28 @@ class SQLiteStore(SQLStore):
         by_key = self._reader.by_key(Lane.SCANS, taken.definitions)
         return [with_definitions(rows, by_key) for rows in taken.instances]
 
+    def list_claimed(
+        self, node: UUID, *, after: TaskInstance | None = None, limit: int = 100
+    ) -> Sequence[TaskInstance]:
+        """Read a page of what a node has claimed and has not ended."""
+        parameters = {
+            "node": node.hex,
+            "after": "" if after is None else after.id.hex,
+            "limit": limit,
+        }
+
+        def read(connection: Connection) -> _Taken:
+            return _taken(connection, connection.execute(sql.CLAIMED, parameters).all())
+
+        [claimed] = self._instances(self._database.run(Lane.SCANS, read))
+        return claimed
+
     def start_instances(
         self, claimant: Claimant, claims: Sequence[Claim]
-    ) -> Sequence[TaskInstance]:
+    ) -> Answer[Sequence[TaskInstance]]:
         """Record that handlers are about to be called."""
         if not claims:
-            return []
+            return Answer(done=[])
         batch = [key_of(each) for each in claims]
 
         def start(connection: Connection) -> _Taken:
@@ -225,12 +247,12 @@ class SQLiteStore(SQLStore):
             return _taken(connection, run_batch(connection, sql.START, batch, **terms))
 
         [started] = self._instances(self._database.transact(start))
-        return started
+        return Answer(done=started)
 
-    def renew_claims(self, renewals: Sequence[Renewal]) -> Mapping[UUID, bool]:
+    def renew_claims(self, renewals: Sequence[Renewal]) -> Answer[Mapping[UUID, bool]]:
         """Let claims hold for their ``lease`` from the store's time on."""
         if not renewals:
-            return {}
+            return Answer(done={})
         batch = [
             (*key_of(each.claim), to_microseconds(each.lease)) for each in renewals
         ]
@@ -239,35 +261,35 @@ class SQLiteStore(SQLStore):
             rows = run_batch(connection, sql.RENEW, batch, now=self._microseconds())
             return {UUID(row.id): bool(row.cancel_requested) for row in rows}
 
-        return self._database.transact(renew)
+        return Answer(done=self._database.transact(renew))
 
-    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Set[UUID]:
+    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
         """Record what became of runs."""
         if not outcomes:
-            return set()
+            return Answer(done=frozenset())
         by_id = {each.claim.instance_id.hex: each for each in outcomes}
-        batch = [(id, each.claim.attempt) for id, each in by_id.items()]
+        batch = [(*key_of(each.claim), each.outcome) for each in outcomes]
 
         def finish(connection: Connection) -> Set[UUID]:
             now = self._microseconds()
-            rows = run_batch(connection, sql.CURRENT, batch)
-            current = [(row, by_id[row.id]) for row in rows]
-            write_all(connection, sql.END, ends(current, now))
-            write_all(connection, sql.RETRY, retries(current, now))
+            rows = run_batch(connection, sql.MAY_END, batch)
+            recorded = [(row, by_id[row.id]) for row in rows]
+            write_all(connection, sql.END, ends(recorded, now))
+            write_all(connection, sql.RETRY, retries(recorded, now))
             waiting = {
                 row.definition_key: each.next_fire_time
-                for row, each in current
+                for row, each in recorded
                 if row.waits and each.outcome
             }
             _go_on(connection, waiting, now)
-            return {each.claim.instance_id for _, each in current}
+            return {each.claim.instance_id for _, each in recorded}
 
-        return self._database.transact(finish)
+        return Answer(done=self._database.transact(finish))
 
-    def release_instances(self, releases: Sequence[Release]) -> Set[UUID]:
+    def release_instances(self, releases: Sequence[Release]) -> Answer[Set[UUID]]:
         """Give back what was claimed and not called."""
         if not releases:
-            return set()
+            return Answer(done=frozenset())
 
         def release(connection: Connection) -> Set[UUID]:
             now = self._microseconds()
@@ -278,7 +300,7 @@ class SQLiteStore(SQLStore):
             rows = run_batch(connection, sql.RELEASE, batch, now=now)
             return {UUID(row.id) for row in rows}
 
-        return self._database.transact(release)
+        return Answer(done=self._database.transact(release))
 
     def cancel_instances(
         self, cancellations: Mapping[UUID, datetime | None]
@@ -307,14 +329,42 @@ class SQLiteStore(SQLStore):
 
         return self._database.transact(cancel)
 
+    # Nodes.
+
+    def note_contact(self, node: UUID, *, unbroken: timedelta) -> None:
+        """Record that a node has been in contact with the store up to now."""
+
+        def note(connection: Connection) -> None:
+            now = self._microseconds()
+            since = now - to_microseconds(unbroken)
+            connection.execute(
+                sql.NOTE_CONTACT, {"node": node.hex, "since": since, "now": now}
+            )
+
+        self._database.transact(note)
+
+    def list_contacts(self, *, within: timedelta) -> Sequence[NodeContact]:
+        """Read when nodes were in contact with the store."""
+        since = self._microseconds() - to_microseconds(within)
+        return read_contacts(
+            self._database.run(
+                Lane.SCANS,
+                lambda connection: connection.execute(
+                    sql.CONTACTS, {"since": since}
+                ).all(),
+            )
+        )
+
     # Cleanup.
 
     def delete_finished(self, *, older_than: timedelta, limit: int) -> int:
         """Delete what ended long ago."""
 
         def delete(connection: Connection) -> int:
-            until = self._microseconds() - to_microseconds(older_than)
+            now = self._microseconds()
+            until = now - to_microseconds(older_than)
             bounds = {"until": until, "limit": limit}
+            connection.execute(sql.DELETE_CONTACTS, {"since": now - _CONTACTS_KEPT})
             deleted = connection.execute(sql.DELETE_ENDED, bounds).rowcount
             # Nobody knows of the rows that a delete has left behind.
             _delete_definitions(connection, sql.DELETE_DELETED, bounds)

@@ -238,6 +238,7 @@ def finish(
     outcome: Outcome | None = Outcome.COMPLETED,
     *,
     retry_in: timedelta = ZERO,
+    hung: bool = False,
     error: str | None = None,
     next_fire_time: datetime | None = None,
 ) -> bool:
@@ -247,6 +248,7 @@ def finish(
         started_at=instance.started_at,
         outcome=outcome,
         retry_in=retry_in,
+        hung=hung,
         error=error,
         next_fire_time=next_fire_time,
     )

@@ -293,7 +293,7 @@ class LapsedTests:
     ) -> None:
         running(store)
         clock.advance(HOUR)
-        assert claim(store, OTHER_NODE, ahead=HOUR, lapsed=None) == []
+        assert claim(store, OTHER_NODE, ahead=HOUR, lapsed=False) == []
 
     def test_a_lapsed_claim_that_never_started_is_started(
         self, store: Store, clock: ManualClock
@@ -395,12 +395,14 @@ class LapsedTests:
         assert renew(store, first) == {}
         assert store.get_instance(first.id) == second
 
-    @pytest.mark.parametrize("outcome", [*Outcome, None])
-    def test_the_owner_before_cannot_finish(
+    @pytest.mark.parametrize(
+        "outcome", [Outcome.FAILED, Outcome.CANCELLED, Outcome.SKIPPED, None]
+    )
+    def test_the_owner_before_cannot_fail(
         self, store: Store, clock: ManualClock, outcome: Outcome | None
     ) -> None:
         first, second = passed_on(store, clock)
-        assert not finish(store, first, outcome, error="late")
+        assert not finish(store, first, outcome, error="late", hung=True)
         assert store.get_instance(first.id) == second
 
     def test_the_owner_before_cannot_release(
@@ -410,10 +412,11 @@ class LapsedTests:
         assert not release(store, first, MINUTE)
         assert store.get_instance(first.id) == second
 
-    def test_the_owner_before_cannot_finish_what_the_next_one_gave_back(
+    def test_the_owner_before_cannot_fail_what_the_next_one_gave_back(
         self, store: Store, clock: ManualClock
     ) -> None:
         first, second = passed_on(store, clock)
         assert release(store, second)
-        assert not finish(store, first)
+        assert not finish(store, first, Outcome.FAILED)
+        assert not finish(store, first, None)
         assert store.get_instance(first.id).state is State.PENDING

@@ -69,6 +69,7 @@ class FinishTests:
         assert (found.outcome, found.state.value) == (outcome, outcome.value)
         assert found.completed_at == START + SECOND
         assert (found.claimed_by, found.attempt, found.runs) == (NODE, 1, 1)
+        assert found.ended_attempt == 1
 
     def test_a_finished_instance_is_finished_once(
         self, store: Store, clock: ManualClock
@@ -137,7 +138,9 @@ class FinishTests:
     def test_what_nobody_has_claimed_is_not_finished(self, store: Store) -> None:
         instance = pending(store)
         for attempt in (0, 1):
-            assert not finish(store, replace(instance, attempt=attempt))
+            claimed = replace(instance, attempt=attempt)
+            assert not finish(store, claimed)
+            assert not finish(store, claimed, Outcome.FAILED)
         assert store.get_instance(instance.id) == instance
 
     def test_finishing_nothing_accepts_nothing(self, store: Store) -> None:
@@ -171,6 +174,7 @@ class RetryTests:
         assert (found.claimed_by, found.started_at) == (None, None)
         assert (found.outcome, found.completed_at) == (None, None)
         assert (found.attempt, found.runs, found.error) == (1, 1, "no")
+        assert found.ended_attempt is None
 
     def test_a_retry_without_delay_is_due_at_once(self, store: Store) -> None:
         instance = running(store)
@@ -192,6 +196,36 @@ class RetryTests:
         [instance] = claim(store)
         assert finish(store, instance, None)
         assert store.get_instance(instance.id).error == "run 1"
+
+    def test_hangs_are_counted_in_a_row(self, store: Store) -> None:
+        pending(store)
+        counted = []
+        for hung in (True, True, False, True):
+            [instance] = claim(store)
+            counted.append(instance.hangs)
+            assert finish(store, instance, None, hung=hung)
+        assert counted == [0, 1, 2, 0]
+        assert store.get_instance(instance.id).hangs == 1
+
+    def test_the_last_hang_counts_and_another_end_keeps_the_count(
+        self, store: Store
+    ) -> None:
+        for instance in (running(store), running(store)):
+            assert finish(store, instance, None, hung=True)
+        last, other = claim(store)
+        assert finish(store, last, Outcome.FAILED, hung=True)
+        assert finish(store, other, Outcome.COMPLETED)
+        assert store.get_instance(last.id).hangs == 2
+        assert store.get_instance(other.id).hangs == 1
+
+    def test_a_hang_stays_counted_when_the_next_claim_is_given_back(
+        self, store: Store
+    ) -> None:
+        instance = running(store)
+        assert finish(store, instance, None, hung=True)
+        [again] = claim(store)
+        assert release(store, again)
+        assert store.get_instance(instance.id).hangs == 1
 
     def test_a_retry_leaves_its_definition_alone(self, store: Store) -> None:
         instance = waiting_for_retry(store, definition(trigger=WAITING))
@@ -272,7 +306,7 @@ class NextFireTimeTests:
         waiting_for_retry(store, definition(trigger=WAITING))
         [second] = claim(store)
         stale = replace(second, attempt=1)
-        assert not finish(store, stale, next_fire_time=START + HOUR)
+        assert not finish(store, stale, Outcome.FAILED, next_fire_time=START + HOUR)
         found = self.definition_of(store, second, None)
         assert found.completed_at is None
 
@@ -390,7 +424,7 @@ class ReleaseTests:
         instance = running(store)
         assert release(store, instance)
         assert not release(store, instance, HOUR)
-        assert not finish(store, instance)
+        assert not finish(store, instance, Outcome.FAILED)
         assert store.get_instance(instance.id).due_at == START
 
     def test_each_has_a_delay_of_its_own(self, store: Store) -> None:

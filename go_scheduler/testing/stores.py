@@ -19,6 +19,11 @@ from go_scheduler.testing.store_lists import (
     DefinitionListTests,
     InstanceListTests,
 )
+from go_scheduler.testing.store_nodes import (
+    ContactTests,
+    LapsedForTests,
+    ListClaimedTests,
+)
 from go_scheduler.testing.store_pauses import PauseTests, ResumeTests
 from go_scheduler.testing.store_runs import (
     CancelTests,
@@ -28,6 +33,7 @@ from go_scheduler.testing.store_runs import (
     RetryTests,
 )
 from go_scheduler.testing.store_starts import RenewTests, StartTests
+from go_scheduler.testing.store_successes import SuccessTests
 from go_scheduler.testing.store_threads import ThreadTests
 from go_scheduler.testing.store_values import (
     OpenTests,
@@ -49,13 +55,17 @@ class StoreSuite(
     WaitingTests,
     ClaimTests,
     LapsedTests,
+    LapsedForTests,
+    ListClaimedTests,
     StartTests,
     RenewTests,
     FinishTests,
     RetryTests,
     NextFireTimeTests,
+    SuccessTests,
     ReleaseTests,
     CancelTests,
+    ContactTests,
     DefinitionListTests,
     InstanceListTests,
     CleanupTests,

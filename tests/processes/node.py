@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
     from uuid import UUID
 
-    from go_scheduler.models import Claimant, Firing, TaskInstance
+    from go_scheduler.models import Answer, Claimant, Firing, TaskInstance
     from go_scheduler.stores.base import Store
 
 
@@ -65,9 +65,11 @@ class Node:
         """Tell how many instances are created, and whenever it has claimed."""
         fire, claim = store.fire_definitions, store.claim_instances
 
-        def fire_definitions(firings: Sequence[Firing]) -> Set[UUID]:
+        def fire_definitions(firings: Sequence[Firing]) -> Answer[Set[UUID]]:
             won = fire(firings)
-            created = [len(e.fire_times) for e in firings if e.definition.id in won]
+            created = [
+                len(e.fire_times) for e in firings if e.definition.id in won.done
+            ]
             self.tell("created", sum(created))
             return won
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from go_scheduler.models import Answer
 from go_scheduler.stores.memory import MemoryStore
 from go_scheduler.testing.machine import StoreMachine
 from tests.conftest import SHARED
@@ -63,8 +64,8 @@ class ForgetfulStore(MemoryStore):
 
     def start_instances(
         self, claimant: Claimant, claims: Sequence[Claim]
-    ) -> Sequence[TaskInstance]:
-        return [self.get_instance(each.instance_id) for each in claims]
+    ) -> Answer[Sequence[TaskInstance]]:
+        return Answer(done=[self.get_instance(each.instance_id) for each in claims])
 
 
 class UnrevisedStore(MemoryStore):

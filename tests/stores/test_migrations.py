@@ -159,30 +159,31 @@ def migrate_to_the_middle(store: SQLStore) -> None:
     )
 
 
-_COLUMNS = """
+_TABLES = "('task_definitions', 'task_contents', 'task_instances', 'task_nodes')"
+_COLUMNS = f"""
 SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
        pg_get_expr(d.adbin, d.adrelid)
   FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0
   LEFT JOIN pg_attrdef AS d ON d.adrelid = c.oid AND d.adnum = a.attnum
- WHERE c.relname IN ('task_definitions', 'task_contents', 'task_instances')
+ WHERE c.relname IN {_TABLES}
    AND NOT a.attisdropped
  ORDER BY c.relname, a.attnum
 """
-_INDEXES = """
+_INDEXES = f"""
 SELECT indexname, indexdef FROM pg_indexes
- WHERE tablename IN ('task_definitions', 'task_contents', 'task_instances')
+ WHERE tablename IN {_TABLES}
  ORDER BY indexname
 """
-_CONSTRAINTS = """
+_CONSTRAINTS = f"""
 SELECT o.conname, pg_get_constraintdef(o.oid)
   FROM pg_constraint AS o JOIN pg_class AS c ON c.oid = o.conrelid
- WHERE c.relname IN ('task_definitions', 'task_contents', 'task_instances')
+ WHERE c.relname IN {_TABLES}
    AND o.contype <> 'n'
  ORDER BY o.conname
 """
-_SQLITE = """
+_SQLITE = f"""
 SELECT name, sql FROM sqlite_master
- WHERE tbl_name IN ('task_definitions', 'task_contents', 'task_instances')
+ WHERE tbl_name IN {_TABLES}
  ORDER BY name
 """
 METADATA_INDEX = "task_contents_metadata_idx"

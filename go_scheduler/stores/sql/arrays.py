@@ -27,6 +27,11 @@ def numbers(values: Iterable[int | None]) -> str:
     return _array(["NULL" if each is None else str(each) for each in values])
 
 
+def truths(values: Iterable[bool]) -> str:
+    """What is true or not, to be cast to ``boolean[]``."""
+    return _array(["t" if each else "f" for each in values])
+
+
 def times(values: Iterable[datetime | None]) -> str:
     """Times, to be cast to ``timestamptz[]``."""
     return _array(["NULL" if each is None else _time(each) for each in values])

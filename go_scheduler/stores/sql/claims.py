@@ -57,7 +57,7 @@ class Claims:
         ahead: timedelta,
         lead: timedelta,
         limit: int,
-        lapsed: bool,
+        lapsed: timedelta | None,
     ) -> tuple[Sequence[Row[Any]], Sequence[Row[Any]]]:
         """Claim, as ``Store.claim_instances``.
 
@@ -78,8 +78,9 @@ class Claims:
         claims = [
             (new, partial(self._claim_free, place, terms, ahead)) for place in places
         ]
-        if lapsed:
-            claims.insert(0, (old, partial(self._claim_lapsed, claimant.queues, terms)))
+        if lapsed is not None:
+            again = partial(self._claim_lapsed, claimant.queues, terms, lapsed)
+            claims.insert(0, (old, again))
         failure: StoreError | None = None
         for claimed, claim in claims:
             if (left := limit - len(old) - len(new)) <= 0:
@@ -189,13 +190,22 @@ class Claims:
         return rows
 
     def _claim_lapsed(
-        self, queues: Sequence[str], terms: Mapping[str, object], limit: int
+        self,
+        queues: Sequence[str],
+        terms: Mapping[str, object],
+        lapsed: timedelta,
+        limit: int,
     ) -> Sequence[Row[Any]]:
-        where = ("lapsed", tuple(queues))
+        where = ("lapsed", tuple(queues), lapsed)
         sweep = self._statements.sweep(where)
 
         def claim(only: str) -> Sequence[Row[Any]]:
-            parameters = {**terms, "queues": list(queues), "back": sweep.back}
+            parameters = {
+                **terms,
+                "queues": list(queues),
+                "lapsed": lapsed,
+                "back": sweep.back + lapsed,
+            }
             statement = self._text(sql.LAPSED, sql.HAS_LAPSED, limit, only)
             return self._statements.scan(
                 sweep, statement, parameters, limit=limit, repeatable=False

@@ -1,11 +1,12 @@
-"""The end of one run, recorded within a transaction of the user's."""
+"""The success of a run, recorded within a transaction of the user's."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import case, func, literal, update
+from sqlalchemy import and_, case, func, literal, or_, update
 
+from go_scheduler.models import Outcome
 from go_scheduler.stores.sql.tables import definitions, instances
 
 if TYPE_CHECKING:
@@ -18,30 +19,34 @@ if TYPE_CHECKING:
 
 
 def end_run(connection: Connection, outcome: RunOutcome, now: datetime) -> bool:
-    """Record the end of a run; written so that every driver understands it.
+    """Record that a run succeeded; written so that every driver understands it.
+
+    Who comes second to the row waits for the first, and finds what that has made of it.
 
     Args:
         connection: In a transaction.
-        outcome: The claim, and how the run ended.
+        outcome: Of the run that succeeded.
         now: The store's time.
 
     Returns:
-        Whether the claim held still.
+        Whether it was the first of its instance that did.
     """
-    assert outcome.outcome is not None
     column = instances.c
     statement = (
         update(instances)
         .where(
             column.id == outcome.claim.instance_id,
-            column.attempt == outcome.claim.attempt,
-            column.completed_at.is_(None),
-            column.claimed_by.is_not(None),
+            column.attempt >= outcome.claim.attempt,
+            or_(column.completed_at.is_(None), column.outcome == Outcome.FAILED.value),
         )
         .values(
-            outcome=outcome.outcome.value,
+            outcome=Outcome.COMPLETED.value,
+            ended_attempt=outcome.claim.attempt,
             completed_at=now,
             started_at=outcome.started_at,
+            claimable_at=None,
+            # What had failed has moved its definition on.
+            waits=and_(column.waits, column.completed_at.is_(None)),
         )
         .returning(column.definition_key, column.waits)
     )

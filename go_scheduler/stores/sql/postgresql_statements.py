@@ -154,12 +154,25 @@ SOUND_AND_FREE = f"{SOUND} AND {IS_FREE}"
 LAPSED = """
   SELECT id, expires_at AS place FROM task_instances
    WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT held
-     AND expires_at >= {now} - CAST(:back AS interval) AND expires_at <= {now}
+     AND expires_at >= {now} - CAST(:back AS interval)
+     AND expires_at <= {now} - CAST(:lapsed AS interval)
      AND queue = ANY(CAST(:queues AS text[])) {only}
    ORDER BY expires_at LIMIT {limit} FOR UPDATE SKIP LOCKED
 """
 
-HAS_LAPSED = "t.completed_at IS NULL AND t.expires_at <= {now}"
+HAS_LAPSED = """
+t.completed_at IS NULL AND t.expires_at <= {now} - CAST(:lapsed AS interval)
+"""
+# No index has it by itself; that of the leases has all of them, and is small.
+CLAIMED = """
+WITH t AS MATERIALIZED (
+  SELECT {instance} FROM task_instances AS t
+   WHERE t.claimed_by = CAST(:node AS uuid) AND t.completed_at IS NULL AND NOT t.held
+     AND t.expires_at IS NOT NULL AND t.id > CAST(:after AS uuid) {only})
+SELECT {instance}, {definition}
+  FROM t LEFT JOIN task_definitions AS d ON d.key = t.definition_key
+ ORDER BY t.id LIMIT {limit}
+"""
 
 # From here on instances are named by their claims. `attempt` names one claim, so that
 # the owner need not be compared: comparing it would let a planner walk an index of all
@@ -191,13 +204,27 @@ UPDATE task_instances AS t
  WHERE {owned}
 RETURNING t.id, t.cancel_requested
 """
+# The first success wins, of whichever attempt.
+MAY_END = """
+     t.id = x.id
+     AND (t.attempt = x.attempt AND t.completed_at IS NULL AND t.claimed_by IS NOT NULL
+          OR x.outcome = 'completed' AND x.attempt BETWEEN 1 AND t.attempt
+             AND (t.completed_at IS NULL OR t.outcome = 'failed'))
+"""
+# What had failed has moved its definition on: to know it, for what is returned are the
+# new values, it waits for nothing any more.
 FINISH = """
 WITH ended AS (
   UPDATE task_instances AS t
      SET outcome = x.outcome,
+         ended_attempt = CASE WHEN x.outcome IS NOT NULL THEN x.attempt END,
+         waits = t.waits AND t.completed_at IS NULL,
+         hangs = CASE WHEN x.hung THEN t.hangs + 1
+                      WHEN x.outcome IS NOT NULL THEN t.hangs ELSE 0 END,
          completed_at = CASE WHEN x.outcome IS NOT NULL THEN {now} END,
          started_at = CASE WHEN x.outcome IS NOT NULL THEN x.started_at END,
          runs = t.runs - CASE WHEN x.started_at IS NULL AND t.started_at IS NOT NULL
+                              AND t.attempt = x.attempt AND t.completed_at IS NULL
                          THEN 1 ELSE 0 END,
          error = coalesce(x.error, t.error),
          claimed_by = CASE WHEN x.outcome IS NOT NULL THEN t.claimed_by END,
@@ -208,10 +235,10 @@ WITH ended AS (
                         THEN {now} + x.retry_in * interval '1 microsecond' END
     FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]),
                 CAST(:outcomes AS text[]), CAST(:started AS timestamptz[]),
-                CAST(:retries AS bigint[]), CAST(:errors AS text[]),
-                CAST(:next_times AS timestamptz[]))
-         AS x (id, attempt, outcome, started_at, retry_in, error, next_at)
-   WHERE {owned}
+                CAST(:retries AS bigint[]), CAST(:hung AS boolean[]),
+                CAST(:errors AS text[]), CAST(:next_times AS timestamptz[]))
+         AS x (id, attempt, outcome, started_at, retry_in, hung, error, next_at)
+   WHERE {may_end}
   RETURNING t.id, t.definition_key, (t.waits AND x.outcome IS NOT NULL) AS goes_on,
             x.next_at),
 {gone_on}
@@ -258,6 +285,21 @@ WITH ended AS (
             x.next_at, (t.started_at IS NOT NULL) AS runs_on),
 {gone_on}
 SELECT id, runs_on FROM ended
+"""
+
+NOTE_CONTACT = """
+INSERT INTO task_nodes (node, contact_since, seen_at)
+VALUES (CAST(:node AS uuid), {now} - CAST(:unbroken AS interval), {now})
+ON CONFLICT (node) DO UPDATE
+   SET contact_since = excluded.contact_since, seen_at = excluded.seen_at
+RETURNING node
+"""
+CONTACTS = """
+SELECT node, contact_since, seen_at FROM task_nodes
+ WHERE seen_at >= {now} - CAST(:within AS interval)
+"""
+DELETE_CONTACTS = """
+DELETE FROM task_nodes WHERE seen_at < {now} - CAST(:kept AS interval) RETURNING node
 """
 
 DELETE_ENDED = """

@@ -15,6 +15,7 @@ from uuid import UUID
 from go_scheduler.errors import GoSchedulerError
 from go_scheduler.json import JSON, FrozenObject, read_object
 from go_scheduler.models import (
+    NodeContact,
     Outcome,
     Skipped,
     TaskDefinition,
@@ -62,6 +63,7 @@ CLAIMED_COLUMNS = (
     "due_at",
     "attempt",
     "runs",
+    "hangs",
     "claimed_by",
     "expires_at",
     "started_at",
@@ -73,6 +75,7 @@ CLAIMED_COLUMNS = (
 INSTANCE_COLUMNS = (
     *CLAIMED_COLUMNS,
     "completed_at",
+    "ended_attempt",
     "skipped_last",
     "skipped_count",
     "skipped_reason",
@@ -93,6 +96,9 @@ _STAND_INS = {
     "due_at": LATEST,
     "skipped_last": LATEST,
 }
+
+
+CONTACT_COLUMNS = ("node", "contact_since", "seen_at")
 
 
 class DefinitionRow(NamedTuple):
@@ -227,13 +233,24 @@ def missing_definition(key: object) -> TaskDefinition:
     )
 
 
+def read_contacts(rows: Sequence[Row[Any]]) -> list[NodeContact]:
+    """The contacts of rows of ``CONTACT_COLUMNS``, but for what cannot be read."""
+    return [
+        NodeContact(node=node, since=since, until=until)
+        for node, since, until in rows
+        if Unreadable not in (type(node), type(since), type(until))
+    ]
+
+
 def read_instance(values: Sequence[Any], definition: TaskDefinition) -> TaskInstance:
     """The instance whose ``INSTANCE_COLUMNS`` have these values."""
     if Unreadable in map(type, values) or values[_OUTCOME] not in _OUTCOMES:
         definition, values = _repaired(values, definition)
     # By position: this is done for every run, and names take twice as long. In between
     # is what stands in both in one order, fire_time to started_at.
-    id, _, *same, outcome, error, cancel_requested, completed_at = values[:_SKIPPED]
+    id, _, *same, outcome, error, cancel_requested, completed_at, ended_attempt = (
+        values[:_SKIPPED]
+    )
     last, count, reason = values[_SKIPPED:]
     skipped = None
     if count is not None:
@@ -244,6 +261,7 @@ def read_instance(values: Sequence[Any], definition: TaskDefinition) -> TaskInst
         *same,
         completed_at,
         _OUTCOMES[outcome],
+        ended_attempt,
         error,
         bool(cancel_requested),
         skipped,

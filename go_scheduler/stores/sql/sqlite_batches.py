@@ -49,43 +49,46 @@ def instances_of(
 
 
 def ends(
-    current: Sequence[tuple[Row[Any], RunOutcome]], now: int
+    recorded: Sequence[tuple[Row[Any], RunOutcome]], now: int
 ) -> Sequence[tuple[object, ...]]:
     """The values that record the runs that ended for good."""
     return [
         (
             each.outcome.value,
+            each.claim.attempt,
             now,
-            started_at := time_of(each.started_at),
-            _not_called(row, started_at),
+            time_of(each.started_at),
+            _not_called(row, each),
+            each.hung,
             each.error,
             row.id,
         )
-        for row, each in current
+        for row, each in recorded
         if each.outcome is not None
     ]
 
 
 def retries(
-    current: Sequence[tuple[Row[Any], RunOutcome]], now: int
+    recorded: Sequence[tuple[Row[Any], RunOutcome]], now: int
 ) -> Sequence[tuple[object, ...]]:
     """The values that make pending again what is to run again."""
     return [
         (
             due_at := now + to_microseconds(each.retry_in),
             due_at,
-            _not_called(row, time_of(each.started_at)),
+            _not_called(row, each),
+            each.hung,
             each.error,
             row.id,
         )
-        for row, each in current
+        for row, each in recorded
         if each.outcome is None
     ]
 
 
-def _not_called(row: Row[Any], started_at: int | None) -> int:
+def _not_called(row: Row[Any], run: RunOutcome) -> int:
     """How many runs were recorded as started and have not been."""
-    return int(started_at is None and row.started_at is not None)
+    return int(run.started_at is None and row.runs_on)
 
 
 def key_of(claim: Claim) -> tuple[str, int]:

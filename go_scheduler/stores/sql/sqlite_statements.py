@@ -14,8 +14,12 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
-from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS, INSTANCE_COLUMNS
-from go_scheduler.stores.sql.tables import definitions, instances
+from go_scheduler.stores.sql.rows import (
+    CONTACT_COLUMNS,
+    DEFINITION_COLUMNS,
+    INSTANCE_COLUMNS,
+)
+from go_scheduler.stores.sql.tables import definitions, instances, nodes
 
 if TYPE_CHECKING:
     from sqlalchemy import TextClause
@@ -157,12 +161,18 @@ CLAIM_LAPSED = _of_instances(
         due=f"""
   SELECT id FROM task_instances
    WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT held
-     AND expires_at <= :now AND queue IN (SELECT value FROM json_each(:queues))
+     AND expires_at <= :lapsed AND queue IN (SELECT value FROM json_each(:queues))
      AND {_READABLE}
    ORDER BY expires_at LIMIT :limit
 """
     )
 )
+
+CLAIMED = _of_instances(f"""
+SELECT {_INSTANCE} FROM task_instances
+ WHERE claimed_by = :node AND completed_at IS NULL AND NOT held AND id > :after
+ ORDER BY id LIMIT :limit
+""")
 
 # From here on instances are named by their claims.
 
@@ -189,14 +199,22 @@ UPDATE task_instances AS t SET expires_at = :now + x.lease
  WHERE {_OWNED}
 RETURNING id, cancel_requested
 """)
-CURRENT = text(f"""
-{_batch("id", "attempt")}
-SELECT t.id, t.definition_key, t.waits, t.started_at
-  FROM x CROSS JOIN task_instances AS t ON {_OWNED}
+# The first success wins, of whichever attempt.
+MAY_END = text(f"""
+{_batch("id", "attempt", "outcome")}
+SELECT t.id, t.definition_key, t.waits AND t.completed_at IS NULL AS waits,
+       t.attempt = x.attempt AND t.completed_at IS NULL
+       AND t.started_at IS NOT NULL AS runs_on
+  FROM x CROSS JOIN task_instances AS t
+    ON t.id = x.id
+   AND (t.attempt = x.attempt AND t.completed_at IS NULL AND t.claimed_by IS NOT NULL
+        OR x.outcome = 'completed' AND x.attempt BETWEEN 1 AND t.attempt
+           AND (t.completed_at IS NULL OR t.outcome = 'failed'))
 """)
 END = """
 UPDATE task_instances
-   SET outcome = ?, completed_at = ?, started_at = ?, runs = runs - ?,
+   SET outcome = ?, ended_attempt = ?, completed_at = ?, started_at = ?,
+       claimable_at = NULL, runs = runs - ?, hangs = hangs + ?,
        error = coalesce(?, error)
  WHERE id = ?
 """
@@ -204,6 +222,7 @@ RETRY = """
 UPDATE task_instances
    SET claimed_by = NULL, expires_at = NULL, started_at = NULL, due_at = ?,
        claimable_at = CASE WHEN NOT held THEN ? END, runs = runs - ?,
+       hangs = CASE WHEN ? THEN hangs + 1 ELSE 0 END,
        error = coalesce(?, error)
  WHERE id = ?
 """
@@ -230,6 +249,18 @@ UPDATE task_instances AS t
  WHERE t.id = x.id AND t.completed_at IS NULL
 RETURNING id, definition_key, waits, outcome
 """)
+
+# Nodes.
+
+NOTE_CONTACT = text("""
+INSERT INTO task_nodes (node, contact_since, seen_at) VALUES (:node, :since, :now)
+ON CONFLICT (node) DO UPDATE
+   SET contact_since = excluded.contact_since, seen_at = excluded.seen_at
+""")
+CONTACTS = text("""
+SELECT node, contact_since, seen_at FROM task_nodes WHERE seen_at >= :since
+""").columns(*(nodes.c[name] for name in CONTACT_COLUMNS))
+DELETE_CONTACTS = text("DELETE FROM task_nodes WHERE seen_at < :since")
 
 # Cleanup.
 

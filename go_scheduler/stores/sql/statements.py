@@ -11,7 +11,7 @@ from go_scheduler.clock import SystemClock
 from go_scheduler.stores.sql import postgresql_statements as sql
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.sweep import Sweep
-from go_scheduler.stores.sql.tables import definitions, instances
+from go_scheduler.stores.sql.tables import definitions, instances, nodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -134,7 +134,7 @@ def _made(
 
 
 _TYPES = {
-    **{each.name: each.type for each in (*definitions.c, *instances.c)},
+    **{each.name: each.type for each in (*definitions.c, *instances.c, *nodes.c)},
     **{sql.OF_DEFINITION + each.name: each.type for each in definitions.c},
     "place": instances.c.due_at.type,
 }

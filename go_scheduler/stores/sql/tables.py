@@ -97,11 +97,13 @@ instances = Table(
     Column("claimable_at", Time),
     Column("attempt", BigInteger, nullable=False, server_default=_ZERO),
     Column("runs", BigInteger, nullable=False, server_default=_ZERO),
+    Column("hangs", BigInteger, nullable=False, server_default=_ZERO),
     Column("claimed_by", Id),
     Column("expires_at", Time),
     Column("started_at", Time),
     Column("completed_at", Time),
     Column("outcome", Text),
+    Column("ended_attempt", BigInteger),
     Column("error", Text),
     Column("cancel_requested", Boolean, nullable=False, server_default=_NO),
     # Which fire times it stands for, with fire_time as the first of them.
@@ -113,6 +115,16 @@ instances = Table(
         "(completed_at IS NULL) = (outcome IS NULL)", name="task_instances_end_check"
     ),
 )
+
+nodes = Table(
+    "task_nodes",
+    metadata,
+    Column("node", Id, primary_key=True),
+    # The last time without a break in which it reached this store.
+    Column("contact_since", Time, nullable=False),
+    Column("seen_at", Time, nullable=False),
+)
+
 # The statements that name an instance by its id must walk the primary key. None of
 # these predicates follows from their guard, (attempt, completed_at IS NULL, claimed_by
 # IS NOT NULL), so that no planner can take one of these indexes for them.
