@@ -1,14 +1,20 @@
-"""A node's execution side: runner, timer, workers, recorder and keeper, wired."""
+"""A node's execution side, wired: what claims, starts, calls, records and renews."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from go_scheduler.contact import Contact
 from go_scheduler.held import Held
 from go_scheduler.instance_runner import InstanceRunner
-from go_scheduler.keeper import Contact, Keeper
+from go_scheduler.intake import Intake
+from go_scheduler.keeper import Keeper
+from go_scheduler.pace import Pace
 from go_scheduler.recorder import Recorder
+from go_scheduler.room import Room
+from go_scheduler.starter import Starter
+from go_scheduler.takeover import Takeover
 from go_scheduler.ticker import Ticker
 from go_scheduler.timer import Timer
 from go_scheduler.workers import Workers
@@ -21,6 +27,10 @@ if TYPE_CHECKING:
     from go_scheduler.models import Claimant
     from go_scheduler.settings import Settings
     from go_scheduler.stores.base import Store
+
+
+# What is due when the store comes back has waited for long enough.
+_LONGEST_BACKOFF = timedelta(seconds=1)
 
 
 class Execution:
@@ -46,7 +56,9 @@ class Execution:
         executor: Executor | None,
     ) -> None:
         base = clock.base
-        contact = Contact(base, silence=max(settings.lease, settings.runner_window))
+        contact = Contact(base, silence=settings.lease)
+        takeover = Takeover(store, clock, claimant, contact=contact, look=self.look)
+        pace = Pace(settings.runner_window)
         self.held = Held()
         self.recorder = Recorder(
             store, clock, wake=self._record_soon, recorded=self._has_room
@@ -72,24 +84,50 @@ class Execution:
             executor=executor,
         )
         timer = Timer(clock, hand_over=self.workers.submit, wake=self._time_soon)
+        intake = Intake(handler, self.recorder)
+        starter = Starter(
+            store,
+            clock,
+            claimant,
+            held=self.held,
+            intake=intake,
+            timer=timer,
+            pace=pace,
+            contact=contact,
+            wake=self._start_soon,
+        )
         self._runner = InstanceRunner(
             store,
             clock,
             claimant,
-            handler=handler,
             held=self.held,
-            timer=timer,
+            room=Room(clock, settings, held=self.held, recorder=self.recorder),
+            intake=intake,
+            starter=starter,
             recorder=self.recorder,
-            contact=contact,
-            window=settings.runner_window,
-            max_held=settings.max_held,
-            max_workers=settings.max_workers,
+            takeover=takeover,
+            pace=pace,
         )
         half = settings.runner_window / 2
         third = settings.lease / 3
         self._timing = Ticker("timer", timer.tick, interval=None, clock=base)
         self._running = Ticker(
-            "instance runner", self._runner.tick, interval=half, clock=base
+            "instance runner",
+            self._runner.tick,
+            interval=half,
+            clock=base,
+            longest_backoff=_LONGEST_BACKOFF,
+        )
+        self._starting = Ticker(
+            "starter",
+            starter.tick,
+            interval=None,
+            clock=base,
+            longest_backoff=_LONGEST_BACKOFF,
+        )
+        # So often that a node which dies and starts again leaves no gap that counts.
+        self._taking_over = Ticker(
+            "takeover", takeover.tick, interval=settings.lease / 6, clock=base
         )
         self._recording = Ticker(
             "recorder", self.recorder.tick, interval=None, clock=base
@@ -102,7 +140,7 @@ class Execution:
             clock=base,
             longest_backoff=min(third / 2, timedelta(seconds=5)),
         )
-        self.makers = [self._running, self._timing]
+        self.makers = [self._taking_over, self._running, self._starting, self._timing]
         self.tickers = [*self.makers, self._recording, self._keeping]
 
     @property
@@ -130,6 +168,9 @@ class Execution:
 
     def _keep_soon(self) -> None:
         self._keeping.wake()
+
+    def _start_soon(self) -> None:
+        self._starting.wake()
 
     def _time_soon(self) -> None:
         self._timing.wake()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence, Set
     from datetime import timedelta
 
+    from go_scheduler.models import Claim
     from go_scheduler.run import Run
 
 
@@ -36,6 +37,12 @@ class Held:
     def busy(self) -> int:
         """How many runs need a worker or have one."""
         return len(self._queued) + len(self._running)
+
+    def claims(self) -> Set[Claim]:
+        """The claims of all runs; of one that goes on meanwhile as well."""
+        # In the order of the stages: what has left the one is in the next.
+        stages = (self._waiting, self._queued, self._running)
+        return {run.claim for stage in stages for run in stage.copy()}
 
     def running(self) -> Collection[Run]:
         """The runs whose handler has been called and has not come back."""

@@ -15,54 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from uuid import UUID
 
-    from go_scheduler.clock import Clock, StoreClock
+    from go_scheduler.clock import StoreClock
+    from go_scheduler.contact import Contact
     from go_scheduler.held import Held
     from go_scheduler.run import Run
     from go_scheduler.stores.base import Store
 
 _BATCH = 1000
 _SHORTEST = timedelta(milliseconds=1)
-
-
-class Contact:
-    """How long a node's contact with its store has been unbroken.
-
-    After an outage every node must have had the time to renew what it runs before any
-    node takes over claims that have lapsed meanwhile.
-
-    Args:
-        clock: Measures elapsed time.
-        silence: Longer than this without contact counts as broken.
-    """
-
-    def __init__(self, clock: Clock, *, silence: timedelta) -> None:
-        self._clock = clock
-        self._silence = silence
-        self._since: timedelta | None = None
-        self._last = ZERO
-
-    @property
-    def unbroken(self) -> timedelta:
-        """For how long it has been; zero before the first."""
-        now = self._clock.elapsed()
-        # After a long freeze nothing has been noted yet, and it is broken all the same.
-        if self._since is None or self._is_silent(now):
-            return ZERO
-        return now - self._since
-
-    def made(self) -> None:
-        """The store has answered."""
-        now = self._clock.elapsed()
-        if self._since is None or self._is_silent(now):
-            self._since = now
-        self._last = now
-
-    def broke(self) -> None:
-        """The store has not answered, or not well."""
-        self._since = None
-
-    def _is_silent(self, now: timedelta) -> bool:
-        return now - self._last > self._silence
 
 
 class Keeper:

@@ -18,7 +18,7 @@ from go_scheduler.stores.base import transactional
 from go_scheduler.triggers.base import next_fire_time_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from datetime import datetime
 
     from go_scheduler.clock import StoreClock
@@ -65,6 +65,8 @@ class Recorder:
         self._lock = threading.Lock()
         self._pending: deque[RunOutcome | Release] = deque()
         self._writing = 0
+        # In none of the queues for a moment, on the way from one to the next.
+        self._unrecorded: dict[Claim, None] = {}
         self._announced = False
         self._unsure: set[Claim] = set()
         # Of runs that called complete_in, and have ended.
@@ -81,6 +83,10 @@ class Recorder:
     def unrecorded(self) -> int:
         """How many ends the store has not taken yet."""
         return len(self._pending) + self._writing + len(self._aside)
+
+    def claims(self) -> Collection[Claim]:
+        """The claims of what the store has not taken yet, of what is given back too."""
+        return self._unrecorded.copy()
 
     def written_since(self, elapsed: timedelta) -> int:
         """How many called runs were recorded since then; older ones are forgotten."""
@@ -186,6 +192,10 @@ class Recorder:
             raise
         finally:
             self._writing = 0
+        aside = {end.claim for _, end in self._aside}
+        for end in batch:
+            if end.claim not in aside:
+                del self._unrecorded[end.claim]
         self._last = self._clock.elapsed()
         # What was given back has freed no worker.
         freed = sum(
@@ -232,6 +242,7 @@ class Recorder:
             return now + _FAILED_TRIGGER
 
     def _put(self, end: RunOutcome | Release) -> None:
+        self._unrecorded[end.claim] = None
         self._pending.append(end)
         # In this order, and reset before the pending are taken: no end waits
         # unannounced.

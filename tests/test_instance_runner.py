@@ -1,31 +1,25 @@
-"""The instance runner: what it claims, how much of it, and when it records a start."""
+"""The instance runner: what it claims, how much of it, and what it gives back."""
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
 from go_scheduler.clock import ZERO, StoreClock
-from go_scheduler.errors import StoreError, StoreUnavailableError
-from go_scheduler.handlers import Handler, HandlerRegistry
+from go_scheduler.errors import StoreUnavailableError
+from go_scheduler.handlers import HandlerRegistry
 from go_scheduler.held import Held
-from go_scheduler.instance_runner import InstanceRunner
-from go_scheduler.keeper import Contact
 from go_scheduler.models import State, TaskInstance
 from go_scheduler.policies import RetryPolicy
 from go_scheduler.recorder import Recorder
-from go_scheduler.stores.memory import MemoryStore
 from go_scheduler.testing.builders import (
     LEASE,
     NODE,
     OTHER_NODE,
     cancel,
     claim,
-    claimant,
     claimed,
     definition,
     finish,
@@ -34,137 +28,16 @@ from go_scheduler.testing.builders import (
     running,
 )
 from go_scheduler.testing.clock import START
-from go_scheduler.timer import Timer
 from go_scheduler.triggers import UnknownTrigger
 from tests.conftest import seconds
+from tests.house import TICK, WINDOW, FaultyStore, House, pending, state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from uuid import UUID
+    from datetime import timedelta
 
-    from go_scheduler.models import Answer, Claim, Claimant
     from go_scheduler.run import Run
     from go_scheduler.testing import ManualClock
-
-WINDOW = timedelta(seconds=1)
-LEAD = timedelta(milliseconds=20)
-TICK = timedelta(microseconds=1)
-
-
-class FaultyStore(MemoryStore):
-    """Fails and dawdles as it is told to, and notes what it was asked."""
-
-    def __init__(self, clock: ManualClock) -> None:
-        super().__init__(clock)
-        self.manual = clock
-        self.away = False
-        self.start_answer_lost = False
-        self.bad: set[UUID] = set()
-        self.slow = ZERO
-        self.limits: list[int] = []
-        self.lapsed: list[timedelta | None] = []
-        self.starts: list[int] = []
-        self.meanwhile: Callable[[], object] = lambda: None
-
-    def claim_instances(
-        self,
-        claimant: Claimant,
-        *,
-        ahead: timedelta,
-        lead: timedelta,
-        limit: int,
-        lapsed: timedelta | None,
-    ) -> Sequence[TaskInstance]:
-        if self.away:
-            raise StoreUnavailableError("away")
-        self.limits.append(limit)
-        self.lapsed.append(lapsed)
-        found = super().claim_instances(
-            claimant, ahead=ahead, lead=lead, limit=limit, lapsed=lapsed
-        )
-        self.manual.advance(self.slow)
-        self.meanwhile()
-        return found
-
-    def start_instances(
-        self, claimant: Claimant, claims: Sequence[Claim]
-    ) -> Answer[Sequence[TaskInstance]]:
-        if self.away:
-            raise StoreUnavailableError("away")
-        if not self.bad.isdisjoint(each.instance_id for each in claims):
-            raise StoreError("a bad row")
-        self.starts.append(len(claims))
-        found = super().start_instances(claimant, claims)
-        self.manual.advance(self.slow)
-        if self.start_answer_lost:
-            raise StoreUnavailableError("the answer is lost")
-        return found
-
-
-class House:
-    """A runner, and those it works with."""
-
-    def __init__(
-        self,
-        store: FaultyStore,
-        clock: StoreClock,
-        base: ManualClock,
-        *,
-        handler: Handler = lambda _: None,
-        max_held: int = 100,
-        max_workers: int = 4,
-    ) -> None:
-        self.store = store
-        self.base = base
-        self.held = Held()
-        self.due: deque[Run] = deque()
-        self.contact = Contact(base, silence=LEASE)
-        self.recorder = Recorder(store, clock, wake=lambda: None, recorded=lambda: None)
-        self.timer = Timer(clock, hand_over=self._queue, wake=lambda: None)
-        self.runner = InstanceRunner(
-            store,
-            clock,
-            claimant(),
-            handler=handler,
-            held=self.held,
-            timer=self.timer,
-            recorder=self.recorder,
-            contact=self.contact,
-            window=WINDOW,
-            max_held=max_held,
-            max_workers=max_workers,
-        )
-        self.tick = self.runner.tick
-
-    def _queue(self, runs: Sequence[Run]) -> None:
-        for run in runs:
-            if self.held.enqueue(run, self.base.elapsed()):
-                self.due.append(run)
-
-    def claim(self) -> timedelta | None:
-        """Tick, with a claim."""
-        self.runner.look()
-        return self.tick()
-
-    def settle(self) -> None:
-        """Tick until there is nothing to be done at once."""
-        self.runner.look()
-        for _ in range(100):
-            if self.tick() != ZERO:
-                return
-        raise AssertionError("it never comes to rest")
-
-    def perform(self, run: Run) -> None:
-        """What a worker does."""
-        assert self.held.call(run)
-        run.begin(self.base.elapsed(), self.store.now(), lambda: None)
-        run.settle()
-        self.recorder.succeed(run)
-        self.held.end(run)
-
-    def record(self) -> None:
-        self.recorder._last = None
-        self.recorder.tick()
 
 
 @pytest.fixture
@@ -182,17 +55,6 @@ def small(store: FaultyStore, store_clock: StoreClock, clock: ManualClock) -> Ho
     return House(store, store_clock, clock, max_workers=1)
 
 
-def pending(
-    store: FaultyStore, *, after: timedelta = ZERO, name: str | None = None
-) -> TaskInstance:
-    [instance] = fire(store, put(store, definition(store.now() + after, name=name)))
-    return instance
-
-
-def state(store: FaultyStore, instance: TaskInstance) -> State:
-    return store.get_instance(instance.id).state
-
-
 def test_what_is_due_is_claimed_and_started_in_one_write_and_handed_over(
     house: House, store: FaultyStore
 ) -> None:
@@ -201,71 +63,6 @@ def test_what_is_due_is_claimed_and_started_in_one_write_and_handed_over(
     assert [run.instance.id for run in house.due] == [instance.id]
     assert state(store, instance) is State.RUNNING
     assert store.starts == []
-
-
-def test_what_is_due_within_the_window_is_held_until_shortly_before(
-    house: House, store: FaultyStore, clock: ManualClock
-) -> None:
-    instance = pending(store, after=seconds(0.4))
-    beyond = pending(store, after=WINDOW + TICK)
-    delay = house.tick()
-    assert (state(store, instance), state(store, beyond)) == (
-        State.CLAIMED,
-        State.PENDING,
-    )
-    assert house.held.waiting == 1
-    assert delay is not None
-    assert (
-        seconds(0.4) - LEAD - timedelta(milliseconds=1) <= delay < seconds(0.4) - LEAD
-    )
-    clock.advance(delay)
-    house.tick()
-    assert state(store, instance) is State.RUNNING
-    assert store.get_instance(instance.id).started_at == START + seconds(0.4)
-    assert not house.due
-    left = house.timer.tick()
-    assert left is not None
-    clock.advance(left)
-    house.timer.tick()
-    assert len(house.due) == 1
-
-
-def test_one_write_starts_all_that_is_due_about_then(
-    house: House, store: FaultyStore, clock: ManualClock
-) -> None:
-    for number in range(4):
-        pending(store, after=seconds(0.4) + number * LEAD / 3)
-    house.settle()
-    clock.advance(seconds(0.4) - LEAD)
-    house.tick()
-    assert store.starts == [4]
-
-
-def test_the_lead_is_twice_what_the_store_lately_took(
-    house: House, store: FaultyStore, clock: ManualClock
-) -> None:
-    store.slow = seconds(0.1)
-    house.claim()
-    instance = pending(store, after=seconds(0.8))
-    house.claim()
-    clock.advance(seconds(0.4))
-    house.tick()
-    assert state(store, instance) is State.CLAIMED
-    clock.advance(seconds(0.1))
-    house.tick()
-    assert state(store, instance) is State.RUNNING
-
-
-def test_the_lead_is_at_most_half_the_window(
-    house: House, store: FaultyStore, clock: ManualClock
-) -> None:
-    store.slow = seconds(30)
-    house.claim()
-    store.slow = ZERO
-    instance = pending(store, after=seconds(0.6))
-    delay = house.claim()
-    assert state(store, instance) is State.CLAIMED
-    assert delay == seconds(0.1)
 
 
 def test_of_what_is_overdue_no_more_is_claimed_than_there_are_workers(
@@ -380,7 +177,7 @@ def test_after_a_claim_that_took_all_that_was_due_the_next_is_bounded_anew(
         pending(store, after=seconds(0.3))
     assert house.tick() == ZERO
     clock.advance(seconds(0.3))
-    house.runner._start()
+    house.starter.tick()
     assert len(house.due) == 4
     house.claim()
     house.perform(house.due.popleft())
@@ -510,7 +307,7 @@ def test_each_name_without_a_handler_is_reported_once_and_not_without_end(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("go_scheduler.instance_runner._MOST_REPORTED", 2)
+    monkeypatch.setattr("go_scheduler.intake._MOST_REPORTED", 2)
     for name in ("a", "b", "a", "c"):
         pending(store, name=name)
     known = pending(store, name="known")
@@ -577,7 +374,7 @@ def test_an_instance_whose_every_run_died_has_failed_after_the_last(
     house.record()
     dead = store.get_instance(instance.id)
     assert (dead.state, dead.runs) == (State.FAILED, 2)
-    assert dead.error == "none of 2 runs came to an end"
+    assert dead.error == "none of 2 recorded starts came to an end"
     assert not house.due
 
 
@@ -592,68 +389,6 @@ def test_the_error_of_its_last_run_stays_with_what_has_failed(
     assert store.get_instance(instance.id).error == "why"
 
 
-def test_what_was_changed_before_its_start_is_let_go(
-    house: House, store: FaultyStore, clock: ManualClock
-) -> None:
-    cancelled = pending(store, after=seconds(0.5))
-    paused = pending(store, after=seconds(0.5))
-    deleted = pending(store, after=seconds(0.5))
-    kept = pending(store, after=seconds(0.5))
-    house.settle()
-    cancel(store, cancelled)
-    store.pause_definitions([paused.definition.id])
-    store.delete_definitions([deleted.definition.id])
-    clock.advance(seconds(0.5))
-    house.tick()
-    assert [run.instance.id for run in house.due] == [kept.id]
-    assert house.held.waiting == 0
-
-
-def test_the_start_takes_the_definition_as_it_is_by_then(
-    house: House, store: FaultyStore, clock: ManualClock
-) -> None:
-    instance = pending(store, after=seconds(0.5))
-    house.settle()
-    store.put_definitions([replace(instance.definition, metadata={"new": True})])
-    clock.advance(seconds(0.5))
-    house.tick()
-    assert house.due[0].instance.metadata == {"new": True}
-
-
-def test_a_start_whose_answer_is_lost_is_recorded_again_and_called_once(
-    house: House, store: FaultyStore, clock: ManualClock
-) -> None:
-    instance = pending(store, after=seconds(0.5))
-    house.settle()
-    clock.advance(seconds(0.5))
-    store.start_answer_lost = True
-    with pytest.raises(StoreUnavailableError):
-        house.tick()
-    assert not house.due
-    store.start_answer_lost = False
-    house.tick()
-    assert [run.instance.id for run in house.due] == [instance.id]
-    assert store.get_instance(instance.id).runs == 1
-
-
-def test_nothing_is_called_without_a_recorded_start(
-    house: House, store: FaultyStore, clock: ManualClock
-) -> None:
-    pending(store, after=seconds(0.5))
-    house.settle()
-    store.away = True
-    clock.advance(seconds(0.5))
-    for _ in range(5):
-        with pytest.raises(StoreUnavailableError):
-            house.tick()
-        house.timer.tick()
-        clock.advance(seconds(0.3))
-    assert not house.due
-    store.away = False
-    house.tick()
-    assert len(house.due) == 1
-
-
 def test_after_a_failure_it_claims_as_soon_as_it_ticks(
     house: House, store: FaultyStore
 ) -> None:
@@ -664,43 +399,6 @@ def test_after_a_failure_it_claims_as_soon_as_it_ticks(
     store.away = False
     house.tick()
     assert len(store.limits) == 2
-
-
-def test_a_start_that_cannot_be_recorded_costs_only_itself(
-    house: House,
-    store: FaultyStore,
-    clock: ManualClock,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    instances = [pending(store, after=seconds(0.5)) for _ in range(5)]
-    house.settle()
-    store.bad = {instances[2].id}
-    clock.advance(seconds(0.5))
-    house.tick()
-    assert {run.instance.id for run in house.due} == {
-        each.id for each in instances if each is not instances[2]
-    }
-    assert house.held.waiting == 0
-    assert str(instances[2].id) in caplog.text
-
-
-def test_of_two_runs_of_one_instance_the_one_with_the_claim_is_called(
-    house: House, store: FaultyStore, clock: ManualClock
-) -> None:
-    pending(store, after=seconds(0.5))
-    house.settle()
-    store.start_answer_lost = store.away = True
-    clock.advance(2 * LEASE)
-    store.away = store.start_answer_lost = False
-    [again] = claim(store, NODE, lapsed=True, lead=-LEASE)
-    house.runner._accept([again])
-    [old, new] = house.held.uncalled()
-    [entry] = [each for each in house.runner._unstarted if each[2] is old]
-    house.runner._unstarted.remove(entry)
-    house.runner._hold(old)
-    house.tick()
-    assert list(house.due) == [new]
-    assert house.held.waiting == 0
 
 
 def test_lapsed_claims_are_taken_over_after_one_lease_of_unbroken_contact(
@@ -771,3 +469,168 @@ def test_a_node_that_wakes_from_a_freeze_takes_nothing_over_at_once(
     clock.advance(3 * LEASE)
     house.settle()
     assert store.lapsed == [None, ZERO, None]
+
+
+def test_a_full_house_looks_again_soon_though_one_has_started_meanwhile(
+    store: FaultyStore, store_clock: StoreClock, clock: ManualClock
+) -> None:
+    house = House(store, store_clock, clock, max_held=10)
+    for _ in range(50):
+        pending(store, after=seconds(0.9))
+    house.settle()
+    assert house.held.waiting == 10
+    store.meanwhile = lambda: house.held.drop(house.held.uncalled()[0])
+    assert house.claim() == WINDOW / 20
+
+
+def test_what_a_lost_answer_had_claimed_is_given_back_and_called_once(
+    house: House, store: FaultyStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    once = replace(definition(), retry=RetryPolicy(max_attempts=1))
+    [instance] = fire(store, put(store, once))
+    later = pending(store, after=seconds(0.5))
+    store.claim_answer_lost = True
+    with pytest.raises(StoreUnavailableError):
+        house.claim()
+    assert state(store, instance) is State.RUNNING
+    assert state(store, later) is State.CLAIMED
+    store.claim_answer_lost = False
+    house.settle()
+    assert [run.instance.id for run in house.due] == [instance.id]
+    assert house.due[0].instance.runs == 1
+    assert house.held.waiting == 1
+    assert "the answer to a claim was lost: 2 instances are given back" in caplog.text
+
+
+def test_what_is_held_called_or_not_recorded_yet_is_not_taken_for_lost(
+    house: House, store: FaultyStore
+) -> None:
+    for _ in range(3):
+        pending(store)
+    pending(store, after=seconds(0.5))
+    house.settle()
+    house.perform(house.due.popleft())
+    assert house.held.call(house.due.popleft())
+    store.away = True
+    with pytest.raises(StoreUnavailableError):
+        house.claim()
+    store.away = False
+    house.claim()
+    assert store.lists == 2
+    assert {each.attempt for each in store.list_instances()} == {1}
+    assert house.recorder.unrecorded == 1
+    house.record()
+    assert store.counts()[State.COMPLETED] == 1
+
+
+def test_what_ends_while_the_list_is_read_is_not_taken_for_lost(
+    house: House, store: FaultyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = pending(store)
+    house.settle()
+    store.away = True
+    with pytest.raises(StoreUnavailableError):
+        house.claim()
+    store.away = False
+    listed = store.list_claimed
+
+    def end_after(*args: object, **kwargs: object) -> Sequence[TaskInstance]:
+        found = listed(*args, **kwargs)  # type: ignore[arg-type]
+        if house.due:
+            house.perform(house.due.popleft())
+            house.record()
+        return found
+
+    monkeypatch.setattr(store, "list_claimed", end_after)
+    house.claim()
+    assert state(store, instance) is State.COMPLETED
+
+
+def test_a_store_that_was_still_at_work_on_a_lost_claim_is_asked_for_five_seconds(
+    house: House, store: FaultyStore, clock: ManualClock
+) -> None:
+    store.away = True
+    with pytest.raises(StoreUnavailableError):
+        house.claim()
+    store.away = False
+    house.claim()
+    late = pending(store)
+    claim(store, NODE)
+    clock.advance(seconds(1))
+    house.settle()
+    assert [run.instance.id for run in house.due] == [late.id]
+    clock.advance(seconds(4))
+    house.claim()
+    asked = store.lists
+    house.claim()
+    assert store.lists == asked
+
+
+def test_what_is_locked_and_not_given_back_is_asked_for_until_it_is(
+    house: House, store: FaultyStore, clock: ManualClock
+) -> None:
+    instance = pending(store)
+    store.claim_answer_lost = True
+    with pytest.raises(StoreUnavailableError):
+        house.claim()
+    store.claim_answer_lost = False
+    store.locked = {instance.id}
+    clock.advance(seconds(6))
+    house.claim()
+    assert state(store, instance) is State.RUNNING
+    store.locked.clear()
+    house.claim()
+    assert [run.instance.attempt for run in house.due] == [2]
+
+
+def test_a_release_that_fails_alone_is_tried_again(
+    house: House, store: FaultyStore, clock: ManualClock
+) -> None:
+    instance = pending(store)
+    store.claim_answer_lost = True
+    with pytest.raises(StoreUnavailableError):
+        house.claim()
+    store.claim_answer_lost = False
+    store.bad = {instance.id}
+    clock.advance(seconds(6))
+    house.claim()
+    assert state(store, instance) is State.RUNNING
+    store.bad.clear()
+    house.claim()
+    assert [run.instance.attempt for run in house.due] == [2]
+
+
+def test_it_claims_further_ahead_while_the_store_is_slow(
+    house: House, store: FaultyStore
+) -> None:
+    store.slow = seconds(0.3)
+    house.claim()
+    house.claim()
+    assert store.ahead == [WINDOW, WINDOW + 4 * seconds(0.3)]
+
+
+def test_a_look_is_repeated_on_a_store_that_settles(
+    store: FaultyStore, store_clock: StoreClock, clock: ManualClock
+) -> None:
+    store.settling = seconds(0.06)
+    house = House(store, store_clock, clock)
+    house.settle()
+    clock.advance(seconds(0.1))
+    house.runner.look()
+    asked = []
+    begun = clock.elapsed()
+    while (delay := house.tick()) < WINDOW / 10:
+        asked.append((clock.elapsed() - begun, len(store.limits)))
+        clock.advance(delay)
+    assert [at for at, _ in asked] == [ZERO, seconds(0.02), seconds(0.05)]
+    assert len(store.limits) == asked[0][1] + 3
+    clock.advance(seconds(0.1))
+    assert house.tick() > seconds(0.1)
+    assert len(store.limits) == asked[0][1] + 4
+
+
+def test_a_look_is_not_repeated_where_nothing_settles(
+    house: House, store: FaultyStore
+) -> None:
+    assert house.claim() == WINDOW / 2
+    assert len(store.limits) == 1

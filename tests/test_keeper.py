@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.clock import ZERO, StoreClock
+from go_scheduler.contact import Contact
 from go_scheduler.errors import StoreError, StoreUnavailableError
 from go_scheduler.held import Held
-from go_scheduler.keeper import Contact, Keeper
+from go_scheduler.keeper import Keeper
 from go_scheduler.run import Run
 from go_scheduler.stores.memory import MemoryStore
 from go_scheduler.testing.builders import (

@@ -30,7 +30,14 @@ if TYPE_CHECKING:
 
 FAILED_AFTER = 30.0
 LOOPS = {"definition scheduler", "cleanup"}
-EXECUTION = {"instance runner", "timer", "recorder", "keeper"}
+EXECUTION = {
+    "takeover",
+    "instance runner",
+    "starter",
+    "timer",
+    "recorder",
+    "keeper",
+}
 SETTINGS = Settings(
     schedule_window=seconds(1),
     runner_window=seconds(1),
@@ -60,7 +67,7 @@ def once(store: MemoryStore) -> TaskDefinition:
     return put(store, definition(now, trigger=ExecuteOnceTrigger(now)))
 
 
-def test_it_has_six_loops_and_two_without_a_handler(
+def test_it_has_eight_loops_and_two_without_a_handler(
     store: MemoryStore, clock: ManualClock
 ) -> None:
     assert set(node(print, store, clock).health().loops) == LOOPS | EXECUTION
@@ -264,7 +271,7 @@ def test_whoever_waits_for_the_stop_finds_the_loops_ended(
     assert ended == [True]
 
 
-@pytest.mark.parametrize("started", range(7))
+@pytest.mark.parametrize("started", range(9))
 def test_a_node_that_cannot_start_all_its_threads_starts_none(
     monkeypatch: pytest.MonkeyPatch, started: int
 ) -> None:
@@ -280,7 +287,7 @@ def test_a_node_that_cannot_start_all_its_threads_starts_none(
 
     monkeypatch.setattr(threading.Thread, "start", start)
     one = node(lambda _: None, MemoryStore(), SystemClock())
-    if started < 6:
+    if started < 8:
         with pytest.raises(RuntimeError, match="new thread"):
             one.start()
         assert one.stopping

@@ -301,7 +301,7 @@ def test_starting_twice_starts_one_set_of_threads(real: list[Scheduler]) -> None
     real.append(scheduler)
     for _ in range(2):
         scheduler.start()
-        assert len(set(threading.enumerate()) - others) == 6
+        assert len(set(threading.enumerate()) - others) == 8
 
 
 def test_stopping_what_was_never_started_or_twice_is_harmless() -> None:

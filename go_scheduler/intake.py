@@ -1,0 +1,104 @@
+"""The intake: which of the instances that a node has claimed it is to call."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from go_scheduler.bounded_log import BoundedLog
+from go_scheduler.handlers import find_handler
+from go_scheduler.models import Outcome
+from go_scheduler.triggers.base import UnknownTrigger
+
+if TYPE_CHECKING:
+    from go_scheduler.handlers import Handler
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.recorder import Recorder
+    from go_scheduler.run import Run
+
+# Of nodes that can run an instance and nodes that cannot, any may have it next.
+_FIRST_DELAY = timedelta(milliseconds=50)
+_LONGEST_DELAY = timedelta(minutes=1)
+_MOST_REPORTED = 1000
+
+
+class Intake:
+    """Refuses what is not to be called at all, and what this node cannot call.
+
+    Args:
+        handler: Tells which instances this node can run.
+        recorder: Takes what is refused.
+    """
+
+    def __init__(self, handler: Handler, recorder: Recorder) -> None:
+        self._handler = handler
+        self._recorder = recorder
+        self._reported: set[str] = set()
+        self._log = BoundedLog(logging.getLogger(__name__))
+
+    def begin(self) -> None:
+        """Begin to log anew, as at each tick of whoever claims."""
+        self._log.begin()
+
+    def takes(self, run: Run) -> bool:
+        """Whether it is to be called here; else what becomes of it is recorded."""
+        instance = run.instance
+        runs = _runs_before(instance)
+        if instance.cancel_requested:
+            self._recorder.refuse(run, Outcome.CANCELLED)
+        elif not instance.definition.retry.allows(runs):
+            # A start is recorded before the call, which may never have come to be.
+            error = f"none of {runs} recorded starts came to an end"
+            self._recorder.refuse(run, Outcome.FAILED, instance.error or error)
+        elif (reason := self._cannot_run(instance)) is not None:
+            self._report_given_back(instance, reason)
+            delay = _FIRST_DELAY * 2 ** min(instance.attempt - 1, 11)
+            self._recorder.release(run, min(delay, _LONGEST_DELAY))
+        else:
+            return True
+        return False
+
+    def report_taken_over(self, instance: TaskInstance) -> None:
+        """Say that it runs again, if its last run came to no end."""
+        if instance.error is not None or not _runs_before(instance):
+            return
+        self._log.write(
+            logging.WARNING,
+            "instance %s of %s: its last run came to no end, it runs again",
+            instance.id,
+            instance.definition.name or instance.definition.id,
+            ids={
+                "instance_id": instance.id,
+                "definition_id": instance.definition.id,
+                "attempt": instance.attempt,
+            },
+        )
+
+    def _cannot_run(self, instance: TaskInstance) -> str | None:
+        """Why other nodes may be able to run an instance, but not this one."""
+        definition = instance.definition
+        if isinstance(definition.trigger, UnknownTrigger):
+            return definition.trigger.reason
+        if find_handler(self._handler, instance) is None:
+            named = (
+                "without a name" if definition.name is None else repr(definition.name)
+            )
+            return f"no handler is registered for definitions {named} here"
+        return None
+
+    def _report_given_back(self, instance: TaskInstance, reason: str) -> None:
+        if reason in self._reported or len(self._reported) >= _MOST_REPORTED:
+            return
+        self._reported.add(reason)
+        self._log.write(
+            logging.WARNING,
+            "%s; such instances are given back",
+            reason,
+            ids={"instance_id": instance.id, "definition_id": instance.definition.id},
+        )
+
+
+def _runs_before(instance: TaskInstance) -> int:
+    """How many runs an instance had before the one it is claimed for."""
+    return instance.runs - (instance.started_at is not None)

@@ -1,0 +1,239 @@
+"""The starter: records the start of each claimed instance shortly before it is due."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from datetime import timedelta
+from heapq import heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
+
+from go_scheduler.batches import write_in_halves
+from go_scheduler.bounded_log import BoundedLog
+from go_scheduler.clock import ZERO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from go_scheduler.clock import StoreClock
+    from go_scheduler.contact import Contact
+    from go_scheduler.held import Held
+    from go_scheduler.intake import Intake
+    from go_scheduler.models import Answer, Claim, Claimant, TaskInstance
+    from go_scheduler.pace import Pace
+    from go_scheduler.run import Run
+    from go_scheduler.stores.base import Store
+    from go_scheduler.timer import Timer
+
+_BATCH = 500
+_SLACK = timedelta(milliseconds=20)
+_ASIDE_AT_FIRST = timedelta(milliseconds=100)
+_LONGEST_ASIDE = timedelta(seconds=2)
+# What is locked for less is nothing to speak of.
+_REPORTED_AT = 8 * _ASIDE_AT_FIRST
+_MOST_ALONE = 10
+
+
+class Starter:
+    """Holds what is claimed and not started, and starts all that is due about then.
+
+    A start that is locked by another transaction, or fails alone, is left aside for a
+    moment and tried again apart from the others, a little later each time.
+
+    Args:
+        store: Where to record.
+        clock: The store's time, as this node has it.
+        claimant: This node.
+        held: The node's runs.
+        intake: Looks once more at what was started.
+        timer: Takes what has been started.
+        pace: Says how long before an instance is due its start is recorded.
+        contact: Told of every failure.
+        wake: Makes the starter's ticker tick.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: StoreClock,
+        claimant: Claimant,
+        *,
+        held: Held,
+        intake: Intake,
+        timer: Timer,
+        pace: Pace,
+        contact: Contact,
+        wake: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._claimant = claimant
+        self._held = held
+        self._intake = intake
+        self._timer = timer
+        self._pace = pace
+        self._contact = contact
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._unstarted: list[tuple[datetime, int, Run]] = []
+        self._sequence = count()
+        self._aside: dict[Run, _Aside] = {}
+        self._log = BoundedLog(logging.getLogger(__name__))
+
+    @property
+    def lead(self) -> timedelta:
+        """How long before it is due an instance is to be started now."""
+        return self._pace.lead(len(self._unstarted))
+
+    def hold(self, runs: Iterable[Run]) -> None:
+        """Take claimed runs, of which some may have been started by the claim."""
+        started: list[Run] = []
+        unstarted: list[Run] = []
+        for run in runs:
+            is_started = run.instance.started_at is not None
+            (started if is_started else unstarted).append(run)
+        self._timer.hold(started)
+        if self._push(unstarted):
+            self._wake()
+
+    def tick(self) -> timedelta | None:
+        """Start what is nearly due; answer how long until the next is."""
+        self._log.begin()
+        try:
+            self._start_due()
+            self._start_aside()
+        except BaseException:
+            self._contact.broke()
+            raise
+        return self._next()
+
+    def _start_due(self) -> None:
+        """Record the start of what is due within the lead and a little more."""
+        if (wait := self._wait()) is None or wait > ZERO:
+            return
+        until = self._clock.now() + self.lead + _SLACK
+        while runs := self._take_due(until):
+            try:
+                self._start(runs)
+            except BaseException:
+                # Whether they have been started is not known; starting again is
+                # harmless.
+                self._push(runs)
+                raise
+
+    def _start_aside(self) -> None:
+        """Try again what was left aside; what failed alone by itself, and a few."""
+        elapsed = self._clock.elapsed()
+        due = [run for run, aside in self._aside.items() if aside.until <= elapsed]
+        failed = [run for run in due if self._aside[run].failed]
+        locked = [run for run in due if not self._aside[run].failed]
+        parts = [locked[:_BATCH], *([run] for run in failed[:_MOST_ALONE])]
+        for part in parts:
+            self._start(part)
+
+    def _start(self, runs: Sequence[Run]) -> None:
+        failed: dict[UUID, Exception] = {}
+
+        def write(claims: Sequence[Claim]) -> Answer[Sequence[TaskInstance]]:
+            return self._store.start_instances(self._claimant, claims)
+
+        def fail(claim: Claim, error: Exception) -> None:
+            failed[claim.instance_id] = error
+
+        sent = self._clock.elapsed()
+        answers = write_in_halves([run.claim for run in runs], write, fail)
+        if answers:
+            self._pace.took(self._clock.elapsed() - sent)
+        busy = set().union(*(answer.busy for answer in answers))
+        done = {
+            (instance.id, instance.attempt): instance
+            for answer in answers
+            for instance in answer.done
+        }
+        started = []
+        for run in runs:
+            if run.instance.id in busy or run.instance.id in failed:
+                self._set_aside(run, failed.get(run.instance.id))
+                continue
+            self._aside.pop(run, None)
+            instance = done.get(run.token)
+            if instance is not None and self._intake.takes(run.start(instance)):
+                started.append(run)
+            else:
+                self._held.drop(run)
+        self._timer.hold(started)
+
+    def _set_aside(self, run: Run, error: Exception | None) -> None:
+        before = self._aside.get(run)
+        length = _ASIDE_AT_FIRST
+        if before is not None:
+            length = min(2 * before.length, _LONGEST_ASIDE)
+        until = self._clock.elapsed() + length
+        self._aside[run] = _Aside(until, length, error is not None)
+        if error is not None:
+            if before is None or not before.failed:
+                self._report_failed(run.claim, error)
+        elif length == _REPORTED_AT:
+            self._report_locked(run.claim)
+
+    def _push(self, runs: Sequence[Run]) -> bool:
+        """Hold what is to be started; true if the first of all is another one now."""
+        with self._lock:
+            first = self._unstarted[0] if self._unstarted else None
+            for run in runs:
+                entry = (run.instance.due_at, next(self._sequence), run)
+                heappush(self._unstarted, entry)
+            return bool(self._unstarted) and self._unstarted[0] is not first
+
+    def _take_due(self, until: datetime) -> Sequence[Run]:
+        runs: list[Run] = []
+        with self._lock:
+            while self._unstarted and len(runs) < _BATCH:
+                if self._unstarted[0][0] > until:
+                    break
+                runs.append(heappop(self._unstarted)[2])
+        return runs
+
+    def _wait(self) -> timedelta | None:
+        """How long until the first has to be started; None: there is none."""
+        with self._lock:
+            if not self._unstarted:
+                return None
+            first = self._unstarted[0][0]
+        return first - self._clock.now() - self.lead
+
+    def _next(self) -> timedelta | None:
+        elapsed = self._clock.elapsed()
+        waits = [aside.until - elapsed for aside in self._aside.values()]
+        if (wait := self._wait()) is not None:
+            waits.append(wait)
+        return max(ZERO, min(waits)) if waits else None
+
+    def _report_failed(self, claim: Claim, error: Exception) -> None:
+        self._log.write(
+            logging.ERROR,
+            "instance %s: its start cannot be recorded, it is tried again: %r",
+            claim.instance_id,
+            error,
+            ids={"instance_id": claim.instance_id, "attempt": claim.attempt},
+            error=error,
+        )
+
+    def _report_locked(self, claim: Claim) -> None:
+        self._log.write(
+            logging.WARNING,
+            "instance %s: another transaction has locked it, its start has to wait",
+            claim.instance_id,
+            ids={"instance_id": claim.instance_id, "attempt": claim.attempt},
+        )
+
+
+class _Aside(NamedTuple):
+    """Until when a start is left alone, and whether it was locked or failed."""
+
+    until: timedelta
+    length: timedelta
+    failed: bool
