@@ -6,6 +6,7 @@ import threading
 from collections import Counter, deque
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -15,7 +16,8 @@ from go_scheduler.clock import Driven, SystemClock
 from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.handlers import HandlerRegistry
 from go_scheduler.models import State, TaskDefinition, TaskInstance
-from go_scheduler.run import current_run
+from go_scheduler.policies import RetryPolicy
+from go_scheduler.run import Run, current_run
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.clock import START
@@ -80,6 +82,48 @@ class Later(Executor):
         return Future()
 
 
+class Threads(Executor):
+    """Calls each handler on a thread, and goes on once it has entered."""
+
+    def __init__(self, entered: threading.Semaphore) -> None:
+        self._entered = entered
+        self._threads: list[threading.Thread] = []
+
+    def submit(
+        self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
+    ) -> Future[_T]:
+        thread = threading.Thread(target=fn, args=args, kwargs=kwargs, daemon=True)
+        thread.start()
+        self._threads.append(thread)
+        assert self._entered.acquire(timeout=FAILED_AFTER)
+        return Future()
+
+    def join(self) -> None:
+        for thread in self._threads:
+            thread.join(FAILED_AFTER)
+
+
+class Process(Executor):
+    """Calls handlers at once, and dies of one: nothing it had goes on."""
+
+    def __init__(self, clock: FreezingClock, name: str) -> None:
+        self._clock = clock
+        self._name = name
+        self.died = False
+
+    def submit(
+        self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
+    ) -> Future[_T]:
+        [run] = args
+        assert isinstance(run, Run)
+        if run.instance.definition.name == "kills":
+            self.died = True
+            self._clock.freeze(self._name)
+        if not self.died:
+            fn(*args, **kwargs)
+        return Future()
+
+
 class Outage:
     """Lets a store be away for everything but for reading what is there."""
 
@@ -93,6 +137,9 @@ class Outage:
         "finish_instances",
         "release_instances",
         "delete_finished",
+        "list_claimed",
+        "note_contact",
+        "list_contacts",
     )
 
     def __init__(self, store: Store) -> None:
@@ -453,3 +500,66 @@ def test_a_node_that_stops_while_the_store_is_away_gives_up_after_a_lease(
     nodes.start("two")
     clock.advance(LEASE + seconds(5))
     assert len(nodes.called["two"]) == 1
+
+
+@pytest.mark.slow
+def test_who_starts_with_the_stores_return_takes_nothing_from_those_that_still_run(
+    nodes: Nodes, clock: FreezingClock, store: Store, outage: Outage
+) -> None:
+    entered, end = threading.Semaphore(0), threading.Event()
+    threads = {name: Threads(entered) for name in ("one", "two")}
+
+    def run_until_told(instance: TaskInstance) -> None:
+        entered.release()
+        assert end.wait(FAILED_AFTER)
+
+    for name, executor in threads.items():
+        node = nodes.start(name, run_until_told, executor)
+        node.schedule(replace(once(clock.now()), expire_after=seconds(3600)))
+        clock.advance(seconds(1))
+    clock.advance(2 * LEASE)
+    outage.on = True
+    clock.advance(timedelta(minutes=10))
+    nodes.start("three")
+    outage.on = False
+    clock.advance(3 * LEASE)
+    assert nodes.called["three"] == []
+    end.set()
+    for executor in threads.values():
+        executor.join()
+    clock.advance(seconds(1))
+    assert [each.attempt for each in store.list_instances()] == [1, 1]
+    assert store.counts()[State.COMPLETED] == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("every", [3, 7, 25])
+def test_a_process_that_dies_again_and_again_loses_nothing_and_comes_to_an_end(
+    nodes: Nodes, clock: FreezingClock, store: Store, every: float
+) -> None:
+    scheduler = Scheduler(None, store, clock=clock)
+    scheduler.schedule(TaskDefinition(trigger=IntervalTrigger(seconds(1))))
+    scheduler.schedule(
+        TaskDefinition(
+            trigger=IntervalTrigger(seconds(every)),
+            name="kills",
+            retry=RetryPolicy(max_attempts=2),
+        )
+    )
+    process = None
+    lives = 0
+    while clock.now() < START + seconds(240):
+        if process is None or process.died:
+            lives += 1
+            process = Process(clock, str(lives))
+            nodes.start(str(lives), executor=process)
+        clock.advance(seconds(0.2))
+    assert lives >= 240 // every
+    old = [
+        each
+        for each in store.list_instances(limit=1000)
+        if each.execute_at < clock.now() - seconds(120)
+    ]
+    assert len(old) > 100
+    assert {each.state for each in old if each.definition.name} == {State.FAILED}
+    assert {each.state for each in old if not each.definition.name} == {State.COMPLETED}
