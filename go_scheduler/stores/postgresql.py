@@ -135,7 +135,11 @@ class PostgreSQLStore(SQLStore):
             union=sql.union([*(f"in_time{shard}" for shard in shards), "late"]),
             limit=limit,
         )
-        parameters: dict[str, object] = {"ahead": ahead, "back": sweep.back}
+        parameters: dict[str, object] = {
+            "ahead": ahead,
+            # What was not late when it was written may have passed all the same.
+            "back": sweep.back + LATE,
+        }
         if after is not None:
             parameters["after_time"] = after.next_fire_time
             parameters["after_id"] = after.id
@@ -353,15 +357,15 @@ class PostgreSQLStore(SQLStore):
         sweep = self._statements.sweep(("ended", older_than))
         parameters = {
             "older_than": older_than,
-            "position": sweep.position,
             "back": sweep.back + older_than,
         }
         statement = self._statements.text(
-            sql.DELETE_ENDED, returns=("completed_at",), limit=limit
+            sql.DELETE_ENDED, returns=("completed_at", "now"), limit=limit
         )
         rows = self._statements.scan(sweep, statement, parameters, limit=limit)
         if len(rows) == limit:
-            sweep.go_on(max(row.completed_at for row in rows))
+            last = max(row.completed_at for row in rows)
+            sweep.go_on(rows[0].now - last - older_than)
         return len(rows)
 
     def _delete_definitions(self, since: str, older_than: timedelta, limit: int) -> int:

@@ -183,6 +183,16 @@ class ClaimTests:
         new = pending(store, definition(START))
         assert new.id in ids(claim(store, ahead=HOUR, limit=10))
 
+    def test_what_is_due_since_a_full_claim_ahead_is_in_the_next_one(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        read = put(store)
+        fire(store, read, *(START + n * MINUTE for n in range(1, 4)))
+        assert len(claim(store, ahead=HOUR, limit=2)) == 2
+        new = pending(store, definition(START))
+        clock.advance(SECOND)
+        assert new.id in ids(claim(store, ahead=HOUR, limit=10))
+
     def test_the_limit_spans_all_queues(self, store: Store) -> None:
         for queue in ("a", "b"):
             made = (START + n * TICK for n in range(4))

@@ -30,7 +30,6 @@ from go_scheduler.stores.sql.database import Fault, Lane, Overtaken
 from go_scheduler.stores.sql.dialects import CockroachDBDialect
 from go_scheduler.stores.sql.rows import read_definition
 from go_scheduler.stores.sql.sqlite_database import SQLiteDatabase
-from go_scheduler.stores.sql.sweep import Sweep
 from go_scheduler.stores.sql.turns import Turns
 from go_scheduler.stores.sql.types import UNREADABLE
 from go_scheduler.testing.builders import (
@@ -330,28 +329,6 @@ def test_a_row_that_cannot_be_read_keeps_what_its_trigger_can_say() -> None:
         found = read_definition(row, read._replace(trigger=trigger)).trigger
         assert isinstance(found, UnknownTrigger)
         assert found.unknown_kind == kind
-
-
-# Scans.
-
-
-def test_a_scan_looks_back_to_the_last_one_and_now_and_then_further(
-    clock: ManualClock,
-) -> None:
-    sweep = Sweep(clock.elapsed)
-    assert sweep.back > 10_000 * HOUR
-    clock.advance(SECOND)
-    sweep.finish()
-    clock.advance(SECOND)
-    assert ZERO < sweep.back < MINUTE
-    sweep.finish()
-    clock.advance(MINUTE)
-    assert 2 * MINUTE < sweep.back < HOUR
-    sweep.go_on(START)
-    assert sweep.position == START
-    sweep.start_over()
-    assert sweep.position is None
-    assert sweep.back > 10_000 * HOUR
 
 
 # Drivers.

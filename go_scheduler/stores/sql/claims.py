@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from go_scheduler.models import Claimant
     from go_scheduler.stores.sql.statements import Statements
 
-_COLUMNS = (*sql.BOTH, "place")
+_COLUMNS = (*sql.BOTH, "place", "now")
 _CAREFUL_CLAIMS = 20
 _log = logging.getLogger(__name__)
 
@@ -174,7 +174,6 @@ class Claims:
                 **terms,
                 "queue": queue,
                 "shard": shard,
-                "position": sweep.position,
                 "back": sweep.back,
                 "ahead": ahead,
             }
@@ -186,7 +185,7 @@ class Claims:
 
         rows = self._past_locks(place, claim, sql.SOUND_AND_FREE)
         if len(rows) == limit:
-            sweep.go_on(max(row[-1] for row in rows))
+            sweep.go_on(rows[0].now - max(row.place for row in rows))
         return rows
 
     def _claim_lapsed(

@@ -127,7 +127,7 @@ t AS (
     FROM due
    WHERE t.id = due.id AND {guard} {sound}
   RETURNING {instance}, due.place)
-SELECT {instance}, {definition}, t.place
+SELECT {instance}, {definition}, t.place, {now} AS now
   FROM t LEFT JOIN task_definitions AS d ON d.key = t.definition_key
 """
 # What was written by hand may be out of all bounds here as well.
@@ -140,10 +140,7 @@ FREE = """
   SELECT id, claimable_at AS place FROM task_instances
    WHERE queue = CAST(:queue AS text) AND shard = CAST(:shard AS bigint)
      AND claimable_at IS NOT NULL
-     AND claimable_at >= CASE WHEN CAST(:position AS timestamptz) IS NULL
-                         THEN {now} - CAST(:back AS interval)
-                         -- What was claimed ahead may lie past what is new.
-                         ELSE least(CAST(:position AS timestamptz), {now}) END
+     AND claimable_at >= {now} - CAST(:back AS interval)
      AND claimable_at <= {now} + CAST(:ahead AS interval) {only}
    ORDER BY claimable_at, due_at LIMIT {limit} FOR UPDATE SKIP LOCKED
 """
@@ -306,13 +303,12 @@ DELETE_ENDED = """
 WITH old AS MATERIALIZED (
   SELECT id, completed_at FROM task_instances
    WHERE completed_at IS NOT NULL
-     AND completed_at >= coalesce(CAST(:position AS timestamptz),
-                                  {now} - CAST(:back AS interval))
+     AND completed_at >= {now} - CAST(:back AS interval)
      AND completed_at <= {now} - CAST(:older_than AS interval)
    ORDER BY completed_at LIMIT {limit} FOR UPDATE SKIP LOCKED)
 DELETE FROM task_instances AS t USING old
  WHERE t.id = old.id
-RETURNING t.completed_at
+RETURNING t.completed_at, {now} AS now
 """
 DELETE_DEFINITIONS = """
 WITH old AS MATERIALIZED (

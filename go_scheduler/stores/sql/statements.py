@@ -137,6 +137,7 @@ _TYPES = {
     **{each.name: each.type for each in (*definitions.c, *instances.c, *nodes.c)},
     **{sql.OF_DEFINITION + each.name: each.type for each in definitions.c},
     "place": instances.c.due_at.type,
+    "now": instances.c.due_at.type,
 }
 
 

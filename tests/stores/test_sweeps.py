@@ -1,0 +1,258 @@
+"""Scans find what was locked, or not settled, soon after it is there to be taken."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+from go_scheduler.clock import ZERO, SystemClock
+from go_scheduler.stores.sql.sweep import Sweep
+from go_scheduler.testing.builders import (
+    HOUR,
+    LEASE,
+    MINUTE,
+    OTHER_NODE,
+    SECOND,
+    claim,
+    definition,
+    ended,
+    fire,
+    ids,
+    pending,
+    put,
+    release,
+    running,
+)
+from tests import servers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import timedelta
+
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.stores.base import Store
+    from go_scheduler.testing.clock import ManualClock
+
+WINDOW = SECOND
+ALL = 10_000 * HOUR
+# What was locked for so long may be found so much later.
+LOCKED = [
+    pytest.param(ZERO, WINDOW, id="a moment"),
+    pytest.param(30 * SECOND, 2 * WINDOW, id="half a minute"),
+    pytest.param(5 * MINUTE, 40 * WINDOW, id="five minutes"),
+]
+
+
+@pytest.fixture
+def store(postgresql_url: str, clock: ManualClock) -> Iterator[Store]:
+    """A PostgreSQL store on the clock, at which nodes have looked for some hours."""
+    servers.delete_all_rows(postgresql_url)
+    with servers.opened(postgresql_url, clock, has_tables=True) as store:
+        for _ in range(10):
+            clock.advance(HOUR)
+            claim(store, lapsed=True)
+            store.delete_finished(older_than=ZERO, limit=1)
+        clock.advance(WINDOW)
+        yield store
+
+
+@contextmanager
+def locked(url: str, *given: TaskInstance) -> Iterator[None]:
+    """Let another transaction have the rows of instances."""
+    libpq = make_url(url).set(drivername="postgresql")
+    with psycopg.connect(libpq.render_as_string(hide_password=False)) as user:
+        lock = "SELECT FROM task_instances WHERE id = ANY (%s) FOR UPDATE"
+        user.execute(lock, [ids(given)])
+        yield
+        user.rollback()
+
+
+def look_on(clock: ManualClock, look: Callable[[], bool], longest: timedelta) -> None:
+    """Look once in every window, and find it in that time."""
+    until = clock.elapsed() + longest
+    while not look():
+        clock.advance(WINDOW)
+        assert clock.elapsed() <= until
+
+
+def look_in_vain(
+    clock: ManualClock, look: Callable[[], bool], time: timedelta
+) -> None:
+    """Look once in every window for so long, and do not find it."""
+    until = clock.elapsed() + time
+    while clock.elapsed() <= until:
+        assert not look()
+        clock.advance(WINDOW)
+
+
+@pytest.mark.parametrize(("time", "longest"), LOCKED)
+def test_what_is_free_and_was_locked_is_claimed_soon(
+    store: Store,
+    clock: ManualClock,
+    postgresql_url: str,
+    time: timedelta,
+    longest: timedelta,
+) -> None:
+    instance = pending(store)
+
+    def look() -> bool:
+        return ids(claim(store)) == [instance.id]
+
+    with locked(postgresql_url, instance):
+        look_in_vain(clock, look, time)
+    look_on(clock, look, longest)
+
+
+@pytest.mark.parametrize(("time", "longest"), LOCKED)
+def test_what_was_locked_is_claimed_soon_though_there_is_always_more(
+    store: Store,
+    clock: ManualClock,
+    postgresql_url: str,
+    time: timedelta,
+    longest: timedelta,
+) -> None:
+    read = put(store, definition(store.now()))
+    first, *_ = fire(store, read, *(store.now() + n * SECOND / 2 for n in range(1000)))
+
+    def look() -> bool:
+        claimed = claim(store, limit=1)
+        assert len(claimed) == 1
+        return ids(claimed) == [first.id]
+
+    with locked(postgresql_url, first):
+        clock.advance(WINDOW)
+        look_in_vain(clock, look, time)
+    look_on(clock, look, longest)
+
+
+@pytest.mark.parametrize(("time", "longest"), LOCKED)
+def test_what_has_lapsed_and_was_locked_is_taken_over_soon(
+    store: Store,
+    clock: ManualClock,
+    postgresql_url: str,
+    time: timedelta,
+    longest: timedelta,
+) -> None:
+    instance = running(store, definition(store.now()))
+    clock.advance(LEASE)
+
+    def look() -> bool:
+        return ids(claim(store, OTHER_NODE, lapsed=True)) == [instance.id]
+
+    with locked(postgresql_url, instance):
+        look_in_vain(clock, look, time)
+    look_on(clock, look, longest)
+
+
+@pytest.mark.parametrize(("time", "longest"), LOCKED)
+def test_what_has_ended_and_was_locked_is_deleted_soon(
+    store: Store,
+    clock: ManualClock,
+    postgresql_url: str,
+    time: timedelta,
+    longest: timedelta,
+) -> None:
+    instance = ended(store)
+
+    def look() -> bool:
+        store.delete_finished(older_than=ZERO, limit=10)
+        return not store.list_instances(definition_id=instance.definition.id)
+
+    with locked(postgresql_url, instance):
+        look_in_vain(clock, look, time)
+    look_on(clock, look, longest)
+
+
+@pytest.mark.slow
+def test_nothing_waits_longer_than_two_windows_in_a_thousand_rounds(
+    cockroachdb_url: str,
+) -> None:
+    elapsed = SystemClock().elapsed
+    servers.delete_all_rows(cockroachdb_url)
+    with servers.opened(cockroachdb_url, has_tables=True) as store:
+        made = {pending(store).id for _ in range(20)}
+        for _ in range(1000):
+            begun, found = elapsed(), {}
+            while found.keys() != made:
+                found.update((each.id, each) for each in claim(store, limit=7))
+                assert elapsed() - begun < 2 * WINDOW
+            for each in found.values():
+                assert release(store, each)
+
+
+# The bound itself.
+
+
+def settled(clock: ManualClock) -> Sweep:
+    """A sweep that has long been at work."""
+    sweep = Sweep(clock.elapsed)
+    for _ in range(10):
+        clock.advance(HOUR)
+        assert sweep.back > ALL
+        sweep.finish()
+    return sweep
+
+
+def test_a_scan_begins_where_the_one_before_was_and_now_and_then_far_below(
+    clock: ManualClock,
+) -> None:
+    sweep = settled(clock)
+    looks = {}
+    for _ in range(280):
+        clock.advance(SECOND)
+        looks[clock.elapsed()] = sweep.back
+        sweep.finish()
+    for depth in (16 * SECOND, 64 * SECOND, 256 * SECOND):
+        found = [at for at, back in looks.items() if back >= depth]
+        pauses = [later - at for at, later in zip(found, found[1:], strict=False)]
+        assert max(pauses) <= depth / 16
+    assert max(looks.values()) < HOUR
+    clock.advance(20 * SECOND)
+    assert sweep.back > ALL
+
+
+def test_all_is_looked_at_again_soon_after_the_start_and_then_seldom(
+    clock: ManualClock,
+) -> None:
+    sweep = Sweep(clock.elapsed)
+    whole = []
+    for second in range(600):
+        if sweep.back > ALL:
+            whole.append(second)
+        sweep.finish()
+        clock.advance(SECOND)
+    assert whole == [0, 1, 3, 7, 15, 31, 63, 127, 255, 511]
+
+
+def test_a_scan_that_found_more_goes_on_from_there(clock: ManualClock) -> None:
+    sweep = settled(clock)
+    clock.advance(SECOND)
+    assert sweep.back < HOUR
+    sweep.go_on(HOUR)
+    assert HOUR < sweep.back < 2 * HOUR
+    sweep.go_on(-HOUR)
+    assert ZERO < sweep.back <= 4 * SECOND
+
+
+def test_the_bound_stays_until_something_is_said_of_the_scan(
+    clock: ManualClock,
+) -> None:
+    sweep = settled(clock)
+    clock.advance(SECOND)
+    back = sweep.back
+    clock.advance(SECOND)
+    assert sweep.back == back + SECOND
+    sweep.finish()
+    sweep.finish()
+    clock.advance(SECOND)
+    assert sweep.back < 64 * SECOND
+
+
+def test_after_a_failure_all_is_looked_at(clock: ManualClock) -> None:
+    sweep = settled(clock)
+    sweep.start_over()
+    assert sweep.back > ALL
