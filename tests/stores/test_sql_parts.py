@@ -34,7 +34,6 @@ from go_scheduler.stores.sql.turns import Turns
 from go_scheduler.stores.sql.types import UNREADABLE
 from go_scheduler.testing.builders import (
     HOUR,
-    MINUTE,
     SECOND,
     claim,
     claimed,

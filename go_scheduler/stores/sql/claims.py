@@ -7,6 +7,7 @@ import random
 from functools import partial
 from typing import TYPE_CHECKING
 
+from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, StoreUnavailableError
 from go_scheduler.stores.sql import postgresql_statements as sql
 from go_scheduler.stores.sql.database import Lane
@@ -195,7 +196,8 @@ class Claims:
         lapsed: timedelta,
         limit: int,
     ) -> Sequence[Row[Any]]:
-        where = ("lapsed", tuple(queues), lapsed)
+        # Those that look only for what lapsed long ago reach no further than that.
+        where = ("lapsed", tuple(queues), lapsed > ZERO)
         sweep = self._statements.sweep(where)
 
         def claim(only: str) -> Sequence[Row[Any]]:
