@@ -115,7 +115,7 @@ def _conflict(
 
 
 class ClaimLostError(GoSchedulerError):
-    """This run no longer owns its instance; another one may be running it."""
+    """This run no longer owns its instance, or another one was the first to succeed."""
 
 
 class SchedulerStateError(GoSchedulerError, RuntimeError):

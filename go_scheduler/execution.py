@@ -61,13 +61,19 @@ class Execution:
         pace = Pace(settings.runner_window)
         self.held = Held()
         self.recorder = Recorder(
-            store, clock, wake=self._record_soon, recorded=self._has_room
+            store,
+            clock,
+            max_hangs=settings.max_hangs,
+            wake=self._record_soon,
+            recorded=self._has_room,
+            delayed=self._keep_soon,
         )
         self.keeper = Keeper(
             store,
             clock,
             held=self.held,
-            give_up=self.recorder.fail,
+            unrecorded=self.recorder.unrecorded_runs,
+            give_up=self.recorder.give_up,
             contact=contact,
             lease=settings.lease,
             wake=self._keep_soon,

@@ -55,7 +55,7 @@ class Room:
         """
         since = self._clock.elapsed() - self._settings.runner_window
         recently = self._recorder.written_since(since)
-        busy = self._held.busy + self._recorder.unrecorded
+        busy = self._held.busy + self._recorder.backlog
         due = self._settings.max_workers + recently - busy
         ahead = self._settings.max_held - self._held.waiting
         if ahead <= 0:

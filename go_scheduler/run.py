@@ -27,8 +27,8 @@ class Run:
 
     Attributes:
         instance: What is run.
-        lost: Whether the claim has passed to another node, or the definition has been
-            deleted: nothing this run does is recorded any more.
+        lost: Whether the claim has passed to another run, or the instance has ended:
+            of what becomes of this run only a success is recorded, if it is the first.
         joined: Whether ``complete_in`` has been called: this run succeeds by that
             transaction or not at all.
         cancel_requested: Whether somebody asked it to stop.
@@ -85,7 +85,7 @@ class Run:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the handler should stop: it was asked to, or has lost its claim.
+        """Whether the handler should stop: it was asked to, or is not needed any more.
 
         Learnt when the claim is renewed, so up to a third of the lease late.
         """
@@ -102,7 +102,8 @@ class Run:
             ClaimLostError: It is too late: the instance is not this run's any more.
         """
         check_positive("by", by)
-        self._check_owned()
+        if self.lost or self.settled:
+            raise self._lost("is not this run's any more")
         self.allowed += by
         if self._extended is not None:
             self._extended()
@@ -132,31 +133,29 @@ class Run:
             connection: A SQLAlchemy ``Session`` or ``Connection`` that is not in
                 autocommit.
 
+        A run that was presumed hung, or has lost its claim to another run of the same
+        instance, may call it too: whichever is the first to commit has completed the
+        instance.
+
         Raises:
-            ClaimLostError: The instance is not this run's any more, or was completed by
-                an earlier call; nothing was written. Let it roll your transaction back.
+            ClaimLostError: The instance has been completed, by another run or an
+                earlier call, or was cancelled or deleted; nothing was written. Let it
+                roll your transaction back.
             ConfigurationError: It is no such connection, or the store takes part in no
                 transactions.
             StoreUnavailableError: Repeating the transaction may help.
         """
-        self._check_owned()
         assert self._complete is not None, "its handler has been called"
         again = self.joined
         # Before the row is locked: the keeper must not wait for it.
         self.joined = True
         if not self._complete(self, connection):
-            raise self._not_owned(
-                " has been completed by an earlier complete_in(), or" if again else ""
-            )
+            by = "an earlier complete_in()" if again else "another run"
+            raise self._lost(f"has been completed by {by}, cancelled or deleted")
 
-    def _check_owned(self) -> None:
-        if self.lost or self.settled:
-            raise self._not_owned()
-
-    def _not_owned(self, why: str = "") -> ClaimLostError:
+    def _lost(self, why: str) -> ClaimLostError:
         return ClaimLostError(
-            f"instance {self.instance.id}, attempt {self.claim.attempt},{why} is not"
-            " this run's any more"
+            f"instance {self.instance.id}, attempt {self.claim.attempt}: it {why}"
         )
 
     @property
@@ -197,7 +196,7 @@ class Run:
             now: The store's time.
             extended: Called when the run is allowed more time.
             complete: Records success within a transaction of the user's; false: the
-                claim is lost.
+                instance has ended, and not as *failed*.
         """
         self.called = elapsed
         self.called_at = max(now, self.instance.due_at)

@@ -60,6 +60,8 @@ class Scheduler(Client):
         queues: Run the instances of these queues, and of no others.
         max_workers: The most handlers that run at once; of sync and of async ones each.
         max_held: The most instances to hold before they are due.
+        max_hangs: After so many runs in a row that were presumed hung an instance has
+            *failed*, whatever its ``max_attempts``; None: no end.
         expire_after: How long a run may take before it is presumed hung and the
             instance runs again, for definitions that do not say; see ``Run.extend``.
         lease: How long a claim holds unless it is renewed, which happens every third of
@@ -87,6 +89,7 @@ class Scheduler(Client):
         queues: Sequence[str] = ("default",),
         max_workers: int = 32,
         max_held: int = 1000,
+        max_hangs: int | None = 3,
         expire_after: timedelta = timedelta(minutes=5),
         lease: timedelta = timedelta(seconds=20),
         retention: timedelta = timedelta(days=1),
@@ -106,6 +109,7 @@ class Scheduler(Client):
             queues=queues,
             max_workers=max_workers,
             max_held=max_held,
+            max_hangs=max_hangs,
             expire_after=expire_after,
             lease=lease,
             retention=retention,

@@ -20,6 +20,7 @@ class Settings:
     queues: Sequence[str]
     max_workers: int
     max_held: int
+    max_hangs: int | None
     expire_after: timedelta
     lease: timedelta
     retention: timedelta
@@ -29,7 +30,9 @@ class Settings:
             value = getattr(self, each.name)
             if each.name == "queues":
                 _check_queues(value)
-            elif each.name in ("max_workers", "max_held"):
+            elif each.name in ("max_workers", "max_held", "max_hangs"):
+                if each.name == "max_hangs" and value is None:
+                    continue
                 check_type(each.name, value, int)
                 if value < 1:
                     raise ConfigurationError(f"{each.name} must be at least 1: {value}")

@@ -250,11 +250,13 @@ class Workers:
         text = None if error is None else describe_error(error)
         try:
             # Recorded first: it counts twice for a moment, which claims too little.
-            if run.settle() and not run.lost:
-                if text is None:
-                    self._recorder.succeed(run)
-                else:
-                    self._recorder.fail(run, text)
+            owned = run.settle() and not run.lost
+            # A success counts whoever has the claim by now, if it is the first; one
+            # that was to be committed with complete_in() did or did not count there.
+            if text is None and (owned or not run.joined):
+                self._recorder.succeed(run)
+            elif text is not None and owned:
+                self._recorder.fail(run, text)
         finally:
             self._held.end(run)
 

@@ -141,7 +141,14 @@ class House:
         self.due: deque[Run] = deque()
         self.wakes = 0
         self.contact = Contact(base, silence=LEASE)
-        self.recorder = Recorder(store, clock, wake=lambda: None, recorded=lambda: None)
+        self.recorder = Recorder(
+            store,
+            clock,
+            max_hangs=None,
+            wake=lambda: None,
+            recorded=lambda: None,
+            delayed=lambda: None,
+        )
         self.timer = Timer(clock, hand_over=self._queue, wake=lambda: None)
         self.pace = Pace(WINDOW)
         intake = Intake(handler, self.recorder)
@@ -163,6 +170,7 @@ class House:
             queues=("default",),
             max_workers=max_workers,
             max_held=max_held,
+            max_hangs=3,
             expire_after=EXPIRE_AFTER,
             lease=LEASE,
             retention=LEASE,
@@ -221,7 +229,7 @@ class House:
         self.held.end(run)
 
     def record(self) -> None:
-        self.recorder._last = None
+        self.recorder._outbox._last = None
         self.recorder.tick()
 
 

@@ -211,8 +211,8 @@ class InterruptedRecorder(Recorder):
     then: Callable[[], None] | None = None
 
     @property
-    def unrecorded(self) -> int:
-        answer = super().unrecorded
+    def backlog(self) -> int:
+        answer = super().backlog
         if self.then is not None:
             then, self.then = self.then, None
             then()

@@ -45,6 +45,7 @@ SETTINGS = Settings(
     queues=("default",),
     max_workers=4,
     max_held=100,
+    max_hangs=3,
     expire_after=seconds(300),
     lease=seconds(20),
     retention=seconds(86400),

@@ -27,6 +27,8 @@ from go_scheduler.testing.builders import (
     claim,
     claimed,
     definition,
+    finish,
+    pending,
     running,
 )
 from go_scheduler.testing.clock import START
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 
 GAP = timedelta(milliseconds=3)
 MINUTE = timedelta(minutes=1)
-ASIDE = timedelta(seconds=10)
+ASIDE = timedelta(seconds=1)
 
 
 class FaultyStore(MemoryStore):
@@ -54,25 +56,32 @@ class FaultyStore(MemoryStore):
         self.releases_fail = False
         self.answer_lost = False
         self.bad: set[UUID] = set()
+        self.locked: set[UUID] = set()
         self.finished: list[int] = []
         self.released: list[int] = []
 
     def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
-        self._check([each.claim.instance_id for each in outcomes])
-        accepted = super().finish_instances(outcomes)
+        ids = [each.claim.instance_id for each in outcomes]
+        self._check(ids)
+        free = [each for each in outcomes if each.claim.instance_id not in self.locked]
+        accepted = super().finish_instances(free)
         self.finished.append(len(outcomes))
         if self.answer_lost:
             raise StoreUnavailableError("the answer is lost")
-        return accepted
+        return replace(accepted, busy=self.locked.intersection(ids))
 
     def release_instances(self, releases: Sequence[Release]) -> Answer[Set[UUID]]:
-        self._check([each.claim.instance_id for each in releases])
+        ids = [each.claim.instance_id for each in releases]
+        self._check(ids)
         if self.releases_fail:
             raise StoreUnavailableError("away")
         self.released.append(len(releases))
-        return super().release_instances(releases)
+        free = [each for each in releases if each.claim.instance_id not in self.locked]
+        accepted = super().release_instances(free)
+        return replace(accepted, busy=self.locked.intersection(ids))
 
     def _check(self, ids: Sequence[UUID]) -> None:
+        assert len(set(ids)) == len(ids)
         if self.away:
             raise StoreUnavailableError("away")
         if not self.bad.isdisjoint(ids):
@@ -103,8 +112,14 @@ class Desk:
     def __init__(self, store: FaultyStore, clock: StoreClock) -> None:
         self.wakes = 0
         self.recorded = 0
+        self.delays = 0
         self.recorder = Recorder(
-            store, clock, wake=self._wake, recorded=self._has_recorded
+            store,
+            clock,
+            max_hangs=3,
+            wake=self._wake,
+            recorded=self._has_recorded,
+            delayed=self._is_delayed,
         )
         self.tick = self.recorder.tick
 
@@ -113,6 +128,9 @@ class Desk:
 
     def _has_recorded(self) -> None:
         self.recorded += 1
+
+    def _is_delayed(self) -> None:
+        self.delays += 1
 
 
 @pytest.fixture
@@ -318,7 +336,7 @@ def test_what_gathers_during_a_write_wakes_it_again(
     first, second = called(store, clock), called(store, clock)
     desk.recorder.succeed(first)
     assert desk.wakes == 1
-    desk.recorder._recorded = lambda: desk.recorder.succeed(second)
+    desk.recorder._outbox._written = lambda: desk.recorder.succeed(second)
     assert desk.tick() == GAP
     assert desk.wakes == 2
 
@@ -334,9 +352,9 @@ def test_no_end_is_left_unannounced_when_another_is_written_before_its_wake(
             desk.tick()
 
     first, second = called(store, clock), called(store, clock)
-    desk.recorder._pending = Interrupted()  # type: ignore[assignment]
+    desk.recorder._outbox._pending = Interrupted()  # type: ignore[assignment]
     desk.recorder.succeed(first)
-    desk.recorder._pending = deque()
+    desk.recorder._outbox._pending = deque()
     desk.tick()
     wakes = desk.wakes
     desk.recorder.succeed(second)
@@ -358,13 +376,178 @@ def test_a_bad_row_costs_only_itself_and_is_tried_again_soon(
     assert desk.recorder.unrecorded == 1
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     assert str(runs[3].instance.id) in caplog.text
-    clock.advance(seconds(4))
-    assert desk.tick() == seconds(6)
+    assert "next try in 1 s" in caplog.text
+    for delay in (1, 2, 4, 8, 10):
+        clock.advance(seconds(delay) / 4)
+        assert desk.tick() == seconds(delay) * 3 / 4
+        clock.advance(seconds(delay) * 3 / 4)
+        assert desk.tick() == min(seconds(delay) * 2, seconds(10))
     store.bad = set()
-    clock.advance(seconds(6))
+    clock.advance(seconds(10))
     assert desk.tick() is None
     assert now(store, runs[3]).state is State.COMPLETED
     assert desk.recorder.unrecorded == 0
+
+
+def test_a_locked_row_is_left_aside_at_once_and_tried_again_soon(
+    desk: Desk,
+    store: FaultyStore,
+    clock: ManualClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    runs = [called(store, clock) for _ in range(4)]
+    given_back = [Run(claimed(store), expire_after=EXPIRE_AFTER) for _ in range(3)]
+    store.locked = {runs[3].instance.id, given_back[0].instance.id}
+    for run in runs:
+        desk.recorder.succeed(run)
+    for run in given_back:
+        desk.recorder.release(run)
+    assert desk.tick() == seconds(0.1)
+    assert (store.finished, store.released) == ([4], [3])
+    assert sum(now(store, run).state is State.COMPLETED for run in runs) == 3
+    assert desk.recorder.unrecorded_runs() == [runs[3], given_back[0]]
+    assert (desk.delays, desk.recorder.unrecorded) == (2, 2)
+    assert desk.recorder.backlog == 0
+    for delay, following in ((0.1, 0.2), (0.2, 0.4), (0.4, 0.8), (0.8, 1), (1, 1)):
+        clock.advance(seconds(delay))
+        assert desk.tick() == seconds(following)
+    assert store.finished == [4, 1, 1, 1, 1, 1]
+    assert len(caplog.records) == 2
+    assert "another transaction has locked it" in caplog.text
+    store.locked.clear()
+    clock.advance(seconds(1))
+    assert desk.tick() is None
+    assert now(store, runs[3]).state is State.COMPLETED
+    assert now(store, given_back[0]).state is State.PENDING
+    assert desk.recorder.unrecorded == 0
+
+
+def test_what_is_new_is_written_apart_from_what_is_tried_again(
+    desk: Desk, store: FaultyStore, clock: ManualClock
+) -> None:
+    bad, good = called(store, clock), called(store, clock)
+    store.bad = {bad.instance.id}
+    desk.recorder.succeed(bad)
+    desk.tick()
+    clock.advance(seconds(1))
+    desk.recorder.succeed(good)
+    desk.tick()
+    assert store.finished == [1]
+    assert now(store, good).state is State.COMPLETED
+
+
+def test_beyond_a_thousand_what_is_left_aside_keeps_the_node_from_claiming(
+    desk: Desk, store: FaultyStore, clock: ManualClock
+) -> None:
+    runs = [called(store, clock) for _ in range(1002)]
+    store.locked = {run.instance.id for run in runs}
+    for run in runs:
+        desk.recorder.succeed(run)
+    for _ in range(3):
+        desk.tick()
+        clock.advance(GAP)
+    assert (desk.recorder.unrecorded, desk.recorder.backlog) == (1002, 2)
+
+
+def test_two_ends_of_one_instance_are_written_one_after_the_other(
+    desk: Desk, store: FaultyStore, clock: ManualClock
+) -> None:
+    run, other = called(store, clock), called(store, clock)
+    desk.recorder.give_up(run, "presumed hung")
+    desk.recorder.succeed(other)
+    desk.recorder.succeed(run)
+    desk.tick()
+    assert store.finished == [2, 1]
+    done = now(store, run)
+    assert (done.state, done.hangs) == (State.COMPLETED, 1)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_what_two_runs_of_one_instance_leave_ends_with_the_first_success(
+    desk: Desk,
+    store: FaultyStore,
+    clock: ManualClock,
+    caplog: pytest.LogCaptureFixture,
+    order: int,
+) -> None:
+    old = called(store, clock)
+    clock.advance(EXPIRE_AFTER)
+    [again] = claim(store, lapsed=True)
+    new = Run(again, expire_after=EXPIRE_AFTER)
+    new.begin(clock.elapsed(), store.now(), lambda: None)
+    first, second = (old, new)[::order]
+    desk.recorder.succeed(first)
+    desk.recorder.succeed(second)
+    desk.tick()
+    done = now(store, old)
+    assert done.state is State.COMPLETED
+    assert done.ended_attempt == first.claim.attempt
+    [record] = caplog.records
+    assert f"attempt {second.claim.attempt} is discarded" in record.getMessage()
+
+
+def test_a_run_presumed_hung_counts_as_a_hang_and_its_instance_runs_again(
+    desk: Desk, store: FaultyStore, clock: ManualClock
+) -> None:
+    run = called(store, clock)
+    clock.advance(EXPIRE_AFTER)
+    desk.recorder.give_up(run, "presumed hung")
+    desk.tick()
+    waiting = now(store, run)
+    assert (waiting.state, waiting.hangs) == (State.PENDING, 1)
+    assert waiting.due_at == store.now()
+
+
+def hang(desk: Desk, store: FaultyStore, clock: ManualClock) -> Run:
+    """Runs, and is presumed hung."""
+    run = Run(claim(store)[0], expire_after=EXPIRE_AFTER)
+    run.begin(clock.elapsed(), store.now(), lambda: None)
+    clock.advance(EXPIRE_AFTER)
+    desk.recorder.give_up(run, "no result: presumed hung")
+    desk.tick()
+    return run
+
+
+def test_after_three_hangs_in_a_row_it_has_failed_as_hanging_unless_one_succeeds(
+    desk: Desk, store: FaultyStore, clock: ManualClock
+) -> None:
+    pending(store, replace(definition(), retry=RetryPolicy(max_attempts=None)))
+    first, _, last = [hang(desk, store, clock) for _ in range(3)]
+    failed = now(store, last)
+    assert (failed.state, failed.runs, failed.hangs) == (State.FAILED, 3, 3)
+    assert failed.error == (
+        "hanging: 3 runs in a row had no end; no result: presumed hung"
+    )
+    clock.advance(GAP)
+    desk.recorder.succeed(first)
+    desk.tick()
+    done = now(store, last)
+    assert (done.state, done.ended_attempt) == (State.COMPLETED, 1)
+
+
+def test_without_a_bound_on_hangs_it_runs_as_often_as_its_policy_allows(
+    desk: Desk, store: FaultyStore, clock: ManualClock
+) -> None:
+    desk.recorder._max_hangs = None
+    pending(store, replace(definition(), retry=RetryPolicy(max_attempts=4)))
+    runs = [hang(desk, store, clock) for _ in range(3)]
+    assert now(store, runs[0]).state is State.PENDING
+    hang(desk, store, clock)
+    assert now(store, runs[0]).state is State.FAILED
+
+
+def test_that_a_run_hung_is_not_reported_as_a_lost_result(
+    desk: Desk,
+    store: FaultyStore,
+    clock: ManualClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    run = called(store, clock)
+    desk.recorder.give_up(run, "presumed hung")
+    finish(store, run.instance)
+    caplog.clear()
+    desk.tick()
+    assert caplog.records == []
 
 
 def test_a_bad_row_that_is_given_back_costs_only_itself(
@@ -404,7 +587,7 @@ def test_while_the_store_is_away_outcomes_are_kept_in_their_order(
         desk.recorder.succeed(run)
     assert desk.recorder.unrecorded == 4
     assert desk.recorded == 0
-    kept = [end.claim for end in desk.recorder._pending]
+    kept = [end.record.claim for end in desk.recorder._outbox._pending]
     assert kept == [run.claim for run in runs]
     store.away = False
     assert desk.tick() is None
@@ -421,7 +604,8 @@ def test_a_lost_result_is_reported(
     run = called(store, clock)
     clock.advance(EXPIRE_AFTER)
     claim(store, lapsed=True)
-    desk.recorder.succeed(run)
+    desk.recorder.fail(run, "why")
+    caplog.clear()
     desk.tick()
     assert "the result of attempt 1 is discarded" in caplog.text
     assert caplog.records[0].__dict__["instance_id"] == str(run.instance.id)
@@ -457,7 +641,6 @@ def test_a_result_whose_answer_was_lost_is_not_reported_as_lost(
     desk.tick()
     assert now(store, run).state is State.COMPLETED
     assert caplog.messages == []
-    assert desk.recorder._unsure == set()
 
 
 @pytest.mark.parametrize("deleted", [False, True])
@@ -471,7 +654,7 @@ def test_a_result_that_was_lost_during_an_outage_is_reported(
 ) -> None:
     run = called(store, clock)
     store.away = True
-    desk.recorder.succeed(run)
+    desk.recorder.fail(run, "why")
     with pytest.raises(StoreUnavailableError):
         desk.tick()
     store.away = False
@@ -498,7 +681,7 @@ def test_what_was_written_before_the_store_went_away_is_not_reported_as_lost(
     desk.recorder.release(given_back)
     with pytest.raises(StoreUnavailableError):
         desk.tick()
-    assert desk.recorder.unrecorded == 2
+    assert desk.recorder.unrecorded == 1
     store.releases_fail = False
     desk.tick()
     assert now(store, ended).state is State.COMPLETED
@@ -528,7 +711,6 @@ def test_after_its_transaction_has_committed_nothing_is_recorded_or_reported(
     assert done.completed_at == START
     assert caplog.records == []
     assert desk.recorder.unrecorded == 0
-    assert not desk.recorder._joined
 
 
 def test_what_fails_after_its_transaction_has_committed_is_reported(
@@ -561,7 +743,6 @@ def test_a_run_whose_transaction_did_not_commit_has_failed(
     reason = "the transaction of complete_in() was not committed"
     assert failed.state is State.PENDING
     assert failed.error == (reason if error is None else f"{reason}\n\n{error}")
-    assert not desk.recorder._joined
 
 
 @pytest.mark.parametrize("answer_lost", [False, True])
@@ -606,7 +787,6 @@ def test_a_commit_is_found_out_also_when_the_store_fails_meanwhile(
     assert now(store, run).state is State.COMPLETED
     assert caplog.records == []
     assert desk.recorder.unrecorded == 0
-    assert not desk.recorder._joined
 
 
 def test_a_run_that_lost_its_claim_after_a_rollback_is_reported_as_any_other(

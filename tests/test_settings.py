@@ -18,6 +18,7 @@ SETTINGS = Settings(
     queues=("default",),
     max_workers=1,
     max_held=1,
+    max_hangs=1,
     expire_after=SECOND,
     lease=SECOND,
     retention=SECOND,
@@ -46,11 +47,15 @@ def test_a_duration_must_be_longer_than_zero(name: str) -> None:
     assert refusal(name, 1) == f"{name} must be a timedelta, not 1"
 
 
-@pytest.mark.parametrize("name", ["max_workers", "max_held"])
+@pytest.mark.parametrize("name", ["max_workers", "max_held", "max_hangs"])
 def test_a_count_must_be_a_whole_number_above_zero(name: str) -> None:
     assert refusal(name, 0) == f"{name} must be at least 1: 0"
     assert refusal(name, True) == f"{name} must be an int, not True"
     assert refusal(name, 1.5) == f"{name} must be an int, not 1.5"
+
+
+def test_there_need_not_be_an_end_of_hangs() -> None:
+    assert replace(SETTINGS, max_hangs=None).max_hangs is None
 
 
 @pytest.mark.parametrize("queues", ["default", {"default"}, None])

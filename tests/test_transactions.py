@@ -631,25 +631,57 @@ def test_a_lost_claim_is_told_and_the_handlers_rows_are_rolled_back(
         scheduler.schedule(once())
         shift.clock.advance(seconds(1))
     [error] = told
-    assert "is not this run's any more" in str(error)
+    assert "completed by another run, cancelled or deleted" in str(error)
     assert store.counts()[State.CANCELLED] == 1
     assert shop.orders == 0
 
 
-def test_who_took_the_claim_over_completes_and_who_lost_it_does_not(
-    store: TransactionalStore, clock: ManualClock, store_clock: StoreClock, shop: Shop
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_two_runs_that_complete_the_first_commits_and_the_other_does_not(
+    store: TransactionalStore,
+    clock: ManualClock,
+    store_clock: StoreClock,
+    shop: Shop,
+    order: int,
 ) -> None:
-    old, new = passed_on(store, clock)
-    recorder = Recorder(store, store_clock, wake=_nothing, recorded=_nothing)
-    with shop.engine.connect() as connection:
-        shop.order(connection)
-        with pytest.raises(ClaimLostError):
-            called(old, recorder, clock).complete_in(connection)
+    recorder = recording(store, store_clock)
+    old, new = (called(each, recorder, clock) for each in passed_on(store, clock))
+    old.lost = True
+    first, second = (old, new)[::order]
     with shop.engine.begin() as connection:
         shop.order(connection)
-        called(new, recorder, clock).complete_in(connection)
-    done = store.get_instance(new.id)
+        first.complete_in(connection)
+    with shop.engine.connect() as connection:
+        shop.order(connection)
+        with pytest.raises(ClaimLostError, match="by another run"):
+            second.complete_in(connection)
+    done = store.get_instance(new.instance.id)
     assert (done.state, done.claimed_by) == (State.COMPLETED, OTHER_NODE)
+    assert done.ended_attempt == first.claim.attempt
+    assert shop.orders == 1
+
+
+@pytest.mark.parametrize("how", ["given up", "failed"])
+def test_a_run_that_was_presumed_hung_still_completes(
+    store: TransactionalStore,
+    clock: ManualClock,
+    store_clock: StoreClock,
+    shop: Shop,
+    caplog: pytest.LogCaptureFixture,
+    how: str,
+) -> None:
+    recorder = recording(store, store_clock)
+    recorder._max_hangs = None if how == "given up" else 1
+    run = called(running(store), recorder, clock)
+    assert run.settle()
+    recorder.give_up(run, "presumed hung")
+    recorder.tick()
+    before = store.get_instance(run.instance.id).state
+    assert before is (State.PENDING if how == "given up" else State.FAILED)
+    with shop.engine.begin() as connection:
+        shop.order(connection)
+        run.complete_in(connection)
+    assert store.get_instance(run.instance.id).state is State.COMPLETED
     assert shop.orders == 1
 
 
@@ -820,6 +852,17 @@ def called(instance: TaskInstance, recorder: Recorder, clock: ManualClock) -> Ru
     return run
 
 
+def recording(store: Store, clock: StoreClock) -> Recorder:
+    return Recorder(
+        store,
+        clock,
+        max_hangs=None,
+        wake=_nothing,
+        recorded=_nothing,
+        delayed=_nothing,
+    )
+
+
 def _nothing() -> None:
     pass
 
@@ -834,7 +877,7 @@ def test_a_run_given_up_while_its_transaction_is_open_ends_as_that_does(
     committed: bool,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    recorder = Recorder(store, store_clock, wake=_nothing, recorded=_nothing)
+    recorder = recording(store, store_clock)
     run = called(running(store), recorder, clock)
     other = called(running(store, definition(key=5)), recorder, clock)
     with shop.engine.connect() as connection:
@@ -845,8 +888,10 @@ def test_a_run_given_up_while_its_transaction_is_open_ends_as_that_does(
         assert [each.id for each in claim(store, OTHER_NODE, lapsed=True)] == [
             other.instance.id
         ]
-        recorder.fail(run, "no result in time")
-        assert recorder.tick() == 10 * SECOND
+        recorder.give_up(run, "no result in time")
+        left = recorder.tick()
+        assert left is not None
+        assert left <= SECOND
         assert recorder.unrecorded == 1
         if committed:
             connection.commit()
@@ -874,7 +919,7 @@ def test_what_ends_beside_an_open_transaction_is_recorded_at_once(
     store_clock: StoreClock,
     shop: Shop,
 ) -> None:
-    recorder = Recorder(store, store_clock, wake=_nothing, recorded=_nothing)
+    recorder = recording(store, store_clock)
     run = called(running(store), recorder, clock)
     other = called(running(store, definition(key=5)), recorder, clock)
     with shop.engine.connect() as connection:

@@ -124,6 +124,35 @@ class Process(Executor):
         return Future()
 
 
+class Beside(Executor):
+    """Calls each handler on a thread, and goes on once that waits at a gate."""
+
+    def __init__(self) -> None:
+        self.gates: dict[int, threading.Event] = {}
+        self.threads: dict[int, threading.Thread] = {}
+        self.waits = threading.Event()
+
+    def submit(
+        self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
+    ) -> Future[_T]:
+        self.waits.clear()
+        threading.Thread(target=fn, args=args, kwargs=kwargs, daemon=True).start()
+        assert self.waits.wait(FAILED_AFTER)
+        return Future()
+
+    def work(self, attempt: int) -> None:
+        """What a handler does that takes long."""
+        gate = self.gates[attempt] = threading.Event()
+        self.threads[attempt] = threading.current_thread()
+        self.waits.set()
+        assert gate.wait(FAILED_AFTER)
+
+    def finish(self, attempt: int) -> None:
+        """Let a handler go on, and wait until it is over."""
+        self.gates[attempt].set()
+        self.threads[attempt].join(FAILED_AFTER)
+
+
 class Outage:
     """Lets a store be away for everything but for reading what is there."""
 
@@ -179,6 +208,7 @@ class Nodes:
         name: str,
         handler: Handler | None = None,
         executor: Executor | None = None,
+        max_hangs: int | None = 3,
     ) -> Scheduler:
         called = self.called.setdefault(name, [])
 
@@ -187,7 +217,13 @@ class Nodes:
             called.append(instance)
             return None if handler is None else handler(instance)
 
-        scheduler = Scheduler(note, self.store, clock=self.clock, executor=executor)
+        scheduler = Scheduler(
+            note,
+            self.store,
+            clock=self.clock,
+            executor=executor,
+            max_hangs=max_hangs,
+        )
         with self.clock.node(name):
             scheduler.start()
         return scheduler
@@ -418,6 +454,43 @@ def test_a_long_run_is_not_run_elsewhere_while_its_node_lives(
     assert nodes.called["two"] == []
     ended = only(store)
     assert (ended.state, ended.attempt) == (State.COMPLETED, 1)
+
+
+@pytest.mark.parametrize("names", [("one",), ("one", "two", "three")])
+@pytest.mark.parametrize("max_hangs", [3, None])
+def test_a_job_that_always_outlives_expire_after_ends_at_its_first_success(
+    nodes: Nodes,
+    clock: FreezingClock,
+    store: Store,
+    names: tuple[str, ...],
+    max_hangs: int | None,
+) -> None:
+    beside = Beside()
+    cancelled: dict[int, bool] = {}
+
+    def work(instance: TaskInstance) -> None:
+        beside.work(instance.attempt)
+        cancelled[instance.attempt] = current_run().cancelled
+
+    for name in names:
+        one = nodes.start(name, work, beside, max_hangs)
+    one.schedule(replace(once(START), expire_after=seconds(30)))
+    clock.advance(seconds(119))
+    before = only(store)
+    assert before.runs == (4 if max_hangs is None else 3)
+    assert before.state is (State.RUNNING if max_hangs is None else State.FAILED)
+    beside.finish(1)
+    clock.advance(seconds(1))
+    done = only(store)
+    assert (done.state, done.ended_attempt) == (State.COMPLETED, 1)
+    assert done.started_at == START
+    clock.advance(LEASE / 3)
+    for attempt in list(beside.gates)[1:]:
+        beside.finish(attempt)
+    clock.advance(seconds(60))
+    assert cancelled == dict.fromkeys(beside.gates, True)
+    assert len(beside.gates) == before.runs
+    assert only(store) == done
 
 
 def test_when_all_nodes_were_frozen_each_keeps_what_it_runs(

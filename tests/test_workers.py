@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from go_scheduler.models import TaskInstance
+    from go_scheduler.outbox import End
 
 FAILED_AFTER = 30.0
 
@@ -61,15 +62,21 @@ class Pool:
         self.extended: list[None] = []
         self.ends = threading.Semaphore(0)
         self.recorder = Recorder(
-            self.store, store_clock, wake=lambda: None, recorded=lambda: None
+            self.store,
+            store_clock,
+            max_hangs=None,
+            wake=lambda: None,
+            recorded=lambda: None,
+            delayed=lambda: None,
         )
-        put_end = self.recorder._put
+        outbox = self.recorder._outbox
+        put_end = outbox.put
 
-        def put_and_tell(end: object) -> None:
-            put_end(end)  # type: ignore[arg-type]
+        def put_and_tell(end: End) -> None:
+            put_end(end)
             self.ends.release()
 
-        self.recorder._put = put_and_tell  # type: ignore[method-assign]
+        outbox.put = put_and_tell  # type: ignore[method-assign]
         self.workers = Workers(
             self.handler,
             store_clock,
@@ -107,7 +114,7 @@ class Pool:
         """Until so many have ended, and have been written."""
         for _ in range(count):
             assert self.ends.acquire(timeout=FAILED_AFTER)
-        self.recorder._last = None
+        self.recorder._outbox._last = None
         self.recorder.tick()
 
     def stored(self, run: Run) -> TaskInstance:
@@ -541,20 +548,42 @@ def test_an_async_run_without_enough_of_its_lease_is_given_back(
     assert pool.stored(run).state is State.PENDING
 
 
-@pytest.mark.parametrize("lost", ["lost", "settled"])
-def test_the_result_of_a_run_that_lost_its_claim_or_was_given_up_is_dropped(
-    pools: Callable[..., Pool], clock: ManualClock, lost: str
+LOSE: dict[str, Callable[[Run], object]] = {
+    "lost": lambda run: setattr(run, "lost", True),
+    "presumed hung": lambda run: run.settle(),
+}
+
+
+@pytest.mark.parametrize("how", LOSE)
+def test_a_run_that_lost_its_claim_or_was_given_up_records_only_a_success(
+    pools: Callable[..., Pool], clock: ManualClock, how: str
 ) -> None:
+    fails = True
+
     def handler(instance: TaskInstance) -> None:
-        if lost == "lost":
-            current_run().lost = True
-        else:
-            current_run().settle()
+        LOSE[how](current_run())
+        if fails:
+            raise ValueError("late")
 
     pool = pools(handler, executor=InlineExecutor(), clock=clock)
     pool.submit()
     assert pool.recorder.unrecorded == 0
+    fails = False
+    [run] = pool.submit()
+    pool.recorder.tick()
+    assert pool.stored(run).state is State.COMPLETED
     assert pool.held.busy == 0
+
+
+def test_of_a_lost_run_that_joined_a_transaction_nothing_more_is_recorded(
+    pools: Callable[..., Pool], clock: ManualClock
+) -> None:
+    def handler(instance: TaskInstance) -> None:
+        current_run().lost = current_run().joined = True
+
+    pool = pools(handler, executor=InlineExecutor(), clock=clock)
+    pool.submit()
+    assert pool.recorder.unrecorded == 0
 
 
 def test_the_inline_executor_awaits_what_a_handler_returns(
