@@ -7,9 +7,17 @@ from datetime import timedelta
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.json import check_text
+from go_scheduler.shown import shown
 
 NAME_LIMIT = 200
 """The most characters a definition's name, or a queue's, may have."""
+
+NOTE_LIMIT = 10_000
+"""The most characters that the note of a pause may have."""
+
+LEAST_EXPIRE_AFTER = timedelta(milliseconds=100)
+"""The shortest ``expire_after``: that a start is recorded and its handler called takes
+an answer of the store, and some milliseconds of a busy machine."""
 
 LONGEST = timedelta(days=36_525)
 """The longest duration that an argument may have: 100 years."""
@@ -23,7 +31,7 @@ def check_type(name: str, value: object, kind: type) -> None:
     """
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise ConfigurationError(
-            f"{name} must be {_article(kind.__name__)}, not {value!r:.200}"
+            f"{name} must be {_article(kind.__name__)}, not {shown(value)}"
         )
 
 
@@ -57,8 +65,41 @@ def check_positive(name: str, value: object) -> None:
     assert isinstance(value, timedelta)
     if not ZERO < value <= LONGEST:
         raise ConfigurationError(
-            f"{name} must be longer than zero and at most 100 years: {value!r}"
+            f"{name} must be longer than zero and at most 100 years: {shown(value)}"
         )
+
+
+def check_at_least(name: str, value: object, least: timedelta) -> None:
+    """Refuse what is not a timedelta of so much or more.
+
+    Raises:
+        ConfigurationError: It is no timedelta, shorter, or longer than 100 years.
+    """
+    check_type(name, value, timedelta)
+    assert isinstance(value, timedelta)
+    if not least <= value <= LONGEST:
+        raise ConfigurationError(
+            f"{name} must be at least {least.total_seconds():g} s and at most 100"
+            f" years: {shown(value)}"
+        )
+
+
+def check_note(value: object) -> str:
+    """A note, if every store can keep it.
+
+    Returns:
+        The text, as a plain one if it was of a subclass of ``str``.
+
+    Raises:
+        ConfigurationError: It is no text, too long, or holds a NUL or a surrogate.
+    """
+    check_type("note", value, str)
+    assert isinstance(value, str)
+    if len(value) > NOTE_LIMIT:
+        raise ConfigurationError(
+            f"note has {len(value)} characters; at most {NOTE_LIMIT} are kept"
+        )
+    return check_text(value, "note")
 
 
 def _article(noun: str) -> str:

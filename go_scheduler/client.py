@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 from warnings import warn
 
-from go_scheduler.checks import check_type
+from go_scheduler.checks import check_note, check_type
 from go_scheduler.errors import (
     ConfigurationError,
     ScheduleWarning,
@@ -16,6 +16,7 @@ from go_scheduler.errors import (
 from go_scheduler.json import check_text, freeze
 from go_scheduler.models import METADATA_LIMIT, State, TaskDefinition, TaskInstance
 from go_scheduler.preparation import next_after_end, prepare
+from go_scheduler.shown import shown
 from go_scheduler.stores.base import Store, transactional
 from go_scheduler.triggers.base import is_own
 
@@ -28,10 +29,6 @@ if TYPE_CHECKING:
 
 MOST_LISTED = 1000
 """The most definitions or instances that one list returns."""
-
-
-NOTE_LIMIT = 10_000
-"""The most characters that the note of a pause may have."""
 
 
 class Client:
@@ -217,12 +214,7 @@ class Client:
         """
         check_type("definition_id", definition_id, UUID)
         if note is not None:
-            check_type("note", note, str)
-            check_text(note, "note")
-            if len(note) > NOTE_LIMIT:
-                raise ConfigurationError(
-                    f"note has {len(note)} characters; at most {NOTE_LIMIT} are kept"
-                )
+            note = check_note(note)
         paused = self._ready().pause_definitions([definition_id], note=note)
         return _only(paused, definition_id)
 
@@ -338,7 +330,7 @@ def _only(found: Sequence[TaskDefinition], definition_id: UUID) -> TaskDefinitio
 def _check_limit(limit: int) -> None:
     check_type("limit", limit, int)
     if not 1 <= limit <= MOST_LISTED:
-        raise ConfigurationError(f"limit must be 1 to {MOST_LISTED}: {limit}")
+        raise ConfigurationError(f"limit must be 1 to {MOST_LISTED}: {shown(limit)}")
 
 
 def _ids(ids: Collection[UUID]) -> Collection[UUID]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.clock import DrivingClock
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.planner import MOST_FIRE_TIMES, plan
+from go_scheduler.shown import shown
 from go_scheduler.ticker import Ticker
 from go_scheduler.triggers.base import is_own
 
@@ -77,7 +78,7 @@ class Guard:
             except BaseException as error:
                 if isinstance(error, Exception):
                     return error
-                return InvalidTriggerError(f"the trigger raised {error!r}")
+                return InvalidTriggerError(f"the trigger raised {shown(error)}")
 
         def take(definition: TaskDefinition, result: Firing | Exception) -> None:
             if isinstance(result, Exception):

@@ -9,6 +9,7 @@ from typing import TypeAlias, TypeVar
 from go_scheduler.checks import check_name
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import TaskInstance
+from go_scheduler.shown import shown
 
 Handler: TypeAlias = Callable[[TaskInstance], object]
 """Called with a due instance, sync or async: returning is success, raising failure."""
@@ -44,7 +45,7 @@ class HandlerRegistry:
             ConfigurationError: The name is taken, or is not a text of 1 to 200
                 characters; or what is decorated cannot be called.
         """
-        check_name("name", name)
+        name = check_name("name", name)
         if name in self._handlers:
             raise ConfigurationError(f"a handler is registered as {name!r} already")
 
@@ -74,7 +75,7 @@ class HandlerRegistry:
         handler = self.find(instance)
         if handler is None:
             raise ConfigurationError(
-                f"no handler is registered as {instance.definition.name!r}"
+                f"no handler is registered as {shown(instance.definition.name)}"
             )
         return handler(instance)
 
@@ -91,11 +92,11 @@ def check_handler(handler: object) -> None:
         ConfigurationError: It is not callable, or a generator function.
     """
     if not callable(handler):
-        raise ConfigurationError(f"the handler cannot be called: {handler!r:.200}")
+        raise ConfigurationError(f"the handler cannot be called: {shown(handler)}")
     if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
         raise ConfigurationError(
             "the handler is a generator function, of which a call runs nothing:"
-            f" {handler!r:.200}"
+            f" {shown(handler)}"
         )
 
 

@@ -9,6 +9,7 @@ from itertools import count
 from typing import Never, TypeAlias
 
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.shown import LONGEST_SHOWN, shown
 
 JSON: TypeAlias = (
     bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"] | None
@@ -61,10 +62,10 @@ def freeze(value: object, *, name: str, limit: int) -> FrozenObject:
     if type(value) is FrozenObject:
         return value
     if not isinstance(value, Mapping):
-        raise ConfigurationError(f"{name} must be a mapping, not {value!r:.200}")
+        raise ConfigurationError(f"{name} must be a mapping, not {shown(value)}")
     # Each value takes a byte at least; shared parts of a few may make up billions.
     values_left = count(limit, -1)
-    frozen = _freeze(value, name, 0, values_left)
+    frozen = _freeze(value, (name,), values_left)
     text = json.dumps(frozen, ensure_ascii=False, separators=(",", ":"))
     if (size := len(text.encode())) > limit:
         raise ConfigurationError(
@@ -82,7 +83,7 @@ def read_object(text: str) -> FrozenObject:
         ValueError: It is no JSON, or no object.
     """
     values_left = count(len(text) + 1, -1)
-    value = _freeze(json.loads(text), "the text", 0, values_left)
+    value = _freeze(json.loads(text), ("the text",), values_left)
     if not isinstance(value, FrozenObject):
         raise ConfigurationError(f"no JSON object: {text:.80}")
     return value
@@ -108,72 +109,89 @@ def contains(outer: JSON, inner: JSON) -> bool:
     return isinstance(outer, bool) == isinstance(inner, bool) and outer == inner
 
 
-def check_text(text: str, path: str) -> str:
+def check_text(text: str, name: str) -> str:
     """A text, if every store can keep it.
 
     Args:
         text: The text.
-        path: What to call it in an error.
+        name: What to call it in an error.
 
     Raises:
         ConfigurationError: It holds a NUL or a lone surrogate.
     """
-    if "\0" in text:
-        raise ConfigurationError(f"{path} holds a NUL, which no database keeps")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ConfigurationError(
-            f"{path} holds a lone surrogate, which no database keeps"
-        ) from None
+    if (flaw := _flaw_of(text)) is not None:
+        raise ConfigurationError(f"{name} {flaw}")
     # str() of a member of `class Colour(str, Enum)` would be "Colour.RED".
     return str.__str__(text)
 
 
-def _freeze(value: object, path: str, depth: int, left: Iterator[int]) -> JSON:
+def _flaw_of(text: str) -> str | None:
+    if "\0" in text:
+        return "holds a NUL, which no database keeps"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "holds a lone surrogate, which no database keeps"
+    return None
+
+
+_Path: TypeAlias = tuple[object, ...]
+"""What the outermost value is called, then the keys and indices that lead to a part."""
+
+
+def _freeze(value: object, path: _Path, left: Iterator[int]) -> JSON:
     if not next(left):
-        raise ConfigurationError(f"{path:.80}… is one value too many")
-    if depth > _DEEPEST:
-        raise ConfigurationError(
-            f"{path:.80}… is nested more than {_DEEPEST} deep, or holds itself"
-        )
+        raise _refusal(path, "is one value too many")
+    if len(path) - 1 > _DEEPEST:
+        raise _refusal(path, f"is nested more than {_DEEPEST} deep, or holds itself")
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return check_text(value, path)
+        return _freeze_text(value, path)
     if isinstance(value, int):
         return _checked_int(value, path)
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise ConfigurationError(f"{path} is {value!r}, which JSON cannot hold")
+            raise _refusal(path, f"is {shown(value)}, which JSON cannot hold")
         return float(value)
     if isinstance(value, Mapping):
         return FrozenObject(
-            (_key(key, path), _freeze(item, f"{path}[{key!r}]", depth + 1, left))
+            (_key(key, path), _freeze(item, (*path, key), left))
             for key, item in value.items()
         )
     if isinstance(value, list | tuple):
         return FrozenArray(
-            _freeze(item, f"{path}[{index}]", depth + 1, left)
-            for index, item in enumerate(value)
+            _freeze(item, (*path, index), left) for index, item in enumerate(value)
         )
-    raise ConfigurationError(
-        f"{path} is a {type(value).__name__}, which JSON cannot hold"
-    )
+    raise _refusal(path, f"is a {type(value).__name__}, which JSON cannot hold")
 
 
-def _checked_int(value: int, path: str) -> int:
+def _freeze_text(text: str, path: _Path) -> str:
+    if (flaw := _flaw_of(text)) is not None:
+        raise _refusal(path, flaw)
+    return str.__str__(text)
+
+
+def _checked_int(value: int, path: _Path) -> int:
     try:
         # Python refuses to write, and databases to read, numbers of many digits.
         str(int(value))
     except ValueError:
-        raise ConfigurationError(
-            f"{path} is a number of so many digits that it cannot be written as text"
+        raise _refusal(
+            path, "is a number of so many digits that it cannot be written as text"
         ) from None
     return int(value)
 
 
-def _key(key: object, path: str) -> str:
+def _key(key: object, path: _Path) -> str:
     if not isinstance(key, str):
-        raise ConfigurationError(f"{path} has the key {key!r}; JSON keys are strings")
-    return check_text(key, path)
+        raise _refusal(path, f"has the key {shown(key)}; JSON keys are strings")
+    return _freeze_text(key, path)
+
+
+def _refusal(path: _Path, why: str) -> ConfigurationError:
+    name, *keys = path
+    place = f"{name}{''.join(f'[{shown(key)}]' for key in keys)}"
+    if len(place) > LONGEST_SHOWN:
+        place = f"{place[:LONGEST_SHOWN]}…"
+    return ConfigurationError(f"{place} {why}")

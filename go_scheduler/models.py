@@ -9,11 +9,18 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 from uuid import UUID, uuid4, uuid5
 
-from go_scheduler.checks import check_name, check_positive, check_type
+from go_scheduler.checks import (
+    LEAST_EXPIRE_AFTER,
+    check_at_least,
+    check_name,
+    check_note,
+    check_type,
+)
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.json import JSON, FrozenObject, check_text, freeze, is_same
 from go_scheduler.policies import CatchUp, RetryPolicy
+from go_scheduler.shown import shown
 from go_scheduler.triggers.base import Trigger, utc
 
 METADATA_LIMIT = 64 * 1024
@@ -60,7 +67,8 @@ class TaskDefinition:
         queue: Which nodes run it: those that serve this queue; at most 200 characters.
         metadata: The user's payload: a JSON object of at most 64 KiB, read-only.
         expire_after: How long a run may take before it is presumed hung and the
-            instance runs again; None: the scheduler's default.
+            instance runs again, at least 100 milliseconds; None: the scheduler's
+            default.
         retry: What happens after a run that did not succeed.
         catch_up: What becomes of missed fire times.
         next_fire_time: The next fire time without an instance. Kept by the store.
@@ -97,10 +105,12 @@ class TaskDefinition:
             object.__setattr__(self, "name", check_name("name", self.name))
         object.__setattr__(self, "queue", check_name("queue", self.queue))
         if self.expire_after is not None:
-            check_positive("expire_after", self.expire_after)
+            check_at_least("expire_after", self.expire_after, LEAST_EXPIRE_AFTER)
         _check_policy("retry", self.retry, RetryPolicy)
         _check_policy("catch_up", self.catch_up, CatchUp)
         check_type("paused", self.paused, bool)
+        if self.note is not None:
+            object.__setattr__(self, "note", check_note(self.note))
         frozen = freeze(self.metadata, name="metadata", limit=METADATA_LIMIT)
         object.__setattr__(self, "metadata", frozen)
         if self.revision is not None:
@@ -350,5 +360,5 @@ def _check_policy(name: str, value: object, kind: type) -> None:
     """Refuse another type, a subclass too: no store would keep what it adds."""
     if type(value) is not kind:
         raise ConfigurationError(
-            f"{name} must be a {kind.__name__}, not {value!r:.200}"
+            f"{name} must be a {kind.__name__}, not {shown(value)}"
         )

@@ -18,6 +18,7 @@ from go_scheduler.guard import Guard
 from go_scheduler.health import Health, LoopHealth
 from go_scheduler.models import Claimant
 from go_scheduler.run import run_here
+from go_scheduler.shown import shown
 from go_scheduler.ticker import Ticker
 
 if TYPE_CHECKING:
@@ -213,7 +214,7 @@ class Node:
         return LoopHealth(
             ok=error is None and ticker.late < _LATE and not ticker.ended,
             last_good=None if last_good is None else self._clock.elapsed() - last_good,
-            error=None if error is None else repr(error),
+            error=None if error is None else shown(error),
         )
 
     def _is_own_thread(self) -> bool:

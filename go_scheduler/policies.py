@@ -7,7 +7,9 @@ from datetime import timedelta
 
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.shown import shown
 
+_MOST_ATTEMPTS = 1_000_000_000
 _LONGEST_GRACE = timedelta(days=36_525)
 
 
@@ -19,9 +21,9 @@ class RetryPolicy:
     whether that one raised, hung, or died with its node.
 
     Attributes:
-        max_attempts: Runs after which the instance is *failed*; None: no end. A run is
-            counted before its handler is called, so a handler that kills its process
-            is bounded too.
+        max_attempts: Runs after which the instance is *failed*, at most a billion;
+            None: no end. A run is counted before its handler is called, so a handler
+            that kills its process is bounded too.
     """
 
     max_attempts: int | None = 100
@@ -30,9 +32,11 @@ class RetryPolicy:
         runs = self.max_attempts
         if runs is None:
             return
-        if isinstance(runs, bool) or not isinstance(runs, int) or runs < 1:
+        is_number = isinstance(runs, int) and not isinstance(runs, bool)
+        if not (is_number and 1 <= runs <= _MOST_ATTEMPTS):
             raise ConfigurationError(
-                f"max_attempts must be a whole number, at least 1, or None: {runs!r}"
+                f"max_attempts must be a whole number from 1 to {_MOST_ATTEMPTS:,}, or"
+                f" None: {shown(runs)}"
             )
 
     def allows(self, runs: int) -> bool:
@@ -74,5 +78,5 @@ class CatchUp:
         ):
             raise ConfigurationError(
                 "grace must be a timedelta of zero or more, and at most 100 years:"
-                f" {self.grace!r}"
+                f" {shown(self.grace)}"
             )

@@ -13,6 +13,7 @@ from go_scheduler.errors import (
 )
 from go_scheduler.json import freeze
 from go_scheduler.models import TaskDefinition
+from go_scheduler.shown import shown
 from go_scheduler.triggers.base import (
     STATE_LIMIT,
     Trigger,
@@ -41,7 +42,7 @@ def prepare(definition: TaskDefinition, now: datetime) -> TaskDefinition:
         trigger = given.anchored(now)
         if trigger.waits and not is_own(trigger):
             raise InvalidTriggerError(
-                f"{given!r:.200} waits for the end of a run, which only this package's"
+                f"{shown(given)} waits for the end of a run, which only this package's"
                 " own triggers may: theirs is called where nothing may hang"
             )
         first = trigger.first_fire_time(now)
@@ -51,7 +52,7 @@ def prepare(definition: TaskDefinition, now: datetime) -> TaskDefinition:
     except GoSchedulerError:
         raise
     except Exception as error:
-        raise InvalidTriggerError(f"{given!r:.200} raised {error!r}") from error
+        raise InvalidTriggerError(f"{shown(given)} raised {shown(error)}") from error
     return replace(definition, trigger=trigger, next_fire_time=first)
 
 
@@ -67,20 +68,20 @@ def _check_storable(trigger: Trigger, given: Trigger) -> None:
     kind, given_state = dump_trigger(trigger)
     if trigger != given:
         raise InvalidTriggerError(
-            f"{given!r:.200} is not equal to itself when anchored: {trigger!r:.200};"
+            f"{shown(given)} is not equal to itself when anchored: {shown(trigger)};"
             " fields that anchored() fills in must be compare=False"
         )
     if is_own(trigger):
         return
     try:
         state = freeze(
-            given_state, name=f"the state of {given!r:.200}", limit=STATE_LIMIT
+            given_state, name=f"the state of {shown(given)}", limit=STATE_LIMIT
         )
     except ConfigurationError as error:
         raise InvalidTriggerError(str(error)) from None
     loaded = load_trigger(kind, state)
     if loaded != trigger:
         raise InvalidTriggerError(
-            f"{trigger!r:.200} is another trigger when stored and loaded:"
-            f" {loaded!r:.200}"
+            f"{shown(trigger)} is another trigger when stored and loaded:"
+            f" {shown(loaded)}"
         )

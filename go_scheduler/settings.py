@@ -6,8 +6,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import timedelta
 
-from go_scheduler.checks import check_name, check_positive, check_type
+from go_scheduler.checks import (
+    LEAST_EXPIRE_AFTER,
+    check_at_least,
+    check_name,
+    check_positive,
+    check_type,
+)
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.shown import shown
+
+_LEAST = {
+    # Half a window is the longest lead, and the pause between two ticks.
+    "schedule_window": timedelta(milliseconds=100),
+    "runner_window": timedelta(milliseconds=100),
+    "cleanup_window": timedelta(milliseconds=100),
+    "expire_after": LEAST_EXPIRE_AFTER,
+    # In a third of it a renewal must come through, past whatever keeps the machine.
+    "lease": timedelta(seconds=1),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,24 +46,28 @@ class Settings:
         for each in fields(self):
             value = getattr(self, each.name)
             if each.name == "queues":
-                _check_queues(value)
+                object.__setattr__(self, "queues", _checked_queues(value))
             elif each.name in ("max_workers", "max_held", "max_hangs"):
                 if each.name == "max_hangs" and value is None:
                     continue
                 check_type(each.name, value, int)
                 if value < 1:
-                    raise ConfigurationError(f"{each.name} must be at least 1: {value}")
+                    raise ConfigurationError(
+                        f"{each.name} must be at least 1: {shown(value)}"
+                    )
+            elif each.name in _LEAST:
+                check_at_least(each.name, value, _LEAST[each.name])
             else:
                 check_positive(each.name, value)
-        object.__setattr__(self, "queues", tuple(dict.fromkeys(self.queues)))
 
 
-def _check_queues(queues: object) -> None:
+def _checked_queues(queues: object) -> tuple[str, ...]:
     if isinstance(queues, str) or not isinstance(queues, tuple | list):
-        raise ConfigurationError(f"queues must be a sequence of names, not {queues!r}")
+        raise ConfigurationError(
+            f"queues must be a sequence of names, not {shown(queues)}"
+        )
     if not queues:
         raise ConfigurationError(
             "queues must name at least one; to serve none, pass handler=None"
         )
-    for queue in queues:
-        check_name("queue", queue)
+    return tuple(dict.fromkeys(check_name("queue", each) for each in queues))

@@ -17,7 +17,8 @@ from go_scheduler import (
     ScheduleWarning,
     TaskDefinition,
 )
-from go_scheduler.client import MOST_LISTED, NOTE_LIMIT, Client
+from go_scheduler.checks import NOTE_LIMIT
+from go_scheduler.client import MOST_LISTED, Client
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers import LimitedTrigger
 

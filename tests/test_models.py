@@ -16,7 +16,7 @@ from uuid import UUID
 import pytest
 
 from go_scheduler import health, models, policies, settings
-from go_scheduler.checks import NAME_LIMIT
+from go_scheduler.checks import NAME_LIMIT, NOTE_LIMIT
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import (
     METADATA_LIMIT,
@@ -30,6 +30,7 @@ from go_scheduler.models import (
     TaskInstance,
 )
 from go_scheduler.policies import CatchUp, RetryPolicy
+from go_scheduler.shown import LONGEST_SHOWN
 from go_scheduler.testing.builders import (
     HOUR,
     HOURLY,
@@ -123,15 +124,27 @@ def test_a_name_is_kept_as_plain_text() -> None:
     assert type(made.name) is type(made.queue) is str
 
 
-@pytest.mark.parametrize("value", [timedelta(0), -HOUR, timedelta(days=36_526)])
-def test_a_run_may_take_more_than_nothing_and_at_most_a_century(
-    value: timedelta,
-) -> None:
+@pytest.mark.parametrize(
+    "value",
+    [timedelta(0), -HOUR, timedelta(microseconds=99_999), timedelta(days=36_526)],
+)
+def test_a_run_may_take_a_tenth_of_a_second_to_a_century(value: timedelta) -> None:
     assert refusal("expire_after", value) == (
-        f"expire_after must be longer than zero and at most 100 years: {value!r}"
+        f"expire_after must be at least 0.1 s and at most 100 years: {value!r}"
     )
-    longest = timedelta(days=36_525)
-    assert replace(DEFINITION, expire_after=longest).expire_after == longest
+    for allowed in (timedelta(milliseconds=100), timedelta(days=36_525)):
+        assert replace(DEFINITION, expire_after=allowed).expire_after == allowed
+
+
+def test_a_note_is_a_text_of_some_length_that_every_store_keeps() -> None:
+    long = "é" * NOTE_LIMIT
+    assert replace(DEFINITION, note=long).note == long
+    assert type(replace(DEFINITION, note=Queue.REPORTS).note) is str
+    assert refusal("note", b"why") == "note must be a str, not b'why'"
+    assert refusal("note", long + "x") == (
+        "note has 10001 characters; at most 10000 are kept"
+    )
+    assert refusal("note", "\0") == "note holds a NUL, which no database keeps"
 
 
 def test_metadata_is_a_read_only_copy() -> None:
@@ -278,7 +291,8 @@ def test_the_words_of_the_domain_are_text() -> None:
 
 def test_a_refusal_repeats_little_of_what_was_given() -> None:
     message = refusal("id", "x" * 10_000)
-    assert re.fullmatch(r"id must be a UUID, not 'x{199}", message)
+    assert re.fullmatch(r"id must be a UUID, not 'x+\.\.\.x+'", message)
+    assert len(message) <= len("id must be a UUID, not ") + LONGEST_SHOWN
 
 
 def test_an_instance_begins_without_an_attempt_or_a_run() -> None:

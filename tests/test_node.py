@@ -158,7 +158,7 @@ def test_a_hung_handler_is_a_stuck_worker_and_does_not_hold_up_the_stop(
         definition(
             own.now(),
             trigger=ExecuteOnceTrigger(own.now()),
-            expire_after=seconds(0.05),
+            expire_after=seconds(0.1),
         ),
     )
     one.look()

@@ -39,7 +39,7 @@ def test_without_a_limit_there_is_always_another_run() -> None:
     assert RetryPolicy(max_attempts=None).allows(10**9)
 
 
-@pytest.mark.parametrize("runs", [0, -1, True, 1.5, "3"])
+@pytest.mark.parametrize("runs", [0, -1, True, 1.5, "3", 10**9 + 1])
 def test_attempts_that_are_no_count_are_refused(runs: int) -> None:
     with pytest.raises(ConfigurationError, match="max_attempts must be a whole number"):
         RetryPolicy(max_attempts=runs)

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from enum import StrEnum
 
 import pytest
 
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.settings import Settings
+
+
+class Queue(StrEnum):
+    REPORTS = "reports"
+
 
 SECOND = timedelta(seconds=1)
 SETTINGS = Settings(
@@ -32,19 +38,32 @@ def refusal(name: str, value: object) -> str:
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("name", "least"),
     [
-        "schedule_window",
-        "runner_window",
-        "cleanup_window",
-        "expire_after",
-        "lease",
-        "retention",
+        ("schedule_window", 0.1),
+        ("runner_window", 0.1),
+        ("cleanup_window", 0.1),
+        ("expire_after", 0.1),
+        ("lease", 1),
     ],
 )
-def test_a_duration_must_be_longer_than_zero(name: str) -> None:
-    assert refusal(name, timedelta(0)).startswith(f"{name} must be longer than zero")
+def test_what_cannot_work_is_refused_with_the_least_that_can(
+    name: str, least: float
+) -> None:
+    shortest = timedelta(seconds=least)
+    assert getattr(replace(SETTINGS, **{name: shortest}), name) == shortest  # type: ignore[arg-type]
+    for refused in (shortest - timedelta(microseconds=1), timedelta(0), timedelta.max):
+        assert refusal(name, refused) == (
+            f"{name} must be at least {least} s and at most 100 years: {refused!r}"
+        )
     assert refusal(name, 1) == f"{name} must be a timedelta, not 1"
+
+
+def test_what_has_ended_is_kept_for_more_than_no_time() -> None:
+    assert refusal("retention", timedelta(0)).startswith(
+        "retention must be longer than zero"
+    )
+    assert refusal("retention", 1) == "retention must be a timedelta, not 1"
 
 
 @pytest.mark.parametrize("name", ["max_workers", "max_held", "max_hangs"])
@@ -77,3 +96,8 @@ def test_a_queue_must_have_a_name_that_every_store_keeps(queue: object) -> None:
 def test_each_queue_is_served_once_in_the_order_given() -> None:
     assert replace(SETTINGS, queues=("b", "a", "b")).queues == ("b", "a")
     assert replace(SETTINGS, queues=["b", "a"]).queues == ("b", "a")
+
+
+def test_a_queue_is_kept_as_plain_text() -> None:
+    [kept] = replace(SETTINGS, queues=[Queue.REPORTS]).queues
+    assert (kept, type(kept)) == ("reports", str)

@@ -11,7 +11,8 @@ from abc import ABC, abstractmethod
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from go_scheduler.clock import ZERO
+from go_scheduler.checks import check_type
+from go_scheduler.clock import ZERO, Clock
 from go_scheduler.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from go_scheduler.clock import Clock
     from go_scheduler.json import JSON
     from go_scheduler.models import (
         Answer,
@@ -72,6 +72,8 @@ class Store(ABC):
     settling: timedelta = ZERO
 
     def __init__(self, clock: Clock | None = None) -> None:
+        if clock is not None:
+            check_type("clock", clock, Clock)
         self.clock = clock
 
     @abstractmethod

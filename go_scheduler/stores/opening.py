@@ -8,6 +8,7 @@ from inspect import Parameter, signature
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.shown import shown
 from go_scheduler.stores.base import Store
 from go_scheduler.stores.memory import MemoryStore
 
@@ -63,18 +64,21 @@ def open_store(url: str, *, clock: Clock | None = None, **options: object) -> St
     announced = {each.name: each for each in entry_points(group=ENTRY_POINTS)}
     if scheme not in announced:
         known = ", ".join(sorted({"memory", *_OWN, *announced}))
-        raise ConfigurationError(f"no store has the scheme {scheme!r}; known: {known}")
+        raise ConfigurationError(
+            f"no store has the scheme {shown(scheme)}; known: {known}"
+        )
     try:
         make = announced[scheme].load()
     except Exception as error:
         raise ConfigurationError(
-            f"the store announced for {scheme!r} cannot be imported: {error!r}"
+            f"the store announced for {shown(scheme)} cannot be imported:"
+            f" {shown(error)}"
         ) from error
     _check_options(make, scheme, options)
     store = make(url, clock=clock, **options)
     if not isinstance(store, Store):
         raise ConfigurationError(
-            f"what is announced for {scheme!r} made a {type(store).__name__},"
+            f"what is announced for {shown(scheme)} made a {type(store).__name__},"
             " not a Store"
         )
     return store
@@ -91,5 +95,6 @@ def _check_options(
         if option not in names:
             known = ", ".join(names) or "none"
             raise ConfigurationError(
-                f"the store of {scheme}:// has no option {option!r}; known: {known}"
+                f"the store of {scheme}:// has no option {shown(option)}; known:"
+                f" {known}"
             )

@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 from go_scheduler.checks import LONGEST, check_type
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import Answer, Cancelled
+from go_scheduler.shown import shown
 from go_scheduler.stores.base import CONTACTS_KEPT
 from go_scheduler.stores.sql import arrays
 from go_scheduler.stores.sql import postgresql_statements as sql
@@ -83,7 +84,9 @@ class PostgreSQLStore(SQLStore):
     ) -> None:
         check_type("pool_size", pool_size, int)
         if pool_size < 1:
-            raise ConfigurationError(f"pool_size must be one or more, not {pool_size}")
+            raise ConfigurationError(
+                f"pool_size must be one or more, not {shown(pool_size)}"
+            )
         engines = make_engines(
             url, self._kind, connect_args=connect_args, pool_size=pool_size
         )
@@ -98,8 +101,13 @@ class PostgreSQLStore(SQLStore):
         )
 
     def __repr__(self) -> str:
-        shown = self._url.set(query={}).render_as_string(hide_password=True)
-        return f"{type(self).__name__}({shown!r})"
+        query = {
+            key: value
+            for key, value in self._url.query.items()
+            if key in ("host", "port")
+        }
+        url = self._url.set(query=query).render_as_string(hide_password=True)
+        return f"{type(self).__name__}({url!r})"
 
     @contextmanager
     def _transaction(self, connection: Connection) -> Iterator[None]:

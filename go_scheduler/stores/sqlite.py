@@ -101,10 +101,10 @@ class SQLiteStore(SQLStore):
         busy_timeout: timedelta = _BUSY_TIMEOUT,
     ) -> None:
         database = SQLiteDatabase(url, durable=durable, busy_timeout=busy_timeout)
-        self._time = (clock or SystemClock()).now
-        dialect = SQLiteDialect(self._time)
+        dialect = SQLiteDialect(self.now)
         schema = Schema(dialect.name, migrate)
         super().__init__(database, dialect, schema=schema, clock=clock)
+        self._time = (clock or SystemClock()).now
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}('sqlite:///{self._database.path}')"

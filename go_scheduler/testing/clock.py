@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError, SchedulerStateError
+from go_scheduler.shown import shown
 from go_scheduler.testing.executor import InlineExecutor
 from go_scheduler.triggers.base import utc
 
@@ -102,7 +103,7 @@ class ManualClock:
         """
         if not isinstance(delta, timedelta) or delta < ZERO:
             raise ConfigurationError(
-                f"delta must be a timedelta of zero or more: {delta!r}"
+                f"delta must be a timedelta of zero or more: {shown(delta)}"
             )
         with self._driving():
             self._refuse_past_the_end(delta)
@@ -174,7 +175,7 @@ class ManualClock:
             if steps > _MOST_STEPS:
                 raise SchedulerStateError(
                     f"{_MOST_STEPS:,} steps ran at {self.now()} and the time does not"
-                    f" go on: {driven!r} is due again and again"
+                    f" go on: {shown(driven)} is due again and again"
                 )
             driven.step()
         self._elapsed = max(self._elapsed, target)

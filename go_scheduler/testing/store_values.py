@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from go_scheduler.checks import NAME_LIMIT
+from go_scheduler.checks import NAME_LIMIT, NOTE_LIMIT
 from go_scheduler.clock import ZERO
 from go_scheduler.json import JSON
 from go_scheduler.models import METADATA_LIMIT, Outcome, Skipped
@@ -226,9 +226,10 @@ class ValueTests:
         instance = running(store)
         assert finish(store, instance, Outcome.FAILED, error=text)
         assert store.get_instance(instance.id).error == text
-        [paused] = store.pause_definitions([instance.definition.id], note=text)
-        assert paused.note == text
-        assert store.get_definition(paused.id).note == text
+        note = text[:NOTE_LIMIT]
+        [paused] = store.pause_definitions([instance.definition.id], note=note)
+        assert paused.note == note
+        assert store.get_definition(paused.id).note == note
 
     @pytest.mark.parametrize("most", [None, 1, 2, 10**9])
     def test_retry_policies_come_back(self, store: Store, most: int | None) -> None:

@@ -17,7 +17,7 @@ from go_scheduler.errors import (
     UnknownTriggerError,
 )
 from go_scheduler.json import JSON, freeze
-from go_scheduler.triggers.shown import shown
+from go_scheduler.shown import shown
 
 ENTRY_POINTS = "go_scheduler.triggers"
 STATE_LIMIT = 64 * 1024
@@ -56,13 +56,14 @@ class Trigger(ABC):
             return
         if not isinstance(kind, str) or not kind:
             raise ConfigurationError(
-                f"{cls.__qualname__}.kind must be a name: {kind!r}"
+                f"{cls.__qualname__}.kind must be a name: {shown(kind)}"
             )
         known = _kinds.get(kind)
         # A module loaded again and a dataclass given slots define the class anew.
         if known is not None and not _is_again(cls, known):
             raise ConfigurationError(
-                f"{_name(cls)}: the trigger kind {kind!r} is taken by {_name(known)}"
+                f"{_name(cls)}: the trigger kind {shown(kind)} is taken by"
+                f" {_name(known)}"
             )
         _kinds[kind] = cls
 
@@ -232,7 +233,7 @@ def next_fire_time_of(trigger: Trigger, after: datetime) -> datetime | None:
     fire_time = checked_fire_time(trigger, found)
     if fire_time <= after:
         raise InvalidTriggerError(
-            f"{_name(type(trigger))}.next_fire_time({after}) returned {found!r},"
+            f"{_name(type(trigger))}.next_fire_time({after}) returned {shown(found)},"
             " which is not later"
         )
     return fire_time
@@ -262,7 +263,7 @@ def load_trigger(kind: str, state: JSON) -> Trigger:
         _load_announced()
         cls = _kinds.get(kind)
     if cls is None:
-        reason = f"no imported class has the trigger kind {kind!r}"
+        reason = f"no imported class has the trigger kind {shown(kind)}"
         if _broken:
             reason += f"; these announced triggers could not be imported: {_broken}"
         return UnknownTrigger(kind, state, reason)
@@ -271,7 +272,7 @@ def load_trigger(kind: str, state: JSON) -> Trigger:
             raise InvalidTriggerError(f"it is no object: {shown(state)}")
         return cls.from_dict(state)
     except Exception as error:
-        reason = f"the stored state of a {kind!r} trigger does not load: {error}"
+        reason = f"the stored state of a {shown(kind)} trigger does not load: {error}"
         return UnknownTrigger(kind, state, reason)
 
 
@@ -281,7 +282,7 @@ def _load_announced() -> None:
         try:
             announced.load()
         except Exception as error:
-            _broken[announced.name] = repr(error)
+            _broken[announced.name] = shown(error)
     _announced.set()
 
 
@@ -297,13 +298,15 @@ def utc(value: object, *, name: str) -> datetime:
         return value
     if value.tzinfo is None or value.utcoffset() is None:
         raise ConfigurationError(
-            f"{name} has no time zone: {value!r}; pass an aware datetime, such as"
+            f"{name} has no time zone: {shown(value)}; pass an aware datetime, such as"
             " datetime(2030, 1, 1, 9, tzinfo=UTC)"
         )
     try:
         return value.astimezone(UTC)
     except OverflowError:
-        raise ConfigurationError(f"{name} is out of range in UTC: {value!r}") from None
+        raise ConfigurationError(
+            f"{name} is out of range in UTC: {shown(value)}"
+        ) from None
 
 
 def _is_again(cls: type, known: type) -> bool:

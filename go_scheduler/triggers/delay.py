@@ -7,8 +7,10 @@ from datetime import datetime, timedelta
 from typing import ClassVar
 
 from go_scheduler.errors import InvalidTriggerError
+from go_scheduler.shown import shown
 from go_scheduler.triggers.base import Trigger, utc
-from go_scheduler.triggers.shown import shown
+
+_SHORTEST = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +20,11 @@ class DelayTrigger(Trigger):
     The first run is so long after it was scheduled.
 
     Attributes:
-        every: How long after the end of one run the next is due; longer than zero.
+        every: How long after the end of one run the next is due; at least a
+            millisecond.
 
     Raises:
-        InvalidTriggerError: ``every`` is not a timedelta longer than zero.
+        InvalidTriggerError: ``every`` is not a timedelta of at least a millisecond.
     """
 
     kind: ClassVar[str] = "delay"
@@ -52,12 +55,17 @@ class DelayTrigger(Trigger):
 
 
 def check_every(every: object) -> None:
-    """Refuse what is not a timedelta longer than zero.
+    """Refuse what is not a timedelta of at least a millisecond.
 
     Raises:
         InvalidTriggerError: It is something else.
     """
     check_length("every", every)
+    assert isinstance(every, timedelta)
+    if every < _SHORTEST:
+        raise InvalidTriggerError(
+            f"every must be at least a millisecond: {shown(every)}"
+        )
 
 
 def check_length(name: str, value: object) -> None:
@@ -72,7 +80,7 @@ def check_length(name: str, value: object) -> None:
             f" {shown(value)}"
         )
     if value <= timedelta(0):
-        raise InvalidTriggerError(f"{name} must be longer than zero: {value!r}")
+        raise InvalidTriggerError(f"{name} must be longer than zero: {shown(value)}")
 
 
 _UNITS = (

@@ -20,15 +20,15 @@ class IntervalTrigger(Trigger):
     ``CronTrigger``.
 
     Attributes:
-        every: The time from one fire time to the next; longer than zero.
+        every: The time from one fire time to the next; at least a millisecond.
         anchor: The first fire time, kept in UTC; None: count from when the definition
             is first scheduled, so that it first fires ``every`` later.
         anchored_at: What it counts from if no anchor is given. Kept by the store and
             not part of the trigger's value.
 
     Raises:
-        InvalidTriggerError: ``every`` is not a timedelta longer than zero, or an anchor
-            is not an aware datetime.
+        InvalidTriggerError: ``every`` is not a timedelta of at least a millisecond, or
+            an anchor is not an aware datetime.
     """
 
     kind: ClassVar[str] = "interval"

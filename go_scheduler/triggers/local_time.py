@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from go_scheduler.errors import InvalidTriggerError
+from go_scheduler.shown import shown
 from go_scheduler.triggers.base import utc
 from go_scheduler.triggers.clock_changes import (
     FIRST_INSTANT,
@@ -24,7 +25,6 @@ from go_scheduler.triggers.clock_changes import (
     new_year,
     offset_at,
 )
-from go_scheduler.triggers.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

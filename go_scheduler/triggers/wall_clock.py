@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import InvalidTriggerError
+from go_scheduler.shown import shown
 from go_scheduler.triggers.base import Trigger, utc
 from go_scheduler.triggers.local_time import (
     load_zone,
@@ -14,7 +15,6 @@ from go_scheduler.triggers.local_time import (
     period_at,
     zone_key,
 )
-from go_scheduler.triggers.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -355,7 +355,7 @@ def test_a_pool_has_at_least_one_connection(size: Any) -> None:
         PostgreSQLStore("postgresql://", pool_size=size)
 
 
-@pytest.mark.parametrize("timeout", [5, "5", None, -SECOND])
+@pytest.mark.parametrize("timeout", [5, "5", None, -SECOND, timedelta(days=2)])
 def test_a_timeout_of_sqlite_is_a_duration(timeout: Any) -> None:
     with pytest.raises(ConfigurationError, match="busy_timeout must be"):
         SQLiteDatabase("sqlite:///file.db", durable=False, busy_timeout=timeout)

@@ -16,6 +16,7 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import create_engine, event
 
+from go_scheduler.checks import NOTE_LIMIT
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import (
     ConfigurationError,
@@ -494,6 +495,15 @@ class TestRowsWrittenByHand:
         assert good in due_by_pages(store)
         assert [each.fire_time for each in fire(store, good, START)] == [START]
         assert len(claim(store)) == 1
+
+    def test_a_note_is_read_as_far_as_it_can_be_kept(
+        self, store: SQLiteStore, path: Path
+    ) -> None:
+        noted = put(store, definition())
+        write(path, "UPDATE task_definitions SET note = ?", "a\0b" + "c" * NOTE_LIMIT)
+        found = store.get_definition(noted.id)
+        assert found.trigger == noted.trigger
+        assert found.note == "ab" + "c" * (NOTE_LIMIT - 2)
 
     @pytest.mark.parametrize(
         ("column", "value"),

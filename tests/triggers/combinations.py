@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from go_scheduler.shown import shown
 from go_scheduler.testing.triggers import TriggerSuite
 from go_scheduler.triggers import (
     CronTrigger,
@@ -23,7 +24,6 @@ from go_scheduler.triggers.calendars import (
     register_calendar,
 )
 from go_scheduler.triggers.combining import AnyOfTrigger
-from go_scheduler.triggers.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

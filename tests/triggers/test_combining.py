@@ -241,7 +241,7 @@ class TestRefusals:
             (LONG, "must be a list of triggers"),
             ({DAILY: HOURLY}, "must be a list of triggers"),
             (iter([DAILY]), "must be a list of triggers"),
-            (10**5000, "must be a list of triggers: a int"),
+            (10**5000, "must be a list of triggers: <int>"),
             (Unshowable(), "must be a list of triggers: <Unshowable"),
             ([DAILY, "0 9 * * *"], r"triggers\[1\] must be a trigger"),
             ([None], r"triggers\[0\] must be a trigger"),

@@ -36,3 +36,9 @@ class TestDelayTrigger(TriggerSuite):
     def test_what_is_no_length_of_time_is_refused(self, every: object) -> None:
         with pytest.raises(InvalidTriggerError, match="every must be"):
             DelayTrigger(every)  # type: ignore[arg-type]
+
+    def test_less_than_a_millisecond_is_refused(self) -> None:
+        least = timedelta(milliseconds=1)
+        assert DelayTrigger(least).every == least
+        with pytest.raises(InvalidTriggerError, match="at least a millisecond"):
+            DelayTrigger(least - timedelta(microseconds=1))

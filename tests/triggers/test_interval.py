@@ -15,10 +15,11 @@ from go_scheduler.triggers import IntervalTrigger, Trigger
 NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 MICROSECOND = timedelta(microseconds=1)
+MILLISECOND = timedelta(milliseconds=1)
 END = datetime.max.replace(tzinfo=UTC)
 
 instants = st.datetimes(timezones=st.just(UTC))
-lengths = st.timedeltas(min_value=MICROSECOND, max_value=timedelta(days=400_000))
+lengths = st.timedeltas(min_value=MILLISECOND, max_value=timedelta(days=400_000))
 
 
 class TestIntervalTrigger(TriggerSuite):
@@ -26,9 +27,9 @@ class TestIntervalTrigger(TriggerSuite):
         params=[
             IntervalTrigger(timedelta(days=1, seconds=1)),
             IntervalTrigger(timedelta(minutes=7), NOON),
-            IntervalTrigger(MICROSECOND, datetime(1901, 1, 1, tzinfo=UTC)),
+            IntervalTrigger(MILLISECOND, datetime(1901, 1, 1, tzinfo=UTC)),
         ],
-        ids=["unanchored", "anchored", "microsecond"],
+        ids=["unanchored", "anchored", "millisecond"],
     )
     def trigger(self, request: pytest.FixtureRequest) -> Trigger:
         assert isinstance(request.param, Trigger)
@@ -42,7 +43,7 @@ class TestIntervalTrigger(TriggerSuite):
         assert trigger.next_fire_time(NOON + HOUR) == NOON + 2 * HOUR
 
     def test_long_before_its_anchor_the_anchor_comes_next(self) -> None:
-        trigger = IntervalTrigger(MICROSECOND, END)
+        trigger = IntervalTrigger(MILLISECOND, END)
         assert trigger.next_fire_time(datetime(1, 1, 1, tzinfo=UTC)) == END
 
     @settings(max_examples=60, deadline=None)
@@ -116,6 +117,11 @@ class TestIntervalTrigger(TriggerSuite):
     def test_what_is_no_length_of_time_is_refused(self, every: object) -> None:
         with pytest.raises(InvalidTriggerError, match="every must be"):
             IntervalTrigger(every)  # type: ignore[arg-type]
+
+    def test_less_than_a_millisecond_is_refused(self) -> None:
+        assert IntervalTrigger(MILLISECOND).every == MILLISECOND
+        with pytest.raises(InvalidTriggerError, match="at least a millisecond"):
+            IntervalTrigger(MILLISECOND - MICROSECOND)
 
     @pytest.mark.parametrize("anchor", [NOON.replace(tzinfo=None), "noon", 0])
     def test_what_is_no_instant_is_refused(self, anchor: object) -> None:

@@ -549,7 +549,7 @@ def test_the_canonical_phrase_makes_an_equal_trigger_at_any_time(text: str) -> N
     "trigger",
     [
         ExecuteOnceTrigger(datetime(2030, 1, 1, 9, 30, 1, 5, tzinfo=UTC)),
-        IntervalTrigger(timedelta(microseconds=7)),
+        IntervalTrigger(timedelta(microseconds=1007)),
         IntervalTrigger(timedelta(days=3, seconds=1)),
         IntervalTrigger(timedelta(hours=1), NOW),
         DelayTrigger(timedelta(milliseconds=1500)),

@@ -12,6 +12,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +49,7 @@ class History:
             return self._scripts
         if revision not in self:
             raise ConfigurationError(
-                f"there is no revision {revision!r}; there are"
+                f"there is no revision {shown(revision)}; there are"
                 f" {self._revisions[0]} to {self.head}"
             )
         return self._scripts[self._revisions.index(revision) + 1 :]

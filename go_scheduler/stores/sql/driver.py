@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
 import psycopg
 from psycopg.crdb import CrdbConnection
 from psycopg.types.string import TextLoader
-from sqlalchemy import create_engine, event, exc, make_url
+from sqlalchemy import create_engine, event, exc
 
+from go_scheduler.checks import check_type
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.shown import shown
 from go_scheduler.stores.sql.database import Fault, Lane
+from go_scheduler.stores.sql.urls import read_server_url
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from psycopg.abc import PQGen
     from sqlalchemy import Engine
     from sqlalchemy.engine import URL
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 RV = TypeVar("RV")
 
 CONNECT_TIMEOUT = 5
+_TIMEOUT_OF_EACH = 2
 STATEMENT_TIMEOUT = 10
 LOCK_TIMEOUT = 1.5
 ANSWER_TIMEOUT = 15
@@ -57,6 +60,24 @@ class EngineKind(Enum):
     def isolation_level(self) -> str:
         """What transactions need, whatever the database's default is."""
         return "READ COMMITTED" if self is EngineKind.POSTGRESQL else "SERIALIZABLE"
+
+    @property
+    def port(self) -> int:
+        """Where such a server listens unless it was told otherwise."""
+        return 5432 if self is EngineKind.POSTGRESQL else 26257
+
+    @property
+    def anywhere(self) -> Mapping[str, object]:
+        """What libpq would have otherwise for a server of this kind."""
+        return {} if self is EngineKind.POSTGRESQL else {"port": self.port}
+
+    @property
+    def among_hosts(self) -> Mapping[str, object]:
+        """How one of several hosts is chosen."""
+        if self is EngineKind.POSTGRESQL:
+            # Of a primary and its standbys, the one that is the primary by now.
+            return {"target_session_attrs": "read-write"}
+        return {"load_balance_hosts": "random"}
 
 
 class _BoundedConnection(psycopg.Connection[tuple[object, ...]]):
@@ -97,6 +118,7 @@ def make_engines(
         ConfigurationError: The URL is none, or is not for this kind of server.
     """
     driver_url = _checked(url, kind)
+    _check_arguments(connect_args or {})
     return {
         lane: _make_engine(
             driver_url,
@@ -110,16 +132,8 @@ def make_engines(
 
 
 def _checked(url: str | URL, kind: EngineKind) -> URL:
-    try:
-        parsed = make_url(url)
-    except (exc.ArgumentError, ValueError):
-        raise ConfigurationError(
-            f"no database URL, such as {kind.value}://user:password@host:5432/database"
-        ) from None
-    if "@" in (parsed.host or ""):
-        raise ConfigurationError(
-            "the URL's host holds an @: write one that belongs to the password as %40"
-        )
+    example = f"{kind.value}://user:password@host:{kind.port}/database"
+    parsed = read_server_url(url, example=example, port=kind.port)
     backend, _, driver = parsed.drivername.lower().partition("+")
     if backend == "postgres":
         backend = "postgresql"
@@ -129,6 +143,13 @@ def _checked(url: str | URL, kind: EngineKind) -> URL:
             f" {kind.value}://"
         )
     return parsed.set(drivername=f"{kind.value}+psycopg")
+
+
+def _check_arguments(connect_args: Mapping[str, object]) -> None:
+    check_type("connect_args", connect_args, Mapping)
+    for name, value in connect_args.items():
+        if isinstance(value, str) and "\0" in value:
+            raise ConfigurationError(f"connect_args holds a NUL in {shown(name)}")
 
 
 def _make_engine(
@@ -159,7 +180,7 @@ def _make_engine(
         dialect: object, record: object, args: list[object], given: dict[str, object]
     ) -> psycopg.Connection[tuple[object, ...]]:
         given.pop("disable_cockroachdb_telemetry", None)
-        options = {**_OF_LIBPQ, **given, **(connect_args or {})}
+        options = _options({**given, **(connect_args or {})}, kind)
         connection = make.connect(*args, **options)  # type: ignore[arg-type]
         try:
             _set_up(connection, kind, settings)
@@ -170,6 +191,14 @@ def _make_engine(
 
     event.listen(engine, "do_connect", connect)
     return engine
+
+
+def _options(given: Mapping[str, object], kind: EngineKind) -> Mapping[str, object]:
+    """What libpq is told: what was given, and what was not."""
+    options = {**_OF_LIBPQ, **kind.anywhere}
+    if "," in str(given.get("host", "")):
+        options |= {"connect_timeout": _TIMEOUT_OF_EACH, **kind.among_hosts}
+    return {**options, **given}
 
 
 def _settings(kind: EngineKind, lane: Lane) -> Mapping[str, str]:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
+from go_scheduler.checks import NOTE_LIMIT
 from go_scheduler.errors import GoSchedulerError
 from go_scheduler.json import JSON, FrozenObject, read_object
 from go_scheduler.models import (
@@ -202,7 +203,7 @@ def read_definition(
             catch_up=contents.catch_up,
             next_fire_time=row.next_fire_time,
             paused=bool(row.paused),
-            note=row.note,
+            note=_note(row.note),
             completed_at=row.completed_at,
             revision=row.revision,
         )
@@ -299,6 +300,13 @@ def _unknown(trigger: Trigger, reason: str) -> UnknownTrigger:
 
 def _time(value: object) -> datetime | None:
     return value if isinstance(value, datetime) else None
+
+
+def _note(value: object) -> str | None:
+    """A note, or what can be read of one that was written by hand."""
+    if not isinstance(value, str):
+        return None
+    return value.replace("\0", "")[:NOTE_LIMIT]
 
 
 def _duration(value: int | None) -> timedelta | None:

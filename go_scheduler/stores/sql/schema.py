@@ -20,6 +20,7 @@ from sqlalchemy import delete, exc, false, insert, select, text, update
 
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailableError
+from go_scheduler.shown import shown
 from go_scheduler.stores.migrations import version
 from go_scheduler.stores.migrations.history import history, operations
 from go_scheduler.stores.migrations.lease import Lease, create_lease_table_sql
@@ -257,7 +258,7 @@ def schema_sql(dialect: str, *, since: str | None = None) -> str:
     """
     if dialect not in DIALECTS:
         raise ConfigurationError(
-            f"dialect must be one of {', '.join(DIALECTS)}, not {dialect!r}"
+            f"dialect must be one of {', '.join(DIALECTS)}, not {shown(dialect)}"
         )
     head = history().head
     if not history().after(since):

@@ -12,15 +12,17 @@ from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from sqlalchemy import QueuePool, create_engine, event, exc, make_url
+from sqlalchemy import QueuePool, create_engine, event, exc
 
 from go_scheduler.checks import check_type
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError, StoreError
 from go_scheduler.json import JSON, contains
+from go_scheduler.shown import shown
 from go_scheduler.stores.sql.database import Database, Fault, Lane, Overtaken
 from go_scheduler.stores.sql.dialects import CONTAINS
 from go_scheduler.stores.sql.turns import Turns
+from go_scheduler.stores.sql.urls import read_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,6 +40,8 @@ _READERS = 5
 # SQLite looks for a lock ever more rarely, up to ten times a second, so that those who
 # come later are served first. Asked anew, it begins with a millisecond again.
 _LOOK = 0.05
+# SQLite counts milliseconds in 32 bits.
+_LONGEST_BUSY = timedelta(days=1)
 _EXAMPLE = "sqlite:///relative/file.db or sqlite:////absolute/file.db"
 
 
@@ -63,8 +67,11 @@ class SQLiteDatabase(Database):
     ) -> None:
         _check_version()
         check_type("busy_timeout", busy_timeout, timedelta)
-        if busy_timeout < ZERO:
-            raise ConfigurationError("busy_timeout must be zero or more")
+        if not ZERO <= busy_timeout <= _LONGEST_BUSY:
+            raise ConfigurationError(
+                "busy_timeout must be zero or more, and at most a day:"
+                f" {shown(busy_timeout)}"
+            )
         self.path = _path(url)
         self._synchronous = "FULL" if durable else "NORMAL"
         self._busy_timeout = busy_timeout.total_seconds()
@@ -223,12 +230,7 @@ def _check_version() -> None:
 
 
 def _path(url: str | URL) -> Path:
-    try:
-        parsed = make_url(url)
-    except (exc.ArgumentError, ValueError):
-        raise ConfigurationError(
-            f"no URL of a SQLite file, such as {_EXAMPLE}"
-        ) from None
+    parsed = read_url(url, example=_EXAMPLE)
     if parsed.drivername.lower() not in ("sqlite", "sqlite+pysqlite"):
         raise ConfigurationError(
             f"the URL begins with {parsed.drivername}://; this store's are such as"

@@ -10,8 +10,8 @@ from datetime import date, datetime
 from threading import Lock
 
 from go_scheduler.errors import InvalidTriggerError, UnknownTriggerError
+from go_scheduler.shown import shown
 from go_scheduler.triggers.base import OWN
-from go_scheduler.triggers.shown import shown
 
 MOST_DAYS = 100_000
 """The most days that a ``DateCalendar`` may list: 273 years."""
@@ -140,8 +140,8 @@ def register_calendar(name: str, calendar: Calendar) -> None:
         )
     if not isinstance(calendar, Calendar):
         raise InvalidTriggerError(
-            f"the calendar {name!r} must be a Calendar, such as DateCalendar([...]),"
-            f" not {shown(calendar)}"
+            f"the calendar {shown(name)} must be a Calendar, such as"
+            f" DateCalendar([...]), not {shown(calendar)}"
         )
     _check_references(name, calendar, _DEEPEST)
     with _lock:
@@ -183,7 +183,7 @@ def is_in(names: Iterable[str], day: date) -> bool:
         answer: object = find_calendar(name).includes(day)
         if not isinstance(answer, bool):
             raise InvalidTriggerError(
-                f"the calendar {name!r} must answer True or False for {day}, not"
+                f"the calendar {shown(name)} must answer True or False for {day}, not"
                 f" {shown(answer)}"
             )
         if answer:
@@ -239,7 +239,7 @@ def _check_references(name: str, calendar: Calendar, left: int) -> None:
         return
     if name in calendar.holidays or left == 0:
         raise InvalidTriggerError(
-            f"the calendar {name!r} is made of itself, or of others more than"
+            f"the calendar {shown(name)} is made of itself, or of others more than"
             f" {_DEEPEST} deep"
         )
     for each in calendar.holidays:

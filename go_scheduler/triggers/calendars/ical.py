@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import InvalidTriggerError
+from go_scheduler.shown import shown
 from go_scheduler.triggers.calendars.base import MOST_DAYS
 from go_scheduler.triggers.calendars.event import (
     EventCalendar,
@@ -19,7 +20,6 @@ from go_scheduler.triggers.local_time import load_zone, zone_key
 from go_scheduler.triggers.recurrence.parts import RefusedError, read_rule
 from go_scheduler.triggers.recurrence.rule import RecurrenceRule
 from go_scheduler.triggers.recurrence.times import LocalTimes
-from go_scheduler.triggers.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

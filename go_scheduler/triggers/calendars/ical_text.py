@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import InvalidTriggerError
-from go_scheduler.triggers.shown import shown
+from go_scheduler.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

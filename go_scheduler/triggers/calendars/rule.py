@@ -9,10 +9,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import InvalidTriggerError
+from go_scheduler.shown import shown
 from go_scheduler.triggers.calendars.base import Calendar
 from go_scheduler.triggers.recurrence.parts import RefusedError, read_rule, write_rule
 from go_scheduler.triggers.recurrence.times import LocalTimes
-from go_scheduler.triggers.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self, cast
 
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.json import JSON, FrozenObject, freeze
+from go_scheduler.shown import shown
 from go_scheduler.triggers.base import STATE_LIMIT, Trigger, dump_trigger, utc
 from go_scheduler.triggers.combining.parts import (
     anchored_value,
@@ -21,7 +22,6 @@ from go_scheduler.triggers.combining.parts import (
     zone_of,
 )
 from go_scheduler.triggers.combining.search import Search, SearchedTrigger
-from go_scheduler.triggers.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -10,6 +10,7 @@ from threading import Lock
 from typing import ClassVar, Self
 
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
+from go_scheduler.shown import shown
 from go_scheduler.triggers.base import Trigger, utc
 from go_scheduler.triggers.calendars.base import edition
 from go_scheduler.triggers.combining.compound import EARLIEST, CompoundTrigger
@@ -25,7 +26,6 @@ from go_scheduler.triggers.combining.search import (
 from go_scheduler.triggers.delay import check_length, length
 from go_scheduler.triggers.execute_once import moment
 from go_scheduler.triggers.local_time import load_zone, period_at
-from go_scheduler.triggers.shown import shown
 
 LATEST = datetime.max.replace(tzinfo=UTC)
 MOST_TIMES = 100_000

@@ -6,6 +6,7 @@ import operator
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import InvalidTriggerError
+from go_scheduler.shown import shown
 from go_scheduler.triggers.base import (
     Trigger,
     UnknownTrigger,
@@ -16,7 +17,6 @@ from go_scheduler.triggers.base import (
 )
 from go_scheduler.triggers.combining.search import SearchedTrigger
 from go_scheduler.triggers.local_time import zone_key
-from go_scheduler.triggers.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from croniter import croniter
 
 from go_scheduler.errors import InvalidTriggerError
+from go_scheduler.shown import shown
 from go_scheduler.triggers.cron.days import CronDays
 from go_scheduler.triggers.cron.fields import CronFields
 from go_scheduler.triggers.cron.items import (
@@ -24,7 +25,6 @@ from go_scheduler.triggers.cron.items import (
     special_day,
 )
 from go_scheduler.triggers.cron.search import CronSearch
-from go_scheduler.triggers.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,7 +68,7 @@ def normalise(expression: object) -> str:
     if not expression.isascii():
         odd = next(each for each in expression if not each.isascii())
         raise InvalidTriggerError(
-            f"cron expression {expression!r}: {odd!r} (U+{ord(odd):04X}) is not"
+            f"cron expression {shown(expression)}: {odd!r} (U+{ord(odd):04X}) is not"
             " allowed; write plain ASCII"
         )
     text = " ".join(expression.split())

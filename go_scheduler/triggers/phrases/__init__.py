@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
+from go_scheduler.shown import shown
 from go_scheduler.triggers.base import utc
 from go_scheduler.triggers.local_time import zone_key
 from go_scheduler.triggers.phrases.building import Builder
 from go_scheduler.triggers.phrases.words import LONGEST, PhraseError
-from go_scheduler.triggers.shown import shown
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -57,7 +57,7 @@ def parse_phrase(
         message = str(error)
     except OverflowError:
         message = "it lies outside of the years 1 to 9999"
-    raise InvalidTriggerError(f"phrase {text!r}: {message}")
+    raise InvalidTriggerError(f"phrase {shown(text)}: {message}")
 
 
 def _understood(text: str, end: int | None) -> str:

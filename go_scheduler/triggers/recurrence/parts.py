@@ -6,8 +6,8 @@ import re
 from datetime import date, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from go_scheduler.shown import shown
 from go_scheduler.triggers.recurrence.rule import FREQUENCIES, RecurrenceRule, Weekday
-from go_scheduler.triggers.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

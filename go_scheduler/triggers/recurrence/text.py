@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
 
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
+from go_scheduler.shown import shown
 from go_scheduler.triggers.base import utc
 from go_scheduler.triggers.local_time import load_zone, period_at, zone_key
 from go_scheduler.triggers.recurrence.parts import (
@@ -23,7 +24,6 @@ from go_scheduler.triggers.recurrence.parts import (
     write_rule,
 )
 from go_scheduler.triggers.recurrence.rule import RecurrenceRule
-from go_scheduler.triggers.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
+from go_scheduler.shown import shown
 from go_scheduler.triggers.base import utc
 from go_scheduler.triggers.local_time import load_zone
 from go_scheduler.triggers.recurrence.description import describe
@@ -16,7 +17,6 @@ from go_scheduler.triggers.recurrence.series import Clock, RecurrenceSeries
 from go_scheduler.triggers.recurrence.text import LONGEST, local_time, read_recurrence
 from go_scheduler.triggers.recurrence.times import LocalTimes
 from go_scheduler.triggers.recurrence.warnings import idle_exceptions, passed_over
-from go_scheduler.triggers.shown import shown
 from go_scheduler.triggers.wall_clock import WallClockTrigger, check_wall_clock
 
 if TYPE_CHECKING:

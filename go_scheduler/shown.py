@@ -1,0 +1,34 @@
+"""Any value as part of a message."""
+
+from __future__ import annotations
+
+from reprlib import Repr
+
+LONGEST_SHOWN = 200
+"""The most characters of a value that a message repeats."""
+
+
+class _Repr(Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel = 3
+        self.maxstring = self.maxother = LONGEST_SHOWN
+
+    def repr1(self, x: object, level: int) -> str:
+        try:
+            return super().repr1(x, level)
+        except Exception:
+            return f"<{type(x).__name__}>"
+
+
+_repr = _Repr()
+
+
+def shown(value: object) -> str:
+    """A value as Python shows it, shortened; its type where it cannot be shown.
+
+    What a user passes may be long, hold itself or a number that has too many digits to
+    be written, or fail to show itself.
+    """
+    text = _repr.repr(value)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 3]}..."

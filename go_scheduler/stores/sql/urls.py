@@ -1,0 +1,119 @@
+"""Database URLs, of one host or several. No error repeats one: it holds a password."""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from sqlalchemy import URL, exc, make_url
+
+from go_scheduler.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Divided as SQLAlchemy does it: a password goes on up to the first @.
+_PARTS = re.compile(r"([\w+]+://(?:[^:/]*(?::[^@]*)?@)?)([^/?]*)(.*)", re.DOTALL)
+_BRACKETED = re.compile(r"\[([^\[\]]*)\](?::(.*))?")
+_PORT = re.compile("[0-9]{1,5}")
+_HIGHEST_PORT = 65_535
+
+
+def read_url(url: str | URL, *, example: str) -> URL:
+    """A URL in its parts.
+
+    Args:
+        url: As users write it, or in its parts already.
+        example: What one looks like, for the error.
+
+    Raises:
+        ConfigurationError: It is none, or holds a NUL.
+    """
+    refusal = ConfigurationError(f"no database URL, such as {example}")
+    if not isinstance(url, str | URL):
+        raise refusal
+    try:
+        parsed = make_url(url)
+    except (exc.ArgumentError, ValueError):
+        raise refusal from None
+    options = chain.from_iterable(parsed.normalized_query.values())
+    texts = (parsed.username, parsed.password, parsed.host, parsed.database)
+    if any("\0" in str(each) for each in (*texts, *parsed.query, *options)):
+        # The driver would connect with what is before it, to somewhere else.
+        raise ConfigurationError("the URL holds a NUL")
+    return parsed
+
+
+def read_server_url(url: str | URL, *, example: str, port: int) -> URL:
+    """The URL of a server, or of several that keep the same.
+
+    Several are written as ``host1:port1,host2:port2``, or as libpq has it, after a
+    ``?``: ``host=host1,host2&port=port1,port2``.
+
+    Args:
+        url: As users write it, or in its parts already.
+        example: What one looks like, for the error.
+        port: What is meant where several hosts have none.
+
+    Returns:
+        The URL; several hosts and their ports as libpq has them.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    written: Sequence[str] = ()
+    if isinstance(url, str) and (parts := _PARTS.match(url)) and "," in parts[2]:
+        # SQLAlchemy takes them for one host.
+        written = parts[2].split(",")
+        url = parts[1] + parts[3]
+    parsed = read_url(url, example=example)
+    hosts = written or _listed(parsed.query.get("host", parsed.host))
+    if any("@" in each for each in hosts):
+        raise ConfigurationError(
+            "the URL's host holds an @: write one that belongs to the password as %40"
+        )
+    ports = _listed(parsed.query.get("port", parsed.port))
+    if len(hosts) > 1:
+        return _with_hosts(parsed, hosts, ports or [str(port)])
+    return parsed
+
+
+def _listed(given: str | int | Sequence[str] | None) -> Sequence[str]:
+    if given is None:
+        return []
+    return str(given).split(",") if isinstance(given, str | int) else given
+
+
+def _with_hosts(url: URL, hosts: Sequence[str], ports: Sequence[str]) -> URL:
+    if len(ports) == 1:
+        ports = [*ports] * len(hosts)
+    if len(ports) != len(hosts):
+        raise ConfigurationError(
+            f"the URL has {len(hosts)} hosts and {len(ports)} ports: write"
+            " host1:port1,host2:port2"
+        )
+    servers = [_server(*each) for each in zip(hosts, ports, strict=True)]
+    several = {
+        "host": ",".join(host for host, _ in servers),
+        "port": ",".join(port for _, port in servers),
+    }
+    return url.set(host=None, port=None, query={**url.query, **several})
+
+
+def _server(host: str, port: str) -> tuple[str, str]:
+    """A host and its port, of which the one that is written beside it counts."""
+    if (bracketed := _BRACKETED.fullmatch(host)) is not None:
+        host, port = bracketed[1], bracketed[2] or port
+    elif host.count(":") == 1:
+        host, _, own = host.partition(":")
+        port = own or port
+    if not host:
+        raise ConfigurationError("the URL names several hosts, and one is empty")
+    if not _PORT.fullmatch(port) or not 0 < int(port) <= _HIGHEST_PORT:
+        raise ConfigurationError(
+            "the URL names several hosts, and a port that is no number from 1 to"
+            f" {_HIGHEST_PORT}"
+        )
+    return unquote(host), port
