@@ -30,9 +30,10 @@ from go_scheduler.stores.sql.statements import Statements
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.stores.sql.sweep import LATE
 from go_scheduler.stores.sql.types import to_microseconds
+from go_scheduler.stores.sql.writes import Item, Write, Writes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence, Set
+    from collections.abc import Callable, Iterator, Mapping, Sequence, Set
     from datetime import datetime, timedelta
 
     from sqlalchemy import Connection
@@ -96,6 +97,7 @@ class PostgreSQLStore(SQLStore):
         super().__init__(database, dialect, schema=schema, clock=clock)
         self._url = engines[Lane.USERS].url
         self._statements = Statements(database, clock=clock, lock=dialect.lock_to_read)
+        self._writes = Writes(self._statements, skips_settling=dialect.skips_settling)
         self._claims = Claims(
             self._statements, shards=dialect.shards, reads_rows=dialect.reads_rows
         )
@@ -163,18 +165,32 @@ class PostgreSQLStore(SQLStore):
             return Answer(done=frozenset())
         some_wait = any(each.definition.trigger.waits for each in firings)
         unless = sql.UNLESS_OPEN if some_wait else ""
+        write: Write[Firing] = Write(
+            lane=Lane.SCANS,
+            statement=self._statements.text(sql.FIRE, returns=("id",), unless=unless),
+            free=self._statements.text(sql.FREE_DEFINITIONS, returns=("id",)),
+            current=self._statements.text(sql.STILL_TO_FIRE, returns=("id",)),
+            parameters=self._firing_parameters,
+            id_of=attrgetter("definition.id"),
+            # Its repetition would answer that another node had won.
+            repeatable=False,
+        )
         # One order for all nodes, so that none waits for another in a circle.
         ordered = sorted(firings, key=lambda each: each.definition.id.int)
-        made = [each for firing in ordered for each in _made_by(firing)]
+        rows, busy = self._writes.write(write, ordered)
+        return Answer(done={row.id for row in rows}, busy=busy)
+
+    def _firing_parameters(self, firings: Sequence[Firing]) -> Mapping[str, object]:
+        made = [each for firing in firings for each in _made_by(firing)]
         ids = [uuid4() for _ in made]
-        parameters = {
+        return {
             "late": LATE,
-            "ids": arrays.ids(each.definition.id for each in ordered),
+            "ids": arrays.ids(each.definition.id for each in firings),
             "expected": arrays.times(
-                each.definition.next_fire_time for each in ordered
+                each.definition.next_fire_time for each in firings
             ),
-            "revisions": arrays.numbers(each.definition.revision for each in ordered),
-            "next_times": arrays.times(each.next_fire_time for each in ordered),
+            "revisions": arrays.numbers(each.definition.revision for each in firings),
+            "next_times": arrays.times(each.next_fire_time for each in firings),
             "instance_ids": arrays.ids(ids),
             "shards": arrays.numbers(id.int % self._dialect.shards for id in ids),
             "definition_ids": arrays.ids(each.definition_id for each in made),
@@ -183,14 +199,6 @@ class PostgreSQLStore(SQLStore):
             "counts": arrays.numbers(each.skipped for each in made),
             "reasons": arrays.texts(each.reason for each in made),
         }
-        rows = self._statements.run(
-            Lane.SCANS,
-            self._statements.text(sql.FIRE, returns=("id",), unless=unless),
-            parameters,
-            # Its repetition would answer that another node had won.
-            repeatable=False,
-        )
-        return Answer(done={row.id for row in rows})
 
     # Instances.
 
@@ -228,82 +236,90 @@ class PostgreSQLStore(SQLStore):
         """Record that handlers are about to be called."""
         if not claims:
             return Answer(done=[])
-        statement = self._statements.text(sql.START, returns=sql.BOTH, owned=sql.OWNED)
-        parameters = {
-            **_keys(sorted(claims, key=lambda each: each.instance_id.int)),
-            "lease": claimant.lease,
-            "expire_after": claimant.expire_after,
-        }
 
-        rows = self._statements.run(Lane.CLAIMS, statement, parameters)
-        return Answer(done=self._reader.claimed(Lane.CLAIMS, rows))
+        def parameters(batch: Sequence[Claim]) -> Mapping[str, object]:
+            return {
+                **_keys(batch),
+                "lease": claimant.lease,
+                "expire_after": claimant.expire_after,
+            }
+
+        write = self._write_of_claims(
+            Lane.CLAIMS,
+            sql.START,
+            returns=sql.BOTH,
+            parameters=parameters,
+            id_of=attrgetter("instance_id"),
+        )
+        rows, busy = self._writes.write(write, sorted(claims, key=_claimed_number))
+        return Answer(done=self._reader.claimed(Lane.CLAIMS, rows), busy=busy)
 
     def renew_claims(self, renewals: Sequence[Renewal]) -> Answer[Mapping[UUID, bool]]:
         """Let claims hold for their ``lease`` from the store's time on."""
         if not renewals:
             return Answer(done={})
-        ordered = sorted(renewals, key=lambda each: each.claim.instance_id.int)
-        rows = self._statements.run(
+        write = self._write_of_claims(
             Lane.RENEWALS,
-            self._statements.text(
-                sql.RENEW,
-                returns=("id", "cancel_requested"),
-                owned=sql.OWNED,
-            ),
-            {
-                **_keys([each.claim for each in ordered]),
-                "leases": arrays.numbers(
-                    to_microseconds(each.lease) for each in ordered
-                ),
-            },
+            sql.RENEW,
+            returns=("id", "cancel_requested"),
+            parameters=_renewal_parameters,
         )
-        return Answer(done={row.id: row.cancel_requested for row in rows})
+        rows, busy = self._writes.write(write, sorted(renewals, key=_number))
+        return Answer(done={row.id: row.cancel_requested for row in rows}, busy=busy)
 
     def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
         """Record what became of runs."""
         if not outcomes:
             return Answer(done=frozenset())
-        ordered = sorted(outcomes, key=attrgetter("claim.instance_id.int"))
-        statement = self._statements.text(
-            sql.FINISH,
-            returns=("id",),
-            may_end=sql.MAY_END,
-            gone_on=sql.GONE_ON,
-        )
-        parameters = {
-            **_keys([each.claim for each in ordered]),
-            "outcomes": arrays.words(each.outcome for each in ordered),
-            "started": arrays.times(each.started_at for each in ordered),
-            "retries": arrays.numbers(
-                to_microseconds(each.retry_in) for each in ordered
+        write: Write[RunOutcome] = Write(
+            lane=Lane.CLAIMS,
+            statement=self._statements.text(
+                sql.FINISH, returns=("id",), may_end=sql.MAY_END, gone_on=sql.GONE_ON
             ),
-            "hung": arrays.truths(each.hung for each in ordered),
-            "errors": arrays.texts(each.error for each in ordered),
-            "next_times": arrays.times(each.next_fire_time for each in ordered),
-            "late": LATE,
-        }
-        # Done and repeated, it would answer that the claims were lost.
-        rows = self._statements.run(
-            Lane.CLAIMS, statement, parameters, repeatable=False
+            free=self._statements.text(sql.FREE_TO_END, returns=("id",)),
+            current=self._statements.text(
+                sql.STILL_MAY_END, returns=("id",), may_end=sql.MAY_END
+            ),
+            parameters=_outcome_parameters,
+            id_of=attrgetter("claim.instance_id"),
+            # Done and repeated, it would answer that the claims were lost.
+            repeatable=False,
         )
-        return Answer(done={id for (id,) in rows})
+        rows, busy = self._writes.write(write, sorted(outcomes, key=_number))
+        return Answer(done={id for (id,) in rows}, busy=busy)
 
     def release_instances(self, releases: Sequence[Release]) -> Answer[Set[UUID]]:
         """Give back what was claimed and not called."""
         if not releases:
             return Answer(done=frozenset())
-        ordered = sorted(releases, key=lambda each: each.claim.instance_id.int)
-        rows = self._statements.run(
+        write = self._write_of_claims(
             Lane.CLAIMS,
-            self._statements.text(sql.RELEASE, returns=("id",), owned=sql.OWNED),
-            {
-                **_keys([each.claim for each in ordered]),
-                "delays": arrays.numbers(
-                    to_microseconds(each.delay) for each in ordered
-                ),
-            },
+            sql.RELEASE,
+            returns=("id",),
+            parameters=_release_parameters,
         )
-        return Answer(done={row.id for row in rows})
+        rows, busy = self._writes.write(write, sorted(releases, key=_number))
+        return Answer(done={row.id for row in rows}, busy=busy)
+
+    def _write_of_claims(
+        self,
+        lane: Lane,
+        template: str,
+        *,
+        returns: tuple[str, ...],
+        parameters: Callable[[Sequence[Item]], Mapping[str, object]],
+        id_of: Callable[[Item], UUID] = attrgetter("claim.instance_id"),
+    ) -> Write[Item]:
+        """A write that changes what is owned by the claims of its batch."""
+        text = self._statements.text
+        return Write(
+            lane=lane,
+            statement=text(template, returns=returns, owned=sql.OWNED),
+            free=text(sql.FREE_INSTANCES, returns=("id",)),
+            current=text(sql.STILL_OWNED, returns=("id",), owned=sql.OWNED),
+            parameters=parameters,
+            id_of=id_of,
+        )
 
     def cancel_instances(
         self, cancellations: Mapping[UUID, datetime | None]
@@ -402,6 +418,43 @@ def _made_by(firing: Firing) -> Iterator[_Made]:
     for fire_time in firing.fire_times:
         if skipped is None or fire_time != skipped.first:
             yield _Made(id, fire_time)
+
+
+_number = attrgetter("claim.instance_id.int")
+_claimed_number = attrgetter("instance_id.int")
+
+
+def _renewal_parameters(renewals: Sequence[Renewal]) -> Mapping[str, object]:
+    leases = (to_microseconds(each.lease) for each in renewals)
+    return {
+        **_keys([each.claim for each in renewals]),
+        "leases": arrays.numbers(leases),
+    }
+
+
+def _release_parameters(releases: Sequence[Release]) -> Mapping[str, object]:
+    delays = (to_microseconds(each.delay) for each in releases)
+    return {
+        **_keys([each.claim for each in releases]),
+        "delays": arrays.numbers(delays),
+    }
+
+
+def _outcome_parameters(outcomes: Sequence[RunOutcome]) -> Mapping[str, object]:
+    retries = (to_microseconds(each.retry_in) for each in outcomes)
+    return {
+        **_keys([each.claim for each in outcomes]),
+        "outcomes": arrays.words(each.outcome for each in outcomes),
+        "ended": arrays.ids(
+            each.claim.instance_id for each in outcomes if each.outcome is not None
+        ),
+        "started": arrays.times(each.started_at for each in outcomes),
+        "retries": arrays.numbers(retries),
+        "hung": arrays.truths(each.hung for each in outcomes),
+        "errors": arrays.texts(each.error for each in outcomes),
+        "next_times": arrays.times(each.next_fire_time for each in outcomes),
+        "late": LATE,
+    }
 
 
 def _keys(claims: Sequence[Claim]) -> dict[str, object]:

@@ -138,7 +138,11 @@ class Database:
         ) from (overtaken.__cause__ or overtaken)
 
     def transact(
-        self, work: Callable[[Connection], Result], *, repeatable: bool = True
+        self,
+        work: Callable[[Connection], Result],
+        *,
+        lane: Lane | None = None,
+        repeatable: bool = True,
     ) -> Result:
         """Call ``work`` in one transaction; roll back and begin again as ``run``."""
 
@@ -146,7 +150,7 @@ class Database:
             with self._transaction(connection):
                 return work(connection)
 
-        return self.run(self.writing, within, repeatable=repeatable)
+        return self.run(lane or self.writing, within, repeatable=repeatable)
 
     def close(self) -> None:
         """Close all connections; what waits to try again gives up."""

@@ -94,6 +94,7 @@ class PostgreSQLDialect(Dialect):
 
     Attributes:
         lock_to_read: What a scan must say so as not to wait for those who write.
+        skips_settling: Whether SKIP LOCKED also skips what was committed a moment ago.
         reads_rows: Whether a scan that locks may read more rows than it takes: only
             those that it takes are locked.
 
@@ -103,6 +104,7 @@ class PostgreSQLDialect(Dialect):
 
     name = "postgresql"
     lock_to_read = ""
+    skips_settling = False
     reads_rows = True
 
     def __init__(self, clock: Clock | None) -> None:
@@ -144,6 +146,7 @@ class CockroachDBDialect(PostgreSQLDialect):
     name = "cockroachdb"
     shards = 8
     lock_to_read = "FOR UPDATE SKIP LOCKED"
+    skips_settling = True
     reads_rows = False
 
     def __init__(self, clock: Clock | None, *, follower_reads: bool) -> None:

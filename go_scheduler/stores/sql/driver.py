@@ -30,10 +30,12 @@ CONNECT_TIMEOUT = 5
 _TIMEOUT_OF_EACH = 2
 STATEMENT_TIMEOUT = 10
 LOCK_TIMEOUT = 1.5
+SHORT_LOCK_TIMEOUT = 0.01
 ANSWER_TIMEOUT = 15
 """All in seconds. The last is the client's own: the others are kept by the server, and
 a network that swallows packets keeps the client waiting for ever. A server looks for
-deadlocks after one second, and should find them before the wait for a lock ends."""
+deadlocks after one second, and should find them before a user's wait for a lock ends.
+The loops have others to see to: what is locked they leave aside."""
 
 _OF_LIBPQ: Mapping[str, object] = {
     "application_name": "go_scheduler",
@@ -202,11 +204,12 @@ def _options(given: Mapping[str, object], kind: EngineKind) -> Mapping[str, obje
 
 
 def _settings(kind: EngineKind, lane: Lane) -> Mapping[str, str]:
+    lock_timeout = LOCK_TIMEOUT if lane is Lane.USERS else SHORT_LOCK_TIMEOUT
     settings = {
         "timezone": "UTC",
         "datestyle": "ISO, MDY",
         "statement_timeout": f"{STATEMENT_TIMEOUT}s",
-        "lock_timeout": f"{LOCK_TIMEOUT * 1000:.0f}ms",
+        "lock_timeout": f"{lock_timeout * 1000:.0f}ms",
         "idle_in_transaction_session_timeout": f"{STATEMENT_TIMEOUT}s",
         "default_transaction_isolation": kind.isolation_level.lower(),
         # Made for its values, a plan finds the index whose condition they meet. What

@@ -268,6 +268,51 @@ UPDATE task_instances AS t
  WHERE {owned}
 RETURNING t.id
 """
+# What of a batch can be written though somebody else has locked the rest of it, and
+# what of the rest is still as it was.
+FREE_INSTANCES = """
+SELECT id FROM task_instances WHERE id = ANY(CAST(:ids AS uuid[]))
+ ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+"""
+FREE_DEFINITIONS = """
+SELECT id FROM task_definitions
+ WHERE id = ANY(CAST(:ids AS uuid[])) AND deleted_at IS NULL
+ ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+"""
+# The end of what a definition waits for is written into that as well.
+FREE_TO_END = """
+WITH t AS MATERIALIZED (
+  SELECT id, definition_key, waits AND id = ANY(CAST(:ended AS uuid[])) AS goes_on
+    FROM task_instances WHERE id = ANY(CAST(:ids AS uuid[]))
+   ORDER BY id FOR NO KEY UPDATE SKIP LOCKED),
+d AS MATERIALIZED (
+  SELECT key FROM task_definitions
+   WHERE key = ANY(SELECT definition_key FROM t WHERE goes_on)
+   ORDER BY key FOR NO KEY UPDATE SKIP LOCKED)
+SELECT t.id FROM t
+ WHERE NOT t.goes_on OR NOT EXISTS (
+         SELECT 1 FROM task_definitions AS o
+          WHERE o.key = t.definition_key AND o.key NOT IN (SELECT key FROM d))
+"""
+STILL_OWNED = """
+SELECT t.id
+  FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[])) AS x (id, attempt)
+  JOIN task_instances AS t ON {owned}
+"""
+STILL_MAY_END = """
+SELECT t.id
+  FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]),
+              CAST(:outcomes AS text[])) AS x (id, attempt, outcome)
+  JOIN task_instances AS t ON {may_end}
+"""
+STILL_TO_FIRE = """
+SELECT d.id
+  FROM unnest(CAST(:ids AS uuid[]), CAST(:expected AS timestamptz[]),
+              CAST(:revisions AS bigint[])) AS x (id, expected, revision)
+  JOIN task_definitions AS d
+    ON d.id = x.id AND d.deleted_at IS NULL AND NOT d.paused
+   AND d.next_fire_time IS NOT DISTINCT FROM x.expected AND d.revision = x.revision
+"""
 CANCEL = """
 WITH ended AS (
   UPDATE task_instances AS t
@@ -315,7 +360,7 @@ WITH old AS MATERIALIZED (
   SELECT d.key FROM task_definitions AS d
    WHERE d.{since} IS NOT NULL AND d.{since} <= {now} - CAST(:older_than AS interval)
      AND NOT EXISTS (SELECT 1 FROM task_instances AS i WHERE i.definition_key = d.key)
-   ORDER BY d.{since} LIMIT {limit}),
+   ORDER BY d.{since} LIMIT {limit} FOR UPDATE SKIP LOCKED),
 gone AS (
   DELETE FROM task_definitions AS d USING old
    WHERE d.key = old.key AND d.{since} <= {now} - CAST(:older_than AS interval)

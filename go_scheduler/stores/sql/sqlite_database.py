@@ -114,11 +114,15 @@ class SQLiteDatabase(Database):
             raise type(error)(f"{self.path}: {error}") from error.__cause__
 
     def transact(
-        self, work: Callable[[Connection], Result], *, repeatable: bool = True
+        self,
+        work: Callable[[Connection], Result],
+        *,
+        lane: Lane | None = None,
+        repeatable: bool = True,
     ) -> Result:
         """Call ``work`` within one transaction of the connection that writes."""
         with self._turns.turn():
-            return super().transact(work, repeatable=repeatable)
+            return super().transact(work, lane=lane, repeatable=repeatable)
 
     @contextmanager
     def transaction(self, connection: Connection) -> Iterator[None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import column, text
 
@@ -14,7 +14,7 @@ from go_scheduler.stores.sql.sweep import Sweep
 from go_scheduler.stores.sql.tables import definitions, instances, nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from sqlalchemy import ColumnClause, Connection, Row
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import Clock
     from go_scheduler.stores.sql.database import Database
+
+Result = TypeVar("Result")
 
 
 class Statements:
@@ -71,6 +73,16 @@ class Statements:
             lambda connection: self.execute(connection, statement, parameters),
             repeatable=repeatable,
         )
+
+    def transact(
+        self,
+        lane: Lane,
+        work: Callable[[Connection], Result],
+        *,
+        repeatable: bool = True,
+    ) -> Result:
+        """Execute several in one transaction, as ``Database.transact``."""
+        return self._database.transact(work, lane=lane, repeatable=repeatable)
 
     def execute(
         self,

@@ -1,0 +1,423 @@
+"""What somebody else has locked is left aside at once, and keeps nothing else waiting.
+
+Every call here is made, and has answered, while another connection holds its locks.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+from go_scheduler.clock import ZERO
+from go_scheduler.errors import StoreError, StoreUnavailableError
+from go_scheduler.models import (
+    Outcome,
+    Release,
+    Renewal,
+    RunOutcome,
+    State,
+)
+from go_scheduler.stores.postgresql import PostgreSQLStore
+from go_scheduler.stores.sql.database import Lane
+from go_scheduler.testing.builders import (
+    HOUR,
+    LEASE,
+    MINUTE,
+    NODE,
+    WAITING,
+    claim,
+    claim_of,
+    claimant,
+    claimed,
+    definition,
+    finish,
+    fire,
+    firing,
+    ids,
+    pending,
+    put,
+    release,
+    renew,
+    running,
+    start,
+)
+from go_scheduler.testing.clock import START
+from tests import servers
+from tests.faults import failing_statements
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+    from uuid import UUID
+
+    from go_scheduler.models import Answer, TaskDefinition, TaskInstance
+    from go_scheduler.testing.clock import ManualClock
+
+MANY = 100
+INSTANCES, DEFINITIONS = "task_instances", "task_definitions"
+
+
+@pytest.fixture(params=["postgresql", "cockroachdb"])
+def engine(request: pytest.FixtureRequest) -> str:
+    """The kind of store."""
+    kind: str = request.param
+    return kind
+
+
+@pytest.fixture
+def store_url(engine: str, request: pytest.FixtureRequest) -> str:
+    """The URL of the server."""
+    url: str = request.getfixturevalue(f"{engine}_url")
+    servers.delete_all_rows(url)
+    return url
+
+
+@pytest.fixture
+def store(store_url: str, clock: ManualClock) -> Iterator[PostgreSQLStore]:
+    """An empty, initialized store."""
+    with servers.opened(store_url, clock, has_tables=True) as store:
+        assert isinstance(store, PostgreSQLStore)
+        yield store
+
+
+@contextmanager
+def transaction(url: str) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
+    """A transaction of somebody else's, which holds its locks until the block ends."""
+    libpq = make_url(url).set(drivername="postgresql")
+    with psycopg.connect(
+        libpq.render_as_string(hide_password=False), prepare_threshold=None
+    ) as connection:
+        yield connection
+        connection.rollback()
+
+
+@contextmanager
+def locked(url: str, table: str, rows: Collection[UUID]) -> Iterator[None]:
+    """Rows that another transaction has locked."""
+    with transaction(url) as connection:
+        connection.execute(
+            f"SELECT 1 FROM {table} WHERE id = ANY(%s) FOR UPDATE".encode(),
+            [list(rows)],
+        )
+        yield
+
+
+@pytest.mark.parametrize("few", [1, 7])
+class TestLockedRows:
+    """Of many rows some are locked: the others are done, and those are busy."""
+
+    def test_starts(self, store: PostgreSQLStore, store_url: str, few: int) -> None:
+        given = [claimed(store) for _ in range(MANY)]
+        aside = ids(given[::13][:few])
+        with locked(store_url, INSTANCES, aside):
+            answer = store.start_instances(claimant(), [claim_of(e) for e in given])
+            started = ids(answer.done)
+            assert_divided(started, answer.busy, given, aside)
+            assert_unchanged(store, given, aside)
+        assert {e.id: e.runs for e in store.list_claimed(NODE)} == {
+            each.id: int(each.id not in aside) for each in given
+        }
+        again = start(store, *(each for each in given if each.id in aside))
+        assert sorted(ids(again)) == sorted(aside)
+
+    def test_renewals(self, store: PostgreSQLStore, store_url: str, few: int) -> None:
+        given = [running(store) for _ in range(MANY)]
+        aside = ids(given[5:][:few])
+        renewals = [Renewal(claim=claim_of(each), lease=HOUR) for each in given]
+        with locked(store_url, INSTANCES, aside):
+            answer = store.renew_claims(renewals)
+            assert_divided(answer.done, answer.busy, given, aside)
+            assert_unchanged(store, given, aside)
+        assert set(answer.done.values()) == {False}
+        locked_ones = [each for each in given if each.id in aside]
+        assert renew(store, *locked_ones).keys() == set(aside)
+
+    @pytest.mark.parametrize("outcome", [*Outcome, None])
+    def test_ends(
+        self,
+        store: PostgreSQLStore,
+        store_url: str,
+        few: int,
+        outcome: Outcome | None,
+    ) -> None:
+        given = [running(store) for _ in range(20)]
+        aside = ids(given[-few:])
+        with locked(store_url, INSTANCES, aside):
+            answer = store.finish_instances([ended(each, outcome) for each in given])
+            assert_divided(answer.done, answer.busy, given, aside)
+            assert_unchanged(store, given, aside)
+        for each in given[-few:]:
+            assert finish(store, each, outcome)
+
+    def test_what_is_given_back(
+        self, store: PostgreSQLStore, store_url: str, few: int
+    ) -> None:
+        given = [running(store) for _ in range(MANY)]
+        aside = ids(given[:few])
+        releases = [Release(claim=claim_of(each), delay=HOUR) for each in given]
+        with locked(store_url, INSTANCES, aside):
+            answer = store.release_instances(releases)
+            assert_divided(answer.done, answer.busy, given, aside)
+            assert_unchanged(store, given, aside)
+        for each in given[:few]:
+            assert release(store, each)
+
+    def test_ends_that_a_locked_definition_waits_for(
+        self, store: PostgreSQLStore, store_url: str, few: int
+    ) -> None:
+        given = [running(store, definition(trigger=WAITING)) for _ in range(20)]
+        plain = [running(store) for _ in range(5)]
+        definitions = [each.definition.id for each in (*given[:few], *plain)]
+        with locked(store_url, DEFINITIONS, definitions):
+            answer = store.finish_instances(
+                [ended(each, Outcome.COMPLETED) for each in (*given, *plain)]
+            )
+            assert_divided(answer.done, answer.busy, [*given, *plain], ids(given[:few]))
+        for each in given[:few]:
+            assert finish(store, each, next_fire_time=START + HOUR)
+            found = store.get_definition(each.definition.id)
+            assert found.next_fire_time == START + HOUR
+
+    def test_fires(self, store: PostgreSQLStore, store_url: str, few: int) -> None:
+        read = store.put_definitions([definition() for _ in range(MANY)])
+        aside = [each.id for each in read[::11][:few]]
+        steps = [firing(each, next_fire_time=START + HOUR) for each in read]
+        with locked(store_url, DEFINITIONS, aside):
+            answer = store.fire_definitions(steps)
+            assert_divided(answer.done, answer.busy, read, aside)
+            due = store.list_definitions(ids=aside)
+            assert {each.next_fire_time for each in due} == {START}
+        again = [each for each in steps if each.definition.id in aside]
+        assert store.fire_definitions(again).done == set(aside)
+        assert store.counts()[State.PENDING] == MANY
+
+    def test_claims(self, store: PostgreSQLStore, store_url: str, few: int) -> None:
+        read = store.put_definitions([definition() for _ in range(20)])
+        store.fire_definitions([firing(each) for each in read])
+        given = store.list_instances()
+        aside = ids(given[:few])
+        with locked(store_url, INSTANCES, aside):
+            taken = claim(store)
+            assert sorted(ids(taken)) == sorted({*ids(given)} - {*aside})
+        assert sorted(ids(claim(store))) == sorted(aside)
+
+    def test_takeovers(
+        self, store: PostgreSQLStore, store_url: str, clock: ManualClock, few: int
+    ) -> None:
+        given = [running(store) for _ in range(20)]
+        aside = ids(given[:few])
+        clock.advance(LEASE)
+        with locked(store_url, INSTANCES, aside):
+            taken = claim(store, lapsed=True)
+            assert sorted(ids(taken)) == sorted({*ids(given)} - {*aside})
+        assert sorted(ids(claim(store, lapsed=True))) == sorted(aside)
+
+    def test_claims_of_what_a_locked_definition_has(
+        self, store: PostgreSQLStore, store_url: str, few: int
+    ) -> None:
+        given = [pending(store) for _ in range(20)]
+        aside = ids(given[:few])
+        definitions = [each.definition.id for each in given[:few]]
+        with locked(store_url, DEFINITIONS, definitions):
+            taken = ids(claim(store))
+            assert {*taken} >= {*ids(given)} - {*aside}
+        taken += ids(claim(store))
+        assert sorted(taken) == sorted(ids(given))
+
+    def test_what_a_node_has_claimed_is_listed(
+        self, store: PostgreSQLStore, store_url: str, few: int
+    ) -> None:
+        given = [running(store) for _ in range(20)]
+        aside = ids(given[:few])
+        with locked(store_url, INSTANCES, aside):
+            listed = {*ids(store.list_claimed(NODE))}
+        assert {*ids(given)} - {*aside} <= listed <= {*ids(given)}
+
+    def test_cleanup(
+        self, store: PostgreSQLStore, store_url: str, clock: ManualClock, few: int
+    ) -> None:
+        given = [running(store) for _ in range(20)]
+        for each in given:
+            assert finish(store, each)
+        clock.advance(MINUTE)
+        aside = [each.definition.id for each in given[:few]]
+        with locked(store_url, DEFINITIONS, aside):
+            deleted = store.delete_finished(older_than=ZERO, limit=MANY)
+            assert deleted == 2 * len(given) - few
+        assert store.delete_finished(older_than=ZERO, limit=MANY) == few
+
+
+class TestLockedRowsInParts(TestLockedRows):
+    """The same as CockroachDB needs it, where no such server is."""
+
+    @pytest.fixture
+    def engine(self) -> str:
+        """The kind of store."""
+        return "postgresql"
+
+    @pytest.fixture
+    def store(self, store: PostgreSQLStore) -> PostgreSQLStore:
+        """An empty, initialized store."""
+        store._writes._skips_settling = True
+        return store
+
+
+@pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
+def test_what_is_locked_and_was_lost_is_lost(
+    store: PostgreSQLStore, store_url: str, clock: ManualClock
+) -> None:
+    stale, gone, mine = (running(store) for _ in range(3))
+    assert finish(store, gone, Outcome.CANCELLED)
+    assert finish(store, stale, None)
+    waiting = put(store, definition(START + HOUR))
+    moved = put(store, definition(START + HOUR))
+    fire(store, moved, START, next_fire_time=START + 2 * HOUR)
+    claims = [claim_of(each) for each in (stale, gone, mine)]
+    with (
+        locked(store_url, INSTANCES, ids([stale, gone, mine])),
+        locked(store_url, DEFINITIONS, ids([waiting, moved])),
+    ):
+        answers: list[Answer[Collection[object]]] = [
+            store.start_instances(claimant(), claims),
+            store.renew_claims([Renewal(claim=each, lease=LEASE) for each in claims]),
+            store.release_instances([Release(claim=each) for each in claims]),
+            store.finish_instances(
+                [RunOutcome(claim=each, outcome=Outcome.FAILED) for each in claims]
+            ),
+        ]
+        fired = store.fire_definitions([firing(waiting), firing(moved)])
+        late = store.finish_instances([ended(stale), ended(gone)])
+    for each in answers:
+        assert (not each.done, each.busy) == (True, {mine.id})
+    assert (fired.done, fired.busy) == (set(), {waiting.id})
+    # A success counts though the claim was lost.
+    assert (late.done, late.busy) == (set(), {stale.id})
+
+
+@pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
+def test_the_end_of_an_instance_without_its_definition_waits_for_none(
+    store: PostgreSQLStore, store_url: str
+) -> None:
+    orphan, other = (running(store, definition(trigger=WAITING)) for _ in range(2))
+    with transaction(store_url) as hand:
+        hand.execute(
+            "UPDATE task_instances SET definition_key = gen_random_uuid()"
+            " WHERE id = %s",
+            [orphan.id],
+        )
+        hand.commit()
+    with locked(store_url, INSTANCES, [other.id]):
+        answer = store.finish_instances([ended(orphan), ended(other)])
+    assert (answer.done, answer.busy) == ({orphan.id}, {other.id})
+
+
+@pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, None])
+def test_a_run_that_is_repeated_does_not_wait_for_its_definition(
+    store: PostgreSQLStore, store_url: str, outcome: Outcome | None
+) -> None:
+    instance, other = (running(store, definition(trigger=WAITING)) for _ in range(2))
+    with (
+        locked(store_url, INSTANCES, [other.id]),
+        locked(store_url, DEFINITIONS, [instance.definition.id]),
+    ):
+        answer = store.finish_instances([ended(instance, outcome), ended(other)])
+    busy = {other.id} if outcome is None else {instance.id, other.id}
+    assert answer.busy == busy
+
+
+@pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
+def test_of_a_locked_table_every_row_is_busy(
+    store: PostgreSQLStore, store_url: str
+) -> None:
+    held, run = claimed(store), running(store)
+    read = put(store)
+    with transaction(store_url) as connection:
+        connection.execute("LOCK TABLE task_instances, task_definitions")
+        assert store.start_instances(claimant(), [claim_of(held)]).busy == {held.id}
+        renewals = [Renewal(claim=claim_of(run), lease=LEASE)]
+        assert store.renew_claims(renewals).busy == {run.id}
+        assert store.finish_instances([ended(run)]).busy == {run.id}
+        releases = [Release(claim=claim_of(held))]
+        assert store.release_instances(releases).busy == {held.id}
+        assert store.fire_definitions([firing(read)]).busy == {read.id}
+    assert finish(store, run)
+    assert ids(start(store, held)) == [held.id]
+
+
+@pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("in_parts", [False, True])
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (psycopg.errors.DiskFull, StoreUnavailableError),
+        (psycopg.errors.CheckViolation, StoreError),
+    ],
+)
+def test_another_error_beside_a_lock_is_raised(
+    store: PostgreSQLStore,
+    store_url: str,
+    error: type[psycopg.Error],
+    raised: type[StoreError],
+    in_parts: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store._writes._skips_settling = in_parts
+    run, other = running(store), running(store)
+    execute = store._writes._execute
+
+    def failing_later(*args: object) -> object:
+        monkeypatch.undo()
+        try:
+            return execute(*args)  # type: ignore[arg-type]
+        finally:
+            fails.__enter__()
+
+    fails = failing_statements(store, share=1, error=error)
+    monkeypatch.setattr(store._writes, "_execute", failing_later)
+    with locked(store_url, INSTANCES, [other.id]), pytest.raises(raised):
+        store.finish_instances([ended(run), ended(other)])
+    fails.__exit__(None, None, None)
+    assert store.get_instance(other.id) == other
+
+
+def ended(
+    instance: TaskInstance, outcome: Outcome | None = Outcome.COMPLETED
+) -> RunOutcome:
+    """How a run ended."""
+    return RunOutcome(claim=claim_of(instance), started_at=START, outcome=outcome)
+
+
+def assert_divided(
+    done: Collection[UUID],
+    busy: Collection[UUID],
+    given: Sequence[TaskInstance | TaskDefinition],
+    locked: Collection[UUID],
+) -> None:
+    """The locked ones are busy, and all others done."""
+    assert {*busy} == {*locked}
+    assert sorted(done) == sorted({*ids(given)} - {*locked})
+
+
+def assert_unchanged(
+    store: PostgreSQLStore, given: Sequence[TaskInstance], which: Collection[UUID]
+) -> None:
+    """They are as they were, and others see so while they are locked."""
+    for each in given:
+        if each.id in which:
+            assert store.get_instance(each.id) == each
+
+
+def test_only_what_is_called_by_hand_waits_for_a_lock(store: PostgreSQLStore) -> None:
+    longest = {
+        lane: store._database.run(
+            lane, lambda each: each.exec_driver_sql("SHOW lock_timeout").scalar_one()
+        )
+        for lane in Lane
+    }
+    users = longest.pop(Lane.USERS)
+    assert users in ("1500ms", "1500")
+    assert {*longest.values()} <= {"10ms", "10"}
