@@ -167,7 +167,7 @@ def test_what_passes_by_itself_is_reported_as_such(
 
 @pytest.mark.parametrize(
     "error",
-    [ERRORS.LockNotAvailable, ERRORS.QueryCanceled, ERRORS.InsufficientPrivilege],
+    [ERRORS.QueryCanceled, ERRORS.InsufficientPrivilege],
 )
 def test_what_may_concern_one_row_lets_a_batch_be_halved(
     real_store: PostgreSQLStore, error: type[psycopg.Error]
@@ -247,8 +247,7 @@ def test_a_locked_row_holds_up_only_itself(
         locker.execute(
             "SELECT 1 FROM task_instances WHERE id = %s FOR UPDATE", [one.id]
         )
-        with pytest.raises(StoreError, match="55P03"):
-            finish(real_store, one)
+        assert not finish(real_store, one)
         assert finish(real_store, other)
         waiting = fire(real_store, put(real_store, definition(now)))
         assert ids(claim(real_store)) == ids(waiting)
