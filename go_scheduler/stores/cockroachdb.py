@@ -24,7 +24,9 @@ class CockroachDBStore(PostgreSQLStore):
 
     Args:
         url: Such as ``cockroachdb://user:password@host:26257/database``; what follows a
-            ``?`` goes to libpq, as in ``?sslmode=verify-full``.
+            ``?`` goes to libpq, as in ``?sslmode=verify-full``. Of several nodes, as in
+            ``cockroachdb://user@a:26257,b:26257/database``, each connection takes one
+            at random.
         clock: Used instead of the database's time, for tests.
         connect_args: As for ``PostgreSQLStore``.
         pool_size: As for ``PostgreSQLStore``.

@@ -58,7 +58,9 @@ class PostgreSQLStore(SQLStore):
 
     Args:
         url: Such as ``postgresql://user:password@host:5432/database``; what follows a
-            ``?`` goes to libpq, as in ``?sslmode=verify-full``.
+            ``?`` goes to libpq, as in ``?sslmode=verify-full``. Several hosts, as in
+            ``postgresql://user@a:5432,b:5432/database``, are tried in this order for
+            the one that is the primary.
         clock: Used instead of the database's time, for tests.
         connect_args: More arguments of ``psycopg.connect``; they win over the URL.
         pool_size: Most connections for what is called by hand; the loops have at most

@@ -341,7 +341,8 @@ def test_a_url_of_another_kind_is_refused(
 
 
 def test_a_server_of_another_kind_is_named(postgresql_url: str) -> None:
-    url = make_url(postgresql_url).set(drivername="cockroachdb")
+    url = make_url(postgresql_url)
+    url = url.set(drivername="cockroachdb", port=url.port or 5432)
     store = CockroachDBStore(url)
     with pytest.raises(ConfigurationError, match="let the URL begin with postgresql"):
         store.initialize()

@@ -20,7 +20,7 @@ from go_scheduler.stores.sql.urls import read_server_url
 if TYPE_CHECKING:
     from psycopg.abc import PQGen
     from sqlalchemy import Engine
-    from sqlalchemy.engine import URL
+    from sqlalchemy.engine import URL, ExceptionContext
 
     from go_scheduler.errors import StoreError
 
@@ -192,13 +192,25 @@ def _make_engine(
         return connection
 
     event.listen(engine, "do_connect", connect)
+    event.listen(engine, "handle_error", _leave_a_standby)
     return engine
+
+
+def _leave_a_standby(context: ExceptionContext) -> None:
+    """Of several hosts, look for the one that is the primary by now."""
+    code = getattr(context.original_exception, "sqlstate", None)
+    if code == _READ_ONLY and context.engine is not None:
+        context.is_disconnect = _names_several(context.engine.url.query)
+
+
+def _names_several(options: Mapping[str, object]) -> bool:
+    return "," in str(options.get("host", ""))
 
 
 def _options(given: Mapping[str, object], kind: EngineKind) -> Mapping[str, object]:
     """What libpq is told: what was given, and what was not."""
     options = {**_OF_LIBPQ, **kind.anywhere}
-    if "," in str(given.get("host", "")):
+    if _names_several(given):
         options |= {"connect_timeout": _TIMEOUT_OF_EACH, **kind.among_hosts}
     return {**options, **given}
 
@@ -247,12 +259,13 @@ def _set_up(
     connection.adapters.register_loader("timestamptz", TextLoader)
 
 
+_READ_ONLY = "25006"
 _CONFLICTS = {"40001", "40P01"}
 # Lock and statement timeouts: of a batch they may concern a single row.
 _TIMEOUTS = {"55P03", "57014"}
 # Classes of codes: connection, rolled back, resources, intervention by an operator,
 # system errors; and 25006, read-only, and XXC02, throttled for want of a licence.
-_AWAY = ("08", "40", "53", "57", "58", "25006", "XXC02")
+_AWAY = ("08", "40", "53", "57", "58", _READ_ONLY, "XXC02")
 _LOST = {"40003", "08006", "08003", "08007", "57P01", "57P02"}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from itertools import chain
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -38,12 +37,14 @@ def read_url(url: str | URL, *, example: str) -> URL:
         parsed = make_url(url)
     except (exc.ArgumentError, ValueError):
         raise refusal from None
-    options = chain.from_iterable(parsed.normalized_query.values())
-    texts = (parsed.username, parsed.password, parsed.host, parsed.database)
-    if any("\0" in str(each) for each in (*texts, *parsed.query, *options)):
+    _refuse_nul(parsed.render_as_string(hide_password=False))
+    return parsed
+
+
+def _refuse_nul(text: str) -> None:
+    if "\0" in unquote(text):
         # The driver would connect with what is before it, to somewhere else.
         raise ConfigurationError("the URL holds a NUL")
-    return parsed
 
 
 def read_server_url(url: str | URL, *, example: str, port: int) -> URL:
@@ -66,6 +67,7 @@ def read_server_url(url: str | URL, *, example: str, port: int) -> URL:
     written: Sequence[str] = ()
     if isinstance(url, str) and (parts := _PARTS.match(url)) and "," in parts[2]:
         # SQLAlchemy takes them for one host.
+        _refuse_nul(parts[2])
         written = parts[2].split(",")
         url = parts[1] + parts[3]
     parsed = read_url(url, example=example)
