@@ -37,8 +37,8 @@ from go_scheduler.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from go_scheduler.models import Cancelled, Outcome, State, TaskDefinition
-from go_scheduler.policies import RetryPolicy
+from go_scheduler.models import Cancelled, Outcome, Renewal, State, TaskDefinition
+from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.recorder import Recorder
 from go_scheduler.run import Run, current_run
 from go_scheduler.scheduler import Scheduler
@@ -54,14 +54,20 @@ from go_scheduler.testing.builders import (
     at_once,
     cancel,
     claim,
+    claim_of,
     definition,
+    finish,
+    fire,
     passed_on,
     pending,
+    put,
+    renew,
     running,
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers.delay import DelayTrigger
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
+from go_scheduler.triggers.interval import IntervalTrigger
 from tests import servers
 from tests.conftest import SHARED, seconds
 
@@ -298,13 +304,57 @@ def test_a_driver_that_is_told_when_to_begin_is_not_in_autocommit(
     assert len(client.list_definitions()) == 1
 
 
+@pytest.mark.parametrize("engine", ["postgresql"])
+@pytest.mark.parametrize(
+    ("edit", "changed"),
+    [
+        ({"name": "new", "metadata": {"new": True}}, set()),
+        ({"catch_up": CatchUp(grace=MINUTE)}, set()),
+        ({"trigger": IntervalTrigger(MINUTE)}, {"to come"}),
+        ({"expire_after": MINUTE}, {"to come", "runs", "retried"}),
+        ({"queue": "other"}, {"to come", "runs", "retried"}),
+    ],
+)
+def test_an_open_edit_locks_only_the_instances_that_it_changes(
+    client: Client,
+    store: Store,
+    clock: ManualClock,
+    shop: Shop,
+    edit: dict[str, Any],
+    changed: set[str],
+) -> None:
+    read = put(store)
+    fire(
+        store, read, START, START + SECOND, START + MINUTE, next_fire_time=START + HOUR
+    )
+    [retried] = claim(store)
+    assert finish(store, retried, None, retry_in=SECOND / 2)
+    clock.advance(SECOND)
+    given = dict(zip(["retried", "runs"], claim(store), strict=True))
+    [given["to come"]] = claim(store, ahead=HOUR)
+
+    with shop.engine.begin() as connection:
+        new = replace(store.get_definition(read.id), revision=None, **edit)
+        client.schedule(new, connection=connection)
+        renewals = [
+            Renewal(claim=claim_of(each), lease=HOUR) for each in given.values()
+        ]
+        answer = store.renew_claims(renewals)
+        busy = {name for name, each in given.items() if each.id in answer.busy}
+        assert busy == changed
+        assert len(answer.done) == len(given) - len(changed)
+    kept = {name for name, each in given.items() if renew(store, each)}
+    lost = {"to come"} if "trigger" in edit or "queue" in edit else set()
+    assert kept == {*given} - lost
+
+
 @pytest.mark.parametrize("engine", LOCKING)
 def test_an_open_edit_keeps_nothing_else_waiting(
     client: Client, store: Store, clock: ManualClock, shop: Shop
 ) -> None:
     edited, other = pending(store), pending(store)
     with shop.engine.begin() as connection:
-        new = replace(edited.definition, name="new", revision=None)
+        new = replace(edited.definition, expire_after=MINUTE, revision=None)
         client.schedule(new, connection=connection)
         assert [each.id for each in claim(store)] == [other.id]
         clock.advance(LEASE)

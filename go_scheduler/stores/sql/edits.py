@@ -166,12 +166,15 @@ class Edits:
             .values(self._dialect.write_contents(changed))
         )
         open_instances = OpenInstances(connection, self._dialect, [row.key])
-        open_instances.lock()
-        open_instances.follow(
-            {name: columns[name] for name in _FOLLOWING},
-            now,
-            move=changed.queue != row.queue,
-        )
+        # What stays as it is is not locked: it goes on while the edit is open.
+        follows = {
+            name: columns[name]
+            for name in _FOLLOWING
+            if columns[name] != getattr(row, name)
+        }
+        if follows:
+            open_instances.lock()
+            open_instances.follow(follows, now)
         if moment:
             open_instances.remove_unstarted()
         return replace(

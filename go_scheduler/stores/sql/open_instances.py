@@ -49,22 +49,19 @@ class OpenInstances:
             .with_for_update()
         ).all()
 
-    def follow(
-        self, values: Mapping[str, object], now: datetime, *, move: bool
-    ) -> None:
+    def follow(self, values: Mapping[str, object], now: datetime) -> None:
         """Give them what they have of their definition.
 
         Args:
-            values: By column.
+            values: By column, but for those that stay.
             now: The store's time.
-            move: Whether the queue is another one.
         """
-        if move:
+        if "queue" in values:
             # Below the bound of whoever scans the other queue it would not be seen.
             claimable_at = _no_earlier(instances.c.claimable_at, now)
             values = {**values, "claimable_at": claimable_at}
         self._update(values)
-        if move:
+        if "queue" in values:
             self.free_unstarted(now)
 
     def remove_unstarted(self) -> Sequence[datetime]:
