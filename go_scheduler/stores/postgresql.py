@@ -35,9 +35,11 @@ from go_scheduler.stores.sql.writes import Item, Write, Writes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence, Set
     from datetime import datetime, timedelta
+    from typing import Any
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Row
     from sqlalchemy.engine import URL
+    from sqlalchemy.sql.selectable import TextualSelect
 
     from go_scheduler.clock import Clock
     from go_scheduler.models import (
@@ -98,7 +100,7 @@ class PostgreSQLStore(SQLStore):
         schema = Schema(dialect.name, migrate)
         super().__init__(database, dialect, schema=schema, clock=clock)
         self._url = engines[Lane.USERS].url
-        self._statements = Statements(database, clock=clock, lock=dialect.lock_to_read)
+        self._statements = Statements(database, clock=clock)
         self._writes = Writes(self._statements, skips_settling=dialect.skips_settling)
         self._claims = Claims(
             self._statements, shards=dialect.shards, reads_rows=dialect.reads_rows
@@ -129,24 +131,6 @@ class PostgreSQLStore(SQLStore):
     ) -> Sequence[TaskDefinition]:
         """Read a page of the definitions that fire soon."""
         sweep = self._statements.sweep("due")
-        shards = range(self._dialect.shards)
-        after_last = "" if after is None else sql.AFTER
-        columns = ", ".join(DEFINITION_COLUMNS)
-        templates = [(sql.DUE_IN_TIME, shard) for shard in shards]
-        branches = [
-            self._statements.fill(
-                template, shard=shard, after=after_last, columns=columns, limit=limit
-            )
-            for template, shard in [*templates, (sql.DUE_LATE, 0)]
-        ]
-        statement = self._statements.text(
-            sql.DUE,
-            returns=DEFINITION_COLUMNS,
-            columns=columns,
-            branches=", ".join(branches),
-            union=sql.union([*(f"in_time{shard}" for shard in shards), "late"]),
-            limit=limit,
-        )
         parameters: dict[str, object] = {
             "ahead": ahead,
             # What was not late when it was written may have passed all the same.
@@ -155,10 +139,32 @@ class PostgreSQLStore(SQLStore):
         if after is not None:
             parameters["after_time"] = after.next_fire_time
             parameters["after_id"] = after.id
+        following = "" if after is None else sql.AFTER
 
-        rows = self._statements.scan(sweep, statement, parameters, limit=limit)
+        def read(lock: str) -> Sequence[Row[Any]]:
+            statement = self._due(limit=limit, after=following, lock=lock)
+            return self._statements.scan(sweep, statement, parameters, limit=limit)
+
+        rows = self._statements.past_locks(read)
         return self._reader.definitions(
             Lane.SCANS, [DefinitionRow(*row) for row in rows]
+        )
+
+    def _due(self, **parts: str | int) -> TextualSelect:
+        parts["columns"] = columns = ", ".join(DEFINITION_COLUMNS)
+        shards = range(self._dialect.shards)
+        branches = [
+            self._statements.fill(sql.DUE_IN_TIME, shard=shard, **parts)
+            for shard in shards
+        ]
+        branches.append(self._statements.fill(sql.DUE_LATE, **parts))
+        return self._statements.text(
+            sql.DUE,
+            returns=DEFINITION_COLUMNS,
+            branches=", ".join(branches),
+            union=sql.union([*(f"in_time{shard}" for shard in shards), "late"]),
+            columns=columns,
+            limit=parts["limit"],
         )
 
     def fire_definitions(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:

@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
+from psycopg.errors import InsufficientPrivilege, LockNotAvailable
 from sqlalchemy import event, exc, make_url
 
 from go_scheduler.clock import ZERO
@@ -265,6 +266,53 @@ def test_pages_end_though_times_cannot_be_read(
         [last] = page
         found.append(last.id)
     assert found == [made[2].id, made[3].id, *sorted([made[0].id, made[1].id])]
+
+
+@contextmanager
+def plain_reads_meeting_locks(
+    store: PostgreSQLStore, *, error: type[psycopg.Error] = LockNotAvailable
+) -> Iterator[list[str]]:
+    """Let plain reads of the scans meet a lock, as on CockroachDB, and note all."""
+    executed: list[str] = []
+
+    def wait(connection: object, cursor: object, statement: str, *_: object) -> None:
+        executed.append(statement)
+        if "FOR UPDATE SKIP LOCKED" not in statement:
+            raise exc.OperationalError("", {}, error())
+
+    engine = store._database._engines[Lane.SCANS]
+    event.listen(engine, "before_cursor_execute", wait)
+    yield executed
+    event.remove(engine, "before_cursor_execute", wait)
+
+
+def test_what_is_due_is_read_past_locks(store: PostgreSQLStore) -> None:
+    new = put(store)
+    store.due_definitions(ahead=ZERO, limit=10)
+    with plain_reads_meeting_locks(store) as executed:
+        assert ids(store.due_definitions(ahead=ZERO, limit=10)) == [new.id]
+    assert len(executed) == 2
+
+
+def test_where_there_is_something_to_claim_is_seen_past_locks(
+    store: PostgreSQLStore,
+) -> None:
+    given = [pending(store, definition(queue=queue)).id for queue in ("a", "b")]
+    with plain_reads_meeting_locks(store) as executed:
+        claimed = claim(store, queues=["a", "b"])
+    assert sorted(ids(claimed)) == sorted(given)
+    assert sum("head0" in each for each in executed) == 2
+
+
+def test_a_plain_read_that_fails_for_another_reason_is_not_made_in_another_way(
+    store: PostgreSQLStore,
+) -> None:
+    with (
+        plain_reads_meeting_locks(store, error=InsufficientPrivilege) as executed,
+        pytest.raises(StoreError, match=InsufficientPrivilege.sqlstate),
+    ):
+        store.due_definitions(ahead=ZERO, limit=10)
+    assert len(executed) == 1
 
 
 # Contents.

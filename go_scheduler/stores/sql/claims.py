@@ -73,7 +73,7 @@ class Claims:
             "expire_after": claimant.expire_after,
             "lead": lead,
         }
-        places = self._places(claimant.queues, ahead)
+        places = self._places(claimant.queues, ahead, limit)
         old: list[Row[Any]] = []
         new: list[Row[Any]] = []
         claims = [
@@ -105,33 +105,44 @@ class Claims:
             _log.warning("some of what is due cannot be claimed: %s", failure)
         self._reported = failure is not None
 
-    def _places(self, queues: Sequence[str], ahead: timedelta) -> Sequence[_Place]:
+    def _places(
+        self, queues: Sequence[str], ahead: timedelta, limit: int
+    ) -> Sequence[_Place]:
         """Where to claim, in a random order: nodes should not meet in one place."""
         places = [(queue, shard) for queue in queues for shard in range(self._shards)]
         if len(places) == 1:
             return places
         sweeps = [self._statements.sweep(place) for place in places]
-        branches = ", ".join(
-            self._statements.fill(sql.HEAD, head=number, shard=shard)
-            for number, (_, shard) in enumerate(places)
-        )
-        statement = self._statements.text(
-            sql.HEADS,
-            returns=("head",),
-            branches=branches,
-            union=sql.union([f"head{number}" for number in range(len(places))]),
-        )
+        if self._reads_rows:
+            limit = 1
         parameters: dict[str, object] = {"ahead": ahead}
         for number, (queue, _) in enumerate(places):
             parameters[f"queue{number}"] = queue
             parameters[f"back{number}"] = sweeps[number].back
-        rows = self._statements.run(Lane.SCANS, statement, parameters)
+
+        def read(lock: str) -> Sequence[Row[Any]]:
+            statement = self._heads(places, limit=limit, lock=lock)
+            return self._statements.run(Lane.SCANS, statement, parameters)
+
+        rows = self._statements.past_locks(read)
         found = {row.head for row in rows}
         for number, sweep in enumerate(sweeps):
             if number not in found:
                 sweep.finish()
         full = [place for number, place in enumerate(places) if number in found]
         return random.sample(full, len(full))
+
+    def _heads(self, places: Sequence[_Place], **parts: str | int) -> TextualSelect:
+        branches = [
+            self._statements.fill(sql.HEAD, head=number, shard=shard, **parts)
+            for number, (_, shard) in enumerate(places)
+        ]
+        return self._statements.text(
+            sql.HEADS,
+            returns=("head",),
+            branches=", ".join(branches),
+            union=sql.union([f"head{number}" for number in range(len(places))]),
+        )
 
     def _past_locks(
         self, where: object, claim: Callable[[str], Sequence[Row[Any]]], only: str

@@ -93,7 +93,6 @@ class PostgreSQLDialect(Dialect):
     """PostgreSQL's words.
 
     Attributes:
-        lock_to_read: What a scan must say so as not to wait for those who write.
         skips_settling: Whether SKIP LOCKED also skips what was committed a moment ago.
         reads_rows: Whether a scan that locks may read more rows than it takes: only
             those that it takes are locked.
@@ -103,7 +102,6 @@ class PostgreSQLDialect(Dialect):
     """
 
     name = "postgresql"
-    lock_to_read = ""
     skips_settling = False
     reads_rows = True
 
@@ -145,7 +143,6 @@ class CockroachDBDialect(PostgreSQLDialect):
 
     name = "cockroachdb"
     shards = 8
-    lock_to_read = "FOR UPDATE SKIP LOCKED"
     skips_settling = True
     reads_rows = False
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
     from sqlalchemy.engine import URL, ExceptionContext
 
-    from go_scheduler.errors import StoreError
 
 RV = TypeVar("RV")
 
@@ -269,7 +268,7 @@ _AWAY = ("08", "40", "53", "57", "58", _READ_ONLY, "XXC02")
 _LOST = {"40003", "08006", "08003", "08007", "57P01", "57P02"}
 
 
-def met_a_lock(error: StoreError) -> bool:
+def met_a_lock(error: BaseException) -> bool:
     """Whether an error of ours says that somebody else kept a row locked."""
     cause = getattr(error.__cause__, "orig", None)
     return getattr(cause, "sqlstate", None) == "55P03"

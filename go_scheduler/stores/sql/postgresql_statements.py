@@ -29,9 +29,9 @@ coalesce(CASE WHEN t.expire_after BETWEEN 0 AND 3155760000000000
          CAST(:expire_after AS interval))
 """
 WORDS = {"instance": INSTANCE, "definition": DEFINITION, "expire_after": EXPIRE_AFTER}
-"""What every statement may use, beside ``{now}`` and ``{lock}``."""
+"""What every statement may use, beside ``{now}``."""
 
-# {lock} is SKIP LOCKED where a plain read would wait for a user's open transaction.
+# {lock} is SKIP LOCKED if a plain read would wait for a user's open transaction.
 DUE = """
 WITH {branches}
 SELECT {columns} FROM ({union}) AS due ORDER BY next_fire_time, id LIMIT {limit}
@@ -100,18 +100,19 @@ UNLESS_OPEN = """
               AND o.completed_at IS NULL AND o.outcome IS NULL))
 """
 
-# A guess at where there is anything to claim, when there is more than one place.
+# A guess at where there is anything to claim, when there is more than one place. On
+# CockroachDB a plain read of what a claim would take settles it: the claim finds it.
 HEADS = """
-WITH {branches} SELECT head FROM ({union}) AS heads
+WITH {branches} SELECT DISTINCT head FROM ({union}) AS heads
 """
 HEAD = """
 head{head} AS MATERIALIZED (
-  SELECT {head} AS head FROM task_instances
+  SELECT {head} AS head, claimable_at FROM task_instances
    WHERE queue = CAST(:queue{head} AS text) AND shard = {shard}
      AND claimable_at IS NOT NULL
      AND claimable_at >= {now} - CAST(:back{head} AS interval)
      AND claimable_at <= {now} + CAST(:ahead AS interval)
-   ORDER BY claimable_at LIMIT 1 {lock})
+   ORDER BY claimable_at LIMIT {limit} {lock})
 """
 CLAIM = """
 WITH due AS MATERIALIZED ({due}),

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, TypeVar
 from sqlalchemy import column, text
 
 from go_scheduler.clock import SystemClock
+from go_scheduler.errors import StoreError
 from go_scheduler.stores.sql import postgresql_statements as sql
 from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.driver import met_a_lock
 from go_scheduler.stores.sql.sweep import Sweep
 from go_scheduler.stores.sql.tables import definitions, instances, nodes
 
@@ -32,15 +34,14 @@ class Statements:
     Args:
         database: Where they are executed.
         clock: Used instead of the database's time, for tests.
-        lock: What a plain read ends with so that it waits for no transaction.
     """
 
-    def __init__(self, database: Database, *, clock: Clock | None, lock: str) -> None:
+    def __init__(self, database: Database, *, clock: Clock | None) -> None:
         self._database = database
         self._clock = clock
         self._elapsed = (clock or SystemClock()).elapsed
         now = "now()" if clock is None else "CAST(:now AS timestamptz)"
-        self._words = (("now", now), ("lock", lock), *sql.WORDS.items())
+        self._words = (("now", now), *sql.WORDS.items())
         self._sweeps: dict[object, Sweep] = {}
 
     def fill(self, template: str, **parts: object) -> str:
@@ -102,6 +103,23 @@ class Statements:
             sweep = self._sweeps[what] = Sweep(self._elapsed)
         return sweep
 
+    def past_locks(self, read: Callable[[str], Result]) -> Result:
+        """Read, and wait for nobody.
+
+        Plainly, for what was committed a moment ago is seen then. Where that meets the
+        lock of an open transaction, as it may on CockroachDB, what is locked is left
+        out, and there what has not settled as well.
+
+        Args:
+            read: Executes a statement that ends with the words given.
+        """
+        try:
+            return read("")
+        except StoreError as error:
+            if not met_a_lock(error):
+                raise
+        return read("FOR UPDATE SKIP LOCKED")
+
     def scan(
         self,
         sweep: Sweep,
@@ -115,7 +133,7 @@ class Statements:
 
         Args:
             sweep: Finished if fewer rows than ``limit`` come back; begun anew if it
-                fails.
+                fails, but for a lock.
             statement: As for ``run``.
             parameters: As for ``run``.
             limit: How many rows the statement returns at most.
@@ -123,8 +141,9 @@ class Statements:
         """
         try:
             rows = self.run(Lane.SCANS, statement, parameters, repeatable=repeatable)
-        except BaseException:
-            sweep.start_over()
+        except BaseException as error:
+            if not met_a_lock(error):
+                sweep.start_over()
             raise
         if len(rows) < limit:
             sweep.finish()
