@@ -3,42 +3,44 @@
 from __future__ import annotations
 
 import logging
-from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from go_scheduler.batches import write_in_halves
 from go_scheduler.bounded_log import BoundedLog
 from go_scheduler.clock import ZERO
+from go_scheduler.left_alone import LONGEST, LeftAlone
+from go_scheduler.repeats import Repeats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from datetime import datetime
+    from datetime import datetime, timedelta
     from uuid import UUID
 
     from go_scheduler.clock import StoreClock
     from go_scheduler.guard import Guard
     from go_scheduler.models import Firing, TaskDefinition
+    from go_scheduler.pace import Pace
     from go_scheduler.stores.base import Store
 
-_BATCH = 100
+# Doubled while pages are full: a long way to the store is gone a few times only.
+_FIRST_PAGE = 500
+_LARGEST_PAGE = 2000
 _MOST_ROWS = 500
-_ASIDE = timedelta(minutes=1)
-# What could not be written may have been locked, which is over soon as a rule.
-_ASIDE_AT_FIRST = timedelta(seconds=5)
-_MOST_ASIDE = 10_000
+_MOST_ALONE = 10
 
 
 class DefinitionScheduler:
     """Reads definitions that fire soon, creates their instances, and moves them on.
 
-    One tick is one page. A definition whose trigger fails, or that cannot be written,
-    is reported once and left alone for up to a minute at a time.
+    One tick is one page. A definition that is locked by another transaction, whose
+    trigger fails, or that cannot be written, is left alone for a while, a little longer
+    each time, and delays no other.
 
     Args:
         store: Where the definitions are.
         clock: The store's time, as this node has it.
         guard: Calls the triggers.
-        ahead: How far past the store's time to create instances.
+        pace: Says how far past the store's time to create instances.
         runner_window: Instances due within it are told to the runner at once.
         created: Called when there are such instances.
     """
@@ -49,62 +51,95 @@ class DefinitionScheduler:
         clock: StoreClock,
         *,
         guard: Guard,
-        ahead: timedelta,
+        pace: Pace,
         runner_window: timedelta,
         created: Callable[[], None],
     ) -> None:
         self._store = store
         self._clock = clock
         self._guard = guard
-        self._ahead = ahead
+        self._pace = pace
         self._runner_window = runner_window
         self._created = created
         self._after: TaskDefinition | None = None
+        self._page = _FIRST_PAGE
+        self._asked = False
         self._again = False
-        self._aside: dict[UUID, _Aside] = {}
+        self._repeats = Repeats(clock, settling=store.settling)
+        self._left_alone = LeftAlone(clock)
         self._log = BoundedLog(logging.getLogger(__name__))
 
     def look(self) -> None:
         """Begin with the first page, once this pass over the pages has ended."""
         # Not sooner, else who calls this often keeps the later pages from being read.
-        self._again = True
+        self._asked = True
 
     def tick(self) -> timedelta | None:
-        """Fire one page of due definitions; zero while there are more."""
+        """Fire one page of due definitions; answer how soon there may be more."""
         self._clock.refresh()
         self._log.begin()
+        sent = self._clock.elapsed()
         after, self._after = self._after, None
         if after is None:
-            self._again = False
-        page = self._store.due_definitions(ahead=self._ahead, after=after, limit=_BATCH)
+            self._begin_pass()
+        limit, ahead = self._page, self._pace.ahead
+        page = self._store.due_definitions(ahead=ahead, after=after, limit=limit)
         now = self._clock.now()
-        until = now + self._ahead
-        ready = [definition for definition in page if not self._is_aside(definition)]
-        firings = self._guard.plan(ready, now=now, until=until, failed=self._set_aside)
-        # What has failed before must not hold up the others again.
-        others = [each for each in firings if each.definition.id not in self._aside]
-        suspects = [[each] for each in firings if each.definition.id in self._aside]
-        parts = [*_in_parts(others), *suspects]
-        won = [firing for part in parts for firing in self._fire(part)]
+        ready = [each for each in page if not self._left_alone.has(each)]
+        firings = self._guard.plan(
+            ready, now=now, until=now + ahead, failed=self._fail_to_plan
+        )
+        won = [each for part in self._parts(firings) for each in self._fire(part)]
         self._tell(won, now + self._runner_window)
-        if any(
-            firing.next_fire_time is not None and firing.next_fire_time <= until
-            for firing in won
-        ):
+        if any(_has_more(each, now + ahead) for each in won):
             self._again = True
-        if len(page) == _BATCH:
+        if len(page) == limit:
             self._after = page[-1]
-        return ZERO if self._after is not None or self._again else None
+            self._page = min(2 * limit, _LARGEST_PAGE)
+        self._pace.took(self._clock.elapsed() - sent)
+        return self._next(sent)
+
+    def _begin_pass(self) -> None:
+        if self._asked or self._again:
+            self._repeats.begin()
+        self._repeats.take()
+        self._asked = self._again = False
+        self._page = _FIRST_PAGE
+
+    def _parts(self, firings: Sequence[Firing]) -> Iterator[Sequence[Firing]]:
+        """The firings, so many at a time that no write delays others by much.
+
+        Those of few fire times come first, then what was locked and what has failed
+        before, which must not hold up the others again.
+        """
+        failed = [each for each in firings if self._left_alone.failed(each.definition)]
+        locked = [
+            each for each in firings if self._left_alone.was_locked(each.definition)
+        ]
+        others = [
+            each for each in firings if not self._left_alone.knows(each.definition)
+        ]
+        yield from _in_parts(sorted(others, key=_rows_of))
+        yield from _in_parts(locked)
+        yield from ([each] for each in failed[:_MOST_ALONE])
 
     def _fire(self, firings: Sequence[Firing]) -> Sequence[Firing]:
-        def failed(firing: Firing, error: Exception) -> None:
-            self._set_aside(firing.definition, error, at_first=_ASIDE_AT_FIRST)
+        failed: set[UUID] = set()
 
-        answers = write_in_halves(firings, self._store.fire_definitions, failed)
+        def fail(firing: Firing, error: Exception) -> None:
+            failed.add(firing.definition.id)
+            if self._left_alone.fail(firing.definition):
+                self._report(firing.definition, error)
+
+        answers = write_in_halves(firings, self._store.fire_definitions, fail)
+        busy = set().union(*(answer.busy for answer in answers))
         won = set().union(*(answer.done for answer in answers))
-        for firing in firings:
-            if firing.definition.id in won:
-                self._aside.pop(firing.definition.id, None)
+        for definition in (firing.definition for firing in firings):
+            if definition.id in busy:
+                if self._left_alone.lock(definition):
+                    self._report_locked(definition)
+            elif definition.id not in failed:
+                self._left_alone.forget(definition)
         return [firing for firing in firings if firing.definition.id in won]
 
     def _tell(self, firings: Sequence[Firing], until: datetime) -> None:
@@ -113,48 +148,34 @@ class DefinitionScheduler:
         ):
             self._created()
 
-    def _is_aside(self, definition: TaskDefinition) -> bool:
-        aside = self._aside.get(definition.id)
-        return (
-            aside is not None
-            and aside.revision == definition.revision
-            and self._clock.elapsed() < aside.until
-        )
+    def _next(self, since: timedelta) -> timedelta | None:
+        if self._after is not None or self._again or self._asked:
+            return ZERO
+        waits = [self._repeats.wait, self._left_alone.wait(since)]
+        return min((each for each in waits if each is not None), default=None)
 
-    def _set_aside(
-        self,
-        definition: TaskDefinition,
-        error: Exception,
-        *,
-        at_first: timedelta = _ASIDE,
-    ) -> None:
-        before = self._aside.pop(definition.id, None)
-        again = before is not None and before.revision == definition.revision
-        length = min(2 * before.length, _ASIDE) if before and again else at_first
-        self._aside[definition.id] = _Aside(
-            definition.revision, self._clock.elapsed() + length, length
-        )
-        if len(self._aside) > _MOST_ASIDE:
-            del self._aside[next(iter(self._aside))]
-        if again:
-            return
+    def _fail_to_plan(self, definition: TaskDefinition, error: Exception) -> None:
+        if self._left_alone.fail(definition, at_first=LONGEST):
+            self._report(definition, error)
+
+    def _report(self, definition: TaskDefinition, error: Exception) -> None:
         self._log.write(
             logging.ERROR,
             "definition %s cannot fire and is left alone for %d s: %r",
             definition.id,
-            length.total_seconds(),
+            self._left_alone.length(definition).total_seconds(),
             error,
             ids={"definition_id": definition.id},
             error=error,
         )
 
-
-class _Aside(NamedTuple):
-    """Until when a definition is left alone, as it was at this revision."""
-
-    revision: int | None
-    until: timedelta
-    length: timedelta
+    def _report_locked(self, definition: TaskDefinition) -> None:
+        self._log.write(
+            logging.WARNING,
+            "definition %s: another transaction has locked it, its firing has to wait",
+            definition.id,
+            ids={"definition_id": definition.id},
+        )
 
 
 def _in_parts(firings: Sequence[Firing]) -> Iterator[Sequence[Firing]]:
@@ -163,9 +184,17 @@ def _in_parts(firings: Sequence[Firing]) -> Iterator[Sequence[Firing]]:
     rows = 0
     for firing in firings:
         part.append(firing)
-        rows += 1 + len(firing.fire_times)
+        rows += _rows_of(firing)
         if rows >= _MOST_ROWS:
             yield part
             part, rows = [], 0
     if part:
         yield part
+
+
+def _rows_of(firing: Firing) -> int:
+    return 1 + len(firing.fire_times)
+
+
+def _has_more(firing: Firing, until: datetime) -> bool:
+    return firing.next_fire_time is not None and firing.next_fire_time <= until

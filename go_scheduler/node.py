@@ -17,6 +17,7 @@ from go_scheduler.execution import Execution
 from go_scheduler.guard import Guard
 from go_scheduler.health import Health, LoopHealth
 from go_scheduler.models import Claimant
+from go_scheduler.pace import Pace
 from go_scheduler.run import run_here
 from go_scheduler.shown import shown
 from go_scheduler.ticker import Ticker
@@ -72,7 +73,7 @@ class Node:
             store,
             store_clock,
             guard=self._guard,
-            ahead=2 * settings.runner_window + settings.schedule_window,
+            pace=Pace(2 * settings.runner_window + settings.schedule_window),
             runner_window=settings.runner_window,
             created=self._claim_soon,
         )
