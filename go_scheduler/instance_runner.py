@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _PAGE = 500
 # For so long the store may still be at work on a claim whose answer was lost.
 _UNANSWERED = timedelta(seconds=5)
+_STEP = timedelta(milliseconds=100)
 
 
 class InstanceRunner:
@@ -73,6 +74,8 @@ class InstanceRunner:
         self._takeover = takeover
         self._pace = pace
         self._claim_at = ZERO
+        self._take_over_at = ZERO
+        self._step = 1
         self._asked = False
         self._looks = True
         self._repeats = Repeats(clock, settling=store.settling)
@@ -97,10 +100,11 @@ class InstanceRunner:
                 self._asked = False
                 self._repeats.begin()
             repeats = self._repeats.take()
-            if self._looks or repeats or self._clock.elapsed() >= self._claim_at:
+            if self._looks or repeats or self._wait() <= ZERO:
                 # Before the claim: what is new after it has been read needs another.
                 self._looks = False
                 self._give_back_unanswered()
+                self._take_over()
                 self._claim()
         except BaseException:
             self._takeover.contact.broke()
@@ -124,15 +128,49 @@ class InstanceRunner:
         if room.limit <= 0:
             self._claim_at = self._clock.elapsed() + pause
             return
-        lead = self._starter.lead
+        ahead = self._pace.ahead if room.ahead else self._starter.lead
+        instances = self._claim_some(room.limit, ahead=ahead, lapsed=None)
+        self.hungry = full = len(instances) == room.limit
+        self._all_due_taken = full and instances[-1].started_at is None
+        # By the room there was: what has started since has left some for what is new.
+        if not room.ahead:
+            pause /= 10
+        self._claim_at = self._clock.elapsed() + (ZERO if full else pause)
+
+    def _take_over(self) -> None:
+        """Claim what has lapsed: one first, then two, then four, while there is more.
+
+        One of them may have killed its process, and will kill this one: it must not
+        take with it, again and again, whatever has lapsed along with it.
+        """
+        lapsed = self._takeover.lapsed
+        if lapsed is None:
+            self._step = 1
+        elif self._clock.elapsed() >= self._take_over_at:
+            room = self._room.measure(all_due_taken=False)
+            limit = min(room.limit, self._step)
+            full = limit > 0 and self._take_over_some(limit, lapsed)
+            self._step = 2 * self._step if full else 1
+            pause = _STEP if full else self._pace.window / 2
+            self._take_over_at = self._clock.elapsed() + pause
+
+    def _take_over_some(self, limit: int, lapsed: timedelta) -> bool:
+        """Claim so many that have lapsed; true if there may be more."""
+        instances = self._claim_some(limit, ahead=ZERO, lapsed=lapsed)
+        # What nobody had claimed before comes last, if there is nothing more to take.
+        return len(instances) == limit and instances[-1].attempt > 1
+
+    def _claim_some(
+        self, limit: int, *, ahead: timedelta, lapsed: timedelta | None
+    ) -> Sequence[TaskInstance]:
         sent = self._clock.elapsed()
         try:
             instances = self._store.claim_instances(
                 self._claimant,
-                ahead=self._pace.ahead if room.ahead else lead,
-                lead=lead,
-                limit=room.limit,
-                lapsed=self._takeover.lapsed,
+                ahead=ahead,
+                lead=self._starter.lead,
+                limit=limit,
+                lapsed=lapsed,
             )
         except BaseException:
             self._unanswered = self._clock.elapsed()
@@ -140,12 +178,7 @@ class InstanceRunner:
         self._takeover.contact.made()
         self._pace.took(self._clock.elapsed() - sent)
         self._accept(instances)
-        self.hungry = full = len(instances) == room.limit
-        self._all_due_taken = full and instances[-1].started_at is None
-        # By the room there was: what has started since has left some for what is new.
-        if not room.ahead:
-            pause /= 10
-        self._claim_at = self._clock.elapsed() + (ZERO if full else pause)
+        return instances
 
     def _accept(self, instances: Sequence[TaskInstance]) -> None:
         accepted = []
@@ -200,10 +233,17 @@ class InstanceRunner:
             )
         return len(failed) + sum(len(answer.busy) for answer in answers)
 
+    def _wait(self) -> timedelta:
+        """How long until it is time for a claim."""
+        at = self._claim_at
+        if self._step > 1:
+            at = min(at, self._take_over_at)
+        return at - self._clock.elapsed()
+
     def _next(self) -> timedelta:
-        """How long until the next claim is due."""
+        """How long until the next claim, or its repeat, is due."""
         if self._looks:
             return ZERO
-        wait = self._claim_at - self._clock.elapsed()
         repeat = self._repeats.wait
+        wait = self._wait()
         return max(ZERO, wait if repeat is None else min(wait, repeat))

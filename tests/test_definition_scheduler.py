@@ -309,7 +309,7 @@ def test_who_schedules_all_the_time_does_not_keep_the_later_pages_from_firing(
 def test_a_definition_that_never_catches_up_does_not_keep_the_others_from_firing(
     store: Faulty, loop: Loop
 ) -> None:
-    endless = IntervalTrigger(TICK, anchor=START)
+    endless = IntervalTrigger(timedelta(milliseconds=1), anchor=START)
     put(store, definition(START - HOUR / 2, trigger=endless))
     put_many(store, 499, Flaky(), next_fire_time=START - HOUR)
     healthy = put(store)

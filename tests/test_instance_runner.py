@@ -465,10 +465,10 @@ def test_a_node_that_wakes_from_a_freeze_takes_nothing_over_at_once(
     house.settle()
     clock.advance(LEASE)
     house.settle()
-    assert store.lapsed == [None, ZERO]
+    assert store.lapsed == [None, ZERO, None]
     clock.advance(3 * LEASE)
     house.settle()
-    assert store.lapsed == [None, ZERO, None]
+    assert store.lapsed == [None, ZERO, None, None]
 
 
 def test_a_full_house_looks_again_soon_though_one_has_started_meanwhile(
@@ -634,3 +634,51 @@ def test_a_look_is_not_repeated_where_nothing_settles(
 ) -> None:
     assert house.claim() == WINDOW / 2
     assert len(store.limits) == 1
+
+
+def lapsed_work(house: House, count: int) -> None:
+    """So many instances that another node has left, and a node that may take them."""
+    for _ in range(count):
+        running(house.store, node=OTHER_NODE)
+    house.base.advance(LEASE)
+    house.contact.made()
+    house.base.advance(LEASE)
+    house.contact.made()
+
+
+def test_of_what_a_node_has_left_one_is_taken_over_first_then_two_then_four(
+    store: FaultyStore, store_clock: StoreClock, clock: ManualClock
+) -> None:
+    house = House(store, store_clock, clock, max_workers=20)
+    lapsed_work(house, 10)
+    taken = []
+    for _ in range(5):
+        house.tick()
+        taken.append(house.held.busy)
+        clock.advance(house.tick())
+    assert taken == [1, 3, 7, 10, 10]
+    assert clock.elapsed() - 2 * LEASE == 3 * seconds(0.1) + 2 * WINDOW / 2
+
+
+def test_without_a_free_worker_nothing_is_taken_over(
+    small: House, store: FaultyStore, clock: ManualClock
+) -> None:
+    lapsed_work(small, 3)
+    small.tick()
+    assert small.held.busy == 1
+    for _ in range(5):
+        delay = small.tick()
+        assert delay > ZERO
+        clock.advance(min(delay, WINDOW / 4))
+    assert small.held.busy == 1
+
+
+def test_a_break_ends_the_takeover(
+    house: House, store: FaultyStore, clock: ManualClock
+) -> None:
+    lapsed_work(house, 3)
+    house.tick()
+    house.contact.broke()
+    clock.advance(seconds(0.1))
+    house.settle()
+    assert house.held.busy == 1
