@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+from go_scheduler.errors import StoreError
 from go_scheduler.models import Firing, Skipped
 from go_scheduler.triggers.base import next_fire_time_of
 
@@ -49,11 +50,13 @@ def plan(
         most: The most missed fire times to count one by one, and the most to create.
 
     Raises:
+        StoreError: Its ``next_fire_time`` cannot be read.
         Exception: Whatever its trigger raises, ``InvalidTriggerError`` for what it
             returns.
     """
     trigger, fire_time = definition.trigger, definition.next_fire_time
-    assert fire_time is not None
+    if fire_time is None:
+        raise StoreError("its stored next_fire_time cannot be read")
     if trigger.waits:
         return Firing(definition=definition, fire_times=(fire_time,))
     grace = definition.catch_up.grace

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from go_scheduler.errors import InvalidTriggerError, UnknownTriggerError
+from go_scheduler.errors import InvalidTriggerError, StoreError, UnknownTriggerError
 from go_scheduler.models import Firing, Skipped, TaskDefinition
 from go_scheduler.planner import MOST_FIRE_TIMES, plan
 from go_scheduler.policies import CatchUp
@@ -130,6 +130,12 @@ def test_a_trigger_that_waits_fires_once_and_is_not_asked() -> None:
     assert firing.fire_times == (START,)
     assert firing.next_fire_time is None
     assert firing.skipped is None
+
+
+def test_a_definition_whose_time_cannot_be_read_says_so() -> None:
+    unreadable = TaskDefinition(trigger=UnknownTrigger("", None, "odd"))
+    with pytest.raises(StoreError, match="next_fire_time cannot be read"):
+        plan(unreadable, now=START, until=START)
 
 
 def test_one_off_work_runs_however_late_it_is() -> None:

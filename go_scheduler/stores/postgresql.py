@@ -18,7 +18,7 @@ from go_scheduler.stores.sql.claims import Claims
 from go_scheduler.stores.sql.database import Database, Lane
 from go_scheduler.stores.sql.dialects import PostgreSQLDialect
 from go_scheduler.stores.sql.driver import EngineKind, judge, make_engines
-from go_scheduler.stores.sql.reader import earliest_first
+from go_scheduler.stores.sql.reader import earliest_first, judged
 from go_scheduler.stores.sql.rows import (
     CONTACT_COLUMNS,
     DEFINITION_COLUMNS,
@@ -236,7 +236,7 @@ class PostgreSQLStore(SQLStore):
         )
         parameters = {"node": node, "after": UUID(int=0) if after is None else after.id}
         rows = self._statements.run(Lane.SCANS, statement, parameters)
-        return self._reader.claimed(Lane.SCANS, rows)
+        return judged(self._reader.claimed(Lane.SCANS, rows))
 
     def start_instances(
         self, claimant: Claimant, claims: Sequence[Claim]
@@ -260,7 +260,8 @@ class PostgreSQLStore(SQLStore):
             id_of=attrgetter("instance_id"),
         )
         rows, busy = self._writes.write(write, sorted(claims, key=_claimed_number))
-        return Answer(done=self._reader.claimed(Lane.CLAIMS, rows), busy=busy)
+        started = judged(self._reader.claimed(Lane.CLAIMS, rows))
+        return Answer(done=started, busy=busy)
 
     def renew_claims(self, renewals: Sequence[Renewal]) -> Answer[Mapping[UUID, bool]]:
         """Let claims hold for their ``lease`` from the store's time on."""

@@ -13,7 +13,7 @@ from go_scheduler.stores.base import CONTACTS_KEPT
 from go_scheduler.stores.sql import sqlite_statements as sql
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.dialects import SQLiteDialect
-from go_scheduler.stores.sql.reader import earliest_first, with_definitions
+from go_scheduler.stores.sql.reader import earliest_first, judged, with_definitions
 from go_scheduler.stores.sql.rows import DefinitionRow, read_contacts
 from go_scheduler.stores.sql.schema import Schema
 from go_scheduler.stores.sql.sqlite_batches import (
@@ -232,7 +232,7 @@ class SQLiteStore(SQLStore):
             return _taken(connection, connection.execute(sql.CLAIMED, parameters).all())
 
         [claimed] = self._instances(self._database.run(Lane.SCANS, read))
-        return claimed
+        return judged(claimed)
 
     def start_instances(
         self, claimant: Claimant, claims: Sequence[Claim]
@@ -247,7 +247,7 @@ class SQLiteStore(SQLStore):
             return _taken(connection, run_batch(connection, sql.START, batch, **terms))
 
         [started] = self._instances(self._database.transact(start))
-        return Answer(done=started)
+        return Answer(done=judged(started))
 
     def renew_claims(self, renewals: Sequence[Renewal]) -> Answer[Mapping[UUID, bool]]:
         """Let claims hold for their ``lease`` from the store's time on."""

@@ -25,6 +25,7 @@ from go_scheduler.stores.sql.open_instances import OpenInstances
 from go_scheduler.stores.sql.rows import (
     read_contents,
     read_definition,
+    read_time,
     write_definition,
 )
 from go_scheduler.stores.sql.sweep import LATE
@@ -230,7 +231,8 @@ class Edits:
         open_instances.hold()
         removed = open_instances.remove_unstarted()
         open_instances.free_unstarted(now)
-        again = min([*removed, *filter(None, [written.next_fire_time])], default=None)
+        times = [*removed, read_time(written.next_fire_time)]
+        again = min(filter(None, times), default=None)
         if removed:
             connection.execute(
                 update(definitions)
@@ -243,7 +245,7 @@ class Edits:
             note=note,
             revision=revision,
             next_fire_time=again,
-            completed_at=written.completed_at if again is None else None,
+            completed_at=read_time(written.completed_at) if again is None else None,
         )
 
     def resume(

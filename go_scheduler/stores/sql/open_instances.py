@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import case, delete, literal, select, update
 
 from go_scheduler.models import Outcome
+from go_scheduler.stores.sql.rows import EARLIEST, LATEST, read_time
 from go_scheduler.stores.sql.tables import instances
 
 if TYPE_CHECKING:
@@ -72,11 +73,13 @@ class OpenInstances:
                 *self._theirs,
                 instances.c.started_at.is_(None),
                 instances.c.runs == 0,
-                instances.c.fire_time.is_not(None),
+                # What was written by hand and is no time could not be served anew.
+                instances.c.fire_time.between(EARLIEST, LATEST),
             )
             .returning(instances.c.fire_time)
         )
-        return [row.fire_time for row in self._connection.execute(statement)]
+        removed = map(read_time, self._connection.execute(statement).scalars())
+        return [each for each in removed if each is not None]
 
     def free_unstarted(self, now: datetime) -> None:
         """Take back the claims that have not started."""

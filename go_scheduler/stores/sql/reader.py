@@ -117,6 +117,11 @@ def _definition(key: UUID, by_key: Mapping[UUID, TaskDefinition]) -> TaskDefinit
     return by_key.get(key) or missing_definition(key)
 
 
+def judged(instances: Iterable[TaskInstance]) -> list[TaskInstance]:
+    """Instances but those of whose claim nobody can say how long it holds."""
+    return [each for each in instances if each.expires_at is not None]
+
+
 def earliest_first(instances: Iterable[TaskInstance]) -> list[TaskInstance]:
     """Instances in the order of their ``due_at``."""
     return sorted(instances, key=attrgetter("due_at"))

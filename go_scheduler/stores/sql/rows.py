@@ -82,6 +82,7 @@ INSTANCE_COLUMNS = (
     "skipped_reason",
 )
 
+EARLIEST = datetime.min.replace(tzinfo=UTC)
 LATEST = datetime.max.replace(tzinfo=UTC)
 """Stands for a time that cannot be read: most of them are later than any that can."""
 
@@ -219,9 +220,9 @@ def _stand_in(
         trigger=_unknown(contents.trigger, f"the stored row cannot be read: {error}"),
         id=row.id if isinstance(row.id, UUID) else _NO_ID,
         metadata=contents.metadata,
-        next_fire_time=_time(row.next_fire_time),
+        next_fire_time=read_time(row.next_fire_time),
         paused=bool(row.paused),
-        completed_at=_time(row.completed_at),
+        completed_at=read_time(row.completed_at),
         revision=row.revision if isinstance(row.revision, int) else None,
     )
 
@@ -298,7 +299,8 @@ def _unknown(trigger: Trigger, reason: str) -> UnknownTrigger:
     return UnknownTrigger(kind, state, reason)
 
 
-def _time(value: object) -> datetime | None:
+def read_time(value: object) -> datetime | None:
+    """A time of a row, if it is one."""
     return value if isinstance(value, datetime) else None
 
 

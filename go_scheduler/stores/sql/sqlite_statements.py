@@ -9,17 +9,20 @@ RETURNING names columns only: in it, older versions take IS NULL for false.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
+from go_scheduler.checks import LONGEST
 from go_scheduler.stores.sql.rows import (
     CONTACT_COLUMNS,
     DEFINITION_COLUMNS,
     INSTANCE_COLUMNS,
 )
 from go_scheduler.stores.sql.tables import definitions, instances, nodes
+from go_scheduler.stores.sql.types import to_microseconds, to_sqlite_time
 
 if TYPE_CHECKING:
     from sqlalchemy import TextClause
@@ -124,19 +127,28 @@ UPDATE task_definitions
 # Claims. What was written by hand and is no time, number or id is never claimed: the
 # claim could not be judged, or the instance not be named.
 
+_MOST = 9_000_000_000_000_000_000
+_LONGEST = to_microseconds(LONGEST)
+_FIRST = to_sqlite_time(datetime.min.replace(tzinfo=UTC))
+_EXPIRE_AFTER = f"""
+coalesce(CASE WHEN typeof({{of}}expire_after) = 'integer'
+              AND {{of}}expire_after BETWEEN 0 AND {_LONGEST}
+         THEN {{of}}expire_after END, :expire_after)
+"""
 _CLAIM = f"""
 UPDATE task_instances
    SET claimed_by = :node, attempt = attempt + 1, claimable_at = NULL,
        runs = runs + (due_at <= :lead),
        started_at = CASE WHEN due_at <= :lead THEN max(:now, due_at) END,
        expires_at = max(:now, due_at) + CASE WHEN due_at <= :lead
-           THEN min(:lease, coalesce(expire_after, :expire_after)) ELSE :lease END
+           THEN min(:lease, {_EXPIRE_AFTER.format(of="")}) ELSE :lease END
  WHERE id IN ({{due}})
 RETURNING {_INSTANCE}
 """
-_READABLE = """
-typeof(due_at) = 'integer' AND typeof(attempt) = 'integer'
-AND typeof(runs) = 'integer' AND typeof(expire_after) IN ('integer', 'null')
+_READABLE = f"""
+typeof(due_at) = 'integer' AND due_at >= {_FIRST} AND due_at < :now + {_LONGEST}
+AND typeof(attempt) = 'integer' AND attempt < {_MOST}
+AND typeof(runs) = 'integer' AND runs < {_MOST}
 AND length(id) = 32 AND id NOT GLOB '*[^0-9a-f]*'
 """
 _FREE = f"""
@@ -187,7 +199,7 @@ UPDATE task_instances AS t
        started_at = coalesce(t.started_at, max(:now, t.due_at)),
        expires_at = CASE WHEN t.started_at IS NOT NULL THEN t.expires_at
            ELSE max(:now, t.due_at)
-                + min(:lease, coalesce(t.expire_after, :expire_after)) END
+                + min(:lease, {_EXPIRE_AFTER.format(of="t.")}) END
   FROM x
  WHERE {_OWNED}
 RETURNING {_INSTANCE}

@@ -1,0 +1,205 @@
+"""What was written by hand into a SQL store and cannot be read costs only itself."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+from go_scheduler.errors import TaskDefinitionNotFoundError
+from go_scheduler.models import State
+from go_scheduler.testing.builders import (
+    HOUR,
+    LEASE,
+    MINUTE,
+    NODE,
+    SECOND,
+    claim,
+    claimed,
+    definition,
+    finish,
+    fire,
+    ids,
+    instances,
+    pending,
+    put,
+    release,
+    renew,
+    running,
+    start,
+)
+from go_scheduler.testing.clock import START
+from tests.conftest import SHARED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from uuid import UUID
+
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.stores.base import Store
+    from go_scheduler.testing.clock import ManualClock
+
+    Write = Callable[[str, str, UUID], None]
+    """Into a table, what to set, of the row with an id."""
+
+TIMES = {
+    "sqlite": ("9223372036854775807", "-9223372036854775808", "'noon'", "1.5"),
+    "postgresql": ("'infinity'", "'-infinity'", "'20000-01-01'", "'0044-03-15 BC'"),
+}
+UNREADABLE = [
+    pytest.param(engine, value, id=f"{engine} {value}", marks=pytest.mark.slow)
+    for engine, values in TIMES.items()
+    for value in values
+]
+
+
+@pytest.fixture(params=SHARED[:2])
+def engine(request: pytest.FixtureRequest) -> str:
+    """The kind of store."""
+    kind: str = request.param
+    return kind
+
+
+@pytest.fixture
+def write(store_url: str) -> Write:
+    """Writes by hand."""
+
+    def write(table: str, change: str, id: UUID) -> None:
+        url = make_url(store_url)
+        if url.drivername == "sqlite":
+            with closing(sqlite3.connect(url.database or "")) as file, file:
+                statement = f"UPDATE {table} SET {change} WHERE id = ?"
+                assert file.execute(statement, [id.hex]).rowcount == 1
+            return
+        libpq = url.set(drivername="postgresql")
+        with psycopg.connect(libpq.render_as_string(hide_password=False)) as hand:
+            statement = f"UPDATE {table} SET {change} WHERE id = %s"
+            assert hand.execute(statement.encode(), [id]).rowcount == 1
+
+    return write
+
+
+@pytest.mark.parametrize(("engine", "value"), UNREADABLE, indirect=["engine"])
+class TestEdits:
+    """Definitions that cannot be read are paused, resumed and deleted like others."""
+
+    def test_of_a_definition(self, store: Store, write: Write, value: str) -> None:
+        read = put(store)
+        fire(store, read, next_fire_time=START + HOUR)
+        write("task_definitions", f"next_fire_time = {value}", read.id)
+        [paused] = store.pause_definitions([read.id], note="odd")
+        assert (paused.paused, paused.note) == (True, "odd")
+        # What was removed is served anew, for that can be read.
+        assert paused.next_fire_time == START
+        [resumed] = store.resume_definitions([read.id])
+        assert not resumed.paused
+        assert store.delete_definitions([read.id]) == {read.id}
+
+    def test_of_a_definition_without_instances(
+        self, store: Store, write: Write, value: str
+    ) -> None:
+        read = put(store)
+        write("task_definitions", f"next_fire_time = {value}", read.id)
+        [paused] = store.pause_definitions([read.id])
+        assert (paused.paused, paused.next_fire_time) == (True, None)
+        assert store.get_definition(read.id).paused
+        [resumed] = store.resume_definitions([read.id])
+        assert (resumed.paused, resumed.next_fire_time) == (False, None)
+        assert store.delete_definitions([read.id]) == {read.id}
+
+    @pytest.mark.parametrize(
+        "columns", ["fire_time", "due_at", "execute_at", "claimable_at", "expires_at"]
+    )
+    def test_of_a_definition_with_an_instance(
+        self, store: Store, write: Write, value: str, columns: str
+    ) -> None:
+        read = put(store)
+        bad, good = fire(store, read, START, START + HOUR)
+        write("task_instances", f"{columns} = {value}", bad.id)
+        [paused] = store.pause_definitions([read.id])
+        assert paused.next_fire_time in (START, START + HOUR)
+        [resumed] = store.resume_definitions([read.id])
+        assert resumed.next_fire_time == paused.next_fire_time
+        assert good.id not in ids(instances(store, read))
+        new = replace(resumed, name="edited", queue="other", expire_after=MINUTE)
+        assert put(store, new).name == "edited"
+        assert store.delete_definitions([read.id]) == {read.id}
+        with pytest.raises(TaskDefinitionNotFoundError):
+            store.get_definition(read.id)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "expire_after = -9223372036854775808",
+        "expire_after = 9223372036854775807",
+        "due_at = 9223372036854775807, claimable_at = -9223372036854775808",
+        "due_at = -9223372036854775808, claimable_at = -9223372036854775808",
+        "due_at = 9223372036854775807",
+        "claimable_at = -9223372036854775808",
+        "attempt = 9223372036854775807",
+        "runs = 9223372036854775807",
+        "due_at = 'noon'",
+        "expire_after = 'soon'",
+        "expire_after = 1.5",
+    ],
+)
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+class TestNumbersOutOfRange:
+    """SQLite keeps whatever it is given."""
+
+    def test_no_claim_is_without_an_end(
+        self, store: Store, clock: ManualClock, write: Write, change: str
+    ) -> None:
+        bad, *good = (pending(store) for _ in range(3))
+        write("task_instances", change, bad.id)
+        taken = [*claim(store, limit=2), *claim(store, limit=2)]
+        assert {*ids(good)} <= {*ids(taken)}
+        assert_judged(taken)
+        clock.advance(HOUR)
+        assert_judged(claim(store, lapsed=True))
+
+    def test_no_start_is_without_an_end(
+        self, store: Store, write: Write, change: str
+    ) -> None:
+        bad, *good = (claimed(store, definition(START + SECOND)) for _ in range(3))
+        write("task_instances", change, bad.id)
+        started = start(store, bad, *good)
+        assert {*ids(good)} <= {*ids(started)}
+        assert_judged(started)
+        assert_judged(store.list_claimed(NODE))
+
+    def test_the_others_are_renewed_given_back_and_recorded(
+        self, store: Store, write: Write, change: str
+    ) -> None:
+        bad, *good = (running(store) for _ in range(3))
+        write("task_instances", change, bad.id)
+        assert renew(store, bad, *good).keys() >= {*ids(good)}
+        for each in (bad, good[0]):
+            release(store, each)
+        finish(store, good[1])
+        states = [store.get_instance(each.id).state for each in good]
+        assert states == [State.PENDING, State.COMPLETED]
+
+
+@pytest.mark.parametrize(("engine", "value"), UNREADABLE, indirect=["engine"])
+def test_a_claim_whose_end_cannot_be_read_is_not_handed_out(
+    store: Store, write: Write, value: str
+) -> None:
+    bad, good = running(store), running(store)
+    write("task_instances", f"expires_at = {value}", bad.id)
+    assert ids(start(store, bad, good)) == [good.id]
+    assert ids(store.list_claimed(NODE)) == [good.id]
+    # Its owner may still give it an end that can be read.
+    renew(store, bad)
+    assert store.get_instance(bad.id).expires_at == START + LEASE
+
+
+def assert_judged(given: Sequence[TaskInstance]) -> None:
+    """Each has a claim that ends at some time."""
+    assert all(each.expires_at is not None for each in given)
