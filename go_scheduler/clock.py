@@ -107,20 +107,36 @@ class StoreClock:
 
     It is the store's last answer plus the time since that answer arrived. Of the
     readings of the last minutes the one with the shortest round trip counts, unless the
-    newest shows that the store's clock has been set since. It runs back only if that
-    clock was set back.
+    newest shows that the store's clock has been set since. It begins with several, so
+    that the copy does not depend on a slow one. It runs back only if that clock was set
+    back.
+
+    An answer proves no more than that the store's time is between it and it plus the
+    round trip. Where somebody vouches for the node's own clock, the copy is that clock
+    less its error, as far as it lies in between.
 
     Args:
         clock: Measures elapsed time and waits.
         read: Asks the store for its time.
+        error: How far apart the node's clock and the store's are at most; None: nobody
+            knows.
     """
 
+    _AT_START = 5
+    _FAST = timedelta(milliseconds=2)
     _READ_EVERY = timedelta(seconds=10)
     _KEEP = timedelta(minutes=2)
 
-    def __init__(self, clock: Clock, read: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        read: Callable[[], datetime],
+        *,
+        error: timedelta | None = None,
+    ) -> None:
         self.base = clock
         self._read = read
+        self._error = error
         self._readings: deque[_Reading] = deque()
         self._best: _Reading | None = None
         self._floor = _LONG_AGO
@@ -129,15 +145,28 @@ class StoreClock:
 
     def refresh(self) -> None:
         """Ask the store for its time, if the last answer is older than ten seconds."""
-        with self._lock:
-            if self._readings:
-                age = self.base.elapsed() - self._readings[-1].answered
-                if age < self._READ_EVERY:
-                    return
-            sent = self.base.elapsed()
-            time = self._read()
-            answered = self.base.elapsed()
-            self._take(_Reading(answered - sent, answered, time))
+        # One that has a copy does not wait while another loop asks for a better one.
+        if not self._lock.acquire(blocking=self._best is None):
+            return
+        try:
+            if not self._readings:
+                self._begin()
+            elif self.base.elapsed() - self._readings[-1].answered >= self._READ_EVERY:
+                self._take(self._ask())
+        finally:
+            self._lock.release()
+
+    def _begin(self) -> None:
+        for _ in range(self._AT_START):
+            self._take(self._ask())
+            if self.round_trip <= self._FAST:
+                return
+
+    def _ask(self) -> _Reading:
+        sent = self.base.elapsed()
+        time = self._read()
+        answered = self.base.elapsed()
+        return _Reading(answered - sent, answered, time)
 
     def now(self) -> datetime:
         """The store's time, or a little earlier; never later."""
@@ -149,7 +178,12 @@ class StoreClock:
             self.refresh()
             assert self._best is not None
         # In this order: a new best comes with its floor, which was set before it.
-        return max(self._best.at(elapsed), self._floor)
+        best = self._best
+        copy = best.at(elapsed)
+        if self._error is not None:
+            vouched = self.base.now() - (self.base.elapsed() - elapsed) - self._error
+            copy = max(copy, min(vouched, copy + best.round_trip))
+        return max(copy, self._floor)
 
     @property
     def round_trip(self) -> timedelta:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -59,6 +60,7 @@ class Node:
         executor: Executor | None,
     ) -> None:
         self.process = os.getpid()
+        self._store = store
         self._clock = clock
         self._settings = settings
         self._claimant = Claimant(
@@ -67,7 +69,7 @@ class Node:
             lease=settings.lease,
             expire_after=settings.expire_after,
         )
-        store_clock = StoreClock(clock, store.now)
+        store_clock = StoreClock(clock, store.now, error=settings.clock_error)
         self._guard = Guard(clock, patience=_PATIENCE)
         self._definitions = DefinitionScheduler(
             store,
@@ -122,6 +124,9 @@ class Node:
             self._claimant.node,
             extra={"node": str(self._claimant.node)},
         )
+        # The loops report what they cannot reach, and go on once they can.
+        with suppress(StoreError):
+            self._store.connect()
         try:
             for ticker in self._tickers():
                 ticker.start()

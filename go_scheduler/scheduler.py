@@ -68,6 +68,11 @@ class Scheduler(Client):
             it: the work of a node that died runs elsewhere after so long, and a little
             more.
         retention: How long finished instances and definitions are kept.
+        clock_error: This machine's clock and the store's are apart by no more than
+            this, and you vouch for it: on a slow link handlers then start by this
+            machine's clock, so much later, and no longer by answers that are late
+            themselves. If it is not true, they may start early, by a round trip at
+            most. None: nobody vouches for it.
         clock: Measures time; a ``ManualClock`` for tests. None: the system's.
         executor: Calls the handlers, such as a ``ProcessPoolExecutor``, whose handlers
             and instances travel pickled and have no ``current_run()``; it is not shut
@@ -93,6 +98,7 @@ class Scheduler(Client):
         expire_after: timedelta = timedelta(minutes=5),
         lease: timedelta = timedelta(seconds=20),
         retention: timedelta = timedelta(days=1),
+        clock_error: timedelta | None = None,
         clock: Clock | None = None,
         executor: Executor | None = None,
     ) -> None:
@@ -113,6 +119,7 @@ class Scheduler(Client):
             expire_after=expire_after,
             lease=lease,
             retention=retention,
+            clock_error=clock_error,
         )
         super().__init__(MemoryStore(clock) if store is None else store)
         self._handler = handler

@@ -13,6 +13,7 @@ from go_scheduler.checks import (
     check_positive,
     check_type,
 )
+from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.shown import shown
 
@@ -41,6 +42,7 @@ class Settings:
     expire_after: timedelta
     lease: timedelta
     retention: timedelta
+    clock_error: timedelta | None
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -55,6 +57,9 @@ class Settings:
                     raise ConfigurationError(
                         f"{each.name} must be at least 1: {shown(value)}"
                     )
+            elif each.name == "clock_error":
+                if value is not None:
+                    check_at_least("clock_error", value, ZERO)
             elif each.name in _LEAST:
                 check_at_least(each.name, value, _LEAST[each.name])
             else:

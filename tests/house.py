@@ -174,6 +174,7 @@ class House:
             expire_after=EXPIRE_AFTER,
             lease=LEASE,
             retention=LEASE,
+            clock_error=None,
         )
         self.takeover = Takeover(
             store, clock, claimant(), contact=self.contact, look=lambda: None

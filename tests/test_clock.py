@@ -288,3 +288,96 @@ def test_two_loops_that_ask_at_once_do_not_mix_their_answers() -> None:
     for thread in threads:
         thread.join(FAILED_AFTER)
     assert asked == [False]
+
+
+def test_it_begins_with_the_best_of_five_answers(
+    clock: ManualClock, copy: StoreClock, distant: DistantStore
+) -> None:
+    backs = iter([0.3, 0.2, 0.05, 0.4, 0.1])
+    read = distant.read
+
+    def vary() -> datetime:
+        distant.back = seconds(next(backs))
+        return read()
+
+    copy = StoreClock(clock, vary)
+    copy.refresh()
+    assert distant.asked == 5
+    assert copy.round_trip == seconds(0.05)
+    assert distant.now() - copy.now() == seconds(0.05)
+
+
+def test_a_fast_answer_at_the_start_needs_no_second(
+    copy: StoreClock, distant: DistantStore
+) -> None:
+    distant.there = seconds(0.002)
+    copy.refresh()
+    assert distant.asked == 1
+
+
+def test_a_loop_that_has_the_time_does_not_wait_while_another_asks_for_it(
+    clock: ManualClock, distant: DistantStore
+) -> None:
+    copy: StoreClock
+    nested = []
+
+    def read() -> datetime:
+        time = distant.read()
+        if distant.asked > 1:
+            thread = threading.Thread(target=copy.refresh, daemon=True)
+            thread.start()
+            thread.join(FAILED_AFTER)
+            nested.append(thread.is_alive())
+        return time
+
+    copy = StoreClock(clock, read)
+    copy.refresh()
+    later(clock, copy, seconds(10))
+    assert nested == [False]
+    assert distant.asked == 2
+
+
+@pytest.mark.parametrize(("there", "back"), [(0.05, 0.0), (0.0, 0.05)])
+@pytest.mark.parametrize("off", [-0.025, 0, 0.025])
+def test_with_a_clock_that_is_vouched_for_it_lags_by_twice_its_error_at_most(
+    clock: ManualClock,
+    distant: DistantStore,
+    there: float,
+    back: float,
+    off: float,
+) -> None:
+    error = seconds(0.025)
+    distant.there, distant.back, distant.ahead = (
+        seconds(there),
+        seconds(back),
+        seconds(off),
+    )
+    copy = StoreClock(clock, distant.read, error=error)
+    for _ in range(10):
+        copy.refresh()
+        for _ in range(10):
+            clock.advance(seconds(0.9))
+            assert ZERO <= distant.now() - copy.now() <= 2 * error
+
+
+@pytest.mark.parametrize("off", [-HOUR, HOUR])
+def test_a_clock_that_is_not_as_vouched_for_leads_by_a_round_trip_at_most(
+    clock: ManualClock, distant: DistantStore, off: timedelta
+) -> None:
+    distant.there, distant.back, distant.ahead = seconds(0.03), seconds(0.02), off
+    copy = StoreClock(clock, distant.read, error=ZERO)
+    copy.refresh()
+    lag = distant.now() - copy.now()
+    assert lag == (seconds(0.02) if off > ZERO else -seconds(0.03))
+
+
+def test_with_a_vouched_clock_an_instant_has_the_time_it_had(
+    clock: ManualClock, distant: DistantStore
+) -> None:
+    distant.back = seconds(0.5)
+    copy = StoreClock(clock, distant.read, error=seconds(0.1))
+    copy.refresh()
+    then, time = clock.elapsed(), copy.now()
+    clock.advance(seconds(3))
+    assert copy.at(then + seconds(1)) == time + seconds(1)
+    assert copy.now() == clock.now() - seconds(0.1)

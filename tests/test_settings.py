@@ -28,6 +28,7 @@ SETTINGS = Settings(
     expire_after=SECOND,
     lease=SECOND,
     retention=SECOND,
+    clock_error=None,
 )
 
 
@@ -101,3 +102,12 @@ def test_each_queue_is_served_once_in_the_order_given() -> None:
 def test_a_queue_is_kept_as_plain_text() -> None:
     [kept] = replace(SETTINGS, queues=[Queue.REPORTS]).queues
     assert (kept, type(kept)) == ("reports", str)
+
+
+def test_an_error_of_the_clock_is_none_or_zero_or_more() -> None:
+    for good in (None, timedelta(0), SECOND):
+        assert replace(SETTINGS, clock_error=good).clock_error == good
+    assert refusal("clock_error", -SECOND).startswith(
+        "clock_error must be at least 0 s"
+    )
+    assert refusal("clock_error", 0.01) == "clock_error must be a timedelta, not 0.01"
