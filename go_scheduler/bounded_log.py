@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
+from go_scheduler.errors import StoreUnavailableError
+
 if TYPE_CHECKING:
-    import logging
     from collections.abc import Mapping
 
 _LINES = 5
@@ -43,9 +45,20 @@ class BoundedLog:
             message: With a place for each of ``args``.
             *args: What goes there.
             ids: Given to the record as attributes, as text.
-            error: Written with its traceback.
+            error: Written with its traceback, if that is worth its lines.
         """
         self._lines += 1
         if self._lines <= _LINES:
             extra = {key: str(value) for key, value in ids.items()}
-            self._log.log(level, message, *args, exc_info=error, extra=extra)
+            shown = None if error is None else traceback_of(error, self._log)
+            self._log.log(level, message, *args, exc_info=shown, extra=extra)
+
+
+def traceback_of(error: BaseException, log: logging.Logger) -> BaseException | None:
+    """The error, if its traceback is worth a hundred lines of a log.
+
+    That of a store that is away tells of no fault in any code: it is for those who ask
+    for all there is.
+    """
+    is_away = isinstance(error, StoreUnavailableError)
+    return None if is_away and not log.isEnabledFor(logging.DEBUG) else error

@@ -8,6 +8,7 @@ import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from go_scheduler.bounded_log import traceback_of
 from go_scheduler.clock import ZERO, DrivingClock
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ class Ticker:
             "the %s failed and will try again: %r",
             self.name,
             error,
-            exc_info=error,
+            exc_info=traceback_of(error, log),
             extra={"ticker": self.name, "failures": self._failures},
         )
         return timedelta(seconds=delay.total_seconds() * random.uniform(0.5, 1))

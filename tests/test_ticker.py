@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.clock import ZERO, SystemClock
+from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.ticker import Ticker
 from tests.conftest import seconds
 
@@ -137,6 +138,23 @@ def test_a_long_outage_is_one_warning_and_its_end_one_line(
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
     assert "the test failed and will try again" in caplog.messages[0]
     assert caplog.messages[1] == "the test goes on after 8 failures"
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"), [(StoreUnavailableError("away"), 1), (ValueError("no"), 2)]
+)
+def test_that_the_store_is_away_is_one_line(
+    caplog: pytest.LogCaptureFixture, error: Exception, shown: int
+) -> None:
+    def tick(call: int) -> timedelta:
+        raise error
+
+    caplog.set_level(logging.INFO)
+    looped(tick, count=3)
+    [record] = caplog.records
+    lines = logging.Formatter().format(record).splitlines()
+    assert lines[0] == f"the test failed and will try again: {error!r}"
+    assert min(len(lines), 2) == shown
 
 
 def test_without_an_interval_it_ticks_when_it_is_woken() -> None:
