@@ -100,6 +100,15 @@ def _connected(url: str) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
         yield connection
 
 
+def kill_connections(url: str) -> None:
+    """Let the server end all connections to a database."""
+    with _connected(url) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+
 class Proxy:
     """A TCP proxy before a server, that can go silent or cut what it carries.
 

@@ -26,6 +26,7 @@ from go_scheduler.stores.sql.rows import (
     read_contacts,
 )
 from go_scheduler.stores.sql.schema import Schema
+from go_scheduler.stores.sql.spare import Spare
 from go_scheduler.stores.sql.statements import Statements
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.stores.sql.sweep import LATE
@@ -92,10 +93,16 @@ class PostgreSQLStore(SQLStore):
             raise ConfigurationError(
                 f"pool_size must be one or more, not {shown(pool_size)}"
             )
-        engines = make_engines(
+        engines, connects = make_engines(
             url, self._kind, connect_args=connect_args, pool_size=pool_size
         )
-        database = Database(engines, judge=judge, transaction=self._transaction)
+        spares = [
+            Spare(engine, connects[lane], elapsed=lambda: self._elapsed())
+            for lane, engine in engines.items()
+        ]
+        database = Database(
+            engines, judge=judge, transaction=self._transaction, spares=spares
+        )
         dialect = self._make_dialect(clock)
         schema = Schema(dialect.name, migrate)
         super().__init__(database, dialect, schema=schema, clock=clock)
@@ -114,6 +121,10 @@ class PostgreSQLStore(SQLStore):
         }
         url = self._url.set(query=query).render_as_string(hide_password=True)
         return f"{type(self).__name__}({url!r})"
+
+    def connect(self) -> None:
+        """Open all connections of the loops, so that no start waits for one."""
+        self._database.connect([Lane.SCANS, Lane.CLAIMS, Lane.RENEWALS])
 
     @contextmanager
     def _transaction(self, connection: Connection) -> Iterator[None]:
@@ -384,6 +395,8 @@ class PostgreSQLStore(SQLStore):
             self._delete_definitions("deleted_at", older_than, limit)
             statement = self._statements.text(sql.DELETE_CONTACTS, returns=("node",))
             self._statements.run(Lane.SCANS, statement, {"kept": CONTACTS_KEPT})
+        # Nobody waits for a cleanup.
+        self._database.replace_one()
         return deleted
 
     def _delete_ended(self, older_than: timedelta, limit: int) -> int:

@@ -43,7 +43,13 @@ from go_scheduler.testing.store_starts import RenewTests, StartTests
 from go_scheduler.testing.store_threads import ThreadTests
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from tests import servers
-from tests.faults import Proxy, conflicting_writes, failing_statements, unix_socket
+from tests.faults import (
+    Proxy,
+    conflicting_writes,
+    failing_statements,
+    kill_connections,
+    unix_socket,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -258,11 +264,7 @@ def test_a_killed_connection_is_replaced(
     real_store: PostgreSQLStore, postgresql_url: str
 ) -> None:
     put(real_store)
-    with psycopg.connect(libpq(postgresql_url), autocommit=True) as killer:
-        killer.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
+    kill_connections(postgresql_url)
     assert len(real_store.list_definitions()) == 1
     assert real_store.due_definitions(ahead=ZERO, limit=1) == []
 

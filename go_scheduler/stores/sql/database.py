@@ -7,18 +7,22 @@ import random
 import threading
 import weakref
 from collections import Counter
+from contextlib import ExitStack, closing
 from enum import Enum
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from sqlalchemy import exc
 
 from go_scheduler.errors import StoreError, StoreUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection, Engine, QueuePool
+
+    from go_scheduler.stores.sql.spare import Spare
 
 Result = TypeVar("Result")
 
@@ -72,6 +76,7 @@ class Database:
         engines: The engine of each lane, whose connections are in autocommit.
         judge: Tells what an error of the driver means, and its code.
         transaction: Begins a transaction on a connection, for a ``with`` statement.
+        spares: The spare connections of lanes whose connections are replaced.
 
     Attributes:
         writing: The lane of transactions.
@@ -85,11 +90,13 @@ class Database:
         *,
         judge: Callable[[BaseException], tuple[Fault, str]],
         transaction: Callable[[Connection], AbstractContextManager[object]],
+        spares: Sequence[Spare] = (),
     ) -> None:
         self.repeats: Counter[str] = Counter()
         self._engines = engines
         self._judge = judge
         self._transaction = transaction
+        self._spares = spares
         self._closed = threading.Event()
         self._inherited: list[object] = []
         _open.add(self)
@@ -152,15 +159,37 @@ class Database:
 
         return self.run(lane or self.writing, within, repeatable=repeatable)
 
+    def connect(self, lanes: Iterable[Lane]) -> None:
+        """Open all the connections that these lanes may have.
+
+        Raises:
+            StoreUnavailableError: The database is away.
+            StoreError: It failed in another way.
+        """
+        for lane in lanes:
+            pool = cast("QueuePool", self._engines[lane].pool)
+            self.run(lane, partial(_open_others, pool=pool))
+
+    def replace_one(self) -> None:
+        """Open a connection in the place of one that is old, if there is any."""
+        for spare in self._spares:
+            if spare.wanted:
+                spare.open()
+                return
+
     def close(self) -> None:
         """Close all connections; what waits to try again gives up."""
         self._closed.set()
+        for spare in self._spares:
+            spare.close()
         for engine in self._engines.values():
             engine.dispose()
         self._closed = threading.Event()
 
     def abandon(self) -> None:
         """Forget all connections without touching them: they are the parent's."""
+        for spare in self._spares:
+            spare.abandon()
         for engine in self._engines.values():
             # Kept, for what is collected would be closed.
             self._inherited.append(engine.pool)
@@ -184,6 +213,13 @@ class Database:
             raise _translate(error, fault, code, lane=Lane.USERS) from error
         except Overtaken as error:
             raise StoreUnavailableError(_REPEAT) from error
+
+
+def _open_others(connection: Connection, *, pool: QueuePool) -> None:
+    """Take as many as it takes until the pool has opened all."""
+    with ExitStack() as taken:
+        while pool.overflow() < 0:
+            taken.enter_context(closing(pool.connect()))
 
 
 def _pause(attempt: int, closed: threading.Event) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import psycopg
 from psycopg.crdb import CrdbConnection
@@ -18,12 +18,17 @@ from go_scheduler.stores.sql.database import Fault, Lane
 from go_scheduler.stores.sql.urls import read_server_url
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, MutableMapping, Sequence
+
     from psycopg.abc import PQGen
     from sqlalchemy import Engine
     from sqlalchemy.engine import URL, ExceptionContext
 
 
 RV = TypeVar("RV")
+Connect: TypeAlias = (
+    "Callable[[Sequence[str], MutableMapping[str, Any]], psycopg.Connection[Any]]"
+)
 
 CONNECT_TIMEOUT = 5
 _TIMEOUT_OF_EACH = 2
@@ -46,7 +51,6 @@ _OF_LIBPQ: Mapping[str, object] = {
     "tcp_user_timeout": ANSWER_TIMEOUT * 1000,
 }
 _POOL_TIMEOUT = 10
-_RECYCLE = 1800
 _BY_KEY = (Lane.CLAIMS, Lane.RENEWALS)
 _SIZES = {Lane.SCANS: 3, Lane.CLAIMS: 2, Lane.RENEWALS: 1}
 
@@ -112,24 +116,20 @@ def make_engines(
     *,
     connect_args: Mapping[str, object] | None,
     pool_size: int,
-) -> Mapping[Lane, Engine]:
-    """An engine for each lane; nothing is connected yet.
+) -> tuple[Mapping[Lane, Engine], Mapping[Lane, Connect]]:
+    """An engine for each lane, and what opens its connections; none is open yet.
 
     Raises:
         ConfigurationError: The URL is none, or is not for this kind of server.
     """
     driver_url = _checked(url, kind)
     _check_arguments(connect_args or {})
-    return {
-        lane: _make_engine(
-            driver_url,
-            kind,
-            lane,
-            pool_size=_SIZES.get(lane, pool_size),
-            connect_args=connect_args,
-        )
+    engines = {
+        lane: _make_engine(driver_url, lane, pool_size=_SIZES.get(lane, pool_size))
         for lane in Lane
     }
+    connects = {lane: _connect_for(kind, lane, connect_args or {}) for lane in Lane}
+    return engines, connects
 
 
 def _checked(url: str | URL, kind: EngineKind) -> URL:
@@ -153,14 +153,7 @@ def _check_arguments(connect_args: Mapping[str, object]) -> None:
             raise ConfigurationError(f"connect_args holds a NUL in {shown(name)}")
 
 
-def _make_engine(
-    url: URL,
-    kind: EngineKind,
-    lane: Lane,
-    *,
-    pool_size: int,
-    connect_args: Mapping[str, object] | None,
-) -> Engine:
+def _make_engine(url: URL, lane: Lane, *, pool_size: int) -> Engine:
     engine = create_engine(
         url,
         isolation_level="AUTOCOMMIT",
@@ -168,20 +161,26 @@ def _make_engine(
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=_POOL_TIMEOUT,
-        pool_recycle=_RECYCLE,
         # The loops call so often that they would notice, and try again.
         pool_pre_ping=lane is Lane.USERS,
     )
+    event.listen(engine, "handle_error", _leave_a_standby)
+    return engine
+
+
+def _connect_for(
+    kind: EngineKind, lane: Lane, connect_args: Mapping[str, object]
+) -> Connect:
     settings = _settings(kind, lane)
     make = (
         _BoundedCrdbConnection if kind is EngineKind.COCKROACHDB else _BoundedConnection
     )
 
     def connect(
-        dialect: object, record: object, args: list[object], given: dict[str, object]
-    ) -> psycopg.Connection[tuple[object, ...]]:
+        args: Sequence[str], given: MutableMapping[str, Any]
+    ) -> psycopg.Connection[Any]:
         given.pop("disable_cockroachdb_telemetry", None)
-        options = _options({**given, **(connect_args or {})}, kind)
+        options = _options({**given, **connect_args}, kind)
         connection = make.connect(*args, **options)  # type: ignore[arg-type]
         try:
             _set_up(connection, kind, settings)
@@ -190,9 +189,7 @@ def _make_engine(
             raise
         return connection
 
-    event.listen(engine, "do_connect", connect)
-    event.listen(engine, "handle_error", _leave_a_standby)
-    return engine
+    return connect
 
 
 def _leave_a_standby(context: ExceptionContext) -> None:
