@@ -13,6 +13,7 @@ from go_scheduler.keeper import Keeper
 from go_scheduler.pace import Pace
 from go_scheduler.recorder import Recorder
 from go_scheduler.room import Room
+from go_scheduler.spares import Spares
 from go_scheduler.starter import Starter
 from go_scheduler.takeover import Takeover
 from go_scheduler.ticker import Ticker
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from go_scheduler.clock import StoreClock
     from go_scheduler.handlers import Handler
     from go_scheduler.models import Claimant
+    from go_scheduler.run import Run
     from go_scheduler.settings import Settings
     from go_scheduler.stores.base import Store
 
@@ -68,12 +70,14 @@ class Execution:
             recorded=self._has_room,
             delayed=self._keep_soon,
         )
+        spares = Spares(self.held, most=settings.spares)
         self.keeper = Keeper(
             store,
             clock,
             held=self.held,
             unrecorded=self.recorder.unrecorded_runs,
             give_up=self.recorder.give_up,
+            replace=self._replace,
             contact=contact,
             lease=settings.lease,
             wake=self._keep_soon,
@@ -82,6 +86,7 @@ class Execution:
             handler,
             clock,
             held=self.held,
+            spares=spares,
             recorder=self.recorder,
             watch=self.keeper.watch,
             extended=self._keep_soon,
@@ -90,7 +95,7 @@ class Execution:
             executor=executor,
         )
         timer = Timer(clock, hand_over=self.workers.submit, wake=self._time_soon)
-        intake = Intake(handler, self.recorder)
+        intake = Intake(handler, self.recorder, spares)
         starter = Starter(
             store,
             clock,
@@ -107,7 +112,13 @@ class Execution:
             clock,
             claimant,
             held=self.held,
-            room=Room(clock, settings, held=self.held, recorder=self.recorder),
+            room=Room(
+                clock,
+                settings,
+                held=self.held,
+                recorder=self.recorder,
+                workers=self.workers,
+            ),
             intake=intake,
             starter=starter,
             recorder=self.recorder,
@@ -168,6 +179,9 @@ class Execution:
     def _has_room(self) -> None:
         if self._runner.hungry:
             self.look()
+
+    def _replace(self, run: Run) -> None:
+        self.workers.replace(run)
 
     def _record_soon(self) -> None:
         self._recording.wake()

@@ -28,11 +28,14 @@ class Health:
     """A scheduler at one moment.
 
     Attributes:
-        ok: Whether it runs, all its loops are well, and no worker or trigger is stuck.
+        ok: Whether it runs and claims, all its loops are well, and no worker or trigger
+            is stuck.
+        trouble: Why it claims nothing though it runs, such as an executor that is
+            broken; None: it claims.
         node: The node's id; None: it does not run.
         loops: Each loop by its name.
         store_reachable: Whether no loop's last tick failed for want of the store.
-        stuck_workers: Workers kept by handlers that outlived ``expire_after``.
+        stuck_workers: Handlers that outlived ``expire_after`` and have not returned.
         hanging_triggers: Triggers that were called and have not answered.
         waiting: Instances held until they are due.
         busy: Instances that need a worker or have one.
@@ -40,6 +43,7 @@ class Health:
     """
 
     ok: bool
+    trouble: str | None
     node: UUID | None
     loops: Mapping[str, LoopHealth]
     store_reachable: bool
@@ -52,6 +56,7 @@ class Health:
 
 STOPPED = Health(
     ok=False,
+    trouble=None,
     node=None,
     loops={},
     store_reachable=False,

@@ -18,7 +18,8 @@ class Held:
     A run *waits* for its time, is *queued* for a worker, and *runs*. Each step succeeds
     for one caller only, so that a run that is given back is not called as well: taking
     a key out of a dictionary is atomic, and whoever gets it goes on. A run enters its
-    next stage before it leaves the last, so that it is never in none.
+    next stage before it leaves the last, so that it is never in none. Of what runs some
+    may *hang*, and of these some be set *apart*: they keep no worker.
     """
 
     def __init__(self) -> None:
@@ -27,6 +28,8 @@ class Held:
         self._waiting: dict[Run, None] = {}
         self._queued: dict[Run, None] = {}
         self._running: dict[Run, None] = {}
+        self._hung: dict[Run, None] = {}
+        self._apart: dict[Run, None] = {}
 
     @property
     def waiting(self) -> int:
@@ -36,7 +39,7 @@ class Held:
     @property
     def busy(self) -> int:
         """How many runs need a worker or have one."""
-        return len(self._queued) + len(self._running)
+        return len(self._queued) + len(self._running) - len(self._apart)
 
     def claims(self) -> Set[Claim]:
         """The claims of all runs; of one that goes on meanwhile as well."""
@@ -47,6 +50,14 @@ class Held:
     def running(self) -> Collection[Run]:
         """The runs whose handler has been called and has not come back."""
         return self._running.copy()
+
+    def hung(self) -> Collection[Run]:
+        """Those of them that are presumed hung."""
+        return self._hung.copy()
+
+    def apart(self) -> Collection[Run]:
+        """Those that hang and keep no worker."""
+        return self._apart.copy()
 
     def uncalled(self) -> Sequence[Run]:
         """The runs that wait for their time or for a worker."""
@@ -79,6 +90,14 @@ class Held:
         """Say that a run is being called; false if it is not queued any more."""
         return _move(run, self._queued, self._running)
 
+    def hang(self, run: Run) -> None:
+        """Say that a called run is presumed hung."""
+        self._mark(run, self._hung)
+
+    def set_apart(self, run: Run) -> bool:
+        """Say that a called run keeps no worker any more; false: it has come back."""
+        return self._mark(run, self._apart)
+
     def has(self, run: Run) -> bool:
         """Whether it has not ended."""
         return run in self._waiting or run in self._queued or run in self._running
@@ -90,6 +109,16 @@ class Held:
     def end(self, run: Run) -> None:
         """Say that a called run has come back."""
         del self._running[run]
+        self._hung.pop(run, None)
+        self._apart.pop(run, None)
+
+    def _mark(self, run: Run, marked: dict[Run, None]) -> bool:
+        # In this order: what ends meanwhile takes the mark off, or it is seen here.
+        marked[run] = None
+        if run in self._running:
+            return True
+        marked.pop(run, None)
+        return False
 
 
 def _move(run: Run, source: dict[Run, None], target: dict[Run, None]) -> bool:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskInstance
     from go_scheduler.recorder import Recorder
     from go_scheduler.run import Run
+    from go_scheduler.spares import Spares
 
 # Of nodes that can run an instance and nodes that cannot, any may have it next.
 _FIRST_DELAY = timedelta(milliseconds=50)
@@ -29,11 +30,13 @@ class Intake:
     Args:
         handler: Tells which instances this node can run.
         recorder: Takes what is refused.
+        spares: Tells whether too many runs of a definition hang here.
     """
 
-    def __init__(self, handler: Handler, recorder: Recorder) -> None:
+    def __init__(self, handler: Handler, recorder: Recorder, spares: Spares) -> None:
         self._handler = handler
         self._recorder = recorder
+        self._spares = spares
         self._reported: set[str] = set()
         self._log = BoundedLog(logging.getLogger(__name__))
 
@@ -85,7 +88,7 @@ class Intake:
                 "without a name" if definition.name is None else repr(definition.name)
             )
             return f"no handler is registered for definitions {named} here"
-        return None
+        return self._spares.refusal(instance)
 
     def _report_given_back(self, instance: TaskInstance, reason: str) -> None:
         if reason in self._reported or len(self._reported) >= _MOST_REPORTED:

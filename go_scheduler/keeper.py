@@ -29,6 +29,7 @@ class Keeper:
         held: The node's runs.
         unrecorded: Answers the runs whose end the store has not taken yet.
         give_up: Takes the runs that hang.
+        replace: Told of each of them afterwards, which may keep a worker for ever.
         contact: Told of every answer and every failure.
         lease: How long a claim holds; renewed every third of it.
         wake: Makes the keeper's ticker tick.
@@ -42,6 +43,7 @@ class Keeper:
         held: Held,
         unrecorded: Callable[[], Sequence[Run]],
         give_up: Callable[[Run, str], None],
+        replace: Callable[[Run], None],
         contact: Contact,
         lease: timedelta,
         wake: Callable[[], None],
@@ -50,6 +52,7 @@ class Keeper:
         self._held = held
         self._unrecorded = unrecorded
         self._give_up = give_up
+        self._replace = replace
         self._contact = contact
         self._lease = lease
         self._wake = wake
@@ -68,8 +71,8 @@ class Keeper:
             self._wake()
 
     def stuck(self) -> int:
-        """How many workers are kept by runs that were given up."""
-        return sum(run.hung for run in self._held.running())
+        """How many handlers have not returned since their run was given up."""
+        return len(self._held.hung())
 
     def tick(self) -> timedelta | None:
         """Give up what hangs, renew, and answer how soon the next run may hang."""
@@ -119,11 +122,11 @@ class Keeper:
         if not run.settle():
             return
         self._warn(run, "instance %s: attempt %d has no result in time, presumed hung")
-        try:
-            self._give_up(run, f"no result within {run.allowed}: presumed hung")
-        finally:
-            # Last: a stop waits for it until its end is on its way.
-            run.lost = run.hung = True
+        self._give_up(run, f"no result within {run.allowed}: presumed hung")
+        # Then: a stop waits for it until its end is on its way.
+        run.lost = run.hung = True
+        self._held.hang(run)
+        self._replace(run)
 
     def _warn(self, run: Run, message: str) -> None:
         self._log.write(

@@ -191,10 +191,12 @@ class Node:
         loops = {ticker.name: self._loop_health(ticker) for ticker in tickers}
         execution = self._execution
         stuck = 0 if execution is None else execution.keeper.stuck()
+        trouble = None if execution is None else execution.workers.trouble
         hanging = len(self._guard.hanging())
         well = all(loop.ok for loop in loops.values())
         return Health(
-            ok=well and not (stuck or hanging or self._stopping),
+            ok=well and not (trouble or stuck or hanging or self._stopping),
+            trouble=trouble,
             node=self._claimant.node,
             loops=loops,
             store_reachable=not any(

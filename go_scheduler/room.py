@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from go_scheduler.held import Held
     from go_scheduler.recorder import Recorder
     from go_scheduler.settings import Settings
+    from go_scheduler.workers import Workers
 
 _BATCH = 500
 
@@ -31,18 +32,26 @@ class Room:
 
     Args:
         clock: Measures elapsed time.
-        settings: The most to hold, the number of workers, and the runner's window.
+        settings: The most to hold, and the runner's window.
         held: The node's runs.
         recorder: Tells how many ends are not recorded, and how many were lately.
+        workers: Tells how many there are, and whether they can be given anything.
     """
 
     def __init__(
-        self, clock: StoreClock, settings: Settings, *, held: Held, recorder: Recorder
+        self,
+        clock: StoreClock,
+        settings: Settings,
+        *,
+        held: Held,
+        recorder: Recorder,
+        workers: Workers,
     ) -> None:
         self._clock = clock
         self._settings = settings
         self._held = held
         self._recorder = recorder
+        self._workers = workers
 
     def measure(self, *, all_due_taken: bool) -> Allowance:
         """How much there is now.
@@ -53,10 +62,12 @@ class Room:
         Args:
             all_due_taken: Whether the claim before has left nothing that is due.
         """
+        if not self._workers.ready():
+            return Allowance(0, ahead=True)
         since = self._clock.elapsed() - self._settings.runner_window
         recently = self._recorder.written_since(since)
         busy = self._held.busy + self._recorder.backlog
-        due = self._settings.max_workers + recently - busy
+        due = self._workers.size + recently - busy
         ahead = self._settings.max_held - self._held.waiting
         if ahead <= 0:
             return Allowance(min(due, _BATCH), ahead=False)

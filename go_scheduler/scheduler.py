@@ -60,6 +60,11 @@ class Scheduler(Client):
         queues: Run the instances of these queues, and of no others.
         max_workers: The most handlers that run at once; of sync and of async ones each.
         max_held: The most instances to hold before they are due.
+        max_hung: The most handlers that may hang here and cost no worker, as another
+            takes the place of each; None: as many as ``max_workers``, and at least
+            four. An eighth of them, or three, are for one definition, whose further
+            instances are left to other nodes. Once all are used up this node claims
+            nothing more.
         max_hangs: After so many runs in a row that were presumed hung an instance has
             *failed*, whatever its ``max_attempts``; None: no end.
         expire_after: How long a run may take before it is presumed hung and the
@@ -94,6 +99,7 @@ class Scheduler(Client):
         queues: Sequence[str] = ("default",),
         max_workers: int = 32,
         max_held: int = 1000,
+        max_hung: int | None = None,
         max_hangs: int | None = 3,
         expire_after: timedelta = timedelta(minutes=5),
         lease: timedelta = timedelta(seconds=20),
@@ -115,6 +121,7 @@ class Scheduler(Client):
             queues=queues,
             max_workers=max_workers,
             max_held=max_held,
+            max_hung=max_hung,
             max_hangs=max_hangs,
             expire_after=expire_after,
             lease=lease,

@@ -26,6 +26,8 @@ _LEAST = {
     # In a third of it a renewal must come through, past whatever keeps the machine.
     "lease": timedelta(seconds=1),
 }
+_MAY_BE_NONE = ("max_hung", "max_hangs")
+_LEAST_SPARES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,7 @@ class Settings:
     queues: Sequence[str]
     max_workers: int
     max_held: int
+    max_hung: int | None
     max_hangs: int | None
     expire_after: timedelta
     lease: timedelta
@@ -49,8 +52,8 @@ class Settings:
             value = getattr(self, each.name)
             if each.name == "queues":
                 object.__setattr__(self, "queues", _checked_queues(value))
-            elif each.name in ("max_workers", "max_held", "max_hangs"):
-                if each.name == "max_hangs" and value is None:
+            elif each.name.startswith("max_"):
+                if each.name in _MAY_BE_NONE and value is None:
                     continue
                 check_type(each.name, value, int)
                 if value < 1:
@@ -64,6 +67,13 @@ class Settings:
                 check_at_least(each.name, value, _LEAST[each.name])
             else:
                 check_positive(each.name, value)
+
+    @property
+    def spares(self) -> int:
+        """How many handlers may hang; by default some for few workers as well."""
+        if self.max_hung is None:
+            return max(_LEAST_SPARES, self.max_workers)
+        return self.max_hung
 
 
 def _checked_queues(queues: object) -> tuple[str, ...]:

@@ -1,21 +1,22 @@
-"""The workers: a bounded pool of threads, and an event loop, that call handlers."""
+"""The workers: call handlers, on threads, an event loop, or an executor."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import threading
-from collections import deque
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
-from contextlib import suppress
+from concurrent.futures.process import BrokenProcessPool
 from datetime import timedelta
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
+from go_scheduler.event_loop import EventLoop
+from go_scheduler.feed import Feed
 from go_scheduler.handlers import async_test, refuse_generator
+from go_scheduler.places import Places
 from go_scheduler.recorder import describe_error
 from go_scheduler.run import enter_run, leave_run
+from go_scheduler.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskInstance
     from go_scheduler.recorder import Recorder
     from go_scheduler.run import Run
-
-log = logging.getLogger(__name__)
+    from go_scheduler.spares import Spares
 
 _MARGIN = timedelta(seconds=2)
+_DIED = "a process of the pool died while it ran this"
 
 
 class Workers:
@@ -42,6 +43,7 @@ class Workers:
         handler: What is called.
         clock: The store's time, as this node has it.
         held: The node's runs.
+        spares: Says how many that hang may be replaced.
         recorder: Takes what became of them.
         watch: Told of each run as it is called.
         extended: Called when a run is allowed more time.
@@ -56,6 +58,7 @@ class Workers:
         clock: StoreClock,
         *,
         held: Held,
+        spares: Spares,
         recorder: Recorder,
         watch: Callable[[Run], None],
         extended: Callable[[], None],
@@ -67,20 +70,41 @@ class Workers:
         self._is_async = async_test(handler)
         self._clock = clock
         self._held = held
+        self._spares = spares
         self._recorder = recorder
         self._watch = watch
         self._extended = extended
         self._lease = lease
-        self._max_workers = max_workers
-        self._executor = executor
-        self._queue: SimpleQueue[Run | None] = SimpleQueue()
+        self._threads = Threads(self._perform, most=max_workers)
+        self._tasks = Places(max_workers, self._begin_task)
+        self._feed: Feed | None = None
+        self.size = max_workers
+        if executor is not None:
+            self._feed = Feed(
+                executor,
+                self._hand_to,
+                give_back=self._give_back,
+                clock=clock,
+                max_workers=max_workers,
+            )
+            self.size = self._feed.size
         self._lock = threading.Lock()
-        self._threads = 0
-        self._in_executor = 0
         self._stopped = False
-        # One entry for each thread that waits; taking one out is atomic.
-        self._free: deque[None] = deque()
-        self._loop: _EventLoop | None = None
+        self._loop: EventLoop | None = None
+
+    @property
+    def trouble(self) -> str | None:
+        """Why this node should be given nothing to call; None: it should."""
+        hung = len(self._held.hung())
+        if self._spares.used_up or hung - len(self._held.apart()) >= self.size:
+            return f"{hung} handlers hang, and no worker may take their place"
+        return None if self._feed is None else self._feed.trouble
+
+    def ready(self) -> bool:
+        """Whether there is no trouble; an executor that refused is asked again."""
+        if self._feed is not None:
+            self._feed.revive()
+        return self.trouble is None
 
     def submit(self, runs: Iterable[Run]) -> None:
         """Call the handler for runs that are due, each as soon as a worker is free."""
@@ -98,87 +122,44 @@ class Workers:
         if failure is not None:
             raise failure
 
-    def _hand_over(self, run: Run) -> None:
-        if self._executor is not None:
-            self._queue.put(run)
-            self._feed(self._executor)
-        elif self._is_async(run.instance):
-            self._event_loop().submit(self._perform_async, run)
-        else:
-            self._queue.put(run)
-            self._add_thread()
+    def replace(self, run: Run) -> None:
+        """Let another worker take the place of one whose handler hangs, if it may."""
+        # Those of an executor are not ours.
+        if self._feed is None and self._spares.take(run):
+            self._threads.replace(run)
+            self._tasks.leave(run)
 
     def stop(self) -> None:
         """Let the threads end once they are free; what runs goes on."""
+        self._threads.stop()
         with self._lock:
             self._stopped = True
-            for _ in range(self._threads):
-                self._queue.put(None)
             if self._loop is not None:
                 self._loop.stop()
+        if self._feed is not None:
+            self._feed.stop()
 
-    def _feed(self, executor: Executor) -> None:
-        """Hand the executor what it has room for; its own queue has no bound."""
-        while (run := self._next_to_feed()) is not None:
-            try:
-                if isinstance(executor, ProcessPoolExecutor):
-                    future = self._submit_to_processes(executor, run)
-                else:
-                    future = executor.submit(self._perform, run)
-            except BaseException:
-                self._leave_executor()
-                if self._held.drop(run):
-                    self._recorder.release(run)
-                raise
-            if future is None or future.done():
-                self._leave_executor()
-            else:
-                future.add_done_callback(lambda _: self._feed_again(executor))
+    def _hand_over(self, run: Run) -> None:
+        if self._feed is not None:
+            self._feed.submit(run)
+        elif self._is_async(run.instance):
+            # Here, where it costs only this run if there can be none.
+            self._event_loop()
+            self._tasks.enter(run)
+        else:
+            self._threads.submit(run)
 
-    def _next_to_feed(self) -> Run | None:
-        with self._lock:
-            if self._in_executor >= self._max_workers:
-                return None
-            try:
-                run = self._queue.get_nowait()
-            except Empty:
-                return None
-            self._in_executor += 1
-            return run
+    def _begin_task(self, run: Run) -> None:
+        self._event_loop().submit(self._perform_async, run)
 
-    def _leave_executor(self) -> None:
-        with self._lock:
-            self._in_executor -= 1
+    def _hand_to(self, executor: Executor, run: Run) -> Future[None] | None:
+        if isinstance(executor, ProcessPoolExecutor):
+            return self._submit_to_processes(executor, run)
+        return executor.submit(self._perform, run)
 
-    def _feed_again(self, executor: Executor) -> None:
-        self._leave_executor()
-        self._feed(executor)
-
-    def _add_thread(self) -> None:
-        if self._threads >= self._max_workers:
-            return
-        try:
-            self._free.pop()
-        except IndexError:
-            with self._lock:
-                # One that is started once it has stopped would never end.
-                if self._threads < self._max_workers and not self._stopped:
-                    name = f"go_scheduler worker {self._threads + 1}"
-                    threading.Thread(target=self._work, name=name, daemon=True).start()
-                    self._threads += 1
-
-    def _work(self) -> None:
-        while (run := self._queue.get()) is not None:
-            try:
-                self._perform(run)
-            except BaseException:
-                log.exception(
-                    "instance %s: its outcome cannot be told",
-                    run.instance.id,
-                    extra={"instance_id": str(run.instance.id)},
-                )
-            if self._threads < self._max_workers:
-                self._free.append(None)
+    def _give_back(self, run: Run) -> None:
+        if self._held.drop(run):
+            self._recorder.release(run)
 
     def _perform(self, run: Run) -> None:
         if not self._begin(run):
@@ -190,23 +171,30 @@ class Workers:
                 self._finish(result)
         # Whatever a handler raises is a failed run and must not cost the thread.
         except BaseException as error:
-            self._end(run, error)
+            # Described first: the exception's own code may hang, and until the outcome
+            # is decided the keeper looks after the run.
+            self._end(run, describe_error(error))
         else:
             self._end(run, None)
         finally:
             leave_run(token)
 
     async def _perform_async(self, run: Run) -> None:
-        if not self._begin(run):
-            return
-        enter_run(run)
+        try:
+            if self._begin(run):
+                enter_run(run)
+                await self._await_handler(run)
+        finally:
+            self._tasks.leave(run)
+
+    async def _await_handler(self, run: Run) -> None:
         try:
             result = self._handler(run.instance)
             assert inspect.isawaitable(result)
             await result
         # SystemExit would end the event loop, and with it every other handler.
         except BaseException as error:
-            self._end(run, error)
+            self._end(run, describe_error(error))
         else:
             self._end(run, None)
 
@@ -215,17 +203,15 @@ class Workers:
     ) -> Future[None] | None:
         if not self._begin(run):
             return None
-
-        def done(future: Future[None]) -> None:
-            cancelled = future.cancelled()
-            self._end(run, CancelledError() if cancelled else future.exception())
-
         try:
             future = executor.submit(_call, self._handler, run.instance)
-        except Exception as error:
-            self._end(run, error)
-            return None
-        future.add_done_callback(done)
+        except Exception:
+            # Before it is let go of: what is in none of the two is taken for lost.
+            if run.settle() and not run.lost:
+                self._recorder.release(run)
+            self._held.end(run)
+            raise
+        future.add_done_callback(lambda done: self._end(run, _error_of(done)))
         return future
 
     def _begin(self, run: Run) -> bool:
@@ -238,25 +224,25 @@ class Workers:
             if self._held.drop(run):
                 self._recorder.release_late(run)
             return False
+        if self._spares.refusal(run.instance) is not None:
+            self._give_back(run)
+            return False
         if not self._held.call(run):
             return False
         run.begin(elapsed, now, self._extended, complete=self._recorder.complete_in)
         self._watch(run)
         return True
 
-    def _end(self, run: Run, error: BaseException | None) -> None:
-        # Described first: the exception's own code may hang, and until the outcome is
-        # decided the keeper looks after the run.
-        text = None if error is None else describe_error(error)
+    def _end(self, run: Run, error: str | None) -> None:
         try:
             # Recorded first: it counts twice for a moment, which claims too little.
             owned = run.settle() and not run.lost
             # A success counts whoever has the claim by now, if it is the first; one
             # that was to be committed with complete_in() did or did not count there.
-            if text is None and (owned or not run.joined):
+            if error is None and (owned or not run.joined):
                 self._recorder.succeed(run)
-            elif text is not None and owned:
-                self._recorder.fail(run, text)
+            elif error is not None and owned:
+                self._recorder.fail(run, error)
         finally:
             self._held.end(run)
 
@@ -265,81 +251,16 @@ class Workers:
         refuse_generator(result)
         if not inspect.isawaitable(result):
             return
-        if self._executor is None:
+        if self._feed is None:
             self._event_loop().wait_for(result)
         else:
             asyncio.run(_finish(result))
 
-    def _event_loop(self) -> _EventLoop:
+    def _event_loop(self) -> EventLoop:
         with self._lock:
             if self._loop is None:
-                self._loop = _EventLoop(self._max_workers, stopping=self._stopped)
+                self._loop = EventLoop(stopping=self._stopped)
             return self._loop
-
-
-class _EventLoop:
-    """An event loop on a daemon thread, with a bound on what it runs at once."""
-
-    def __init__(self, max_tasks: int, *, stopping: bool) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._places = asyncio.Semaphore(max_tasks)
-        # The loop itself keeps only weak references to its tasks.
-        self._tasks: set[asyncio.Task[None]] = set()
-        # Whether it ends once nothing runs on it.
-        self._stopping = stopping
-        self._ended = False
-        threading.Thread(
-            target=self._run, name="go_scheduler event loop", daemon=True
-        ).start()
-
-    def submit(self, perform: Callable[[Run], Awaitable[None]], run: Run) -> None:
-        self._loop.call_soon_threadsafe(self._start, perform, run)
-
-    def wait_for(self, result: Awaitable[object]) -> None:
-        work = self._tracked(result)
-        asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._stop)
-
-    def _run(self) -> None:
-        while not self._ended:
-            # What a task raises that is no Exception, SystemExit say, comes out here.
-            with suppress(BaseException):
-                self._loop.run_forever()
-        self._loop.close()
-
-    def _start(self, perform: Callable[[Run], Awaitable[None]], run: Run) -> None:
-        self._track(self._loop.create_task(self._bounded(perform, run)))
-
-    async def _bounded(
-        self, perform: Callable[[Run], Awaitable[None]], run: Run
-    ) -> None:
-        async with self._places:
-            await perform(run)
-
-    async def _tracked(self, result: Awaitable[object]) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._track(task)
-        await result
-
-    def _track(self, task: asyncio.Task[None]) -> None:
-        self._tasks.add(task)
-        task.add_done_callback(self._untrack)
-
-    def _untrack(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        self._end_if_idle()
-
-    def _stop(self) -> None:
-        self._stopping = True
-        self._end_if_idle()
-
-    def _end_if_idle(self) -> None:
-        if self._stopping and not self._tasks:
-            self._ended = True
-            self._loop.stop()
 
 
 async def _finish(result: Awaitable[object]) -> None:
@@ -352,3 +273,11 @@ def _call(handler: Handler, instance: TaskInstance) -> None:
     refuse_generator(result)
     if inspect.isawaitable(result):
         asyncio.run(_finish(result))
+
+
+def _error_of(future: Future[None]) -> str | None:
+    error = CancelledError() if future.cancelled() else future.exception()
+    if error is None:
+        return None
+    text = describe_error(error)
+    return f"{_DIED}\n\n{text}" if isinstance(error, BrokenProcessPool) else text

@@ -17,6 +17,7 @@ from go_scheduler.pace import Pace
 from go_scheduler.recorder import Recorder
 from go_scheduler.room import Room
 from go_scheduler.settings import Settings
+from go_scheduler.spares import Spares
 from go_scheduler.starter import Starter
 from go_scheduler.stores.memory import MemoryStore
 from go_scheduler.takeover import Takeover
@@ -29,6 +30,7 @@ from go_scheduler.testing.builders import (
     put,
 )
 from go_scheduler.timer import Timer
+from go_scheduler.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence, Set
@@ -151,7 +153,20 @@ class House:
         )
         self.timer = Timer(clock, hand_over=self._queue, wake=lambda: None)
         self.pace = Pace(WINDOW)
-        intake = Intake(handler, self.recorder)
+        self.spares = Spares(self.held, most=3)
+        # The test does their work; they say how many they are.
+        self.workers = Workers(
+            handler,
+            clock,
+            held=self.held,
+            spares=self.spares,
+            recorder=self.recorder,
+            watch=lambda run: None,
+            extended=lambda: None,
+            lease=LEASE,
+            max_workers=max_workers,
+        )
+        intake = Intake(handler, self.recorder, self.spares)
         self.starter = Starter(
             store,
             clock,
@@ -170,6 +185,7 @@ class House:
             queues=("default",),
             max_workers=max_workers,
             max_held=max_held,
+            max_hung=3,
             max_hangs=3,
             expire_after=EXPIRE_AFTER,
             lease=LEASE,
@@ -184,7 +200,13 @@ class House:
             clock,
             claimant(),
             held=self.held,
-            room=Room(clock, settings, held=self.held, recorder=self.recorder),
+            room=Room(
+                clock,
+                settings,
+                held=self.held,
+                recorder=self.recorder,
+                workers=self.workers,
+            ),
             intake=intake,
             starter=self.starter,
             recorder=self.recorder,

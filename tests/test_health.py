@@ -12,6 +12,7 @@ from go_scheduler.health import STOPPED, Health
 def test_a_stopped_scheduler_is_not_well_and_has_nothing() -> None:
     assert Health(
         ok=False,
+        trouble=None,
         node=None,
         loops={},
         store_reachable=False,

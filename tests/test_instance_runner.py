@@ -301,6 +301,49 @@ def test_a_name_without_a_handler_is_given_back_a_little_later_each_time(
     assert "'unknown'" in caplog.text
 
 
+def hang(house: House, run: Run) -> None:
+    """What the keeper does with a run that is overdue."""
+    assert house.held.call(run)
+    house.held.hang(run)
+    house.workers.replace(run)
+
+
+def test_a_definition_of_which_too_many_runs_hang_here_is_left_to_other_nodes(
+    house: House, store: FaultyStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = put(store, definition(store.now(), name="hangs"))
+    for _ in range(2):
+        pending(store)
+        house.settle()
+        run = house.due.popleft()
+        run.instance = replace(run.instance, definition=one)
+        hang(house, run)
+    [more] = fire(store, one)
+    other = pending(store)
+    house.settle()
+    house.record()
+    assert state(store, more) is State.PENDING
+    assert state(store, other) is State.RUNNING
+    assert "2 runs of hangs hang here; such instances are given back" in caplog.text
+
+
+def test_a_node_that_can_call_nothing_claims_nothing(
+    house: House, store: FaultyStore
+) -> None:
+    for _ in range(3):
+        pending(store)
+    house.settle()
+    stuck = list(house.due)
+    for run in stuck:
+        hang(house, run)
+    waiting = pending(store)
+    house.settle()
+    assert state(store, waiting) is State.PENDING
+    house.held.end(stuck[0])
+    house.settle()
+    assert state(store, waiting) is State.RUNNING
+
+
 def test_each_name_without_a_handler_is_reported_once_and_not_without_end(
     registry: House,
     store: FaultyStore,

@@ -76,6 +76,7 @@ class House:
         self.held = Held()
         self.wakes = 0
         self.unrecorded: list[Run] = []
+        self.replaced: list[tuple[Run, bool]] = []
         self.given_up: list[tuple[Run, str]] = []
         self.contact = Contact(base, silence=LEASE)
         self.keeper = Keeper(
@@ -84,6 +85,7 @@ class House:
             held=self.held,
             unrecorded=lambda: self.unrecorded,
             give_up=lambda run, error: self.given_up.append((run, error)),
+            replace=lambda run: self.replaced.append((run, run.hung)),
             contact=self.contact,
             lease=LEASE,
             wake=self._wake,
@@ -351,6 +353,7 @@ def test_a_run_that_outlives_expire_after_is_given_up(
     house.tick()
     assert house.given_up == [(run, "no result within 0:00:30: presumed hung")]
     assert (run.settled, run.lost, run.hung) == (True, True, True)
+    assert house.replaced == [(run, True)]
     assert house.keeper.stuck() == 1
     assert "presumed hung" in caplog.text
     asked = list(house.store.asked)

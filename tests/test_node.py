@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,7 @@ SETTINGS = Settings(
     queues=("default",),
     max_workers=4,
     max_held=100,
+    max_hung=3,
     max_hangs=3,
     expire_after=seconds(300),
     lease=seconds(20),
@@ -170,6 +172,24 @@ def test_a_hung_handler_is_a_stuck_worker_and_does_not_hold_up_the_stop(
     assert one.health().stuck_workers >= 1
     assert not one.health().ok
     go.set()
+
+
+def test_a_node_whose_executor_takes_nothing_is_not_well_and_says_why() -> None:
+    executor = ThreadPoolExecutor(1)
+    executor.shutdown()
+    own = MemoryStore()
+    one = Node(print, own, SystemClock(), SETTINGS, executor=executor)
+    one.start()
+    assert (one.health().trouble, one.health().ok) == (None, True)
+    once(own)
+    one.look()
+    while one.health().trouble is None:
+        pass
+    assert "after shutdown" in (one.health().trouble or "")
+    assert not one.health().ok
+    assert one.stop(None)
+    [instance] = own.list_instances()
+    assert (instance.state, instance.runs) == (State.PENDING, 0)
 
 
 def test_a_stop_with_a_timeout_leaves_behind_what_still_runs() -> None:

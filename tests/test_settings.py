@@ -24,6 +24,7 @@ SETTINGS = Settings(
     queues=("default",),
     max_workers=1,
     max_held=1,
+    max_hung=3,
     max_hangs=1,
     expire_after=SECOND,
     lease=SECOND,
@@ -67,7 +68,7 @@ def test_what_has_ended_is_kept_for_more_than_no_time() -> None:
     assert refusal("retention", 1) == "retention must be a timedelta, not 1"
 
 
-@pytest.mark.parametrize("name", ["max_workers", "max_held", "max_hangs"])
+@pytest.mark.parametrize("name", ["max_workers", "max_held", "max_hung", "max_hangs"])
 def test_a_count_must_be_a_whole_number_above_zero(name: str) -> None:
     assert refusal(name, 0) == f"{name} must be at least 1: 0"
     assert refusal(name, True) == f"{name} must be an int, not True"
@@ -76,6 +77,13 @@ def test_a_count_must_be_a_whole_number_above_zero(name: str) -> None:
 
 def test_there_need_not_be_an_end_of_hangs() -> None:
     assert replace(SETTINGS, max_hangs=None).max_hangs is None
+
+
+def test_as_many_may_hang_as_there_are_workers_and_at_least_four() -> None:
+    assert replace(SETTINGS, max_hung=2).spares == 2
+    default = replace(SETTINGS, max_hung=None)
+    assert replace(default, max_workers=1).spares == 4
+    assert replace(default, max_workers=40).spares == 40
 
 
 @pytest.mark.parametrize("queues", ["default", {"default"}, None])

@@ -8,7 +8,8 @@ import os
 import threading
 from collections import deque
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from concurrent.futures.thread import BrokenThreadPool
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Never
@@ -22,6 +23,7 @@ from go_scheduler.held import Held
 from go_scheduler.models import State
 from go_scheduler.recorder import Recorder
 from go_scheduler.run import Run, current_run, run_here
+from go_scheduler.spares import Spares
 from go_scheduler.stores.memory import MemoryStore
 from go_scheduler.testing import InlineExecutor, ManualClock
 from go_scheduler.testing.builders import (
@@ -38,6 +40,7 @@ from tests.conftest import seconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from go_scheduler.feed import Feed
     from go_scheduler.models import TaskInstance
     from go_scheduler.outbox import End
 
@@ -50,6 +53,7 @@ class Pool:
 
     handler: Handler
     max_workers: int = 2
+    max_hung: int = 4
     executor: Executor | None = None
     clock: ManualClock | SystemClock = field(default_factory=SystemClock)
     lease: timedelta = LEASE
@@ -77,10 +81,12 @@ class Pool:
             self.ends.release()
 
         outbox.put = put_and_tell  # type: ignore[method-assign]
+        self.spares = Spares(self.held, most=self.max_hung)
         self.workers = Workers(
             self.handler,
             store_clock,
             held=self.held,
+            spares=self.spares,
             recorder=self.recorder,
             watch=self.watched.append,
             extended=lambda: self.extended.append(None),
@@ -88,6 +94,11 @@ class Pool:
             max_workers=self.max_workers,
             executor=self.executor,
         )
+
+    @property
+    def feed(self) -> Feed:
+        assert self.workers._feed is not None
+        return self.workers._feed
 
     def submit(
         self,
@@ -189,7 +200,7 @@ def test_a_thread_that_is_free_is_used_again(pools: Callable[..., Pool]) -> None
     for _ in range(20):
         pool.submit()
         pool.wait(1)
-        while not pool.workers._free:  # it says so right after the end
+        while not pool.workers._threads._free:  # it says so right after the end
             pass
     assert len(threads) == 1
 
@@ -278,7 +289,7 @@ def test_async_handlers_run_on_one_event_loop_no_more_than_allowed(
     assert max(at_once) == 3
     assert len(loops) == 1
     assert {pool.stored(run).state for run in runs} == {State.COMPLETED}
-    assert pool.workers._threads == 0
+    assert pool.workers._threads.count == 0
 
 
 def test_an_object_whose_call_is_async_needs_no_thread(
@@ -292,7 +303,7 @@ def test_an_object_whose_call_is_async_needs_no_thread(
     [run] = pool.submit()
     pool.wait(1)
     assert pool.stored(run).state is State.COMPLETED
-    assert pool.workers._threads == 0
+    assert pool.workers._threads.count == 0
 
 
 def test_what_a_handler_returns_is_awaited_before_the_run_is_done(
@@ -416,7 +427,7 @@ def test_once_stopped_no_thread_is_started(pools: Callable[..., Pool]) -> None:
     pool = pools(lambda _: None)
     pool.workers.stop()
     pool.submit(3)
-    assert pool.workers._threads == 0
+    assert pool.workers._threads.count == 0
 
 
 def test_an_event_loop_that_is_needed_once_it_stopped_ends_with_its_task(
@@ -598,7 +609,7 @@ def test_the_inline_executor_awaits_what_a_handler_returns(
     pool = pools(handler, executor=InlineExecutor(), clock=clock)
     [run] = pool.submit()
     assert seen == [run]
-    assert (pool.workers._threads, pool.workers._loop) == (0, None)
+    assert (pool.workers._threads.count, pool.workers._loop) == (0, None)
 
 
 def test_handlers_may_run_on_a_stock_executor(pools: Callable[..., Pool]) -> None:
@@ -631,8 +642,7 @@ def test_what_cannot_be_handed_over_is_given_back_and_costs_no_other_run(
     called: list[TaskInstance] = []
     pool = pools(called.append, executor=FullExecutor(1), clock=clock)
     runs = [pool.run() for _ in range(3)]
-    with pytest.raises(RuntimeError, match="no room"):
-        pool.workers.submit(runs)
+    pool.workers.submit(runs)
     pool.recorder.tick()
     states = [pool.stored(run).state for run in runs]
     assert states == [State.COMPLETED, State.PENDING, State.PENDING]
@@ -669,8 +679,7 @@ def test_a_run_that_was_taken_by_another_thread_is_not_given_back(
 
     pool = pools(lambda _: None, executor=Calling(1))
     run = pool.run()
-    with pytest.raises(RuntimeError, match="and yet"):
-        pool.workers.submit([run])
+    pool.workers.submit([run])
     pool.recorder.tick()
     assert pool.stored(run).state is State.COMPLETED
 
@@ -693,6 +702,10 @@ def ask_for_the_run(instance: TaskInstance) -> None:
 
 def die(instance: TaskInstance) -> None:
     os._exit(3)
+
+
+def prepare() -> None:
+    pass
 
 
 @pytest.fixture(scope="module")
@@ -729,19 +742,30 @@ def test_handlers_may_run_in_processes(
 
 
 @pytest.mark.slow
-def test_a_handler_that_ends_its_process_has_failed_and_so_has_the_next(
-    pools: Callable[..., Pool],
+def test_a_handler_that_ends_its_process_has_failed_and_costs_no_other_run(
+    pools: Callable[..., Pool], caplog: pytest.LogCaptureFixture
 ) -> None:
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context) as executor:
-        pool = pools(die, executor=executor)
-        [first] = pool.submit()
-        pool.wait(1)
-        [second] = pool.submit()
-        pool.wait(1)
-    for run in (first, second):
-        assert "BrokenProcessPool" in (pool.stored(run).error or "")
-    assert pool.held.busy == 0
+    executor = ProcessPoolExecutor(1, mp_context=context, initializer=prepare)
+    with executor:
+        handlers = HandlerRegistry()
+        handlers.register("dies")(die)
+        handlers.register("works")(return_nothing)
+        pool = pools(handlers, executor=executor)
+        runs = [pool.submit(name=name)[0] for name in ("dies", "works", "works")]
+        pool.wait(3)
+        assert executor not in (pool.feed._executor, pool.feed._made)
+        assert pool.feed._executor._initializer is prepare  # type: ignore[attr-defined]
+        pool.workers.stop()
+        with pytest.raises(RuntimeError, match="after shutdown"):
+            pool.feed._executor.submit(prepare)
+    assert (pool.stored(runs[0]).error or "").startswith("a process of the pool died")
+    assert [pool.stored(run).state for run in runs[1:]] == [State.COMPLETED] * 2
+    assert pool.workers.trouble is None
+    assert [each.getMessage().split(":")[0] for each in caplog.records][-2:] == [
+        "the executor takes no more handlers",
+        "the executor takes handlers again",
+    ]
 
 
 class FakeProcesses(ProcessPoolExecutor):
@@ -810,15 +834,352 @@ def test_an_executor_is_handed_no_more_than_may_run_at_once(
     assert began.qsize() == 4
 
 
-def test_what_an_executor_refuses_is_given_back(pools: Callable[..., Pool]) -> None:
-    executor = ThreadPoolExecutor(1)
+class Refusing(Executor):
+    """Keeps what it is handed, unless it is told to refuse it."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+        self.futures: list[Future[object]] = []
+
+    def submit(self, fn: object, /, *args: object, **kwargs: object) -> Future[object]:  # type: ignore[override]
+        if self.error is not None:
+            raise self.error
+        self.futures.append(Future())
+        return self.futures[-1]
+
+
+def test_an_executor_that_refuses_gets_nothing_more_and_all_is_given_back(
+    pools: Callable[..., Pool], clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    executor = Refusing()
+    pool = pools(print, executor=executor, clock=clock, max_workers=1)
+    handed, waits, late = pool.run(), pool.run(), pool.run()
+    pool.workers.submit([handed, waits])
+    assert pool.workers.ready()
+    executor.error = RuntimeError("cannot schedule new futures after shutdown")
+    # As of an executor whose threads cannot be made ready.
+    executor.futures[0].set_exception(BrokenThreadPool("broken"))
+    pool.workers.submit([late])
+    pool.recorder.tick()
+    for run in (handed, waits, late):
+        assert (pool.stored(run).state, pool.stored(run).runs) == (State.PENDING, 0)
+    assert (pool.held.waiting, pool.held.busy) == (0, 0)
+    assert not pool.workers.ready()
+    assert "BrokenThreadPool" in (pool.workers.trouble or "")
+    [record] = caplog.records
+    assert "takes no more handlers" in record.getMessage()
+
+
+def test_an_executor_that_refuses_is_asked_again_every_second(
+    pools: Callable[..., Pool], clock: ManualClock
+) -> None:
+    executor = Refusing()
+    executor.error = RuntimeError("can't start new thread")
+    pool = pools(print, executor=executor, clock=clock)
+    pool.submit()
+    executor.error = None
+    clock.advance(seconds(0.9))
+    assert not pool.workers.ready()
+    clock.advance(seconds(0.1))
+    assert pool.workers.ready()
+    assert pool.workers.trouble is None
+    assert len(executor.futures) == 1
+
+
+def test_what_an_executor_cancels_is_given_back(
+    pools: Callable[..., Pool], clock: ManualClock
+) -> None:
+    executor = Refusing()
+    pool = pools(print, executor=executor, clock=clock)
+    [run] = pool.submit()
+    executor.futures[0].cancel()
+    pool.recorder.tick()
+    assert pool.stored(run).state is State.PENDING
+    assert pool.workers.ready()
+
+
+def test_that_an_executor_is_broken_is_said_once_though_all_it_had_comes_back(
+    pools: Callable[..., Pool], clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    executor = Refusing()
+    pool = pools(print, executor=executor, clock=clock, max_workers=2)
+    pool.submit(2)
+    executor.error = RuntimeError("no more")
+    for future in executor.futures:
+        future.set_exception(BrokenThreadPool("broken"))
+    assert len(caplog.records) == 1
+    # Of one that has been replaced meanwhile.
+    pool.feed._refusal = None
+    pool.feed._refused(Refusing(), BrokenThreadPool("broken"))
+    assert len(caplog.records) == 1
+    assert pool.workers.trouble is None
+
+
+def broken_processes(executor: ProcessPoolExecutor) -> ProcessPoolExecutor:
+    """A process pool, as it is once one of its processes has died."""
+    executor._broken = "it died"  # type: ignore[assignment]
+    return executor
+
+
+def test_what_a_broken_process_pool_refuses_is_given_back_uncalled(
+    pools: Callable[..., Pool], clock: ManualClock
+) -> None:
+    class Own(ProcessPoolExecutor):
+        """One that nobody else knows how to make."""
+
+    pool = pools(print, executor=broken_processes(Own(1)), clock=clock)
+    given_back, given_up = pool.run(), pool.run()
+    pool.workers.submit([given_back])
+    assert not pool.workers.ready()
+    assert "BrokenProcessPool" in (pool.workers.trouble or "")
+    pool.feed._refusal = None
+    # By the keeper, that has recorded it.
+    given_up.settle()
+    pool.workers.submit([given_up])
+    pool.recorder.tick()
+    stored = pool.stored(given_back)
+    assert (stored.state, stored.runs) == (State.PENDING, 0)
+    assert pool.stored(given_up).state is State.RUNNING
+    assert (pool.held.waiting, pool.held.busy) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["max_workers", "mp_context", "initializer", "initargs", "max_tasks_per_child"],
+)
+def test_a_process_pool_that_does_not_show_how_it_was_made_stays_broken(
+    pools: Callable[..., Pool], clock: ManualClock, name: str
+) -> None:
+    executor = broken_processes(ProcessPoolExecutor(1))
+    delattr(executor, f"_{name}")
+    pool = pools(print, executor=executor, clock=clock)
+    pool.submit()
+    assert not pool.workers.ready()
+
+
+def test_a_process_pool_that_breaks_again_and_again_is_made_once_a_second(
+    pools: Callable[..., Pool], clock: ManualClock
+) -> None:
+    pool = pools(print, executor=broken_processes(ProcessPoolExecutor(1)), clock=clock)
+    pool.submit()
+    made = pool.feed._executor
+    assert pool.workers.ready()
+    assert isinstance(made, ProcessPoolExecutor)
+    broken_processes(made)
+    pool.submit()
+    assert not pool.workers.ready()
+    assert pool.feed._executor is made
+    clock.advance(seconds(1))
+    assert pool.workers.ready()
+    assert pool.feed._executor is not made
+
+
+def test_a_process_pool_that_was_shut_down_is_not_made_again(
+    pools: Callable[..., Pool], clock: ManualClock
+) -> None:
+    executor = ProcessPoolExecutor(1)
     executor.shutdown()
-    pool = pools(print, executor=executor)
-    with pytest.raises(RuntimeError):
-        pool.submit(1)
+    pool = pools(print, executor=executor, clock=clock)
+    pool.submit()
+    assert not pool.workers.ready()
+    assert "after shutdown" in (pool.workers.trouble or "")
+
+
+def test_a_process_pool_is_handed_no_more_than_it_has_processes(
+    pools: Callable[..., Pool],
+) -> None:
+    executor = FakeProcesses()
+    executor._max_workers = 2  # type: ignore[attr-defined]
+    pool = pools(print, executor=executor, max_workers=9)
+    assert pool.workers.size == 2
+    pool.submit(5)
+    assert len(executor.futures) == 2
+    assert len(pool.held.queued()) == 3
+
+
+# Handlers that hang.
+
+
+@dataclass
+class Gate:
+    """A handler that hangs until it is let go, but for those named "ok"."""
+
+    began: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    go: threading.Event = field(default_factory=threading.Event)
+
+    def __call__(self, instance: TaskInstance) -> None:
+        if instance.definition.name != "ok":
+            self.began.release()
+            assert self.go.wait(FAILED_AFTER)
+
+    def wait(self, count: int = 1) -> None:
+        """Until so many hang."""
+        for _ in range(count):
+            assert self.began.acquire(timeout=FAILED_AFTER)
+
+
+def hang(pool: Pool, *runs: Run) -> None:
+    """What the keeper does once they are overdue."""
+    for run in runs:
+        assert run.settle()
+        run.lost = run.hung = True
+        pool.held.hang(run)
+        pool.workers.replace(run)
+
+
+def come_back(pool: Pool) -> None:
+    """Until nothing runs, which is known right after the end."""
+    while pool.held.running():
+        pass
+
+
+def test_the_thread_of_a_handler_that_hangs_is_replaced_and_ends_when_it_returns(
+    pools: Callable[..., Pool],
+) -> None:
+    gate = Gate()
+    pool = pools(gate, max_workers=1)
+    [stuck] = pool.submit()
+    gate.wait()
+    [thread] = [each for each in threads_of_ours() if each.name.endswith("worker 1")]
+    waiting = pool.submit(2, name="ok")
+    hang(pool, stuck)
+    pool.wait(2)
+    assert {pool.stored(run).state for run in waiting} == {State.COMPLETED}
+    assert list(pool.held.apart()) == list(pool.held.hung()) == [stuck]
+    gate.go.set()
+    thread.join(FAILED_AFTER)
+    assert not thread.is_alive()
     pool.wait(1)
-    assert pool.held.busy == 0
-    assert pool.store.counts()[State.PENDING] == 1
+    assert pool.stored(stuck).state is State.COMPLETED
+    assert (pool.held.busy, [*pool.held.apart(), *pool.held.hung()]) == (0, [])
+    assert pool.workers._threads.count == 1
+
+
+def test_what_has_come_back_by_then_needs_no_other_thread(
+    pools: Callable[..., Pool],
+) -> None:
+    pool = pools(lambda _: None, max_workers=1)
+    [run] = pool.submit()
+    pool.wait(1)
+    come_back(pool)
+    pool.workers.replace(run)
+    pool.held.hang(run)
+    assert (pool.held.busy, [*pool.held.apart(), *pool.held.hung()]) == (0, [])
+    pool.workers._threads.replace(run)
+    assert pool.workers._threads.count == 1
+
+
+def test_the_place_of_an_async_handler_that_hangs_is_given_to_the_next(
+    pools: Callable[..., Pool],
+) -> None:
+    gates: list[asyncio.Event] = []
+    started = threading.Semaphore(0)
+
+    async def handler(instance: TaskInstance) -> None:
+        if instance.definition.name != "ok":
+            gates.append(asyncio.Event())
+            started.release()
+            await gates[-1].wait()
+
+    pool = pools(handler, max_workers=1)
+    [stuck] = pool.submit()
+    assert started.acquire(timeout=FAILED_AFTER)
+    [waiting] = pool.submit(name="ok")
+    assert pool.held.queued() == [waiting]
+    hang(pool, stuck)
+    pool.wait(1)
+    assert pool.stored(waiting).state is State.COMPLETED
+    loop = pool.workers._event_loop()._loop
+    loop.call_soon_threadsafe(gates[0].set)
+    pool.wait(1)
+    assert pool.stored(stuck).state is State.COMPLETED
+    # And it has not become two.
+    pool.submit(2)
+    for number in (1, 2):
+        assert started.acquire(timeout=FAILED_AFTER)
+        assert len(pool.held.queued()) == 2 - number
+        loop.call_soon_threadsafe(gates[number].set)
+        pool.wait(1)
+
+
+def test_once_all_spare_threads_hang_the_node_says_so_and_is_not_ready(
+    pools: Callable[..., Pool],
+) -> None:
+    gate = Gate()
+    pool = pools(gate, max_workers=4, max_hung=2)
+    runs = pool.submit(3)
+    gate.wait(3)
+    for count, run in enumerate(runs):
+        assert pool.workers.ready() is (count < 2)
+        hang(pool, run)
+    assert pool.workers.trouble == "3 handlers hang, and no worker may take their place"
+    # The third one keeps its worker.
+    assert (pool.held.busy, len(pool.held.apart())) == (1, 2)
+    gate.go.set()
+    pool.wait(3)
+    come_back(pool)
+    assert pool.workers.ready()
+
+
+def test_a_node_whose_executor_is_stuck_says_so_and_is_not_ready(
+    pools: Callable[..., Pool],
+) -> None:
+    gate = Gate()
+    with ThreadPoolExecutor(2) as executor:
+        pool = pools(gate, executor=executor)
+        runs = pool.submit(2)
+        gate.wait(2)
+        hang(pool, runs[0])
+        assert pool.workers.ready()
+        hang(pool, runs[1])
+        assert not pool.workers.ready()
+        assert (pool.held.busy, len(pool.held.apart())) == (2, 0)
+        gate.go.set()
+
+
+@pytest.mark.parametrize(
+    ("max_hung", "each"), [(1, 1), (2, 1), (3, 2), (4, 3), (24, 3), (32, 4), (80, 10)]
+)
+def test_one_definition_gets_an_eighth_of_the_spares_or_three_and_never_the_last(
+    pools: Callable[..., Pool], max_hung: int, each: int
+) -> None:
+    gate = Gate()
+    pool = pools(gate, max_workers=12, max_hung=max_hung)
+    runs = pool.submit(each + 1)
+    gate.wait(each + 1)
+    one = runs[0].instance.definition
+    for run in runs:
+        run.instance = replace(run.instance, definition=one)
+    other = pool.run()
+    instance = replace(other.instance, definition=one)
+    hang(pool, *runs[: each - 1])
+    assert pool.spares.refusal(instance) is None
+    hang(pool, *runs[each - 1 :])
+    assert len(pool.held.apart()) == each
+    assert pool.spares.refusal(instance) == f"{each} runs of {one.id} hang here"
+    assert pool.spares.refusal(other.instance) is None
+    # One that was held already is not called either.
+    other.instance = instance
+    pool.workers.submit([other])
+    pool.wait(1)
+    assert pool.stored(other).state is State.PENDING
+    gate.go.set()
+    come_back(pool)
+
+
+def test_a_thread_that_hangs_once_the_workers_have_stopped_is_not_replaced(
+    pools: Callable[..., Pool],
+) -> None:
+    gate = Gate()
+    pool = pools(gate, max_workers=1)
+    [stuck] = pool.submit()
+    gate.wait()
+    pool.workers.stop()
+    hang(pool, stuck)
+    assert pool.workers._threads.count == 0
+    gate.go.set()
+    pool.wait(1)
+    join_ours()
 
 
 def test_an_error_whose_text_hangs_leaves_the_run_to_the_keeper(

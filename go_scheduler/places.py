@@ -1,0 +1,67 @@
+"""Places: a bound on how many runs are under way at once in something without one."""
+
+from __future__ import annotations
+
+import threading
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from go_scheduler.run import Run
+
+
+class Places:
+    """Lets runs begin while there are places; the others wait their turn.
+
+    Args:
+        size: How many there are.
+        begin: Begins a run that has got a place.
+    """
+
+    def __init__(self, size: int, begin: Callable[[Run], None]) -> None:
+        self.size = size
+        self._begin = begin
+        self._queue: SimpleQueue[Run] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._taken: dict[Run, None] = {}
+
+    def enter(self, run: Run) -> None:
+        """Begin a run as soon as there is a place."""
+        self._queue.put(run)
+        self.fill()
+
+    def leave(self, run: Run) -> None:
+        """Give the place of a run to the next, if it has one still."""
+        self.vacate(run)
+        self.fill()
+
+    def vacate(self, run: Run) -> None:
+        """Leave a place, which the next ``fill`` gives away."""
+        with self._lock:
+            self._taken.pop(run, None)
+
+    def fill(self) -> None:
+        """Begin what waits, as far as there are places."""
+        while (run := self._next()) is not None:
+            self._begin(run)
+
+    def drain(self) -> Iterator[Run]:
+        """Take out what waits."""
+        while True:
+            try:
+                yield self._queue.get_nowait()
+            except Empty:
+                return
+
+    def _next(self) -> Run | None:
+        with self._lock:
+            if len(self._taken) >= self.size:
+                return None
+            try:
+                run = self._queue.get_nowait()
+            except Empty:
+                return None
+            self._taken[run] = None
+            return run

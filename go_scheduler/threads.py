@@ -1,0 +1,91 @@
+"""The threads that call handlers: daemons, no more than are needed and allowed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from go_scheduler.run import Run
+
+log = logging.getLogger(__name__)
+
+
+class Threads:
+    """Calls runs on threads that are started as they are needed.
+
+    Args:
+        call: Calls the handler of one run.
+        most: The most threads, those that have been replaced not counted.
+    """
+
+    def __init__(self, call: Callable[[Run], None], *, most: int) -> None:
+        self._call = call
+        self._most = most
+        self._queue: SimpleQueue[Run | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._started = 0
+        self._stopped = False
+        # One entry for each thread that waits; taking one out is atomic.
+        self._free: deque[None] = deque()
+        # What is being called here; whoever takes it out has the say over its thread.
+        self._calling: dict[Run, None] = {}
+        self.count = 0
+
+    def submit(self, run: Run) -> None:
+        """Call a run as soon as a thread is free."""
+        self._queue.put(run)
+        if self.count >= self._most:
+            return
+        try:
+            self._free.pop()
+        except IndexError:
+            self._add()
+
+    def replace(self, run: Run) -> None:
+        """If a thread of these calls it, let another one take that one's place."""
+        if self._calling.pop(run, _GONE) is _GONE:
+            return
+        with self._lock:
+            self.count -= 1
+        self._add()
+
+    def stop(self) -> None:
+        """Let the threads end once they are free; what runs goes on."""
+        with self._lock:
+            self._stopped = True
+            for _ in range(self.count):
+                self._queue.put(None)
+
+    def _add(self) -> None:
+        with self._lock:
+            # One that is started once it has stopped would never end.
+            if self.count < self._most and not self._stopped:
+                name = f"go_scheduler worker {self._started + 1}"
+                threading.Thread(target=self._work, name=name, daemon=True).start()
+                self._started += 1
+                self.count += 1
+
+    def _work(self) -> None:
+        while (run := self._queue.get()) is not None:
+            self._calling[run] = None
+            try:
+                self._call(run)
+            except BaseException:
+                log.exception(
+                    "instance %s: its outcome cannot be told",
+                    run.instance.id,
+                    extra={"instance_id": str(run.instance.id)},
+                )
+            if self._calling.pop(run, _GONE) is _GONE:
+                return
+            if self.count < self._most:
+                self._free.append(None)
+
+
+_GONE = object()
