@@ -264,6 +264,30 @@ class StoreMachine(RuleBasedStateMachine):
 
         self._alike(claim)
 
+    @rule(node=_nodes)
+    def list_claimed(self, node: UUID) -> None:
+        """A node looks for what it has claimed; what is held may be left out."""
+
+        def read(store: Store) -> object:
+            found = store.list_claimed(node, limit=_ALL)
+            return {
+                self._known(store, each): _instance(each)
+                for each in found
+                if not each.definition.paused
+            }
+
+        self._alike(read)
+
+    @rule(node=_nodes, unbroken=_seconds, within=_seconds)
+    def contact(self, node: UUID, unbroken: timedelta, within: timedelta) -> None:
+        """A node tells that it has been in contact, and looks which others were."""
+
+        def tell(store: Store) -> object:
+            store.note_contact(node, unbroken=unbroken)
+            return {each.node: each for each in store.list_contacts(within=within)}
+
+        self._alike(tell)
+
     @precondition(lambda self: self._claims)
     @rule(data=st.data(), node=_nodes)
     def start(self, data: st.DataObject, node: UUID) -> None:
@@ -305,6 +329,7 @@ class StoreMachine(RuleBasedStateMachine):
         data=st.data(),
         outcome=st.none() | st.sampled_from(Outcome),
         retry_in=_seconds,
+        hung=st.booleans(),
         error=st.sampled_from([None, "no"]),
         called=st.booleans(),
         next_fire_time=st.none() | _offsets,
@@ -314,6 +339,7 @@ class StoreMachine(RuleBasedStateMachine):
         data: st.DataObject,
         outcome: Outcome | None,
         retry_in: timedelta,
+        hung: bool,
         error: str | None,
         called: bool,
         next_fire_time: timedelta | None,
@@ -326,6 +352,7 @@ class StoreMachine(RuleBasedStateMachine):
             started_at=now if called or outcome is None else None,
             outcome=outcome,
             retry_in=retry_in,
+            hung=hung,
             error=error,
             next_fire_time=None if next_fire_time is None else now + next_fire_time,
         )
@@ -529,9 +556,9 @@ def _instance(given: TaskInstance) -> object:
         given.state,
         given.definition if unstarted else given.definition.id,
         (given.fire_time, given.execute_at, given.due_at),
-        (given.attempt, given.runs, given.claimed_by),
+        (given.attempt, given.runs, given.hangs, given.claimed_by),
         given.expires_at if owned else None,
-        (given.started_at, given.completed_at, given.error),
+        (given.started_at, given.completed_at, given.ended_attempt, given.error),
         given.cancel_requested and owned,
         given.skipped,
     )
