@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from datetime import timedelta
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid4
@@ -24,6 +25,7 @@ from go_scheduler.stores.sql.rows import (
     DEFINITION_COLUMNS,
     DefinitionRow,
     read_contacts,
+    read_time,
 )
 from go_scheduler.stores.sql.schema import Schema
 from go_scheduler.stores.sql.spare import Spare
@@ -35,7 +37,7 @@ from go_scheduler.stores.sql.writes import Item, Write, Writes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-    from datetime import datetime, timedelta
+    from datetime import datetime
     from typing import Any
 
     from sqlalchemy import Connection, Row
@@ -54,6 +56,10 @@ if TYPE_CHECKING:
         TaskDefinition,
         TaskInstance,
     )
+
+# How far back every look goes that found something due: what is not fired in so long
+# must not make it walk over all that has been fired since.
+_STILL_DUE = timedelta(minutes=5)
 
 
 class PostgreSQLStore(SQLStore):
@@ -154,11 +160,15 @@ class PostgreSQLStore(SQLStore):
 
         def read(lock: str) -> Sequence[Row[Any]]:
             statement = self._due(limit=limit, after=following, lock=lock)
-            return self._statements.scan(sweep, statement, parameters, limit=limit)
+            # What has been read is still due: only a page of nothing is the end.
+            return self._statements.scan(sweep, statement, parameters, limit=1)
 
         rows = self._statements.past_locks(read)
+        times = filter(None, (read_time(row.next_fire_time) for row in rows))
+        if (earliest := min(times, default=None)) is not None:
+            sweep.go_on(min(rows[0].now - earliest, _STILL_DUE))
         return self._reader.definitions(
-            Lane.SCANS, [DefinitionRow(*row) for row in rows]
+            Lane.SCANS, [DefinitionRow(*row[:-1]) for row in rows]
         )
 
     def _due(self, **parts: str | int) -> TextualSelect:
@@ -171,7 +181,7 @@ class PostgreSQLStore(SQLStore):
         branches.append(self._statements.fill(sql.DUE_LATE, **parts))
         return self._statements.text(
             sql.DUE,
-            returns=DEFINITION_COLUMNS,
+            returns=(*DEFINITION_COLUMNS, "now"),
             branches=", ".join(branches),
             union=sql.union([*(f"in_time{shard}" for shard in shards), "late"]),
             columns=columns,

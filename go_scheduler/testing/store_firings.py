@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from go_scheduler.clock import ZERO
 from go_scheduler.models import Outcome, Skipped, State
 from go_scheduler.testing.builders import (
     HOUR,
@@ -56,6 +57,16 @@ def due(
 
 class DueTests:
     """``due_definitions``."""
+
+    def test_what_is_not_fired_stays_due(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        early, late = put(store), put(store, definition(START + MINUTE))
+        clock.advance(MINUTE)
+        for _ in range(3):
+            assert store.due_definitions(ahead=ZERO, limit=10) == [early, late]
+            assert store.due_definitions(ahead=ZERO, limit=1) == [early]
+            clock.advance(SECOND)
 
     def test_a_definition_is_due_when_its_fire_time_is_within_ahead(
         self, store: Store, clock: ManualClock

@@ -238,6 +238,118 @@ class AcceptsStaleCompletion(NoFence):
         return super().finish_instances(fresh)
 
 
+class RefusesLateSuccess(MemoryStore):
+    """Records only what the owner says."""
+
+    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
+        known = {each.id: each for each in self.list_instances(limit=1000)}
+        return super().finish_instances(
+            [each for each in outcomes if self.owns(each.claim, known)]
+        )
+
+    def owns(self, claim: Claim, known: Mapping[UUID, TaskInstance]) -> bool:
+        instance = known.get(claim.instance_id)
+        return (
+            instance is not None
+            and instance.attempt == claim.attempt
+            and instance.state in (State.CLAIMED, State.RUNNING)
+        )
+
+
+class LeavesFailuresAlone(RefusesLateSuccess):
+    """Takes no success of what has failed."""
+
+    def owns(self, claim: Claim, known: Mapping[UUID, TaskInstance]) -> bool:
+        instance = known.get(claim.instance_id)
+        return instance is not None and instance.state is not State.FAILED
+
+
+class SucceedsTwice(MemoryStore):
+    """Says to the second success as well that it was the first."""
+
+    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
+        completed = {each.id for each in self.list_instances(state=State.COMPLETED)}
+        done = super().finish_instances(outcomes).done
+        again = {each.claim.instance_id for each in outcomes}
+        return Answer(done={*done, *(again & completed)})
+
+
+class RevivesTheCancelled(MemoryStore):
+    """Takes the success of what was cancelled."""
+
+    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
+        ended = {each.id for each in self.list_instances(state=State.CANCELLED)}
+        done = super().finish_instances(outcomes).done
+        return Answer(
+            done={*done, *(ended & {each.claim.instance_id for each in outcomes})}
+        )
+
+
+class MovesOnTwice(MemoryStore):
+    """Moves a definition on for every success."""
+
+    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
+        answer = super().finish_instances(outcomes)
+        for each in outcomes:
+            if each.claim.instance_id in answer.done and each.outcome is not None:
+                row = self._instances.get(each.claim.instance_id)
+                assert row is not None
+                self._definitions.go_on(row.of, each.next_fire_time, self.now())
+        return answer
+
+
+class AddsUpHangs(MemoryStore):
+    """Counts all hangs, not those in a row."""
+
+    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
+        before = {each.id: each.hangs for each in self.list_instances(limit=1000)}
+        answer = super().finish_instances(outcomes)
+        for each in outcomes:
+            row = self._instances.get(each.claim.instance_id)
+            if row is not None and not each.hung:
+                row.hangs = before[row.id]
+        return answer
+
+
+class IgnoresHowLongAgo(WithClaimOptions):
+    """Takes over whatever has lapsed."""
+
+    def lapsed(self, asked: timedelta | None) -> timedelta | None:
+        return None if asked is None else ZERO
+
+
+class ListsEverybodysClaims(MemoryStore):
+    """Forgets whose claims were asked for."""
+
+    def list_claimed(
+        self, node: UUID, *, after: TaskInstance | None = None, limit: int = 100
+    ) -> Sequence[TaskInstance]:
+        nodes = {each.claimed_by for each in self.list_instances(limit=1000)}
+        listed = (
+            super(ListsEverybodysClaims, self).list_claimed(
+                each, after=after, limit=limit
+            )
+            for each in nodes
+            if each is not None
+        )
+        return [instance for page in listed for instance in page]
+
+
+class FirstContactStays(MemoryStore):
+    """Keeps what was noted first."""
+
+    def note_contact(self, node: UUID, *, unbroken: timedelta) -> None:
+        if node not in self._contacts:
+            super().note_contact(node, unbroken=unbroken)
+
+
+class KeepsEveryContact(MemoryStore):
+    """Never forgets a node."""
+
+    def _forget_contacts(self, until: datetime) -> None:
+        pass
+
+
 class AcceptsStaleRenewal(NoFence):
     def renew_claims(self, renewals: Sequence[Renewal]) -> Answer[Mapping[UUID, bool]]:
         fresh = [replace(each, claim=self.current(each.claim)) for each in renewals]
@@ -509,7 +621,19 @@ NOTICED: dict[type[MemoryStore], str] = {
     IgnoresExpireAfter: (
         "test_a_start_with_the_claim_takes_the_nodes_expire_after_by_default"
     ),
-    AcceptsStaleCompletion: "test_the_owner_before_cannot_finish",
+    AcceptsStaleCompletion: "test_the_owner_before_cannot_fail",
+    RefusesLateSuccess: (
+        "test_the_success_of_a_run_that_was_taken_over_ends_the_instance"
+    ),
+    LeavesFailuresAlone: "test_a_success_makes_good_a_failure",
+    SucceedsTwice: "test_the_first_of_several_successes_wins",
+    RevivesTheCancelled: "test_what_was_cancelled_while_it_waited_takes_no_success",
+    MovesOnTwice: "test_the_success_of_what_failed_moves_nothing_on_again",
+    AddsUpHangs: "test_hangs_are_counted_in_a_row",
+    IgnoresHowLongAgo: "test_a_claim_is_taken_over_that_has_lapsed_so_long_ago",
+    ListsEverybodysClaims: "test_what_another_node_took_over_is_that_nodes",
+    FirstContactStays: "test_a_contact_replaces_the_one_before",
+    KeepsEveryContact: ("test_contacts_are_kept_for_an_hour_and_deleted_uncounted"),
     AcceptsStaleRenewal: "test_the_owner_before_cannot_renew",
     AcceptsStaleRelease: "test_the_owner_before_cannot_release",
     AcceptsStaleStart: "test_the_owner_before_cannot_start",

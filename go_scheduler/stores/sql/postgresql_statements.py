@@ -34,7 +34,8 @@ WORDS = {"instance": INSTANCE, "definition": DEFINITION, "expire_after": EXPIRE_
 # {lock} is SKIP LOCKED if a plain read would wait for a user's open transaction.
 DUE = """
 WITH {branches}
-SELECT {columns} FROM ({union}) AS due ORDER BY next_fire_time, id LIMIT {limit}
+SELECT {columns}, {now} AS now FROM ({union}) AS due
+ ORDER BY next_fire_time, id LIMIT {limit}
 """
 DUE_IN_TIME = """
 in_time{shard} AS MATERIALIZED (
