@@ -89,6 +89,7 @@ class TestDescription:
             ("*/10 * * * * * *", "every 10 seconds on the clock"),
             ("0 * * * * * *", "every minute on the clock"),
             ("* * 9-11 * * * *", "every second between 09:00 and 11:59:59"),
+            ("* 0-29 17 * * * *", "every second between 17:00 and 17:29:59"),
             ("* * * * * 1 *", "every second on mondays"),
             ("0 0 * * * ? 2030", "every hour in 2030"),
             ("0 * * * 1-5", "every hour on weekdays"),

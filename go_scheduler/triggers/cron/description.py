@@ -85,18 +85,21 @@ def _goes_round_the_clock(fields: CronFields) -> bool:
 
 
 def _every_few_seconds(fields: CronFields) -> str | None:
-    """A phrase, if all its minutes have the same seconds, without a break."""
+    """A phrase, if its minutes have the same seconds and follow without a break."""
     seconds = [timedelta(seconds=each) for each in numbers(fields.seconds)]
     step = _step(seconds)
     if step is None or seconds[0] or seconds[-1] + step != _MINUTE:
         return None
-    hours = numbers(fields.hours)
-    if fields.minutes != _EVERY_MINUTE or hours[-1] - hours[0] != len(hours) - 1:
+    hours, minutes = numbers(fields.hours), numbers(fields.minutes)
+    if any(each[-1] - each[0] != len(each) - 1 for each in (hours, minutes)):
+        return None
+    if fields.minutes != _EVERY_MINUTE and len(hours) > 1:
         return None
     phrase = f"every {_duration(step)}"
     if fields.hours == _EVERY_HOUR:
         return phrase
-    first, last = hours[0] * _HOUR, (hours[-1] + 1) * _HOUR - step
+    first = hours[0] * _HOUR + minutes[0] * _MINUTE
+    last = hours[-1] * _HOUR + (minutes[-1] + 1) * _MINUTE - step
     return f"{phrase} between {_clock(first)} and {_clock(last)}"
 
 
