@@ -158,11 +158,7 @@ def _made_again(executor: Executor, refusal: Exception) -> Executor | None:
 
 def _takes_more(executor: Executor) -> bool:
     try:
-        executor.submit(_do_nothing)
+        executor.submit(int)
     except Exception:
         return False
     return True
-
-
-def _do_nothing() -> None:
-    pass

@@ -117,8 +117,7 @@ class Workers:
                 # No thread can be started, or the executor has been shut down.
                 except Exception as error:
                     failure = error
-                    if self._held.drop(run):
-                        self._recorder.release(run)
+                    self._give_back(run)
         if failure is not None:
             raise failure
 

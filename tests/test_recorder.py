@@ -745,6 +745,20 @@ def test_a_run_whose_transaction_did_not_commit_has_failed(
     assert failed.error == (reason if error is None else f"{reason}\n\n{error}")
 
 
+@pytest.mark.parametrize("transaction", ["commit", "roll back"])
+def test_a_run_that_is_given_up_in_its_transaction_hangs_unless_that_commits(
+    desk: Desk, store: FaultyStore, clock: ManualClock, transaction: str
+) -> None:
+    run = joined(desk, called(store, clock), transaction)
+    desk.recorder.give_up(run, "presumed hung")
+    desk.tick()
+    found = now(store, run)
+    if transaction == "commit":
+        assert (found.state, found.hangs) == (State.COMPLETED, 0)
+    else:
+        assert (found.state, found.hangs) == (State.PENDING, 1)
+
+
 @pytest.mark.parametrize("answer_lost", [False, True])
 def test_that_it_did_not_commit_is_logged_when_that_is_known(
     desk: Desk,
