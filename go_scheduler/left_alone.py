@@ -18,7 +18,7 @@ LONGEST = timedelta(minutes=1)
 
 _FAILED_AT_FIRST = timedelta(seconds=1)
 _LOCKED_AT_FIRST = timedelta(milliseconds=100)
-_LONGEST_LOCKED = timedelta(seconds=2)
+_LONGEST_LOCKED = timedelta(seconds=1)
 # What is locked for less is nothing to speak of.
 _REPORTED_AT = 8 * _LOCKED_AT_FIRST
 _MOST = 10_000

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _BATCH = 500
 _SLACK = timedelta(milliseconds=20)
 _ASIDE_AT_FIRST = timedelta(milliseconds=100)
-_LONGEST_ASIDE = timedelta(seconds=2)
+_LONGEST_ASIDE = timedelta(seconds=1)
 # What is locked for less is nothing to speak of.
 _REPORTED_AT = 8 * _ASIDE_AT_FIRST
 _MOST_ALONE = 10

@@ -181,7 +181,7 @@ def test_a_start_that_cannot_be_recorded_costs_only_itself_and_is_tried_again(
     clock.advance(seconds(0.5))
     house.starter.tick()
     assert called(house) == {each.id for each in instances if each is not bad}
-    for length in (0.1, 0.2, 0.4, 0.8, 1.6, 2, 2):
+    for length in (0.1, 0.2, 0.4, 0.8, 1, 1, 1):
         assert house.starter.tick() == seconds(length)
         clock.advance(seconds(length))
     assert len(caplog.records) == 1
@@ -204,7 +204,7 @@ def test_a_locked_start_is_left_aside_and_delays_no_other(
     house.starter.tick()
     assert store.starts == [5]
     assert called(house) == {each.id for each in others}
-    for length in (0.1, 0.2, 0.4, 0.8, 1.6, 2, 2):
+    for length in (0.1, 0.2, 0.4, 0.8, 1, 1, 1):
         assert house.starter.tick() == seconds(length)
         clock.advance(seconds(length))
     assert [each.getMessage() for each in caplog.records] == [
