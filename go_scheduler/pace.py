@@ -12,8 +12,8 @@ _SAMPLES = 100
 _SHORTEST_LEAD = timedelta(milliseconds=20)
 _PER_INSTANCE = timedelta(microseconds=30)
 _MOST_GROWTH = timedelta(seconds=10)
-# The turn of the loop before, its own, and a lead of twice an answer.
-_ANSWERS_AHEAD = 4
+# Two for the turn of the loop before, one for its own, and two for the lead.
+_ANSWERS_AHEAD = 5
 
 
 class Pace:

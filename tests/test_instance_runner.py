@@ -649,7 +649,7 @@ def test_it_claims_further_ahead_while_the_store_is_slow(
     store.slow = seconds(0.3)
     house.claim()
     house.claim()
-    assert store.ahead == [WINDOW, WINDOW + 4 * seconds(0.3)]
+    assert store.ahead == [WINDOW, WINDOW + 5 * seconds(0.3)]
 
 
 def test_a_look_is_repeated_on_a_store_that_settles(

@@ -24,12 +24,12 @@ def test_a_store_that_answers_at_once_leaves_the_window_as_it_is(pace: Pace) -> 
     assert (pace.ahead, pace.lead(0)) == (WINDOW, LEAD)
 
 
-def test_the_window_grows_by_four_of_the_recent_answers_and_shrinks_again(
+def test_the_window_grows_by_five_of_the_recent_answers_and_shrinks_again(
     pace: Pace,
 ) -> None:
     for _ in range(100):
         pace.took(seconds(0.3))
-    assert pace.ahead == WINDOW + 4 * seconds(0.3)
+    assert pace.ahead == WINDOW + 5 * seconds(0.3)
     for _ in range(100):
         pace.took(seconds(0))
     assert pace.ahead == WINDOW
@@ -39,7 +39,7 @@ def test_one_slow_answer_of_many_does_not_widen_it(pace: Pace) -> None:
     for _ in range(20):
         pace.took(seconds(0.01))
     pace.took(seconds(5))
-    assert pace.ahead == WINDOW + 4 * seconds(0.01)
+    assert pace.ahead == WINDOW + 5 * seconds(0.01)
 
 
 def test_it_grows_by_ten_seconds_at_most(pace: Pace) -> None:
@@ -61,7 +61,7 @@ def test_the_lead_is_at_most_half_of_what_is_looked_ahead(pace: Pace) -> None:
     for _ in range(20):
         pace.took(seconds(0.01))
     pace.took(seconds(5))
-    assert pace.lead(0) == (WINDOW + 4 * seconds(0.01)) / 2
+    assert pace.lead(0) == (WINDOW + 5 * seconds(0.01)) / 2
 
 
 @pytest.mark.parametrize("took", [0.1, 0.3, 1, 2])
