@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
@@ -9,12 +10,15 @@ from go_scheduler.contact import cover
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import timedelta
 
     from go_scheduler.clock import StoreClock
     from go_scheduler.contact import Contact
     from go_scheduler.models import Claimant
     from go_scheduler.stores.base import Store
+
+
+# No store keeps contacts for longer.
+_KEPT = timedelta(hours=1)
 
 
 class Takeover:
@@ -75,7 +79,7 @@ class Takeover:
         return None
 
     def _read_others(self) -> None:
-        contacts = self._store.list_contacts(within=self._lease)
+        contacts = self._store.list_contacts(within=min(self._lease, _KEPT))
         now = self._clock.now()
         before = self.lapsed
         self._covered_at = None
