@@ -68,7 +68,6 @@ class Execution:
             max_hangs=settings.max_hangs,
             wake=self._record_soon,
             recorded=self._has_room,
-            delayed=self._keep_soon,
         )
         spares = Spares(self.held, most=settings.spares)
         self.keeper = Keeper(

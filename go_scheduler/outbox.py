@@ -65,7 +65,6 @@ class Outbox:
         clock: The store's time, as this node has it.
         wake: Makes the recorder's ticker tick.
         written: Called after a write that made room.
-        delayed: Called when something has been left aside.
         rolled_back: Told of ends that are known only now: ``complete_in`` was called,
             and its transaction has not committed.
     """
@@ -77,14 +76,12 @@ class Outbox:
         *,
         wake: Callable[[], None],
         written: Callable[[], None],
-        delayed: Callable[[], None],
         rolled_back: Callable[[Run, RunOutcome], None],
     ) -> None:
         self._store = store
         self._clock = clock
         self._wake = wake
         self._written = written
-        self._delayed = delayed
         self._rolled_back = rolled_back
         # All of them: pending, being written, or aside.
         self._ends: dict[End, None] = {}
@@ -209,7 +206,6 @@ class Outbox:
                 end.run.instance.id,
                 ids=_ids(end.run.claim),
             )
-        self._delayed()
 
     def _leave_failed(self, end: End, error: Exception) -> None:
         delay = self._aside.leave_failed(end, self._clock.elapsed())
@@ -222,7 +218,6 @@ class Outbox:
             ids=_ids(end.run.claim),
             error=error,
         )
-        self._delayed()
 
     def _take_out(self, end: End, *, recorded: bool) -> None:
         if isinstance(end.record, RunOutcome):

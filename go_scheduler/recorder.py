@@ -41,7 +41,6 @@ class Recorder:
             None: no end.
         wake: Makes the recorder's ticker tick.
         recorded: Called after a write that made room.
-        delayed: Called when an end cannot be written yet.
     """
 
     def __init__(
@@ -52,7 +51,6 @@ class Recorder:
         max_hangs: int | None,
         wake: Callable[[], None],
         recorded: Callable[[], None],
-        delayed: Callable[[], None],
     ) -> None:
         self._store = store
         self._clock = clock
@@ -62,7 +60,6 @@ class Recorder:
             clock,
             wake=wake,
             written=recorded,
-            delayed=delayed,
             rolled_back=self._report_rolled_back,
         )
         self._log = BoundedLog(logging.getLogger(__name__))

@@ -62,9 +62,9 @@ class Scheduler(Client):
         max_held: The most instances to hold before they are due.
         max_hung: The most handlers that may hang here and cost no worker, as another
             takes the place of each; None: as many as ``max_workers``, and at least
-            four. An eighth of them, or three, are for one definition, whose further
-            instances are left to other nodes. Once all are used up this node claims
-            nothing more.
+            four. Once an eighth of so many, or three, are of one definition, its
+            further instances are left to other nodes. Once all are used up this node
+            claims nothing more.
         max_hangs: After so many runs in a row that were presumed hung an instance has
             *failed*, whatever its ``max_attempts``; None: no end.
         expire_after: How long a run may take before it is presumed hung and the

@@ -18,14 +18,16 @@ class Spares:
 
     Args:
         held: The node's runs.
-        most: The most of them: an eighth for one definition, or three, and the last one
-            for none.
+        most: The most of them.
     """
 
     def __init__(self, held: Held, *, most: int) -> None:
         self._held = held
         self._most = most
-        self._each = max(1, min(max(_LEAST_EACH, most // _SHARE), most - 1))
+        # So many of one definition, and no further run of it begins here.
+        self._enough = max(1, min(max(_LEAST_EACH, most // _SHARE), most - 1))
+        # What was begun by then may need more, but must leave as many to the others.
+        self._most_of_one = max(self._enough, most - self._enough)
 
     @property
     def used_up(self) -> bool:
@@ -35,17 +37,17 @@ class Spares:
     def take(self, run: Run) -> bool:
         """Let another worker take the place of a run that hangs; false: none may."""
         same = [each for each in self._held.apart() if _are_of_one(each, run.instance)]
-        if self.used_up or len(same) >= self._each:
+        if self.used_up or len(same) >= self._most_of_one:
             return False
         return self._held.set_apart(run)
 
     def refusal(self, instance: TaskInstance) -> str | None:
         """Why an instance is left to other nodes, if it is."""
         hung = self._held.hung()
-        if sum(_are_of_one(run, instance) for run in hung) < self._each:
+        if sum(_are_of_one(run, instance) for run in hung) < self._enough:
             return None
         definition = instance.definition
-        return f"{self._each} runs of {definition.name or definition.id} hang here"
+        return f"{self._enough} runs of {definition.name or definition.id} hang here"
 
 
 def _are_of_one(run: Run, instance: TaskInstance) -> bool:

@@ -149,7 +149,6 @@ class House:
             max_hangs=None,
             wake=lambda: None,
             recorded=lambda: None,
-            delayed=lambda: None,
         )
         self.timer = Timer(clock, hand_over=self._queue, wake=lambda: None)
         self.pace = Pace(WINDOW)

@@ -911,7 +911,6 @@ def recording(store: Store, clock: StoreClock) -> Recorder:
         max_hangs=None,
         wake=_nothing,
         recorded=_nothing,
-        delayed=_nothing,
     )
 
 

@@ -15,7 +15,7 @@ import pytest
 from go_scheduler.clock import Driven, SystemClock
 from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.handlers import HandlerRegistry
-from go_scheduler.models import State, TaskDefinition, TaskInstance
+from go_scheduler.models import Answer, State, TaskDefinition, TaskInstance
 from go_scheduler.policies import RetryPolicy
 from go_scheduler.run import Run, current_run
 from go_scheduler.scheduler import Scheduler
@@ -26,10 +26,12 @@ from go_scheduler.triggers.interval import IntervalTrigger
 from tests.conftest import seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence, Set
     from datetime import datetime
+    from uuid import UUID
 
     from go_scheduler.handlers import Handler
+    from go_scheduler.models import RunOutcome
     from go_scheduler.stores.base import Store
 
 _P = ParamSpec("_P")
@@ -491,6 +493,39 @@ def test_a_job_that_always_outlives_expire_after_ends_at_its_first_success(
     assert cancelled == dict.fromkeys(beside.gates, True)
     assert len(beside.gates) == before.runs
     assert only(store) == done
+
+
+@pytest.mark.parametrize("expire_after", [1, 5, 300])
+@pytest.mark.parametrize("duration", [0.01, 0.9])
+def test_what_has_ended_is_run_by_nobody_else_while_its_end_cannot_be_recorded(
+    nodes: Nodes,
+    clock: FreezingClock,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    expire_after: float,
+    duration: float,
+) -> None:
+    beside = Beside()
+
+    def locked(outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
+        return Answer(done=set(), busy={each.claim.instance_id for each in outcomes})
+
+    one = nodes.start("one", lambda _: beside.work(1), beside)
+    nodes.start("two")
+    clock.freeze("two")
+    one.schedule(replace(once(START), expire_after=seconds(expire_after)))
+    clock.advance(seconds(0.01))
+    clock.thaw("two")
+    clock.advance(seconds(duration))
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "finish_instances", locked)
+        beside.finish(1)
+        clock.advance(3 * LEASE)
+        assert only(store).state is State.RUNNING
+    clock.advance(seconds(1))
+    done = only(store)
+    assert (done.state, done.runs, done.attempt) == (State.COMPLETED, 1, 1)
+    assert nodes.called["two"] == []
 
 
 def test_when_all_nodes_were_frozen_each_keeps_what_it_runs(
