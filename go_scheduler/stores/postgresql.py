@@ -252,11 +252,16 @@ class PostgreSQLStore(SQLStore):
         self, node: UUID, *, after: TaskInstance | None = None, limit: int = 100
     ) -> Sequence[TaskInstance]:
         """Read a page of what a node has claimed and has not ended."""
-        statement = self._statements.text(
-            sql.CLAIMED, returns=sql.BOTH, limit=limit, only=""
-        )
         parameters = {"node": node, "after": UUID(int=0) if after is None else after.id}
-        rows = self._statements.run(Lane.SCANS, statement, parameters)
+
+        def read(lock: str) -> Sequence[Row[Any]]:
+            only = sql.DEFINITION_IS_FREE if lock else ""
+            statement = self._statements.text(
+                sql.CLAIMED, returns=sql.BOTH, limit=limit, only=only, lock=lock
+            )
+            return self._statements.run(Lane.SCANS, statement, parameters)
+
+        rows = self._statements.past_locks(read)
         return judged(self._reader.claimed(Lane.SCANS, rows))
 
     def start_instances(

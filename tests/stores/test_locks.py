@@ -25,6 +25,7 @@ from go_scheduler.stores.postgresql import PostgreSQLStore
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.testing.builders import (
     HOUR,
+    HOURLY,
     LEASE,
     MINUTE,
     NODE,
@@ -38,7 +39,6 @@ from go_scheduler.testing.builders import (
     fire,
     firing,
     ids,
-    pending,
     put,
     release,
     renew,
@@ -51,10 +51,12 @@ from tests.faults import failing_statements
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
+    from datetime import timedelta
     from uuid import UUID
 
     from go_scheduler.models import Answer, TaskDefinition, TaskInstance
     from go_scheduler.testing.clock import ManualClock
+    from go_scheduler.triggers.base import Trigger
 
 MANY = 100
 INSTANCES, DEFINITIONS = "task_instances", "task_definitions"
@@ -99,7 +101,8 @@ def locked(url: str, table: str, rows: Collection[UUID]) -> Iterator[None]:
     """Rows that another transaction has locked."""
     with transaction(url) as connection:
         connection.execute(
-            f"SELECT 1 FROM {table} WHERE id = ANY(%s) FOR UPDATE".encode(),
+            # Written, and not only locked: on CockroachDB that keeps readers waiting.
+            f"UPDATE {table} SET queue = queue WHERE id = ANY(%s)".encode(),
             [list(rows)],
         )
         yield
@@ -110,13 +113,13 @@ class TestLockedRows:
     """Of many rows some are locked: the others are done, and those are busy."""
 
     def test_starts(self, store: PostgreSQLStore, store_url: str, few: int) -> None:
-        given = [claimed(store) for _ in range(MANY)]
+        given = many(store, MANY, ahead=HOUR)
         aside = ids(given[::13][:few])
         with locked(store_url, INSTANCES, aside):
             answer = store.start_instances(claimant(), [claim_of(e) for e in given])
             started = ids(answer.done)
             assert_divided(started, answer.busy, given, aside)
-            assert_unchanged(store, given, aside)
+        assert_unchanged(store, given, aside)
         assert {e.id: e.runs for e in store.list_claimed(NODE)} == {
             each.id: int(each.id not in aside) for each in given
         }
@@ -124,13 +127,13 @@ class TestLockedRows:
         assert sorted(ids(again)) == sorted(aside)
 
     def test_renewals(self, store: PostgreSQLStore, store_url: str, few: int) -> None:
-        given = [running(store) for _ in range(MANY)]
+        given = many(store, MANY)
         aside = ids(given[5:][:few])
         renewals = [Renewal(claim=claim_of(each), lease=HOUR) for each in given]
         with locked(store_url, INSTANCES, aside):
             answer = store.renew_claims(renewals)
             assert_divided(answer.done, answer.busy, given, aside)
-            assert_unchanged(store, given, aside)
+        assert_unchanged(store, given, aside)
         assert set(answer.done.values()) == {False}
         locked_ones = [each for each in given if each.id in aside]
         assert renew(store, *locked_ones).keys() == set(aside)
@@ -143,33 +146,33 @@ class TestLockedRows:
         few: int,
         outcome: Outcome | None,
     ) -> None:
-        given = [running(store) for _ in range(20)]
+        given = many(store, 20)
         aside = ids(given[-few:])
         with locked(store_url, INSTANCES, aside):
             answer = store.finish_instances([ended(each, outcome) for each in given])
             assert_divided(answer.done, answer.busy, given, aside)
-            assert_unchanged(store, given, aside)
+        assert_unchanged(store, given, aside)
         for each in given[-few:]:
             assert finish(store, each, outcome)
 
     def test_what_is_given_back(
         self, store: PostgreSQLStore, store_url: str, few: int
     ) -> None:
-        given = [running(store) for _ in range(MANY)]
+        given = many(store, MANY)
         aside = ids(given[:few])
         releases = [Release(claim=claim_of(each), delay=HOUR) for each in given]
         with locked(store_url, INSTANCES, aside):
             answer = store.release_instances(releases)
             assert_divided(answer.done, answer.busy, given, aside)
-            assert_unchanged(store, given, aside)
+        assert_unchanged(store, given, aside)
         for each in given[:few]:
             assert release(store, each)
 
     def test_ends_that_a_locked_definition_waits_for(
         self, store: PostgreSQLStore, store_url: str, few: int
     ) -> None:
-        given = [running(store, definition(trigger=WAITING)) for _ in range(20)]
-        plain = [running(store) for _ in range(5)]
+        given = many(store, 20, trigger=WAITING)
+        plain = many(store, 5)
         definitions = [each.definition.id for each in (*given[:few], *plain)]
         with locked(store_url, DEFINITIONS, definitions):
             answer = store.finish_instances(
@@ -188,16 +191,14 @@ class TestLockedRows:
         with locked(store_url, DEFINITIONS, aside):
             answer = store.fire_definitions(steps)
             assert_divided(answer.done, answer.busy, read, aside)
-            due = store.list_definitions(ids=aside)
-            assert {each.next_fire_time for each in due} == {START}
+        due = store.list_definitions(ids=aside)
+        assert {each.next_fire_time for each in due} == {START}
         again = [each for each in steps if each.definition.id in aside]
         assert store.fire_definitions(again).done == set(aside)
         assert store.counts()[State.PENDING] == MANY
 
     def test_claims(self, store: PostgreSQLStore, store_url: str, few: int) -> None:
-        read = store.put_definitions([definition() for _ in range(20)])
-        store.fire_definitions([firing(each) for each in read])
-        given = store.list_instances()
+        given = made(store, 20)
         aside = ids(given[:few])
         with locked(store_url, INSTANCES, aside):
             taken = claim(store)
@@ -207,7 +208,7 @@ class TestLockedRows:
     def test_takeovers(
         self, store: PostgreSQLStore, store_url: str, clock: ManualClock, few: int
     ) -> None:
-        given = [running(store) for _ in range(20)]
+        given = many(store, 20)
         aside = ids(given[:few])
         clock.advance(LEASE)
         with locked(store_url, INSTANCES, aside):
@@ -218,7 +219,7 @@ class TestLockedRows:
     def test_claims_of_what_a_locked_definition_has(
         self, store: PostgreSQLStore, store_url: str, few: int
     ) -> None:
-        given = [pending(store) for _ in range(20)]
+        given = made(store, 20)
         aside = ids(given[:few])
         definitions = [each.definition.id for each in given[:few]]
         with locked(store_url, DEFINITIONS, definitions):
@@ -230,7 +231,7 @@ class TestLockedRows:
     def test_what_a_node_has_claimed_is_listed(
         self, store: PostgreSQLStore, store_url: str, few: int
     ) -> None:
-        given = [running(store) for _ in range(20)]
+        given = many(store, 20)
         aside = ids(given[:few])
         with locked(store_url, INSTANCES, aside):
             listed = {*ids(store.list_claimed(NODE))}
@@ -239,7 +240,7 @@ class TestLockedRows:
     def test_cleanup(
         self, store: PostgreSQLStore, store_url: str, clock: ManualClock, few: int
     ) -> None:
-        given = [running(store) for _ in range(20)]
+        given = many(store, 20)
         for each in given:
             assert finish(store, each)
         clock.advance(MINUTE)
@@ -382,6 +383,38 @@ def test_another_error_beside_a_lock_is_raised(
         store.finish_instances([ended(run), ended(other)])
     fails.__exit__(None, None, None)
     assert store.get_instance(other.id) == other
+
+
+def made(
+    store: PostgreSQLStore,
+    count: int,
+    *,
+    ahead: timedelta = ZERO,
+    trigger: Trigger = HOURLY,
+) -> Sequence[TaskInstance]:
+    """So many definitions' instances, which nobody has claimed."""
+    read = store.put_definitions(
+        [definition(START + ahead, trigger=trigger) for _ in range(count)]
+    )
+    fired = store.fire_definitions([firing(each) for each in read]).done
+    assert fired == {*ids(read)}
+    pending = store.list_instances(state=State.PENDING)
+    assert len(pending) == count
+    return pending
+
+
+def many(
+    store: PostgreSQLStore,
+    count: int,
+    *,
+    ahead: timedelta = ZERO,
+    trigger: Trigger = HOURLY,
+) -> Sequence[TaskInstance]:
+    """So many definitions' instances, claimed, and started if they are due now."""
+    made(store, count, ahead=ahead, trigger=trigger)
+    claimed = claim(store, ahead=ahead)
+    assert len(claimed) == count
+    return claimed
 
 
 def ended(

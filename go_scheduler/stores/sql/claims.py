@@ -150,8 +150,9 @@ class Claims:
         """Claim, past rows that a user's open transaction has locked.
 
         On CockroachDB such a lock may be on the row alone and not on the index that is
-        walked: a claim that does not read the row waits for it. Reading all rows would
-        lock more of them than are claimed, so that is done only where it is needed.
+        walked, or on its definition: a claim that does not read these waits for it.
+        Reading all rows would lock more of them than are claimed, so that is done only
+        where it is needed.
 
         Args:
             where: Of which claims.
@@ -160,6 +161,7 @@ class Claims:
         """
         if self._reads_rows:
             return claim(only)
+        only += sql.DEFINITION_IS_FREE
         if careful := self._careful.get(where, 0):
             self._careful[where] = careful - 1
             return claim(only)

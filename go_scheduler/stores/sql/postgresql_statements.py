@@ -150,6 +150,12 @@ IS_FREE = "claimed_by IS NULL AND completed_at IS NULL AND NOT held"
 # No index has all of it: rows are read before they are chosen. Those that are locked
 # are skipped then, and what was written by hand and no claim can take fills no batch.
 SOUND_AND_FREE = f"{SOUND} AND {IS_FREE}"
+# A claim reads the definitions of what it takes, and CockroachDB's would wait for one
+# that somebody has written and not committed.
+DEFINITION_IS_FREE = """
+     AND EXISTS (SELECT 1 FROM task_definitions AS d WHERE d.key = definition_key
+                    FOR UPDATE SKIP LOCKED)
+"""
 LAPSED = """
   SELECT id, expires_at AS place FROM task_instances
    WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT held
@@ -167,7 +173,7 @@ CLAIMED = """
 WITH t AS MATERIALIZED (
   SELECT {instance} FROM task_instances AS t
    WHERE t.claimed_by = CAST(:node AS uuid) AND t.completed_at IS NULL AND NOT t.held
-     AND t.expires_at IS NOT NULL AND t.id > CAST(:after AS uuid) {only})
+     AND t.expires_at IS NOT NULL AND t.id > CAST(:after AS uuid) {only} {lock})
 SELECT {instance}, {definition}
   FROM t LEFT JOIN task_definitions AS d ON d.key = t.definition_key
  ORDER BY t.id LIMIT {limit}
