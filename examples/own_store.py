@@ -224,13 +224,11 @@ def load_definition(value: Any) -> TaskDefinition:
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "tasks.json"
-
         # A process that schedules, and ends before anything is due.
         first = Scheduler(None, FileStore(path))
         soon = datetime.now(UTC) + timedelta(milliseconds=200)
         for number, text in enumerate(["water the plants", "feed the cat"]):
-            fire_at = soon + number * timedelta(milliseconds=200)
-            trigger = ExecuteOnceTrigger(fire_at)
+            trigger = ExecuteOnceTrigger(soon + number * timedelta(milliseconds=200))
             first.schedule(TaskDefinition(trigger=trigger, metadata={"text": text}))
         print(f"first: scheduled 2, ran {first.counts()[State.COMPLETED]}", flush=True)
 
@@ -242,11 +240,9 @@ def main() -> None:
 
         second = Scheduler(handler, FileStore(path))
         second.run()
-
         # And one that only looks.
-        counts = FileStore(path).counts()
-        print(f"third: {counts[State.COMPLETED]} completed", end=", ")
-        print(f"{counts[State.PENDING]} pending")
+        done, left = map(FileStore(path).counts().get, [State.COMPLETED, State.PENDING])
+        print(f"third: {done} completed, {left} pending")
 
 
 if __name__ == "__main__":
