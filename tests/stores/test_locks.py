@@ -385,6 +385,29 @@ def test_another_error_beside_a_lock_is_raised(
     assert store.get_instance(other.id) == other
 
 
+@pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
+def test_another_error_of_a_part_is_raised(
+    store: PostgreSQLStore, store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store._writes._skips_settling = True
+    run, other = running(store), running(store)
+    execute = store._writes._execute
+    calls: list[object] = []
+
+    def failing_later(*args: object) -> object:
+        calls.append(args)
+        if len(calls) > 1:
+            raise StoreError("another")
+        return execute(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store._writes, "_execute", failing_later)
+    with (
+        locked(store_url, INSTANCES, [other.id]),
+        pytest.raises(StoreError, match="another"),
+    ):
+        store.finish_instances([ended(run), ended(other)])
+
+
 def made(
     store: PostgreSQLStore,
     count: int,
