@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.stores.postgresql import PostgreSQLStore
@@ -40,6 +41,10 @@ class CockroachDBStore(PostgreSQLStore):
         ConfigurationError: The URL is none, or is one for another kind of database.
     """
 
+    # What a transaction has written counts as locked until it has been marked, row by
+    # row and after the commit, as committed: for 70 ms at the 99th percentile on one
+    # idle node.
+    settling = timedelta(milliseconds=200)
     _kind = EngineKind.COCKROACHDB
 
     def __init__(

@@ -1,7 +1,7 @@
 """What this package is tested with, for testing what is built on it.
 
-``ManualClock`` and ``InlineExecutor`` need nothing else. The suites need pytest and
-Hypothesis: ``pip install 'go_scheduler[testing]'``.
+``ManualClock``, ``InlineExecutor`` and ``settle`` need nothing else. The suites need
+pytest and Hypothesis: ``pip install 'go_scheduler[testing]'``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.testing.clock import ManualClock
 from go_scheduler.testing.executor import InlineExecutor
+from go_scheduler.testing.settling import settle
 
 if TYPE_CHECKING:
     from go_scheduler.testing.machine import StoreMachine
@@ -28,6 +29,7 @@ __all__ = [
     "StoreMachine",
     "StoreSuite",
     "TriggerSuite",
+    "settle",
 ]
 
 _SUITES = {

@@ -21,6 +21,7 @@ from go_scheduler.models import (
     TaskDefinition,
 )
 from go_scheduler.testing.clock import START
+from go_scheduler.testing.settling import settle
 from go_scheduler.triggers.delay import DelayTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 
@@ -124,6 +125,24 @@ def instances(store: Store, of: TaskDefinition) -> Sequence[TaskInstance]:
     return store.list_instances(definition_id=of.id)
 
 
+def due(
+    store: Store,
+    *,
+    ahead: timedelta = HOUR,
+    after: TaskDefinition | None = None,
+    limit: int = 100,
+) -> list[TaskDefinition]:
+    """A page of what is due, within an hour unless told otherwise."""
+    settle(store)
+    return list(store.due_definitions(ahead=ahead, after=after, limit=limit))
+
+
+def clean_up(store: Store, *, older_than: timedelta, limit: int) -> int:
+    """Delete what ended long ago."""
+    settle(store)
+    return store.delete_finished(older_than=older_than, limit=limit)
+
+
 def pending(store: Store, new: TaskDefinition | None = None) -> TaskInstance:
     """A new definition's one instance, which nobody has claimed."""
     [instance] = fire(store, put(store, new))
@@ -194,6 +213,7 @@ def claim(
     lapsed: bool = False,
 ) -> Sequence[TaskInstance]:
     """Claim for a node; what is due now, unless told otherwise."""
+    settle(store)
     return store.claim_instances(
         claimant(node, queues=queues),
         ahead=ahead,

@@ -32,6 +32,7 @@ from go_scheduler.models import (
 )
 from go_scheduler.stores.memory import MemoryStore
 from go_scheduler.testing.clock import ManualClock
+from go_scheduler.testing.settling import settle
 from go_scheduler.triggers.base import Trigger, dump_trigger
 from go_scheduler.triggers.delay import DelayTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
@@ -211,6 +212,7 @@ class StoreMachine(RuleBasedStateMachine):
         """A definition that is due is fired, as it was read now or some time ago."""
 
         def read_due(store: Store) -> object:
+            settle(store)
             due = store.due_definitions(ahead=ahead, limit=limit)
             return [self._definition(store, each) for each in due]
 
@@ -255,6 +257,7 @@ class StoreMachine(RuleBasedStateMachine):
         claimant = self._claimant(node, queues)
 
         def claim(store: Store) -> object:
+            settle(store)
             claimed = store.claim_instances(
                 claimant, ahead=ahead, lead=lead, limit=_ALL, lapsed=lapsed
             )
@@ -398,9 +401,12 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(older_than=_seconds)
     def clean_up(self, older_than: timedelta) -> None:
         """What is over is deleted, and with it what is known of earlier lives."""
-        self._alike(
-            lambda store: store.delete_finished(older_than=older_than, limit=_ALL)
-        )
+
+        def clean_up(store: Store) -> object:
+            settle(store)
+            return store.delete_finished(older_than=older_than, limit=_ALL)
+
+        self._alike(clean_up)
         self._deleted.clear()
         live = {each.id: self._lives[each.id] for each in self._stored()}
         self._read = [each for each in self._read if live.get(each[0].id) is each[1]]

@@ -37,6 +37,7 @@ from go_scheduler.testing.builders import (
     waiting_for_retry,
 )
 from go_scheduler.testing.clock import START
+from go_scheduler.testing.settling import settle
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -56,6 +57,7 @@ def claim_for(
 ) -> Sequence[TaskInstance]:
     """Claim for a node with a lease and an ``expire_after`` of its own."""
     node = claimant(lease=lease, expire_after=expire_after)
+    settle(store)
     return store.claim_instances(node, ahead=ahead, lead=ZERO, limit=100, lapsed=None)
 
 

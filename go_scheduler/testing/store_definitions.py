@@ -18,6 +18,7 @@ from go_scheduler.testing.builders import (
     NOBODY,
     WAITING,
     definition,
+    due,
     fire,
     ids,
     kept_by_store,
@@ -101,7 +102,7 @@ class PutTests:
         new = definition()
         fire(store, put(store, new))
         assert put(store, new).completed_at == START
-        assert store.due_definitions(ahead=HOUR, limit=10) == []
+        assert due(store, ahead=HOUR, limit=10) == []
 
     def test_an_equal_definition_keeps_the_anchor_of_the_first(
         self, store: Store
@@ -170,7 +171,7 @@ class PutTests:
         fire(store, put(store, new))
         changed = put(store, replace(new, trigger=EVERY_TWO_HOURS))
         assert kept_by_store(changed) == (START, False, None, None, 2)
-        assert ids(store.due_definitions(ahead=HOUR, limit=10)) == [new.id]
+        assert ids(due(store, ahead=HOUR, limit=10)) == [new.id]
 
     def test_another_trigger_that_never_fires_completes_the_definition(
         self, store: Store, clock: ManualClock
@@ -185,7 +186,7 @@ class PutTests:
         store.pause_definitions([new.id], note="why")
         changed = put(store, replace(new, trigger=EVERY_TWO_HOURS, revision=None))
         assert kept_by_store(changed) == (START, True, "why", None, 3)
-        assert store.due_definitions(ahead=HOUR, limit=10) == []
+        assert due(store, ahead=HOUR, limit=10) == []
 
     def test_the_stored_revision_may_be_passed(self, store: Store) -> None:
         changed = put(store, replace(put(store), name="other"))

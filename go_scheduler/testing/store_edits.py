@@ -25,7 +25,9 @@ from go_scheduler.testing.builders import (
     cancel,
     claim,
     claimed,
+    clean_up,
     definition,
+    due,
     ended,
     finish,
     fire,
@@ -215,7 +217,7 @@ class DeleteTests:
     def test_a_deleted_definition_does_not_fire(self, store: Store) -> None:
         read = put(store)
         store.delete_definitions([read.id])
-        assert store.due_definitions(ahead=HOUR, limit=10) == []
+        assert due(store, ahead=HOUR, limit=10) == []
         assert store.fire_definitions([firing(read)]).done == set()
         assert store.list_instances() == []
         with pytest.raises(TaskDefinitionNotFoundError):
@@ -285,8 +287,8 @@ class DeleteTests:
     def test_its_history_goes_with_the_cleanup(self, store: Store) -> None:
         over, cut_short = ended(store), running(store)
         store.delete_definitions([over.definition.id, cut_short.definition.id])
-        assert store.delete_finished(older_than=EXPIRE_AFTER, limit=10) == 0
-        assert store.delete_finished(older_than=0 * HOUR, limit=10) == 2
+        assert clean_up(store, older_than=EXPIRE_AFTER, limit=10) == 0
+        assert clean_up(store, older_than=0 * HOUR, limit=10) == 2
         for instance in (over, cut_short):
             with pytest.raises(TaskInstanceNotFoundError):
                 store.get_instance(instance.id)

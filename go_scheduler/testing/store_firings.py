@@ -18,6 +18,7 @@ from go_scheduler.testing.builders import (
     cancel,
     claim,
     definition,
+    due,
     ended,
     finish,
     fire,
@@ -34,25 +35,12 @@ from go_scheduler.triggers.delay import DelayTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.base import Store
     from go_scheduler.testing.clock import ManualClock
 
 EVERY_TWO_HOURS = IntervalTrigger(2 * HOUR, anchor=START)
 SKIPPED = Skipped(first=START - 2 * HOUR, last=START - HOUR, count=2, reason="too late")
-
-
-def due(
-    store: Store,
-    *,
-    ahead: timedelta = HOUR,
-    after: TaskDefinition | None = None,
-    limit: int = 100,
-) -> list[TaskDefinition]:
-    """A page of what is due, within an hour unless told otherwise."""
-    return list(store.due_definitions(ahead=ahead, after=after, limit=limit))
 
 
 class DueTests:

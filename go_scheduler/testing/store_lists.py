@@ -23,6 +23,7 @@ from go_scheduler.testing.builders import (
     WAITING,
     claim,
     claimed,
+    clean_up,
     definition,
     ended,
     finish,
@@ -291,7 +292,7 @@ class InstanceListTests:
     def test_what_is_removed_is_not_counted(self, store: Store) -> None:
         for instance in one_of_each_state(store).values():
             store.delete_definitions([instance.definition.id])
-        store.delete_finished(older_than=ZERO, limit=100)
+        clean_up(store, older_than=ZERO, limit=100)
         assert store.counts() == dict.fromkeys(State, 0)
 
 
@@ -303,10 +304,10 @@ class CleanupTests:
     ) -> None:
         instance = self.of_a_live_definition(store)
         clock.advance(HOUR - TICK)
-        assert store.delete_finished(older_than=HOUR, limit=10) == 0
+        assert clean_up(store, older_than=HOUR, limit=10) == 0
         assert store.get_instance(instance.id) == instance
         clock.advance(TICK)
-        assert store.delete_finished(older_than=HOUR, limit=10) == 1
+        assert clean_up(store, older_than=HOUR, limit=10) == 1
         assert store.list_instances() == []
 
     def test_how_long_ago_counts_from_the_end(
@@ -315,14 +316,14 @@ class CleanupTests:
         instance = running(store)
         clock.advance(HOUR)
         assert finish(store, instance)
-        assert store.delete_finished(older_than=MINUTE, limit=10) == 0
+        assert clean_up(store, older_than=MINUTE, limit=10) == 0
 
     @pytest.mark.parametrize("outcome", list(Outcome))
     def test_instances_go_whatever_their_outcome(
         self, store: Store, outcome: Outcome
     ) -> None:
         instance = ended(store, outcome=outcome)
-        store.delete_finished(older_than=ZERO, limit=10)
+        clean_up(store, older_than=ZERO, limit=10)
         with pytest.raises(TaskInstanceNotFoundError):
             store.get_instance(instance.id)
 
@@ -330,14 +331,14 @@ class CleanupTests:
         skipped = Skipped(first=START, last=START, count=1, reason="late")
         step = firing(put(store), skipped=skipped, next_fire_time=START + HOUR)
         store.fire_definitions([step])
-        assert store.delete_finished(older_than=ZERO, limit=10) == 1
+        assert clean_up(store, older_than=ZERO, limit=10) == 1
         assert store.list_instances() == []
 
     def test_what_has_not_ended_stays(self, store: Store, clock: ManualClock) -> None:
         kept = [waiting_for_retry(store, retry_in=MINUTE), running(store)]
         kept += [claimed(store), pending(store)]
         clock.advance(1000 * HOUR)
-        assert store.delete_finished(older_than=ZERO, limit=10) == 0
+        assert clean_up(store, older_than=ZERO, limit=10) == 0
         assert {each.id for each in store.list_instances()} == set(ids(kept))
         assert len(store.list_definitions()) == len(kept)
 
@@ -345,13 +346,13 @@ class CleanupTests:
         self, store: Store
     ) -> None:
         instance = ended(store)
-        assert store.delete_finished(older_than=ZERO, limit=10) == 2
+        assert clean_up(store, older_than=ZERO, limit=10) == 2
         with pytest.raises(TaskDefinitionNotFoundError):
             store.get_definition(instance.definition.id)
 
     def test_a_definition_that_is_not_completed_stays(self, store: Store) -> None:
         instance = self.of_a_live_definition(store)
-        assert store.delete_finished(older_than=ZERO, limit=10) == 1
+        assert clean_up(store, older_than=ZERO, limit=10) == 1
         assert store.list_definitions() == [instance.definition]
 
     def test_a_completed_definition_without_instances_goes_when_it_is_old_enough(
@@ -359,9 +360,9 @@ class CleanupTests:
     ) -> None:
         put(store, definition(None))
         clock.advance(HOUR - TICK)
-        assert store.delete_finished(older_than=HOUR, limit=10) == 0
+        assert clean_up(store, older_than=HOUR, limit=10) == 0
         clock.advance(TICK)
-        assert store.delete_finished(older_than=HOUR, limit=10) == 1
+        assert clean_up(store, older_than=HOUR, limit=10) == 1
         assert store.list_definitions() == []
 
     def test_a_completed_definition_stays_while_an_instance_is_open(
@@ -369,7 +370,7 @@ class CleanupTests:
     ) -> None:
         instance = running(store)
         clock.advance(HOUR)
-        assert store.delete_finished(older_than=ZERO, limit=10) == 0
+        assert clean_up(store, older_than=ZERO, limit=10) == 0
         assert store.list_definitions() == [instance.definition]
 
     def test_a_completed_definition_stays_while_an_instance_is_young(
@@ -378,38 +379,38 @@ class CleanupTests:
         instance = running(store)
         clock.advance(HOUR)
         assert finish(store, instance)
-        assert store.delete_finished(older_than=HOUR, limit=10) == 0
+        assert clean_up(store, older_than=HOUR, limit=10) == 0
         clock.advance(HOUR)
-        assert store.delete_finished(older_than=HOUR, limit=10) == 2
+        assert clean_up(store, older_than=HOUR, limit=10) == 2
 
     def test_a_definition_that_is_live_again_stays(self, store: Store) -> None:
         old = put(store, definition(None))
         live = put(store, replace(old, trigger=WAITING, next_fire_time=START))
-        assert store.delete_finished(older_than=ZERO, limit=10) == 0
+        assert clean_up(store, older_than=ZERO, limit=10) == 0
         assert store.list_definitions() == [live]
 
     def test_at_most_limit_are_deleted(self, store: Store) -> None:
         for _ in range(3):
             self.of_a_live_definition(store)
-        assert store.delete_finished(older_than=ZERO, limit=2) == 2
+        assert clean_up(store, older_than=ZERO, limit=2) == 2
         assert len(store.list_instances()) == 1
-        assert store.delete_finished(older_than=ZERO, limit=2) == 1
+        assert clean_up(store, older_than=ZERO, limit=2) == 1
 
     def test_the_limit_counts_definitions_and_instances_together(
         self, store: Store
     ) -> None:
         for _ in range(3):
             ended(store)
-        assert store.delete_finished(older_than=ZERO, limit=4) == 4
+        assert clean_up(store, older_than=ZERO, limit=4) == 4
         assert store.list_instances() == []
         assert len(store.list_definitions()) == 2
-        assert store.delete_finished(older_than=ZERO, limit=4) == 2
+        assert clean_up(store, older_than=ZERO, limit=4) == 2
         assert store.list_definitions() == []
 
     def test_instances_go_before_definitions(self, store: Store) -> None:
         put(store, definition(None))
         instance = self.of_a_live_definition(store)
-        assert store.delete_finished(older_than=ZERO, limit=1) == 1
+        assert clean_up(store, older_than=ZERO, limit=1) == 1
         with pytest.raises(TaskInstanceNotFoundError):
             store.get_instance(instance.id)
         assert len(store.list_definitions()) == 2
@@ -418,7 +419,7 @@ class CleanupTests:
         self, store: Store
     ) -> None:
         instance = self.of_a_live_definition(store)
-        store.delete_finished(older_than=ZERO, limit=1)
+        clean_up(store, older_than=ZERO, limit=1)
         before = replace(instance.definition, next_fire_time=START)
         assert store.fire_definitions([firing(before)]).done == set()
         assert store.list_instances() == []

@@ -17,6 +17,7 @@ from go_scheduler.testing.builders import (
     TICK,
     claimant,
     claimed,
+    clean_up,
     definition,
     ended,
     finish,
@@ -27,6 +28,7 @@ from go_scheduler.testing.builders import (
     running,
 )
 from go_scheduler.testing.clock import START
+from go_scheduler.testing.settling import settle
 
 if TYPE_CHECKING:
     from go_scheduler.models import TaskInstance
@@ -116,6 +118,7 @@ class LapsedForTests:
     @staticmethod
     def taken_over(store: Store, *, lapsed: timedelta) -> list[TaskInstance]:
         """Claim for the other node."""
+        settle(store)
         taken = store.claim_instances(
             claimant(OTHER_NODE), ahead=ZERO, lead=ZERO, limit=10, lapsed=lapsed
         )
@@ -164,10 +167,10 @@ class ContactTests:
         store.note_contact(NODE, unbroken=ZERO)
         clock.advance(HOUR)
         store.note_contact(OTHER_NODE, unbroken=ZERO)
-        assert store.delete_finished(older_than=ZERO, limit=10) == 0
+        assert clean_up(store, older_than=ZERO, limit=10) == 0
         assert set(self.contacts(store)) == {NODE, OTHER_NODE}
         clock.advance(TICK)
-        assert store.delete_finished(older_than=ZERO, limit=10) == 0
+        assert clean_up(store, older_than=ZERO, limit=10) == 0
         assert set(self.contacts(store, within=HOUR + TICK)) == {OTHER_NODE}
 
     @staticmethod

@@ -20,6 +20,7 @@ from go_scheduler.testing.builders import (
     claim,
     claimed,
     definition,
+    due,
     ended,
     finish,
     fire,
@@ -77,7 +78,7 @@ class PauseTests:
     def test_a_paused_definition_is_not_due(self, store: Store) -> None:
         new = put(store)
         pause(store, new)
-        assert store.due_definitions(ahead=HOUR, limit=10) == []
+        assert due(store, ahead=HOUR, limit=10) == []
 
     def test_a_paused_definition_does_not_fire(self, store: Store) -> None:
         paused = pause(store, put(store))
@@ -266,7 +267,7 @@ class ResumeTests:
         old = pending(store)
         pause(store, old.definition)
         [resumed] = store.resume_definitions([old.definition.id])
-        assert ids(store.due_definitions(ahead=HOUR, limit=10)) == [resumed.id]
+        assert ids(due(store, ahead=HOUR, limit=10)) == [resumed.id]
         assert times(fire(store, resumed)) == [START]
 
     def test_what_waited_for_a_retry_is_claimable(self, store: Store) -> None:

@@ -23,6 +23,7 @@ from go_scheduler.testing.builders import (
     claim_of,
     claimed,
     definition,
+    due,
     ended,
     finish,
     fire,
@@ -241,7 +242,7 @@ class NextFireTimeTests:
         assert finish(store, instance, next_fire_time=START + HOUR)
         found = self.definition_of(store, instance, START + HOUR)
         assert (found.completed_at, found.revision) == (None, 1)
-        assert store.due_definitions(ahead=HOUR, limit=10) == [found]
+        assert due(store, ahead=HOUR, limit=10) == [found]
         assert len(fire(store, found)) == 2
 
     def test_a_definition_that_waits_is_completed_if_it_fires_no_more(
@@ -268,9 +269,9 @@ class NextFireTimeTests:
         store.pause_definitions([instance.definition.id])
         assert finish(store, instance, next_fire_time=START + HOUR)
         self.definition_of(store, instance, START + HOUR)
-        assert store.due_definitions(ahead=HOUR, limit=10) == []
+        assert due(store, ahead=HOUR, limit=10) == []
         [resumed] = store.resume_definitions([instance.definition.id])
-        assert store.due_definitions(ahead=HOUR, limit=10) == [resumed]
+        assert due(store, ahead=HOUR, limit=10) == [resumed]
 
     def test_a_next_fire_time_that_is_known_stays(self, store: Store) -> None:
         read = put(store, definition(trigger=WAITING))
@@ -316,7 +317,7 @@ class NextFireTimeTests:
         instance = pending(store, definition(trigger=WAITING))
         cancel(store, instance, next_fire_time=START + HOUR)
         found = self.definition_of(store, instance, START + HOUR)
-        assert store.due_definitions(ahead=HOUR, limit=10) == [found]
+        assert due(store, ahead=HOUR, limit=10) == [found]
 
     def test_a_definition_that_waits_is_completed_by_a_cancel_if_it_fires_no_more(
         self, store: Store

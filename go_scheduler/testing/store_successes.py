@@ -20,6 +20,7 @@ from go_scheduler.testing.builders import (
     at_once,
     cancel,
     claim,
+    clean_up,
     definition,
     finish,
     fire,
@@ -233,9 +234,9 @@ class SuccessTests:
         put(store, first.definition)
         clock.advance(HOUR)
         assert finish(store, first)
-        assert store.delete_finished(older_than=MINUTE, limit=10) == 0
+        assert clean_up(store, older_than=MINUTE, limit=10) == 0
         clock.advance(MINUTE)
-        assert store.delete_finished(older_than=MINUTE, limit=1) == 1
+        assert clean_up(store, older_than=MINUTE, limit=1) == 1
         assert store.list_instances() == []
 
     @staticmethod

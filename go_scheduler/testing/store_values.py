@@ -23,6 +23,7 @@ from go_scheduler.testing.builders import (
     TICK,
     claim,
     definition,
+    due,
     finish,
     fire,
     firing,
@@ -305,7 +306,7 @@ class UnknownTriggerTests:
             patch.delitem(base._kinds, PassingTrigger.kind)
             found = store.list_definitions(ids=[passing.id, other.id])
             assert {each.id for each in found} == {passing.id, other.id}
-            first, second = store.due_definitions(ahead=HOUR, limit=10)
+            first, second = due(store, ahead=HOUR, limit=10)
             assert dump_trigger(first.trigger) == dump_trigger(trigger)
             assert second == other
             put(store, replace(first, name="edited"))
