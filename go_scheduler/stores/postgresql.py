@@ -113,7 +113,7 @@ class PostgreSQLStore(SQLStore):
         schema = Schema(dialect.name, migrate)
         super().__init__(database, dialect, schema=schema, clock=clock)
         self._url = engines[Lane.USERS].url
-        self._statements = Statements(database, clock=clock)
+        self._statements = Statements(database, clock=clock, by_index=dialect.by_index)
         self._writes = Writes(self._statements, skips_settling=dialect.skips_settling)
         self._claims = Claims(
             self._statements, shards=dialect.shards, reads_rows=dialect.reads_rows
@@ -431,7 +431,11 @@ class PostgreSQLStore(SQLStore):
 
     def _delete_definitions(self, since: str, older_than: timedelta, limit: int) -> int:
         statement = self._statements.text(
-            sql.DELETE_DEFINITIONS, returns=("key",), since=since, limit=limit
+            sql.DELETE_DEFINITIONS,
+            returns=("key",),
+            since=since,
+            over=f"{{over_{since}}}",
+            limit=limit,
         )
         return len(
             self._statements.run(Lane.SCANS, statement, {"older_than": older_than})

@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 from psycopg.errors import InsufficientPrivilege, LockNotAvailable
-from sqlalchemy import event, exc, make_url
+from sqlalchemy import create_engine, event, exc, make_url, select
 
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import (
@@ -31,6 +31,7 @@ from go_scheduler.stores.sql.database import Fault, Lane, Overtaken
 from go_scheduler.stores.sql.dialects import CockroachDBDialect
 from go_scheduler.stores.sql.rows import read_definition
 from go_scheduler.stores.sql.sqlite_database import SQLiteDatabase
+from go_scheduler.stores.sql.tables import definitions
 from go_scheduler.stores.sql.turns import Turns
 from go_scheduler.stores.sql.types import UNREADABLE
 from go_scheduler.testing.builders import (
@@ -284,6 +285,16 @@ def plain_reads_meeting_locks(
     event.listen(engine, "before_cursor_execute", wait)
     yield executed
     event.remove(engine, "before_cursor_execute", wait)
+
+
+def test_on_cockroachdb_rows_can_only_be_looked_up() -> None:
+    dialect = CockroachDBDialect(None, follower_reads=False)
+    name, index = "task_definitions", "task_definitions_id_key"
+    hinted = f"{name}@{{FORCE_INDEX={index},NO_FULL_SCAN}}"
+    assert name + dialect.by_index(index) == hinted
+    query = dialect.looked_up(select(definitions.c.key), definitions, index)
+    engine = create_engine("cockroachdb+psycopg://")
+    assert hinted in str(query.compile(engine))
 
 
 def test_what_is_due_is_read_past_locks(store: PostgreSQLStore) -> None:

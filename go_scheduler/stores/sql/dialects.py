@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from datetime import datetime
 
-    from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy import ColumnElement, Connection, Select, Table
     from sqlalchemy.dialects.postgresql import Insert as PostgreSQLInsert
     from sqlalchemy.dialects.sqlite import Insert as SQLiteInsert
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskDefinition
 
 Listed = TypeVar("Listed")
+Query = TypeVar("Query", bound="Select[Any]")
 
 CONTAINS = "go_scheduler_contains"
 """The function that every SQLite connection of ours has: whether JSON contains JSON."""
@@ -63,6 +64,10 @@ class Dialect(ABC):
         self, column: ColumnElement[Any], ids: Collection[UUID]
     ) -> ColumnElement[bool]:
         """Whether a column is one of many ids, as one parameter."""
+
+    def looked_up(self, query: Query, table: Table, index: str) -> Query:
+        """A query of some rows of a table, which are looked up by an index only."""
+        return query
 
     @abstractmethod
     def contains(self, metadata: Mapping[str, JSON]) -> ColumnElement[bool]:
@@ -125,6 +130,10 @@ class PostgreSQLDialect(Dialect):
         """By the index on the metadata."""
         return contents.c.metadata_search.contains(metadata)
 
+    def by_index(self, index: str) -> str:
+        """What follows a table's name where rows are looked up by an index only."""
+        return ""
+
     def insert_new_ids(self) -> PostgreSQLInsert:
         """Insert definitions, but for ids that exist."""
         return postgresql.insert(definitions).on_conflict_do_nothing(
@@ -150,6 +159,14 @@ class CockroachDBDialect(PostgreSQLDialect):
         super().__init__(clock)
         self._follower_reads = follower_reads
 
+    def by_index(self, index: str) -> str:
+        """A hint that allows no full scan."""
+        return "@" + _look_up(index)
+
+    def looked_up(self, query: Query, table: Table, index: str) -> Query:
+        """With the same hint."""
+        return query.with_hint(table, _look_up(index), self.name)
+
     def listed(
         self, connection: Connection, read: Callable[[Connection], Listed]
     ) -> Listed:
@@ -170,6 +187,10 @@ class CockroachDBDialect(PostgreSQLDialect):
         # After a rollback the driver would prepare every statement anew.
         connection.exec_driver_sql("COMMIT")
         return found
+
+
+def _look_up(index: str) -> str:
+    return f"{{FORCE_INDEX={index},NO_FULL_SCAN}}"
 
 
 class SQLiteDialect(Dialect):

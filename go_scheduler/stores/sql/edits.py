@@ -53,9 +53,11 @@ class Edits:
 
     def live(self, connection: Connection, ids: Collection[UUID]) -> Sequence[Row[Any]]:
         """Definitions with their contents, in the order of their ids."""
-        query = LIVE.where(self._dialect.among(definitions.c.id, ids)).order_by(
-            definitions.c.id
-        )
+        query = self._dialect.looked_up(
+            LIVE.where(self._dialect.among(definitions.c.id, ids)),
+            definitions,
+            "task_definitions_id_key",
+        ).order_by(definitions.c.id)
         return connection.execute(query).all()
 
     def put(
@@ -138,6 +140,9 @@ class Edits:
                 definitions.c.deleted_at.is_not(None),
             )
             .group_by(definitions.c.id)
+        )
+        query = self._dialect.looked_up(
+            query, definitions, "task_definitions_former_idx"
         )
         return {row[0]: row[1] for row in connection.execute(query)}
 

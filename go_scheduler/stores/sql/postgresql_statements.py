@@ -29,7 +29,27 @@ coalesce(CASE WHEN t.expire_after BETWEEN 0 AND 3155760000000000
          CAST(:expire_after AS interval))
 """
 WORDS = {"instance": INSTANCE, "definition": DEFINITION, "expire_after": EXPIRE_AFTER}
-"""What every statement may use, beside ``{now}``."""
+"""What every statement may use, beside ``{now}`` and where it looks rows up."""
+INDEXES = {
+    "due_in_time": "task_definitions_due_idx",
+    "due_late": "task_definitions_late_idx",
+    "over_completed_at": "task_definitions_completed_idx",
+    "over_deleted_at": "task_definitions_deleted_idx",
+    "claimable": "task_instances_claimable_idx",
+    "leases": "task_instances_lease_idx",
+    "ended": "task_instances_ended_idx",
+    "live": "task_definitions_id_key",
+    "definitions_key": "task_definitions_pkey",
+    "contents_key": "task_contents_pkey",
+    "instances_key": "task_instances_pkey",
+    "open": "task_instances_open_idx",
+    "fired": "task_instances_fire_key",
+}
+"""Where rows are looked up, each by the word that follows the table's name.
+
+On CockroachDB it says so: by statistics that are missing, or stale, the whole table may
+seem to be cheaper to read. On PostgreSQL the connections' settings see to it.
+"""
 
 # {lock} is SKIP LOCKED if a plain read would wait for a user's open transaction.
 DUE = """
@@ -39,7 +59,7 @@ SELECT {columns}, {now} AS now FROM ({union}) AS due
 """
 DUE_IN_TIME = """
 in_time{shard} AS MATERIALIZED (
-  SELECT {columns} FROM task_definitions
+  SELECT {columns} FROM task_definitions{due_in_time}
    WHERE shard = {shard} AND next_fire_time IS NOT NULL AND NOT paused AND NOT late
      AND next_fire_time >= {now} - CAST(:back AS interval)
      AND next_fire_time <= {now} + CAST(:ahead AS interval) {after}
@@ -47,7 +67,7 @@ in_time{shard} AS MATERIALIZED (
 """
 DUE_LATE = """
 late AS MATERIALIZED (
-  SELECT {columns} FROM task_definitions
+  SELECT {columns} FROM task_definitions{due_late}
    WHERE next_fire_time IS NOT NULL AND NOT paused AND late
      AND next_fire_time <= {now} + CAST(:ahead AS interval) {after}
    ORDER BY next_fire_time, id LIMIT {limit} {lock})
@@ -59,7 +79,7 @@ AFTER = """
 
 FIRE = """
 WITH moved AS (
-  UPDATE task_definitions AS d
+  UPDATE task_definitions{live} AS d
      SET next_fire_time = x.next_at,
          late = coalesce(x.next_at <= {now} - CAST(:late AS interval), false),
          completed_at = CASE WHEN x.next_at IS NULL AND NOT d.waits THEN {now}
@@ -96,7 +116,7 @@ SELECT id FROM moved
 # free to look at more instances than it has to, and to wait for those that are locked.
 UNLESS_OPEN = """
      AND (NOT d.waits OR NOT EXISTS (
-           SELECT 1 FROM task_instances AS o
+           SELECT 1 FROM task_instances{open} AS o
             WHERE o.definition_key = d.key
               AND o.completed_at IS NULL AND o.outcome IS NULL))
 """
@@ -108,7 +128,7 @@ WITH {branches} SELECT DISTINCT head FROM ({union}) AS heads
 """
 HEAD = """
 head{head} AS MATERIALIZED (
-  SELECT {head} AS head, claimable_at FROM task_instances
+  SELECT {head} AS head, claimable_at FROM task_instances{claimable}
    WHERE queue = CAST(:queue{head} AS text) AND shard = {shard}
      AND claimable_at IS NOT NULL
      AND claimable_at >= {now} - CAST(:back{head} AS interval)
@@ -118,7 +138,7 @@ head{head} AS MATERIALIZED (
 CLAIM = """
 WITH due AS MATERIALIZED ({due}),
 t AS (
-  UPDATE task_instances AS t
+  UPDATE task_instances{instances_key} AS t
      SET claimed_by = CAST(:node AS uuid), attempt = t.attempt + 1, claimable_at = NULL,
          runs = t.runs + CASE WHEN {starts} THEN 1 ELSE 0 END,
          started_at = CASE WHEN {starts} THEN greatest({now}, t.due_at) END,
@@ -130,7 +150,7 @@ t AS (
    WHERE t.id = due.id AND {guard} {sound}
   RETURNING {instance}, due.place)
 SELECT {instance}, {definition}, t.place, {now} AS now
-  FROM t LEFT JOIN task_definitions AS d ON d.key = t.definition_key
+  FROM t LEFT JOIN task_definitions{definitions_key} AS d ON d.key = t.definition_key
 """
 # What was written by hand may be out of all bounds here as well.
 SOUND = """
@@ -139,7 +159,7 @@ SOUND = """
 """
 STARTS = "t.due_at <= {now} + CAST(:lead AS interval)"
 FREE = """
-  SELECT id, claimable_at AS place FROM task_instances
+  SELECT id, claimable_at AS place FROM task_instances{claimable}
    WHERE queue = CAST(:queue AS text) AND shard = CAST(:shard AS bigint)
      AND claimable_at IS NOT NULL
      AND claimable_at >= {now} - CAST(:back AS interval)
@@ -157,7 +177,7 @@ DEFINITION_IS_FREE = """
                     FOR UPDATE SKIP LOCKED)
 """
 LAPSED = """
-  SELECT id, expires_at AS place FROM task_instances
+  SELECT id, expires_at AS place FROM task_instances{leases}
    WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT held
      AND expires_at >= {now} - CAST(:back AS interval)
      AND expires_at <= {now} - CAST(:lapsed AS interval)
@@ -175,7 +195,7 @@ WITH t AS MATERIALIZED (
    WHERE t.claimed_by = CAST(:node AS uuid) AND t.completed_at IS NULL AND NOT t.held
      AND t.expires_at IS NOT NULL AND t.id > CAST(:after AS uuid) {only} {lock})
 SELECT {instance}, {definition}
-  FROM t LEFT JOIN task_definitions AS d ON d.key = t.definition_key
+  FROM t LEFT JOIN task_definitions{definitions_key} AS d ON d.key = t.definition_key
  ORDER BY t.id LIMIT {limit}
 """
 
@@ -188,7 +208,7 @@ OWNED = """
 """
 START = """
 WITH t AS (
-  UPDATE task_instances AS t
+  UPDATE task_instances{instances_key} AS t
      SET runs = t.runs + CASE WHEN t.started_at IS NULL THEN 1 ELSE 0 END,
          started_at = coalesce(t.started_at, greatest({now}, t.due_at)),
          expires_at = CASE WHEN t.started_at IS NOT NULL THEN t.expires_at
@@ -199,10 +219,10 @@ WITH t AS (
    WHERE {owned}
   RETURNING {instance})
 SELECT {instance}, {definition}
-  FROM t LEFT JOIN task_definitions AS d ON d.key = t.definition_key
+  FROM t LEFT JOIN task_definitions{definitions_key} AS d ON d.key = t.definition_key
 """
 RENEW = """
-UPDATE task_instances AS t
+UPDATE task_instances{instances_key} AS t
    SET expires_at = {now} + x.lease * interval '1 microsecond'
   FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]),
               CAST(:leases AS bigint[])) AS x (id, attempt, lease)
@@ -220,7 +240,7 @@ MAY_END = """
 # new values, it waits for nothing any more.
 FINISH = """
 WITH ended AS (
-  UPDATE task_instances AS t
+  UPDATE task_instances{instances_key} AS t
      SET outcome = x.outcome,
          ended_attempt = CASE WHEN x.outcome IS NOT NULL THEN x.attempt END,
          waits = t.waits AND t.completed_at IS NULL,
@@ -251,7 +271,7 @@ SELECT id FROM ended
 """
 GONE_ON = """
 gone_on AS (
-  UPDATE task_definitions AS d
+  UPDATE task_definitions{definitions_key} AS d
      SET next_fire_time = coalesce(d.next_fire_time, e.next_at),
          late = coalesce(coalesce(d.next_fire_time, e.next_at)
                          <= {now} - CAST(:late AS interval), false),
@@ -263,7 +283,7 @@ gone_on AS (
   RETURNING d.key)
 """
 RELEASE = """
-UPDATE task_instances AS t
+UPDATE task_instances{instances_key} AS t
    SET claimed_by = NULL, expires_at = NULL, started_at = NULL,
        runs = t.runs - CASE WHEN t.started_at IS NOT NULL THEN 1 ELSE 0 END,
        due_at = CASE WHEN x.delay > 0
@@ -279,11 +299,11 @@ RETURNING t.id
 # What of a batch can be written though somebody else has locked the rest of it, and
 # what of the rest is still as it was.
 FREE_INSTANCES = """
-SELECT id FROM task_instances WHERE id = ANY(CAST(:ids AS uuid[]))
+SELECT id FROM task_instances{instances_key} WHERE id = ANY(CAST(:ids AS uuid[]))
  ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
 """
 FREE_DEFINITIONS = """
-SELECT id FROM task_definitions
+SELECT id FROM task_definitions{live}
  WHERE id = ANY(CAST(:ids AS uuid[])) AND deleted_at IS NULL
  ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
 """
@@ -291,39 +311,39 @@ SELECT id FROM task_definitions
 FREE_TO_END = """
 WITH t AS MATERIALIZED (
   SELECT id, definition_key, waits AND id = ANY(CAST(:ended AS uuid[])) AS goes_on
-    FROM task_instances WHERE id = ANY(CAST(:ids AS uuid[]))
+    FROM task_instances{instances_key} WHERE id = ANY(CAST(:ids AS uuid[]))
    ORDER BY id FOR NO KEY UPDATE SKIP LOCKED),
 d AS MATERIALIZED (
-  SELECT key FROM task_definitions
+  SELECT key FROM task_definitions{definitions_key}
    WHERE key = ANY(SELECT definition_key FROM t WHERE goes_on)
    ORDER BY key FOR NO KEY UPDATE SKIP LOCKED)
 SELECT t.id FROM t
  WHERE NOT t.goes_on OR NOT EXISTS (
-         SELECT 1 FROM task_definitions AS o
+         SELECT 1 FROM task_definitions{definitions_key} AS o
           WHERE o.key = t.definition_key AND o.key NOT IN (SELECT key FROM d))
 """
 STILL_OWNED = """
 SELECT t.id
   FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[])) AS x (id, attempt)
-  JOIN task_instances AS t ON {owned}
+  JOIN task_instances{instances_key} AS t ON {owned}
 """
 STILL_MAY_END = """
 SELECT t.id
   FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]),
               CAST(:outcomes AS text[])) AS x (id, attempt, outcome)
-  JOIN task_instances AS t ON {may_end}
+  JOIN task_instances{instances_key} AS t ON {may_end}
 """
 STILL_TO_FIRE = """
 SELECT d.id
   FROM unnest(CAST(:ids AS uuid[]), CAST(:expected AS timestamptz[]),
               CAST(:revisions AS bigint[])) AS x (id, expected, revision)
-  JOIN task_definitions AS d
+  JOIN task_definitions{live} AS d
     ON d.id = x.id AND d.deleted_at IS NULL AND NOT d.paused
    AND d.next_fire_time IS NOT DISTINCT FROM x.expected AND d.revision = x.revision
 """
 CANCEL = """
 WITH ended AS (
-  UPDATE task_instances AS t
+  UPDATE task_instances{instances_key} AS t
      SET cancel_requested = t.cancel_requested OR t.started_at IS NOT NULL,
          outcome = CASE WHEN t.started_at IS NULL THEN 'cancelled' END,
          completed_at = CASE WHEN t.started_at IS NULL THEN {now} END,
@@ -354,27 +374,29 @@ DELETE FROM task_nodes WHERE seen_at < {now} - CAST(:kept AS interval) RETURNING
 
 DELETE_ENDED = """
 WITH old AS MATERIALIZED (
-  SELECT id, completed_at FROM task_instances
+  SELECT id, completed_at FROM task_instances{ended}
    WHERE completed_at IS NOT NULL
      AND completed_at >= {now} - CAST(:back AS interval)
      AND completed_at <= {now} - CAST(:older_than AS interval)
    ORDER BY completed_at LIMIT {limit} FOR UPDATE SKIP LOCKED)
-DELETE FROM task_instances AS t USING old
+DELETE FROM task_instances{instances_key} AS t USING old
  WHERE t.id = old.id
 RETURNING t.completed_at, {now} AS now
 """
 DELETE_DEFINITIONS = """
 WITH old AS MATERIALIZED (
-  SELECT d.key FROM task_definitions AS d
+  SELECT d.key FROM task_definitions{over} AS d
    WHERE d.{since} IS NOT NULL AND d.{since} <= {now} - CAST(:older_than AS interval)
-     AND NOT EXISTS (SELECT 1 FROM task_instances AS i WHERE i.definition_key = d.key)
+     AND NOT EXISTS (SELECT 1 FROM task_instances{fired} AS i
+                      WHERE i.definition_key = d.key)
    ORDER BY d.{since} LIMIT {limit} FOR UPDATE SKIP LOCKED),
 gone AS (
-  DELETE FROM task_definitions AS d USING old
+  DELETE FROM task_definitions{definitions_key} AS d USING old
    WHERE d.key = old.key AND d.{since} <= {now} - CAST(:older_than AS interval)
   RETURNING d.key),
 emptied AS (
-  DELETE FROM task_contents AS c USING gone WHERE c.key = gone.key RETURNING c.key)
+  DELETE FROM task_contents{contents_key} AS c USING gone WHERE c.key = gone.key
+  RETURNING c.key)
 SELECT key FROM gone
 """
 

@@ -34,19 +34,29 @@ class Statements:
     Args:
         database: Where they are executed.
         clock: Used instead of the database's time, for tests.
+        by_index: What follows a table's name where rows are looked up by an index.
     """
 
-    def __init__(self, database: Database, *, clock: Clock | None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        clock: Clock | None,
+        by_index: Callable[[str], str],
+    ) -> None:
         self._database = database
         self._clock = clock
         self._elapsed = (clock or SystemClock()).elapsed
         now = "now()" if clock is None else "CAST(:now AS timestamptz)"
-        self._words = (("now", now), *sql.WORDS.items())
+        indexes = {word: by_index(index) for word, index in sql.INDEXES.items()}
+        words = {"now": now, **sql.WORDS, **indexes}
+        self._words = tuple(words.items())
         self._sweeps: dict[object, Sweep] = {}
 
     def fill(self, template: str, **parts: object) -> str:
-        """A part of a statement, with the words of this store and its own."""
-        return template.format(**dict(self._words), **parts)
+        """A part for ``text``, with the words of this store and its own."""
+        filled = template.format(**dict(self._words), **parts)
+        return filled.replace("{", "{{").replace("}", "}}")
 
     def text(
         self, template: str, *, returns: tuple[str, ...], **parts: str | int
