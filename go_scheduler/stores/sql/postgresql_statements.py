@@ -42,7 +42,6 @@ INDEXES = {
     "definitions_key": "task_definitions_pkey",
     "contents_key": "task_contents_pkey",
     "instances_key": "task_instances_pkey",
-    "open": "task_instances_open_idx",
     "fired": "task_instances_fire_key",
 }
 """Where rows are looked up, each by the word that follows the table's name.
@@ -79,7 +78,7 @@ AFTER = """
 
 FIRE = """
 WITH moved AS (
-  UPDATE task_definitions{live} AS d
+  UPDATE task_definitions{moving} AS d
      SET next_fire_time = x.next_at,
          late = coalesce(x.next_at <= {now} - CAST(:late AS interval), false),
          completed_at = CASE WHEN x.next_at IS NULL AND NOT d.waits THEN {now}
@@ -116,7 +115,7 @@ SELECT id FROM moved
 # free to look at more instances than it has to, and to wait for those that are locked.
 UNLESS_OPEN = """
      AND (NOT d.waits OR NOT EXISTS (
-           SELECT 1 FROM task_instances{open} AS o
+           SELECT 1 FROM task_instances AS o
             WHERE o.definition_key = d.key
               AND o.completed_at IS NULL AND o.outcome IS NULL))
 """
@@ -314,12 +313,12 @@ WITH t AS MATERIALIZED (
     FROM task_instances{instances_key} WHERE id = ANY(CAST(:ids AS uuid[]))
    ORDER BY id FOR NO KEY UPDATE SKIP LOCKED),
 d AS MATERIALIZED (
-  SELECT key FROM task_definitions{definitions_key}
+  SELECT key FROM task_definitions
    WHERE key = ANY(SELECT definition_key FROM t WHERE goes_on)
    ORDER BY key FOR NO KEY UPDATE SKIP LOCKED)
 SELECT t.id FROM t
  WHERE NOT t.goes_on OR NOT EXISTS (
-         SELECT 1 FROM task_definitions{definitions_key} AS o
+         SELECT 1 FROM task_definitions AS o
           WHERE o.key = t.definition_key AND o.key NOT IN (SELECT key FROM d))
 """
 STILL_OWNED = """
