@@ -164,7 +164,13 @@ def _(store: CockroachDBStore) -> None:
 _SCANNED = (
     "task_definitions@task_definitions_completed_idx WHERE completed_at IS NOT NULL",
     "task_definitions@task_definitions_deleted_idx WHERE deleted_at IS NOT NULL",
+    "task_definitions@task_definitions_pkey",
+    "task_definitions@task_definitions_due_idx"
+    " WHERE next_fire_time IS NOT NULL AND NOT paused AND NOT late",
+    "task_definitions@task_definitions_late_idx"
+    " WHERE next_fire_time IS NOT NULL AND NOT paused AND late",
     "task_instances@task_instances_pkey",
+    "task_instances@task_instances_claimable_idx WHERE claimable_at IS NOT NULL",
     "task_instances@task_instances_lease_idx"
     " WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT held",
     "task_instances@task_instances_ended_idx WHERE completed_at IS NOT NULL",
