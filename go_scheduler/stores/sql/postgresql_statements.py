@@ -298,7 +298,7 @@ RETURNING t.id
 # What of a batch can be written though somebody else has locked the rest of it, and
 # what of the rest is still as it was.
 FREE_INSTANCES = """
-SELECT id FROM task_instances{instances_key} WHERE id = ANY(CAST(:ids AS uuid[]))
+SELECT id FROM task_instances WHERE id = ANY(CAST(:ids AS uuid[]))
  ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
 """
 FREE_DEFINITIONS = """
@@ -310,7 +310,7 @@ SELECT id FROM task_definitions{live}
 FREE_TO_END = """
 WITH t AS MATERIALIZED (
   SELECT id, definition_key, waits AND id = ANY(CAST(:ended AS uuid[])) AS goes_on
-    FROM task_instances{instances_key} WHERE id = ANY(CAST(:ids AS uuid[]))
+    FROM task_instances WHERE id = ANY(CAST(:ids AS uuid[]))
    ORDER BY id FOR NO KEY UPDATE SKIP LOCKED),
 d AS MATERIALIZED (
   SELECT key FROM task_definitions
