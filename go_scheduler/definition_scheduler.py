@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeAlias
 
+from go_scheduler.aside import Aside
 from go_scheduler.batches import write_in_halves
 from go_scheduler.bounded_log import BoundedLog
 from go_scheduler.clock import ZERO
-from go_scheduler.left_alone import LONGEST, LeftAlone
 from go_scheduler.repeats import Repeats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from datetime import datetime, timedelta
+    from datetime import datetime
     from uuid import UUID
 
     from go_scheduler.clock import StoreClock
@@ -27,6 +28,11 @@ _FIRST_PAGE = 500
 _LARGEST_PAGE = 2000
 _MOST_ROWS = 500
 _MOST_ALONE = 10
+_FAILED_AT_FIRST = timedelta(seconds=1)
+_FAILED_AT_MOST = timedelta(minutes=1)
+_MOST_ASIDE = 10_000
+
+_Key: TypeAlias = "tuple[UUID, int | None]"
 
 
 class DefinitionScheduler:
@@ -66,7 +72,9 @@ class DefinitionScheduler:
         self._asked = False
         self._again = False
         self._repeats = Repeats(clock, settling=store.settling)
-        self._left_alone = LeftAlone(clock)
+        self._aside: Aside[_Key] = Aside(
+            at_first=_FAILED_AT_FIRST, at_most=_FAILED_AT_MOST
+        )
         self._log = BoundedLog(logging.getLogger(__name__))
 
     def look(self) -> None:
@@ -85,7 +93,10 @@ class DefinitionScheduler:
         limit, ahead = self._page, self._pace.ahead
         page = self._store.due_definitions(ahead=ahead, after=after, limit=limit)
         now = self._clock.now()
-        ready = [each for each in page if not self._left_alone.has(each)]
+        # They are tried when a page has them, unless they are gone.
+        self._aside.take_busy(sent)
+        self._aside.take_failed(sent)
+        ready = [each for each in page if _key(each) not in self._aside]
         firings = self._guard.plan(
             ready, now=now, until=now + ahead, failed=self._fail_to_plan
         )
@@ -97,7 +108,8 @@ class DefinitionScheduler:
             self._after = page[-1]
             self._page = min(2 * limit, _LARGEST_PAGE)
         self._pace.took(self._clock.elapsed() - sent)
-        return self._next(sent)
+        self._aside.forget_beyond(_MOST_ASIDE)
+        return self._next()
 
     def _begin_pass(self) -> None:
         if self._asked or self._again:
@@ -112,13 +124,15 @@ class DefinitionScheduler:
         Those of few fire times come first, then what was locked and what has failed
         before, which must not hold up the others again.
         """
-        failed = [each for each in firings if self._left_alone.failed(each.definition)]
-        locked = [
-            each for each in firings if self._left_alone.was_locked(each.definition)
-        ]
-        others = [
-            each for each in firings if not self._left_alone.knows(each.definition)
-        ]
+        others, locked, failed = [], [], []
+        for firing in firings:
+            key = _key(firing.definition)
+            if self._aside.has_failed(key):
+                failed.append(firing)
+            elif self._aside.was_busy(key):
+                locked.append(firing)
+            else:
+                others.append(firing)
         yield from _in_parts(sorted(others, key=_rows_of))
         yield from _in_parts(locked)
         yield from ([each] for each in failed[:_MOST_ALONE])
@@ -128,18 +142,16 @@ class DefinitionScheduler:
 
         def fail(firing: Firing, error: Exception) -> None:
             failed.add(firing.definition.id)
-            if self._left_alone.fail(firing.definition):
-                self._report(firing.definition, error)
+            self._leave_failed(firing.definition, error)
 
         answers = write_in_halves(firings, self._store.fire_definitions, fail)
         busy = set().union(*(answer.busy for answer in answers))
         won = set().union(*(answer.done for answer in answers))
         for definition in (firing.definition for firing in firings):
             if definition.id in busy:
-                if self._left_alone.lock(definition):
-                    self._report_locked(definition)
+                self._leave_busy(definition)
             elif definition.id not in failed:
-                self._left_alone.forget(definition)
+                self._aside.forget(_key(definition))
         return [firing for firing in firings if firing.definition.id in won]
 
     def _tell(self, firings: Sequence[Firing], until: datetime) -> None:
@@ -148,34 +160,51 @@ class DefinitionScheduler:
         ):
             self._created()
 
-    def _next(self, since: timedelta) -> timedelta | None:
+    def _next(self) -> timedelta | None:
         if self._after is not None or self._again or self._asked:
             return ZERO
-        waits = [self._repeats.wait, self._left_alone.wait(since)]
+        waits = [self._repeats.wait, self._aside.next_busy(self._clock.elapsed())]
         return min((each for each in waits if each is not None), default=None)
 
+    def _leave_busy(self, definition: TaskDefinition) -> None:
+        if self._aside.leave_busy(_key(definition), self._clock.elapsed()):
+            self._log.write(
+                logging.WARNING,
+                "definition %s: another transaction has locked it, its firing has to"
+                " wait",
+                definition.id,
+                ids={"definition_id": definition.id},
+            )
+
     def _fail_to_plan(self, definition: TaskDefinition, error: Exception) -> None:
-        if self._left_alone.fail(definition, at_first=LONGEST):
-            self._report(definition, error)
+        self._leave_failed(definition, error, at_least=_FAILED_AT_MOST)
 
-    def _report(self, definition: TaskDefinition, error: Exception) -> None:
-        self._log.write(
-            logging.ERROR,
-            "definition %s cannot fire and is left alone for %d s: %r",
-            definition.id,
-            self._left_alone.length(definition).total_seconds(),
-            error,
-            ids={"definition_id": definition.id},
-            error=error,
-        )
+    def _leave_failed(
+        self,
+        definition: TaskDefinition,
+        error: Exception,
+        *,
+        at_least: timedelta = ZERO,
+    ) -> None:
+        key = _key(definition)
+        is_new = not self._aside.has_failed(key)
+        elapsed = self._clock.elapsed()
+        delay = self._aside.leave_failed(key, elapsed, at_least=at_least)
+        if is_new:
+            self._log.write(
+                logging.ERROR,
+                "definition %s cannot fire and is left alone for %d s: %r",
+                definition.id,
+                delay.total_seconds(),
+                error,
+                ids={"definition_id": definition.id},
+                error=error,
+            )
 
-    def _report_locked(self, definition: TaskDefinition) -> None:
-        self._log.write(
-            logging.WARNING,
-            "definition %s: another transaction has locked it, its firing has to wait",
-            definition.id,
-            ids={"definition_id": definition.id},
-        )
+
+def _key(definition: TaskDefinition) -> _Key:
+    """One that has been edited since is another one."""
+    return definition.id, definition.revision
 
 
 def _in_parts(firings: Sequence[Firing]) -> Iterator[Sequence[Firing]]:

@@ -129,7 +129,8 @@ class Outbox:
             self._log.begin()
             self._write_pending()
             # Apart from what is new, which is not to suffer from it.
-            self._write_all(self._aside.take(elapsed))
+            self._write_all(self._aside.take_busy(elapsed, _BATCH))
+            self._write_all(self._aside.take_failed(elapsed, _BATCH))
         return self._next(self._clock.elapsed())
 
     def _next(self, elapsed: timedelta) -> timedelta | None:

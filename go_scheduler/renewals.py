@@ -63,21 +63,21 @@ class Renewals:
         elapsed = self._clock.elapsed()
         newest = self._newest(runs)
         self._aside.forget_unless(lambda run: newest.get(run.instance.id) is run)
-        again = self._aside.take(elapsed)
         soon = self._clock.at(elapsed) + self._lease * 2 / 3
-        left_aside = set(again)
         wanted = [
             run
             for run in newest.values()
             # What has ended is about to be written, and not to be met with a lock then.
             if ((every and not run.settled) or run.expires_at < soon)
             and run not in self._aside
-            and run not in left_aside
         ]
+        busy = self._aside.take_busy(elapsed, _BATCH)
+        failed = self._aside.take_failed(elapsed, _BATCH)
         for start in range(0, len(wanted), _BATCH):
             self._write(wanted[start : start + _BATCH])
-        self._write(again)
-        return bool(wanted or again)
+        self._write(busy)
+        self._write(failed)
+        return bool(wanted or busy or failed)
 
     def next(self) -> timedelta | None:
         """How long until one that was left aside is tried again; None: none was."""

@@ -7,8 +7,9 @@ import threading
 from datetime import timedelta
 from heapq import heappop, heappush
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from go_scheduler.aside import Aside
 from go_scheduler.batches import write_in_halves
 from go_scheduler.bounded_log import BoundedLog
 from go_scheduler.clock import ZERO
@@ -30,10 +31,8 @@ if TYPE_CHECKING:
 
 _BATCH = 500
 _SLACK = timedelta(milliseconds=20)
-_ASIDE_AT_FIRST = timedelta(milliseconds=100)
-_LONGEST_ASIDE = timedelta(seconds=1)
-# What is locked for less is nothing to speak of.
-_REPORTED_AT = 8 * _ASIDE_AT_FIRST
+_FAILED_AT_FIRST = timedelta(milliseconds=100)
+_FAILED_AT_MOST = timedelta(seconds=1)
 _MOST_ALONE = 10
 
 
@@ -80,7 +79,9 @@ class Starter:
         self._lock = threading.Lock()
         self._unstarted: list[tuple[datetime, int, Run]] = []
         self._sequence = count()
-        self._aside: dict[Run, _Aside] = {}
+        self._aside: Aside[Run] = Aside(
+            at_first=_FAILED_AT_FIRST, at_most=_FAILED_AT_MOST
+        )
         self._log = BoundedLog(logging.getLogger(__name__))
 
     @property
@@ -116,25 +117,24 @@ class Starter:
             return
         until = self._clock.now() + self.lead + _SLACK
         while runs := self._take_due(until):
-            try:
-                self._start(runs)
-            except BaseException:
-                # Whether they have been started is not known; starting again is
-                # harmless.
-                self._push(runs)
-                raise
+            self._start(runs)
 
     def _start_aside(self) -> None:
         """Try again what was left aside; what failed alone by itself, and a few."""
         elapsed = self._clock.elapsed()
-        due = [run for run, aside in self._aside.items() if aside.until <= elapsed]
-        failed = [run for run in due if self._aside[run].failed]
-        locked = [run for run in due if not self._aside[run].failed]
-        parts = [locked[:_BATCH], *([run] for run in failed[:_MOST_ALONE])]
-        for part in parts:
-            self._start(part)
+        self._start(self._aside.take_busy(elapsed, _BATCH))
+        for _ in range(_MOST_ALONE):
+            self._start(self._aside.take_failed(elapsed, 1))
 
     def _start(self, runs: Sequence[Run]) -> None:
+        try:
+            self._record(runs)
+        except BaseException:
+            # Whether they have been started is not known; starting again is harmless.
+            self._push(runs)
+            raise
+
+    def _record(self, runs: Sequence[Run]) -> None:
         failed: dict[UUID, Exception] = {}
 
         def write(claims: Sequence[Claim]) -> Answer[Sequence[TaskInstance]]:
@@ -155,10 +155,13 @@ class Starter:
         }
         started = []
         for run in runs:
-            if run.instance.id in busy or run.instance.id in failed:
-                self._set_aside(run, failed.get(run.instance.id))
+            if run.instance.id in busy:
+                self._leave_busy(run)
                 continue
-            self._aside.pop(run, None)
+            if run.instance.id in failed:
+                self._leave_failed(run, failed[run.instance.id])
+                continue
+            self._aside.forget(run)
             instance = done.get(run.token)
             if instance is not None and self._intake.takes(run.start(instance)):
                 started.append(run)
@@ -166,18 +169,27 @@ class Starter:
                 self._held.drop(run)
         self._timer.hold(started)
 
-    def _set_aside(self, run: Run, error: Exception | None) -> None:
-        before = self._aside.get(run)
-        length = _ASIDE_AT_FIRST
-        if before is not None:
-            length = min(2 * before.length, _LONGEST_ASIDE)
-        until = self._clock.elapsed() + length
-        self._aside[run] = _Aside(until, length, error is not None)
-        if error is not None:
-            if before is None or not before.failed:
-                self._report_failed(run.claim, error)
-        elif length == _REPORTED_AT:
-            self._report_locked(run.claim)
+    def _leave_busy(self, run: Run) -> None:
+        if self._aside.leave_busy(run, self._clock.elapsed()):
+            self._log.write(
+                logging.WARNING,
+                "instance %s: another transaction has locked it, its start has to wait",
+                run.instance.id,
+                ids=_ids(run.claim),
+            )
+
+    def _leave_failed(self, run: Run, error: Exception) -> None:
+        is_new = not self._aside.has_failed(run)
+        self._aside.leave_failed(run, self._clock.elapsed())
+        if is_new:
+            self._log.write(
+                logging.ERROR,
+                "instance %s: its start cannot be recorded, it is tried again: %r",
+                run.instance.id,
+                error,
+                ids=_ids(run.claim),
+                error=error,
+            )
 
     def _push(self, runs: Sequence[Run]) -> bool:
         """Hold what is to be started; true if the first of all is another one now."""
@@ -206,34 +218,10 @@ class Starter:
         return first - self._clock.now() - self.lead
 
     def _next(self) -> timedelta | None:
-        elapsed = self._clock.elapsed()
-        waits = [aside.until - elapsed for aside in self._aside.values()]
-        if (wait := self._wait()) is not None:
-            waits.append(wait)
-        return max(ZERO, min(waits)) if waits else None
-
-    def _report_failed(self, claim: Claim, error: Exception) -> None:
-        self._log.write(
-            logging.ERROR,
-            "instance %s: its start cannot be recorded, it is tried again: %r",
-            claim.instance_id,
-            error,
-            ids={"instance_id": claim.instance_id, "attempt": claim.attempt},
-            error=error,
-        )
-
-    def _report_locked(self, claim: Claim) -> None:
-        self._log.write(
-            logging.WARNING,
-            "instance %s: another transaction has locked it, its start has to wait",
-            claim.instance_id,
-            ids={"instance_id": claim.instance_id, "attempt": claim.attempt},
-        )
+        waits = [self._wait(), self._aside.next(self._clock.elapsed())]
+        first = min((each for each in waits if each is not None), default=None)
+        return None if first is None else max(ZERO, first)
 
 
-class _Aside(NamedTuple):
-    """Until when a start is left alone, and whether it was locked or failed."""
-
-    until: timedelta
-    length: timedelta
-    failed: bool
+def _ids(claim: Claim) -> dict[str, object]:
+    return {"instance_id": claim.instance_id, "attempt": claim.attempt}

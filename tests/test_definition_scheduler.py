@@ -438,7 +438,7 @@ def test_a_few_lines_tell_of_many_broken_definitions(
 def test_the_memory_of_broken_definitions_is_bounded(
     store: Faulty, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("go_scheduler.left_alone._MOST", 2)
+    monkeypatch.setattr(definition_scheduler, "_MOST_ASIDE", 2)
     triggers = [Flaky() for _ in range(3)]
     for key, trigger in enumerate(triggers):
         put(store, definition(trigger=trigger, key=key))
