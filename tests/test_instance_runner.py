@@ -35,6 +35,7 @@ from tests.house import TICK, WINDOW, FaultyStore, House, pending, state
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import timedelta
+    from uuid import UUID
 
     from go_scheduler.run import Run
     from go_scheduler.testing import ManualClock
@@ -609,36 +610,21 @@ def test_a_store_that_was_still_at_work_on_a_lost_claim_is_asked_for_five_second
     assert store.lists == asked
 
 
-def test_what_is_locked_and_not_given_back_is_asked_for_until_it_is(
-    house: House, store: FaultyStore, clock: ManualClock
+@pytest.mark.parametrize("kind", ["locked", "bad"])
+def test_what_is_locked_or_fails_alone_is_given_back_later(
+    house: House, store: FaultyStore, clock: ManualClock, kind: str
 ) -> None:
     instance = pending(store)
     store.claim_answer_lost = True
     with pytest.raises(StoreUnavailableError):
         house.claim()
     store.claim_answer_lost = False
-    store.locked = {instance.id}
+    hindered: set[UUID] = getattr(store, kind)
+    hindered.add(instance.id)
     clock.advance(seconds(6))
     house.claim()
     assert state(store, instance) is State.RUNNING
-    store.locked.clear()
-    house.claim()
-    assert [run.instance.attempt for run in house.due] == [2]
-
-
-def test_a_release_that_fails_alone_is_tried_again(
-    house: House, store: FaultyStore, clock: ManualClock
-) -> None:
-    instance = pending(store)
-    store.claim_answer_lost = True
-    with pytest.raises(StoreUnavailableError):
-        house.claim()
-    store.claim_answer_lost = False
-    store.bad = {instance.id}
-    clock.advance(seconds(6))
-    house.claim()
-    assert state(store, instance) is State.RUNNING
-    store.bad.clear()
+    hindered.clear()
     house.claim()
     assert [run.instance.attempt for run in house.due] == [2]
 

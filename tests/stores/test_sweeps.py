@@ -33,20 +33,21 @@ from tests import servers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from datetime import timedelta
     from uuid import UUID
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
     from go_scheduler.testing.clock import ManualClock
 
+    IsFoundSoon = Callable[[TaskInstance, Callable[[], bool]], None]
+
 WINDOW = SECOND
 ALL = 10_000 * HOUR
 # What was locked for so long may be found so much later.
 LOCKED = [
-    pytest.param(ZERO, WINDOW, id="a moment"),
-    pytest.param(30 * SECOND, 2 * WINDOW, id="half a minute"),
-    pytest.param(5 * MINUTE, 40 * WINDOW, id="five minutes"),
+    pytest.param((ZERO, WINDOW), id="a moment"),
+    pytest.param((30 * SECOND, 2 * WINDOW), id="half a minute"),
+    pytest.param((5 * MINUTE, 40 * WINDOW), id="five minutes"),
 ]
 
 
@@ -74,47 +75,36 @@ def locked(url: str, *given: TaskInstance) -> Iterator[None]:
         user.rollback()
 
 
-def look_on(clock: ManualClock, look: Callable[[], bool], longest: timedelta) -> None:
-    """Look once in every window, and find it in that time."""
-    until = clock.elapsed() + longest
-    while not look():
-        clock.advance(WINDOW)
-        assert clock.elapsed() <= until
+@pytest.fixture(params=LOCKED)
+def is_found_soon(
+    request: pytest.FixtureRequest, clock: ManualClock, postgresql_url: str
+) -> IsFoundSoon:
+    """Looks once in every window: in vain while it is locked, and not long after."""
+    time, longest = request.param
+
+    def check(instance: TaskInstance, look: Callable[[], bool]) -> None:
+        until = clock.elapsed() + time
+        with locked(postgresql_url, instance):
+            while clock.elapsed() <= until:
+                assert not look()
+                clock.advance(WINDOW)
+        until = clock.elapsed() + longest
+        while not look():
+            clock.advance(WINDOW)
+            assert clock.elapsed() <= until
+
+    return check
 
 
-def look_in_vain(clock: ManualClock, look: Callable[[], bool], time: timedelta) -> None:
-    """Look once in every window for so long, and do not find it."""
-    until = clock.elapsed() + time
-    while clock.elapsed() <= until:
-        assert not look()
-        clock.advance(WINDOW)
-
-
-@pytest.mark.parametrize(("time", "longest"), LOCKED)
 def test_what_is_free_and_was_locked_is_claimed_soon(
-    store: Store,
-    clock: ManualClock,
-    postgresql_url: str,
-    time: timedelta,
-    longest: timedelta,
+    store: Store, is_found_soon: IsFoundSoon
 ) -> None:
     instance = pending(store)
-
-    def look() -> bool:
-        return ids(claim(store)) == [instance.id]
-
-    with locked(postgresql_url, instance):
-        look_in_vain(clock, look, time)
-    look_on(clock, look, longest)
+    is_found_soon(instance, lambda: ids(claim(store)) == [instance.id])
 
 
-@pytest.mark.parametrize(("time", "longest"), LOCKED)
 def test_what_was_locked_is_claimed_soon_though_there_is_always_more(
-    store: Store,
-    clock: ManualClock,
-    postgresql_url: str,
-    time: timedelta,
-    longest: timedelta,
+    store: Store, clock: ManualClock, is_found_soon: IsFoundSoon
 ) -> None:
     read = put(store, definition(store.now()))
     first, *_ = fire(store, read, *(store.now() + n * SECOND / 2 for n in range(1000)))
@@ -124,19 +114,12 @@ def test_what_was_locked_is_claimed_soon_though_there_is_always_more(
         assert len(claimed) == 1
         return ids(claimed) == [first.id]
 
-    with locked(postgresql_url, first):
-        clock.advance(WINDOW)
-        look_in_vain(clock, look, time)
-    look_on(clock, look, longest)
+    clock.advance(WINDOW)
+    is_found_soon(first, look)
 
 
-@pytest.mark.parametrize(("time", "longest"), LOCKED)
 def test_what_has_lapsed_and_was_locked_is_taken_over_soon(
-    store: Store,
-    clock: ManualClock,
-    postgresql_url: str,
-    time: timedelta,
-    longest: timedelta,
+    store: Store, clock: ManualClock, is_found_soon: IsFoundSoon
 ) -> None:
     instance = running(store, definition(store.now()))
     clock.advance(LEASE)
@@ -144,18 +127,11 @@ def test_what_has_lapsed_and_was_locked_is_taken_over_soon(
     def look() -> bool:
         return ids(claim(store, OTHER_NODE, lapsed=True)) == [instance.id]
 
-    with locked(postgresql_url, instance):
-        look_in_vain(clock, look, time)
-    look_on(clock, look, longest)
+    is_found_soon(instance, look)
 
 
-@pytest.mark.parametrize(("time", "longest"), LOCKED)
 def test_what_has_ended_and_was_locked_is_deleted_soon(
-    store: Store,
-    clock: ManualClock,
-    postgresql_url: str,
-    time: timedelta,
-    longest: timedelta,
+    store: Store, is_found_soon: IsFoundSoon
 ) -> None:
     instance = ended(store)
 
@@ -163,9 +139,7 @@ def test_what_has_ended_and_was_locked_is_deleted_soon(
         store.delete_finished(older_than=ZERO, limit=10)
         return not store.list_instances(definition_id=instance.definition.id)
 
-    with locked(postgresql_url, instance):
-        look_in_vain(clock, look, time)
-    look_on(clock, look, longest)
+    is_found_soon(instance, look)
 
 
 @pytest.mark.slow

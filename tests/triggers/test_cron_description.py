@@ -90,6 +90,10 @@ class TestDescription:
             ("0 * * * * * *", "every minute on the clock"),
             ("* * 9-11 * * * *", "every second between 09:00 and 11:59:59"),
             ("* 0-29 17 * * * *", "every second between 17:00 and 17:29:59"),
+            (
+                "* 0-29 9,10 * * * *",
+                "every second of minutes 0 to 29 of hours 9 and 10",
+            ),
             ("* * * * * 1 *", "every second on mondays"),
             ("0 0 * * * ? 2030", "every hour in 2030"),
             ("0 * * * 1-5", "every hour on weekdays"),
