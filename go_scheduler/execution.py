@@ -1,4 +1,4 @@
-"""A node's execution side, wired: what claims, starts, calls, records and renews."""
+"""A node's execution side, wired: the instance runner with all its parts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LONGEST_BACKOFF = timedelta(seconds=1)
 
 
 class Execution:
-    """What claims, calls and records the instances of one node.
+    """What claims, starts, calls, records and renews the instances of one node.
 
     Args:
         handler: What is called.
