@@ -34,16 +34,20 @@ class Contact:
     @property
     def unbroken(self) -> timedelta:
         """For how long it has been; zero before the first."""
+        # Read once, and first: other threads note what they meet.
+        since = self._since
         now = self._clock.elapsed()
         # After a long freeze nothing has been noted yet, and it is broken all the same.
-        if self._since is None or self._is_silent(now):
+        if since is None or self._is_silent(now):
             return ZERO
-        return now - self._since
+        return now - since
 
     def broken_since(self, elapsed: timedelta) -> bool:
         """Whether it has been broken since then."""
-        now = self._clock.elapsed()
-        return self._since is None or self._is_silent(now) or self._since > elapsed
+        since = self._since
+        return (
+            since is None or self._is_silent(self._clock.elapsed()) or since > elapsed
+        )
 
     def made(self) -> None:
         """The store has answered."""

@@ -46,6 +46,23 @@ def test_silence_breaks_the_contact(clock: ManualClock) -> None:
     assert contact.unbroken == ZERO
 
 
+def test_contact_may_be_broken_by_another_thread_while_this_one_asks(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contact = Contact(clock, silence=seconds(10))
+
+    def break_meanwhile(now: timedelta) -> bool:
+        contact.broke()
+        return False
+
+    monkeypatch.setattr(contact, "_is_silent", break_meanwhile)
+    contact.made()
+    assert contact.unbroken == ZERO
+    contact.made()
+    assert not contact.broken_since(ZERO)
+    assert contact.broken_since(ZERO)
+
+
 def test_a_node_that_wakes_from_a_freeze_has_no_contact(clock: ManualClock) -> None:
     contact = Contact(clock, silence=seconds(10))
     contact.made()
