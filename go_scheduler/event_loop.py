@@ -25,7 +25,7 @@ class EventLoop:
     def __init__(self, *, stopping: bool) -> None:
         self._loop = asyncio.new_event_loop()
         # The loop itself keeps only weak references to its tasks.
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], Run] = {}
         self._stopping = stopping
         self._ended = False
         threading.Thread(
@@ -36,14 +36,21 @@ class EventLoop:
         """Perform a run as a task of its own."""
         self._loop.call_soon_threadsafe(self._start, perform, run)
 
-    def wait_for(self, result: Awaitable[object]) -> None:
-        """Await this on the loop, and wait here until that is done."""
-        work = self._tracked(result)
+    def wait_for(self, result: Awaitable[object], run: Run) -> None:
+        """Await this for a run on the loop, and wait here until that is done."""
+        work = self._tracked(result, run)
         asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def is_blocked_by(self, run: Run) -> bool:
+        """Whether a run is executing there now, while everything else has to wait."""
+        task = asyncio.current_task(self._loop)
+        return task is not None and self._tasks.get(task) is run
 
     def stop(self) -> None:
         """End once nothing runs on it."""
-        self._loop.call_soon_threadsafe(self._stop)
+        # It may have ended already, if it was to.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._stop)
 
     def _run(self) -> None:
         while not self._ended:
@@ -53,20 +60,20 @@ class EventLoop:
         self._loop.close()
 
     def _start(self, perform: Perform, run: Run) -> None:
-        self._track(self._loop.create_task(perform(run)))
+        self._track(self._loop.create_task(perform(run)), run)
 
-    async def _tracked(self, result: Awaitable[object]) -> None:
+    async def _tracked(self, result: Awaitable[object], run: Run) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._track(task)
+        self._track(task, run)
         await result
 
-    def _track(self, task: asyncio.Task[None]) -> None:
-        self._tasks.add(task)
+    def _track(self, task: asyncio.Task[None], run: Run) -> None:
+        self._tasks[task] = run
         task.add_done_callback(self._untrack)
 
     def _untrack(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task)
         self._end_if_idle()
 
     def _stop(self) -> None:

@@ -25,9 +25,9 @@ class Held:
     def __init__(self) -> None:
         # Dictionaries for their order: the first is the one that has been there
         # longest.
-        self._waiting: dict[Run, None] = {}
-        self._queued: dict[Run, None] = {}
-        self._running: dict[Run, None] = {}
+        self._waiting: dict[Run, object] = {}
+        self._queued: dict[Run, object] = {}
+        self._running: dict[Run, object] = {}
         self._hung: dict[Run, None] = {}
         self._apart: dict[Run, None] = {}
 
@@ -121,15 +121,18 @@ class Held:
         return False
 
 
-def _move(run: Run, source: dict[Run, None], target: dict[Run, None]) -> bool:
-    target[run] = None
+def _move(run: Run, source: dict[Run, object], target: dict[Run, object]) -> bool:
+    # Who comes second, or again, must not take out what the first has entered.
+    mine = object()
+    if target.setdefault(run, mine) is not mine:
+        return False
     if _take(run, source):
         return True
     target.pop(run, None)
     return False
 
 
-def _take(run: Run, stage: dict[Run, None]) -> bool:
+def _take(run: Run, stage: dict[Run, object]) -> bool:
     return stage.pop(run, _ABSENT) is not _ABSENT
 
 

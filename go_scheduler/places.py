@@ -55,6 +55,13 @@ class Places:
             except Empty:
                 return
 
+    def empty(self) -> Iterator[Run]:
+        """Take out all there is: what has a place, and what waits."""
+        with self._lock:
+            taken, self._taken = self._taken, {}
+        yield from taken
+        yield from self.drain()
+
     def _next(self) -> Run | None:
         with self._lock:
             if len(self._taken) >= self.size:

@@ -8,6 +8,7 @@ import threading
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from go_scheduler.event_loop import EventLoop
@@ -95,9 +96,14 @@ class Workers:
     @property
     def trouble(self) -> str | None:
         """Why this node should be given nothing to call; None: it should."""
-        hung = len(self._held.hung())
-        if self._spares.used_up or hung - len(self._held.apart()) >= self.size:
-            return f"{hung} handlers hang, and no worker may take their place"
+        hung, apart = self._held.hung(), self._held.apart()
+        left = [run for run in hung if run not in apart]
+        if (
+            self._spares.used_up
+            or len(left) >= self.size
+            or any(self._is_blocked_by(run) for run in left)
+        ):
+            return f"{len(hung)} handlers hang, and no worker may take their place"
         return None if self._feed is None else self._feed.trouble
 
     def ready(self) -> bool:
@@ -126,6 +132,8 @@ class Workers:
         # Those of an executor are not ours.
         if self._feed is None and self._spares.take(run):
             self._threads.replace(run)
+            if self._is_blocked_by(run):
+                self._leave_loop()
             self._tasks.leave(run)
 
     def stop(self) -> None:
@@ -149,7 +157,24 @@ class Workers:
             self._threads.submit(run)
 
     def _begin_task(self, run: Run) -> None:
-        self._event_loop().submit(self._perform_async, run)
+        perform = partial(self._perform_async, places=self._tasks)
+        self._event_loop().submit(perform, run)
+
+    def _is_blocked_by(self, run: Run) -> bool:
+        """Whether a run keeps the event loop from all others."""
+        loop = self._loop
+        return loop is not None and loop.is_blocked_by(run)
+
+    def _leave_loop(self) -> None:
+        """Go on with another event loop; this one ends when what it runs has ended."""
+        with self._lock:
+            loop, self._loop = self._loop, None
+            places, self._tasks = self._tasks, Places(self.size, self._begin_task)
+        assert loop is not None
+        loop.stop()
+        # What is running there stays: it cannot be called twice.
+        for run in places.empty():
+            self._tasks.enter(run)
 
     def _hand_to(self, executor: Executor, run: Run) -> Future[None] | None:
         if isinstance(executor, ProcessPoolExecutor):
@@ -167,7 +192,7 @@ class Workers:
         try:
             result = self._handler(run.instance)
             if result is not None:
-                self._finish(result)
+                self._finish(result, run)
         # Whatever a handler raises is a failed run and must not cost the thread.
         except BaseException as error:
             # Described first: the exception's own code may hang, and until the outcome
@@ -178,13 +203,13 @@ class Workers:
         finally:
             leave_run(token)
 
-    async def _perform_async(self, run: Run) -> None:
+    async def _perform_async(self, run: Run, *, places: Places) -> None:
         try:
             if self._begin(run):
                 enter_run(run)
                 await self._await_handler(run)
         finally:
-            self._tasks.leave(run)
+            places.leave(run)
 
     async def _await_handler(self, run: Run) -> None:
         try:
@@ -245,13 +270,13 @@ class Workers:
         finally:
             self._held.end(run)
 
-    def _finish(self, result: object) -> None:
+    def _finish(self, result: object, run: Run) -> None:
         """Await what a sync handler returned, if that is what it takes to run it."""
         refuse_generator(result)
         if not inspect.isawaitable(result):
             return
         if self._feed is None:
-            self._event_loop().wait_for(result)
+            self._event_loop().wait_for(result, run)
         else:
             asyncio.run(_finish(result))
 

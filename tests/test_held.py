@@ -90,3 +90,16 @@ def test_a_run_is_either_called_or_given_back_when_both_are_tried_at_once(
         assert held.busy == called
         if called:
             held.end(one)
+
+
+def test_a_step_that_is_taken_twice_is_refused_and_loses_nothing(held: Held) -> None:
+    one = run()
+    held.add([one])
+    assert held.enqueue(one, ZERO)
+    assert not held.enqueue(one, ZERO)
+    assert held.queued() == [one]
+    assert held.call(one)
+    assert not held.call(one)
+    assert not held.enqueue(one, ZERO)
+    assert list(held.running()) == [one]
+    assert held.busy == 1

@@ -38,7 +38,7 @@ from go_scheduler.workers import Workers
 from tests.conftest import seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from go_scheduler.feed import Feed
     from go_scheduler.models import TaskInstance
@@ -1099,6 +1099,59 @@ def test_the_place_of_an_async_handler_that_hangs_is_given_to_the_next(
         assert len(pool.held.queued()) == 2 - number
         loop.call_soon_threadsafe(gates[number].set)
         pool.wait(1)
+
+
+@pytest.mark.parametrize("returns", [False, True])
+def test_an_async_handler_that_blocks_costs_only_what_runs_on_its_event_loop(
+    pools: Callable[..., Pool], returns: bool
+) -> None:
+    gate = Gate()
+
+    async def block(instance: TaskInstance) -> None:
+        gate(instance)
+
+    def handler(instance: TaskInstance) -> Awaitable[None]:
+        return block(instance)
+
+    pool = pools(handler if returns else block, max_workers=2)
+    [stuck] = pool.submit()
+    gate.wait()
+    old = pool.workers._event_loop()
+    # A thread that awaited it there would have to wait as well.
+    waiting = [] if returns else pool.submit(3, name="ok")
+    hang(pool, stuck)
+    waiting += pool.submit(2, name="ok")
+    pool.wait(len(waiting))
+    assert {pool.stored(run).state for run in waiting} == {State.COMPLETED}
+    assert pool.workers.ready()
+    gate.go.set()
+    pool.wait(1)
+    assert pool.stored(stuck).state is State.COMPLETED
+    assert {pool.stored(run).attempt for run in waiting} == {1}
+    while not old._loop.is_closed():
+        pass
+    old.stop()
+
+
+def test_a_node_whose_event_loop_is_blocked_for_good_is_not_ready(
+    pools: Callable[..., Pool],
+) -> None:
+    gate = Gate()
+
+    async def block(instance: TaskInstance) -> None:
+        gate(instance)
+
+    pool = pools(block, max_workers=2, max_hung=1)
+    [first] = pool.submit()
+    gate.wait()
+    [second] = pool.submit()
+    pool.held.hang(first)
+    assert first.settle()
+    assert not pool.workers.ready()
+    pool.held._hung.clear()
+    gate.go.set()
+    pool.wait(2)
+    assert pool.stored(second).state is State.COMPLETED
 
 
 def test_once_all_spare_threads_hang_the_node_says_so_and_is_not_ready(
