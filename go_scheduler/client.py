@@ -254,7 +254,8 @@ class Client:
         """Read a page of the instances that meet every condition given.
 
         Args:
-            definition_id: They belong to this definition.
+            definition_id: They belong to this definition; None: to any, or to one that
+                has been deleted.
             state: They are in this state.
             after: They come later: the last one of the page before.
             limit: The most to return, 1 to 1,000.
@@ -278,7 +279,10 @@ class Client:
         )
 
     def counts(self) -> Mapping[State, int]:
-        """How many instances are in each state."""
+        """How many instances are in each state.
+
+        What deleted definitions have left is counted as well.
+        """
         return self._ready().counts()
 
     def cancel(self, instance_id: UUID) -> Cancelled | None:

@@ -34,7 +34,8 @@ class Health:
             broken; None: it claims.
         node: The node's id; None: it does not run.
         loops: Each loop by its name.
-        store_reachable: Whether no loop's last tick failed for want of the store.
+        store_reachable: Whether it runs, and no loop's last tick failed for want of the
+            store.
         stuck_workers: Handlers that outlived ``expire_after`` and have not returned.
         hanging_triggers: Triggers that were called and have not answered.
         waiting: Instances held until they are due.

@@ -129,13 +129,13 @@ class Run:
         ends, the run has failed, whether the handler returned or raised, and ``retry``
         applies. A transaction that was rolled back may be repeated, this call included.
 
-        Args:
-            connection: A SQLAlchemy ``Session`` or ``Connection`` that is not in
-                autocommit.
-
         A run that was presumed hung, or has lost its claim to another run of the same
         instance, may call it too: whichever is the first to commit has completed the
         instance.
+
+        Args:
+            connection: A SQLAlchemy ``Session`` or ``Connection`` that is not in
+                autocommit.
 
         Raises:
             ClaimLostError: The instance has been completed, by another run or an

@@ -54,7 +54,7 @@ class Store(ABC):
     instance is claimed, has not ended, and has the claim's ``attempt``. A claim that
     has lapsed stays current until another claim replaces it. ``start_instances``,
     ``renew_claims``, ``finish_instances`` and ``release_instances`` change nothing for
-    a claim that is not current.
+    a claim that is not current, but for a success: see ``finish_instances``.
 
     **Errors**: every method raises ``StoreUnavailableError`` if trying again may help
     and ``StoreError`` if not. After either nothing has changed, unless the connection
@@ -65,7 +65,8 @@ class Store(ABC):
             time.
 
     Attributes:
-        settling: How long a scan may leave out what has been committed; zero: not at
+        settling: How long the scans, ``due_definitions``, ``claim_instances`` and
+            ``delete_finished``, may leave out what has been committed; zero: not at
             all.
     """
 
@@ -204,8 +205,8 @@ class Store(ABC):
     def resume_definitions(self, ids: Collection[UUID]) -> Sequence[TaskDefinition]:
         """End a pause: the note goes, what was held is claimable, the revision rises.
 
-        A definition that is not paused stays as it is. A claim that has lapsed during
-        the pause, and that nobody might take over, lapses now.
+        A definition that is not paused stays as it is. A claim of a paused one that has
+        lapsed, and that nobody might take over, lapses now.
 
         Returns:
             Those that exist, as now stored; in no order.
@@ -351,7 +352,7 @@ class Store(ABC):
         ``hangs``; one that did not, and has no outcome, sets it to zero.
 
         **The first success wins**: the outcome *completed* is also taken from a claim
-        that is not current any more, if the instance has not ended or has *failed*. It
+        that was current once, if the instance has not ended or has *failed*. It
         ends then as above, and nobody may claim it; a run that was begun since finds
         its claim lost.
 
@@ -451,7 +452,8 @@ class Store(ABC):
         """Read a page of the instances that meet every condition given.
 
         Args:
-            definition_id: They belong to this definition.
+            definition_id: They belong to this definition; None: to any, or to one that
+                has been deleted.
             state: They are in this state.
             after: They come after this one: the last of the page before.
             limit: Most instances to return; at least 1.
@@ -463,7 +465,10 @@ class Store(ABC):
 
     @abstractmethod
     def counts(self) -> Mapping[State, int]:
-        """How many instances are in each state; every state has a number."""
+        """How many instances are in each state; every state has a number.
+
+        What deleted definitions have left is counted as well.
+        """
 
 
 class TransactionalStore(Store):

@@ -187,6 +187,9 @@ class DefinitionTable:
         for instance in row.rows:
             if instance.state is State.PENDING:
                 self._instances.list_pending(instance)
+            elif instance.state is State.RUNNING:
+                assert instance.expires_at is not None
+                self._instances.renew(instance, max(instance.expires_at, now))
 
     def delete(self, row: DefinitionRow, now: datetime) -> None:
         """Delete a definition and what has not started of it; cancel what runs."""

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 def settle(store: Store) -> None:
     """Wait until the store's scans leave out nothing that has been committed.
 
-    The suites call this before each scan. It waits for as long as ``store.settling``
-    says, in real time. A store that can tell sooner is registered with what does:
+    ``StoreSuite`` and ``StoreMachine`` call this before each scan. It waits for as long
+    as ``store.settling`` says, in real time. A store that can tell sooner is registered
+    with what does:
 
     ```python
     @settle.register

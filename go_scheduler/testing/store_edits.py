@@ -284,6 +284,14 @@ class DeleteTests:
         assert found.definition == instance.definition
         assert instances(store, instance.definition) == []
 
+    def test_its_history_is_in_the_list_of_all_instances(self, store: Store) -> None:
+        over, cut_short = ended(store), running(store)
+        store.delete_definitions([over.definition.id, cut_short.definition.id])
+        assert {*ids(store.list_instances())} == {over.id, cut_short.id}
+        assert ids(store.list_instances(state=State.COMPLETED)) == [over.id]
+        counts = store.counts()
+        assert (counts[State.COMPLETED], counts[State.CANCELLED]) == (1, 1)
+
     def test_its_history_goes_with_the_cleanup(self, store: Store) -> None:
         over, cut_short = ended(store), running(store)
         store.delete_definitions([over.definition.id, cut_short.definition.id])

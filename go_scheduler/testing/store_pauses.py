@@ -310,6 +310,34 @@ class ResumeTests:
         store.resume_definitions([instance.definition.id])
         assert ids(claim(store, OTHER_NODE, lapsed=True)) == [instance.id]
 
+    def test_what_lapsed_meanwhile_lapses_at_the_resume(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = running(store)
+        pause(store, instance.definition)
+        clock.advance(HOUR)
+        store.resume_definitions([instance.definition.id])
+        assert store.get_instance(instance.id).expires_at == store.now()
+
+    def test_what_lapsed_before_the_pause_lapses_at_the_resume(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = running(store)
+        clock.advance(HOUR)
+        pause(store, instance.definition)
+        store.resume_definitions([instance.definition.id])
+        assert store.get_instance(instance.id).expires_at == store.now()
+
+    def test_a_claim_that_holds_at_the_resume_holds_on(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = running(store)
+        pause(store, instance.definition)
+        clock.advance(SECOND)
+        store.resume_definitions([instance.definition.id])
+        found = store.get_instance(instance.id)
+        assert found.expires_at == instance.expires_at
+
     def test_a_paused_definition_that_ran_on_keeps_what_it_ran(
         self, store: Store
     ) -> None:

@@ -89,7 +89,8 @@ class StoreSuite(
 
     The fixture ``store`` yields an empty, initialized store on the ``clock``. Nothing
     else is needed, and there is nothing to switch off: a store that fails a test breaks
-    a promise that the schedulers rely on.
+    a promise that the schedulers rely on. One whose scans leave out for a moment what
+    has just been committed says so by ``Store.settling``; see ``settle``.
     """
 
     @pytest.fixture
