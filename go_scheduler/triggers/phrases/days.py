@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 _CRON_DAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
 _ALL = frozenset(range(7))
 _MONDAY_TO_FRIDAY = frozenset(range(5))
-_OF_YEAR = {"year"}
 
 
 class Days(NamedTuple):
