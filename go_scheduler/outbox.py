@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _GAP = timedelta(milliseconds=3)
 _BATCH = 500
 _MOST_ASIDE = 1000
+# So many lines say enough, and each costs a way to the store while others wait.
+_MOST_ASKED = 10
 
 Record = TypeVar("Record", RunOutcome, Release)
 
@@ -89,6 +91,7 @@ class Outbox:
         self._aside: Aside[End] = Aside()
         self._announced = False
         self._last: timedelta | None = None
+        self._asked = 0
         self._freed = _Freed()
         self._log = BoundedLog(logging.getLogger(__name__))
 
@@ -127,6 +130,7 @@ class Outbox:
         self._announced = False
         if self._last is None or elapsed >= self._last + _GAP:
             self._log.begin()
+            self._asked = 0
             self._write_pending()
             # Apart from what is new, which is not to suffer from it.
             self._write_all(self._aside.take_busy(elapsed, _BATCH))
@@ -238,8 +242,12 @@ class Outbox:
         That was by the transaction in which the run called ``complete_in``, or by an
         earlier write whose answer was lost.
         """
-        claim = outcome.claim
-        found = self._find(claim) if end.joined or end.unsure else None
+        claim, found = outcome.claim, None
+        if end.joined or end.unsure:
+            if self._asked == _MOST_ASKED:
+                return
+            self._asked += 1
+            found = self._find(claim)
         if found is not None and end.joined and _is_completed_by(found, claim):
             self._report_raised(claim, end.raised)
         elif found is not None and end.unsure and _is_recorded(found, outcome):

@@ -637,6 +637,32 @@ def test_a_result_whose_answer_was_lost_is_not_reported_as_lost(
     assert caplog.messages == []
 
 
+def test_after_a_lost_answer_the_store_is_asked_about_a_few_results_only(
+    desk: Desk,
+    store: FaultyStore,
+    clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    runs = [called(store, clock) for _ in range(50)]
+    store.answer_lost = True
+    for run in runs:
+        desk.recorder.succeed(run)
+    with pytest.raises(StoreUnavailableError):
+        desk.tick()
+    store.answer_lost = False
+    asked = []
+
+    def get(instance_id: UUID) -> TaskInstance:
+        asked.append(instance_id)
+        return MemoryStore.get_instance(store, instance_id)
+
+    monkeypatch.setattr(store, "get_instance", get)
+    desk.tick()
+    assert (len(asked), desk.recorder.unrecorded) == (10, 0)
+    assert caplog.messages == []
+
+
 @pytest.mark.parametrize("deleted", [False, True])
 def test_a_result_that_was_lost_during_an_outage_is_reported(
     desk: Desk,
