@@ -331,6 +331,45 @@ def test_a_run_that_is_repeated_does_not_wait_for_its_definition(
 
 
 @pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
+def test_an_instance_that_somebody_has_made_and_not_committed_delays_no_other(
+    store: PostgreSQLStore, store_url: str
+) -> None:
+    given = [put(store, definition(START)) for _ in range(MANY)]
+    made = given[13]
+    with transaction(store_url) as connection:
+        connection.execute(
+            b"INSERT INTO task_instances (id, definition_key, shard, queue, waits,"
+            b" fire_time, execute_at, due_at) SELECT id, key, 0, queue, false,"
+            b" next_fire_time, next_fire_time, next_fire_time"
+            b" FROM task_definitions WHERE id = %s",
+            [made.id],
+        )
+        answer = store.fire_definitions([firing(each) for each in given])
+    assert_divided(answer.done, answer.busy, given, [made.id])
+    assert store.fire_definitions([firing(made)]).done == {made.id}
+
+
+@pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
+def test_of_many_locks_only_some_are_waited_for(
+    store: PostgreSQLStore, store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = many(store, MANY)
+    renewals = [Renewal(claim=claim_of(each), lease=HOUR) for each in given]
+    store._writes._skips_settling = True
+    execute, waits = store._writes._execute, []
+
+    def counting(*args: object) -> object:
+        waits.append(args)
+        return execute(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store._writes, "_execute", counting)
+    with locked(store_url, INSTANCES, ids(given)):
+        answer = store.renew_claims(renewals)
+    assert_divided(answer.done, answer.busy, given, ids(given))
+    assert len(waits) < MANY
+
+
+@pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
 def test_of_a_locked_table_every_row_is_busy(
     store: PostgreSQLStore, store_url: str
 ) -> None:

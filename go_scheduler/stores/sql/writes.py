@@ -7,7 +7,7 @@ which rows are free, and they are written without the others.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 from uuid import UUID
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from go_scheduler.stores.sql.statements import Statements
 
 Item = TypeVar("Item")
+
+# Each takes as long as a loop waits for a lock; nobody is to wait for hundreds of them.
+_MOST_WAITS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +111,8 @@ class Writes:
         except StoreError as error:
             if not met_a_lock(error):
                 raise
-        # A whole table is locked.
-        return Written([], {write.id_of(each) for each in batch})
+        # A whole table is locked, or what some of them would write beside their rows.
+        return self._write_parts(write, [batch])
 
     def _ids(
         self,
@@ -128,19 +131,30 @@ class Writes:
         free = {row.id for row in found}
         mine = [each for each in batch if write.id_of(each) in free]
         rest = [each for each in batch if write.id_of(each) not in free]
+        return self._write_parts(write, [mine, rest])
+
+    def _write_parts(
+        self, write: Write[Item], parts: Iterable[Sequence[Item]]
+    ) -> Written:
+        """Write each part, or its halves, but give up after some that met a lock."""
         rows: list[Row[Any]] = []
         busy: set[UUID] = set()
-        parts = deque([mine, rest])
-        while parts:
-            part = parts.popleft()
-            try:
-                rows += self._execute(write, part)
-            except StoreError as error:
-                if not met_a_lock(error):
-                    raise
-                if len(part) == 1:
-                    busy.add(write.id_of(part[0]))
+        left = deque(parts)
+        waits = 0
+        while left:
+            part = left.popleft()
+            if waits < _MOST_WAITS:
+                try:
+                    rows += self._execute(write, part)
+                except StoreError as error:
+                    if not met_a_lock(error):
+                        raise
+                    waits += 1
                 else:
-                    middle = len(part) // 2
-                    parts += [part[:middle], part[middle:]]
+                    continue
+            if waits < _MOST_WAITS and len(part) > 1:
+                middle = len(part) // 2
+                left += [part[:middle], part[middle:]]
+            else:
+                busy.update(map(write.id_of, part))
         return Written(rows, busy)
