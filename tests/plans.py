@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from psycopg import ClientCursor, sql
 from psycopg._queries import PostgresQuery
 from psycopg.adapt import Transformer
+from psycopg.errors import LockNotAvailable
+from sqlalchemy import event
 
 from go_scheduler.stores.cockroachdb import CockroachDBStore
 from go_scheduler.stores.postgresql import PostgreSQLStore
@@ -15,10 +19,8 @@ from go_scheduler.stores.postgresql import PostgreSQLStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from sqlalchemy import Connection, Row
-    from sqlalchemy.sql.selectable import TextualSelect
-
-    from go_scheduler.stores.sql.statements import Statements
+    import psycopg
+    from sqlalchemy import Connection
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Scan:
 
 
 class ExplainingPostgreSQLStore(PostgreSQLStore):
-    """Has each statement of the loops explained before it is executed.
+    """Has every statement explained before it is executed.
 
     Attributes:
         scans: Of each statement since the last ``clear()``, what its plan reads.
@@ -46,10 +48,11 @@ class ExplainingPostgreSQLStore(PostgreSQLStore):
     def __init__(self, url: str) -> None:
         super().__init__(url)
         self.scans: list[Scan] = []
-        _watch(
-            self._statements,
-            lambda *executed: self.scans.extend(_scans(_explain(*executed))),
-        )
+
+    def initialize(self) -> None:
+        """Watch from then on."""
+        super().initialize()
+        _watch(self, lambda *executed: self.scans.extend(_scans(_explain(*executed))))
 
 
 class ExplainingCockroachDBStore(CockroachDBStore):
@@ -62,62 +65,94 @@ class ExplainingCockroachDBStore(CockroachDBStore):
     def __init__(self, url: str) -> None:
         super().__init__(url)
         self.plans: list[str] = []
-        _watch(
-            self._statements,
-            lambda *executed: self.plans.append(_explained_text(*executed)),
-        )
+
+    def initialize(self) -> None:
+        """Watch from then on."""
+        super().initialize()
+        _watch(self, lambda *executed: self.plans.append(_explained_text(*executed)))
 
 
 def _watch(
-    statements: Statements,
-    show: Callable[[Connection, TextualSelect, Mapping[str, object]], None],
+    store: PostgreSQLStore,
+    show: Callable[[psycopg.Connection, str, Mapping[str, Any]], object],
 ) -> None:
     """Show each statement, with what executes it, before it is executed."""
-    execute = statements.execute
 
     def shown(
         connection: Connection,
-        statement: TextualSelect,
-        parameters: Mapping[str, object],
-    ) -> Sequence[Row[Any]]:
-        show(connection, statement, parameters)
-        return execute(connection, statement, parameters)
+        cursor: object,
+        statement: str,
+        parameters: Any,
+        context: object,
+        executemany: bool,
+    ) -> None:
+        driver: Any = connection.connection.driver_connection
+        # What settles a store reads all there is.
+        planned = (
+            statement.lstrip().startswith(_PLANNED) and "count(*)" not in statement
+        )
+        # What meets a lock is executed again, and shown then.
+        with suppress(LockNotAvailable):
+            if planned:
+                show(driver, statement, parameters)
 
-    statements.execute = shown  # type: ignore[method-assign]
+    for engine in store._database._engines.values():
+        event.listen(engine, "before_cursor_execute", shown)
+
+
+# For an INSERT of values there is nothing to choose.
+_PLANNED = ("SELECT", "WITH", "UPDATE", "DELETE")
 
 
 def _explained_text(
-    connection: Connection, statement: TextualSelect, parameters: Mapping[str, object]
+    driver: psycopg.Connection, statement: str, parameters: Mapping[str, Any]
 ) -> str:
-    driver = connection.connection.driver_connection
-    assert driver is not None
-    compiled = str(statement.compile(dialect=connection.dialect))
-    rows = ClientCursor(driver).execute(f"EXPLAIN {compiled}".encode(), parameters)
-    return "\n".join(row[0] for row in rows)
+    """Under this connection's settings, which may be to make plans for any values."""
+    [(mode,)] = driver.execute("SHOW plan_cache_mode", prepare=False).fetchall()
+    if mode == "force_generic_plan":
+        explain = sql.SQL("EXPLAIN ANALYZE EXECUTE {}")
+        rows = _executed(driver, statement, parameters, explain)
+    else:
+        text = f"EXPLAIN {statement}".encode()
+        rows = ClientCursor(driver).execute(text, parameters).fetchall()
+    return "\n".join([statement, *(row[0] for row in rows)])
 
 
 def _explain(
-    connection: Connection, statement: TextualSelect, parameters: Mapping[str, object]
+    driver: psycopg.Connection, statement: str, parameters: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Execute a statement as a prepared one, under this connection's settings.
-
-    What it changes is rolled back. ``EXPLAIN`` of the statement itself would always
-    make a plan for its values.
-    """
-    driver = connection.connection.driver_connection
-    assert driver is not None
-    query = PostgresQuery(Transformer(driver))
-    query.convert(str(statement.compile(dialect=connection.dialect)), parameters)
-    values = sql.SQL(", ").join(
-        sql.Literal(parameters[name]) for name in query._order or ()
-    )
-    with driver.transaction(force_rollback=True):
-        driver.execute(b"PREPARE explained AS " + query.query, prepare=False)
-        explain = sql.SQL("EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE explained ({})")
-        [[[plan]]] = driver.execute(explain.format(values), prepare=False).fetchall()
-        driver.execute(b"DEALLOCATE explained", prepare=False)
+    """Under this connection's settings, with how many rows were looked at."""
+    explain = sql.SQL("EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE {}")
+    [[[plan]]] = _executed(driver, statement, parameters, explain)
     root: Mapping[str, Any] = plan["Plan"]
     return root
+
+
+def _executed(
+    driver: psycopg.Connection,
+    statement: str,
+    parameters: Mapping[str, Any],
+    explain: sql.SQL,
+) -> Sequence[tuple[Any, ...]]:
+    """Explain a statement as a prepared one, and roll back what it has changed.
+
+    ``EXPLAIN`` of the statement itself would always make a plan for its values.
+    """
+    query = PostgresQuery(Transformer(driver))
+    query.convert(statement, parameters)
+    names = query._order or ()
+    values: sql.Composable = sql.SQL(", ").join(
+        sql.Literal(parameters[name]) for name in names
+    )
+    if names:
+        values = sql.SQL("({})").format(values)
+    # The driver forgets all of them now and then, but not always.
+    name = sql.Identifier(f"explained_{uuid4().hex}")
+    prepare = sql.SQL("PREPARE {} AS ").format(name).as_bytes() + query.query
+    driver.execute(prepare, prepare=False)
+    with driver.transaction(force_rollback=True):
+        execute = explain.format(sql.Composed([name, values]))
+        return driver.execute(execute, prepare=False).fetchall()
 
 
 def _scans(node: Mapping[str, Any]) -> Iterator[Scan]:

@@ -194,13 +194,9 @@ class PostgreSQLStore(SQLStore):
             return Answer(done=frozenset())
         some_wait = any(each.definition.trigger.waits for each in firings)
         unless = sql.UNLESS_OPEN if some_wait else ""
-        # With that condition CockroachDB finds no plan that only looks up.
-        moving = "" if some_wait else "{live}"
         write: Write[Firing] = Write(
             lane=Lane.SCANS,
-            statement=self._statements.text(
-                sql.FIRE, returns=("id",), unless=unless, moving=moving
-            ),
+            statement=self._statements.text(sql.FIRE, returns=("id",), unless=unless),
             free=self._statements.text(sql.FREE_DEFINITIONS, returns=("id",)),
             current=self._statements.text(sql.STILL_TO_FIRE, returns=("id",)),
             parameters=self._firing_parameters,

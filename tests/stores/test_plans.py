@@ -7,7 +7,8 @@ queue mislead most, and at any size.
 from __future__ import annotations
 
 import re
-from contextlib import closing
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,8 +26,10 @@ from go_scheduler.models import (
     RunOutcome,
     TaskDefinition,
 )
+from go_scheduler.stores.sql.reader import Reader
 from go_scheduler.testing import settle
 from go_scheduler.testing.builders import HOUR, LEASE, SECOND, claimant
+from go_scheduler.triggers.delay import DelayTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from tests import servers
 from tests.plans import ExplainingCockroachDBStore, ExplainingPostgreSQLStore, Scan
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
+    from go_scheduler.stores.postgresql import PostgreSQLStore
 
 BATCH = 200
 FIRE_TIMES = 2
@@ -49,8 +53,11 @@ MOST_ROWS = BATCH * FIRE_TIMES + 10
 
 KEY = "task_instances_pkey"
 DEFINITION = "task_definitions_pkey"
-ALLOWED: Mapping[str, set[str]] = {
-    "due": {"task_definitions_due_idx", "task_definitions_late_idx"},
+CONTENTS = "task_contents_pkey"
+ALLOWED: Mapping[str, set[str | None]] = {
+    # Contents of definitions that there are not are read in any way.
+    "put": {"task_definitions_id_key", "task_definitions_former_idx", CONTENTS, None},
+    "due": {"task_definitions_due_idx", "task_definitions_late_idx", CONTENTS},
     "fire": {"task_definitions_id_key", "task_instances_open_idx"},
     "claim nothing": {"task_instances_claimable_idx", KEY, DEFINITION},
     "claim": {"task_instances_claimable_idx", KEY, DEFINITION},
@@ -72,7 +79,7 @@ ALLOWED: Mapping[str, set[str]] = {
         "task_definitions_completed_idx",
         "task_definitions_deleted_idx",
         "task_definitions_former_idx",
-        "task_contents_pkey",
+        CONTENTS,
         KEY,
         DEFINITION,
     },
@@ -104,10 +111,7 @@ def loaded(request: pytest.FixtureRequest, postgresql_server: str) -> Iterator[L
 
 def fill(url: str, count: int) -> None:
     """Let the server make rows, and the indexes when all rows are there."""
-    libpq = make_url(url).set(drivername="postgresql")
-    with psycopg.connect(
-        libpq.render_as_string(hide_password=False), autocommit=True
-    ) as connection:
+    with connected(url) as connection:
         indexes = connection.execute(INDEXES).fetchall()
         for name, _ in indexes:
             connection.execute(f"DROP INDEX {name}".encode())
@@ -137,6 +141,11 @@ INSERT INTO task_definitions (key, id, queue, next_fire_time, revision, created_
 SELECT gen_random_uuid(), gen_random_uuid(), 'default',
        now() + interval '1 hour' + n * interval '1 second', 1, now()
   FROM generate_series(1, %(count)s::bigint) AS n
+""",
+    """
+INSERT INTO task_contents
+       (key, metadata, metadata_search, trigger_kind, trigger_state, policies)
+SELECT key, '{}', '{}', 'once', '{}', '{}' FROM task_definitions
 """,
     """
 INSERT INTO task_instances
@@ -179,38 +188,89 @@ def test_every_statement_walks_its_index_and_no_further(loaded: Loaded) -> None:
             assert scan.rows <= MOST_ROWS, f"{name}: {scan}"
 
 
+@pytest.fixture(params=["none", "stale", "fresh"])
+def statistics(request: pytest.FixtureRequest) -> str:
+    """Of which moment: of none, of when all was empty, of now."""
+    return str(request.param)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("statistics", ["none", "stale", "fresh"])
-def test_every_statement_walks_its_index_on_cockroachdb(
+def test_whatever_statistics_say_nothing_reads_a_table(
+    postgresql_server: str, statistics: str
+) -> None:
+    found: dict[str, list[Scan]] = {}
+    with (
+        servers.fresh_database(postgresql_server) as url,
+        closing(ExplainingPostgreSQLStore(url)) as store,
+    ):
+        store.initialize()
+        with connected(url) as connection:
+            for table in TABLES:
+                off = "autovacuum_enabled = false"
+                connection.execute(f"ALTER TABLE {table} SET ({off})".encode())
+            fill_with(connection, statistics)
+
+        def explained(name: str) -> None:
+            found.setdefault(name, []).extend(store.scans)
+            store.scans.clear()
+
+        live_through(store, explained)
+        use(store, url, explained)
+    for name, scans in found.items():
+        for scan in (each for each in scans if each.table != "task_nodes"):
+            # Of an index, what rows were before is looked at as well.
+            assert scan.rows <= 10 * MOST_ROWS, f"{name}: {scan}"
+
+
+@pytest.mark.slow
+def test_whatever_statistics_say_nothing_reads_a_table_on_cockroachdb(
     cockroachdb_url: str, statistics: str
 ) -> None:
     found: dict[str, list[str]] = {}
     with (
+        none_collected(cockroachdb_url),
         servers.fresh_database(cockroachdb_url) as url,
         closing(ExplainingCockroachDBStore(url)) as store,
     ):
         store.initialize()
-        libpq = make_url(url).set(drivername="postgresql")
-        with psycopg.connect(
-            libpq.render_as_string(hide_password=False), autocommit=True
-        ) as connection:
-            for table in TABLES:
-                off = "sql_stats_automatic_collection_enabled = false"
-                connection.execute(f"ALTER TABLE {table} SET ({off})".encode())
-            if statistics == "stale":
-                analyse(connection)
-            make_rows(connection, 50_000)
-            if statistics == "fresh":
-                analyse(connection)
+        with connected(url) as connection:
+            fill_with(connection, statistics)
 
         def explained(name: str) -> None:
             found.setdefault(name, []).extend(store.plans)
             store.plans.clear()
 
         live_through(store, explained)
+        use(store, url, explained)
     for name, plans in found.items():
         for plan in plans:
             assert not re.search(WHOLE, plan), f"{name}: {plan}"
+
+
+@contextmanager
+def none_collected(url: str) -> Iterator[None]:
+    """Let the server look at no table by itself, not even at new ones."""
+    setting = "CLUSTER SETTING sql.stats.automatic_collection.enabled"
+    with connected(url) as connection:
+        [(before,)] = connection.execute(f"SHOW {setting}".encode()).fetchall()
+        connection.execute(f"SET {setting} = false".encode())
+        try:
+            yield
+        finally:
+            connection.execute(f"SET {setting} = {before}".encode())
+
+
+def connected(url: str) -> psycopg.Connection:
+    libpq = make_url(url).set(drivername="postgresql")
+    return psycopg.connect(libpq.render_as_string(hide_password=False), autocommit=True)
+
+
+def fill_with(connection: psycopg.Connection, statistics: str) -> None:
+    if statistics == "stale":
+        analyse(connection)
+    make_rows(connection, 50_000)
+    if statistics == "fresh":
+        analyse(connection)
 
 
 def analyse(connection: psycopg.Connection) -> None:
@@ -230,6 +290,7 @@ def live_through(store: Store, explained: Callable[[str], None]) -> None:
             for number in range(BATCH)
         ]
     )
+    explained("put")
     due = store.due_definitions(ahead=HOUR / 2, limit=BATCH)
     assert {each.id for each in due} == {each.id for each in put}
     explained("due")
@@ -279,6 +340,69 @@ def live_through(store: Store, explained: Callable[[str], None]) -> None:
     assert store.delete_finished(older_than=ZERO, limit=BATCH) == BATCH
     store.delete_finished(older_than=1000 * HOUR, limit=BATCH)
     explained("clean up")
+
+
+def use(store: PostgreSQLStore, url: str, explained: Callable[[str], None]) -> None:
+    """Do what users do, with definitions that wait, and meet what is locked."""
+    now = store.now()
+    given = [
+        TaskDefinition(trigger=DelayTrigger(HOUR), next_fire_time=now)
+        for _ in range(BATCH)
+    ]
+    put = store.put_definitions(given)
+    keys = [each.id for each in put]
+    explained("put")
+    store.put_definitions([replace(each, name="new", queue="new") for each in put[:5]])
+    explained("edit")
+    store.pause_definitions(keys[:5])
+    store.resume_definitions(keys[:5])
+    explained("pause and resume")
+    # Of more, PostgreSQL may well find the whole table cheaper at this size.
+    [some] = store.list_definitions(ids=keys[:1])
+    assert store.get_definition(keys[0]) == some
+    explained("read definitions")
+    settle(store)
+    read = store.due_definitions(ahead=ZERO, limit=BATCH)
+    assert {each.id for each in read} == set(keys)
+    explained("due")
+    firings = [
+        Firing(definition=each, fire_times=(now,), next_fire_time=None) for each in read
+    ]
+    with locked(url, "task_definitions", read[0].id, "AND deleted_at IS NULL"):
+        fired = store.fire_definitions(firings)
+    assert fired.busy == {read[0].id}
+    assert len(fired.done) == BATCH - 1
+    explained("fire what waits, past a lock")
+    [made] = store.list_instances(definition_id=read[1].id)
+    assert store.get_instance(made.id) == made
+    explained("read instances")
+    claimed = claim(store, ahead=ZERO)
+    held = store.list_claimed(NODE.node, limit=BATCH)
+    assert ids(held) == ids(claimed)
+    explained("claim")
+    # A start and an end must read the contents as well, if they are not known yet.
+    store._reader = Reader(store._database, store._dialect)
+    with locked(url, "task_instances", claimed[0].id):
+        started = store.start_instances(NODE, claims(claimed))
+        assert started.busy == {claimed[0].id}
+        explained("start past a lock")
+        finished = store.finish_instances([ended(each) for each in claimed])
+        assert finished.busy == {claimed[0].id}
+        explained("finish past a lock")
+    store.delete_definitions(keys)
+    explained("delete")
+    again = [replace(each, revision=None) for each in given]
+    assert store.put_definitions(again)[0].revision != 1
+    explained("put again")
+
+
+@contextmanager
+def locked(url: str, table: str, id: UUID, live: str = "") -> Iterator[None]:
+    """A row that a user has locked, found by an index: else others would be as well."""
+    with connected(url) as user, user.transaction(force_rollback=True):
+        query = f"SELECT 1 FROM {table} WHERE id = %s {live} FOR UPDATE"
+        assert user.execute(query.encode(), [id]).fetchone()
+        yield
 
 
 def claim(

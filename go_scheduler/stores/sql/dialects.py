@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from datetime import datetime
 
-    from sqlalchemy import ColumnElement, Connection, Select, Table
+    from sqlalchemy import ColumnElement, Connection, Delete, Select, Table, Update
     from sqlalchemy.dialects.postgresql import Insert as PostgreSQLInsert
     from sqlalchemy.dialects.sqlite import Insert as SQLiteInsert
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskDefinition
 
 Listed = TypeVar("Listed")
-Query = TypeVar("Query", bound="Select[Any]")
+Query = TypeVar("Query", "Select[Any]", "Update", "Delete")
 
 CONTAINS = "go_scheduler_contains"
 """The function that every SQLite connection of ours has: whether JSON contains JSON."""
@@ -66,7 +66,7 @@ class Dialect(ABC):
         """Whether a column is one of many ids, as one parameter."""
 
     def looked_up(self, query: Query, table: Table, index: str) -> Query:
-        """A query of some rows of a table, which are looked up by an index only."""
+        """A statement on some rows of a table, which are looked up by an index only."""
         return query
 
     @abstractmethod
@@ -165,7 +165,15 @@ class CockroachDBDialect(PostgreSQLDialect):
 
     def looked_up(self, query: Query, table: Table, index: str) -> Query:
         """With the same hint."""
-        return query.with_hint(table, _look_up(index), self.name)
+        hint = _look_up(index)
+        return query.with_hint(selectable=table, text=hint, dialect_name=self.name)
+
+    def among(
+        self, column: ColumnElement[Any], ids: Collection[UUID]
+    ) -> ColumnElement[bool]:
+        """One array, of rows: in a plan for any values, only those are looked up."""
+        array = bindparam(None, list(ids), type_=ARRAY(Uuid))
+        return column.in_(select(func.unnest(array)))
 
     def listed(
         self, connection: Connection, read: Callable[[Connection], Listed]

@@ -229,8 +229,8 @@ def _settings(kind: EngineKind, lane: Lane) -> Mapping[str, str]:
     }
     if kind is EngineKind.POSTGRESQL and lane is not Lane.USERS:
         # Nothing that the loops do needs them, and statistics of a table that was empty
-        # a moment ago speak for them.
-        for whole in ("enable_seqscan", "enable_mergejoin"):
+        # a moment ago, or none, speak for them.
+        for whole in ("enable_seqscan", "enable_bitmapscan", "enable_mergejoin"):
             settings[whole] = "off"
     return settings
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence, Set
     from datetime import datetime
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection, Row, Select
 
     from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.sql.dialects import Dialect
@@ -53,11 +53,7 @@ class Edits:
 
     def live(self, connection: Connection, ids: Collection[UUID]) -> Sequence[Row[Any]]:
         """Definitions with their contents, in the order of their ids."""
-        query = self._dialect.looked_up(
-            LIVE.where(self._dialect.among(definitions.c.id, ids)),
-            definitions,
-            "task_definitions_id_key",
-        ).order_by(definitions.c.id)
+        query = live_among(self._dialect, ids).order_by(definitions.c.id)
         return connection.execute(query).all()
 
     def put(
@@ -282,12 +278,12 @@ class Edits:
     def delete(self, connection: Connection, ids: Collection[UUID]) -> Set[UUID]:
         """Delete definitions; their rows stay until their history is gone."""
         now = self._dialect.now(connection)
+        live = update(definitions).where(
+            self._dialect.among(definitions.c.id, ids),
+            definitions.c.deleted_at.is_(None),
+        )
         statement = (
-            update(definitions)
-            .where(
-                self._dialect.among(definitions.c.id, ids),
-                definitions.c.deleted_at.is_(None),
-            )
+            self._dialect.looked_up(live, definitions, "task_definitions_id_key")
             .values(deleted_at=now, next_fire_time=None, completed_at=None)
             .returning(definitions.c.key, definitions.c.id)
         )
@@ -307,6 +303,13 @@ LIVE = (
     .outerjoin(contents, contents.c.key == definitions.c.key)
     .where(definitions.c.deleted_at.is_(None))
 )
+
+
+def live_among(dialect: Dialect, ids: Collection[UUID]) -> Select[Any]:
+    """The rows of those definitions that there are, with their contents."""
+    query = LIVE.where(dialect.among(definitions.c.id, ids))
+    query = dialect.looked_up(query, definitions, "task_definitions_id_key")
+    return dialect.looked_up(query, contents, "task_contents_pkey")
 
 
 def definition_of(row: Row[Any]) -> TaskDefinition:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection
 
-    from go_scheduler.stores.sql.dialects import Dialect
+    from go_scheduler.stores.sql.dialects import Dialect, Query
 
 
 class OpenInstances:
@@ -33,6 +33,7 @@ class OpenInstances:
         self, connection: Connection, dialect: Dialect, keys: Collection[UUID]
     ) -> None:
         self._connection = connection
+        self._dialect = dialect
         self._theirs = (
             dialect.among(instances.c.definition_key, keys),
             instances.c.completed_at.is_(None),
@@ -42,8 +43,7 @@ class OpenInstances:
     def lock(self) -> None:
         """Let nothing be claimed, start or end between the statements that follow."""
         self._connection.execute(
-            select(instances.c.id)
-            .where(*self._theirs)
+            self._only_theirs(select(instances.c.id))
             # In the order in which the loops take them, so that nobody waits for
             # another in a circle.
             .order_by(instances.c.id)
@@ -68,9 +68,8 @@ class OpenInstances:
     def remove_unstarted(self) -> Sequence[datetime]:
         """Remove what may be served anew, and answer the fire times."""
         statement = (
-            delete(instances)
+            self._only_theirs(delete(instances))
             .where(
-                *self._theirs,
                 instances.c.started_at.is_(None),
                 instances.c.runs == 0,
                 # What was written by hand and is no time could not be served anew.
@@ -117,12 +116,17 @@ class OpenInstances:
             instances.c.started_at.is_not(None),
         )
         self._connection.execute(
-            delete(instances).where(*self._theirs, instances.c.started_at.is_(None))
+            self._only_theirs(delete(instances)).where(instances.c.started_at.is_(None))
         )
 
     def _update(self, values: Mapping[str, Any], *which: ColumnElement[bool]) -> None:
         self._connection.execute(
-            update(instances).where(*self._theirs, *which).values(values)
+            self._only_theirs(update(instances)).where(*which).values(values)
+        )
+
+    def _only_theirs(self, statement: Query) -> Query:
+        return self._dialect.looked_up(
+            statement.where(*self._theirs), instances, "task_instances_open_idx"
         )
 
 

@@ -43,6 +43,7 @@ INDEXES = {
     "contents_key": "task_contents_pkey",
     "instances_key": "task_instances_pkey",
     "fired": "task_instances_fire_key",
+    "open": "task_instances_open_idx",
 }
 """Where rows are looked up, each by the word that follows the table's name.
 
@@ -76,15 +77,19 @@ AFTER = """
        > (CAST(:after_time AS timestamptz), CAST(:after_id AS uuid))
 """
 
+# Where definitions are named by their ids, PostgreSQL is not to know how many: for many
+# it would read the whole index, if no statistics say how large that is.
 FIRE = """
 WITH moved AS (
-  UPDATE task_definitions{moving} AS d
+  UPDATE task_definitions{live} AS d
      SET next_fire_time = x.next_at,
          late = coalesce(x.next_at <= {now} - CAST(:late AS interval), false),
          completed_at = CASE WHEN x.next_at IS NULL AND NOT d.waits THEN {now}
                         END
-    FROM unnest(CAST(:ids AS uuid[]), CAST(:expected AS timestamptz[]),
-                CAST(:revisions AS bigint[]), CAST(:next_times AS timestamptz[]))
+    FROM unnest((SELECT CAST(:ids AS uuid[])),
+                (SELECT CAST(:expected AS timestamptz[])),
+                (SELECT CAST(:revisions AS bigint[])),
+                (SELECT CAST(:next_times AS timestamptz[])))
          AS x (id, expected, revision, next_at)
    WHERE d.id = x.id AND d.deleted_at IS NULL AND NOT d.paused
      AND d.next_fire_time IS NOT DISTINCT FROM x.expected AND d.revision = x.revision
@@ -113,11 +118,13 @@ SELECT id FROM moved
 
 # For a batch in which some wait for the end of a run. In any other a server would be
 # free to look at more instances than it has to, and to wait for those that are locked.
+# Written so, CockroachDB looks up; and by OFFSET PostgreSQL, which could read all that
+# is open to join it.
 UNLESS_OPEN = """
-     AND (NOT d.waits OR NOT EXISTS (
-           SELECT 1 FROM task_instances AS o
-            WHERE o.definition_key = d.key
-              AND o.completed_at IS NULL AND o.outcome IS NULL))
+     AND NOT EXISTS (
+           SELECT 1 FROM task_instances{open} AS o
+            WHERE o.definition_key = d.key AND d.waits
+              AND o.completed_at IS NULL AND o.outcome IS NULL OFFSET 0)
 """
 
 # A guess at where there is anything to claim, when there is more than one place. On
@@ -190,7 +197,7 @@ t.completed_at IS NULL AND t.expires_at <= {now} - CAST(:lapsed AS interval)
 # No index has it by itself; that of the leases has all of them, and is small.
 CLAIMED = """
 WITH t AS MATERIALIZED (
-  SELECT {instance} FROM task_instances AS t
+  SELECT {instance} FROM task_instances{leases} AS t
    WHERE t.claimed_by = CAST(:node AS uuid) AND t.completed_at IS NULL AND NOT t.held
      AND t.expires_at IS NOT NULL AND t.id > CAST(:after AS uuid) {only} {lock})
 SELECT {instance}, {definition}
@@ -298,28 +305,32 @@ RETURNING t.id
 # What of a batch can be written though somebody else has locked the rest of it, and
 # what of the rest is still as it was.
 FREE_INSTANCES = """
-SELECT id FROM task_instances WHERE id = ANY(CAST(:ids AS uuid[]))
+SELECT id FROM task_instances{instances_key}
+ WHERE id IN (SELECT unnest((SELECT CAST(:ids AS uuid[]))))
  ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
 """
 FREE_DEFINITIONS = """
 SELECT id FROM task_definitions{live}
- WHERE id = ANY(CAST(:ids AS uuid[])) AND deleted_at IS NULL
+ WHERE id IN (SELECT unnest((SELECT CAST(:ids AS uuid[])))) AND deleted_at IS NULL
  ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
 """
 # The end of what a definition waits for is written into that as well.
 FREE_TO_END = """
 WITH t AS MATERIALIZED (
   SELECT id, definition_key, waits AND id = ANY(CAST(:ended AS uuid[])) AS goes_on
-    FROM task_instances WHERE id = ANY(CAST(:ids AS uuid[]))
+    FROM task_instances{instances_key}
+   WHERE id IN (SELECT unnest((SELECT CAST(:ids AS uuid[]))))
    ORDER BY id FOR NO KEY UPDATE SKIP LOCKED),
 d AS MATERIALIZED (
-  SELECT key FROM task_definitions
-   WHERE key = ANY(SELECT definition_key FROM t WHERE goes_on)
+  SELECT key FROM task_definitions{definitions_key}
+   WHERE key IN (SELECT definition_key FROM t WHERE goes_on)
    ORDER BY key FOR NO KEY UPDATE SKIP LOCKED)
-SELECT t.id FROM t
- WHERE NOT t.goes_on OR NOT EXISTS (
-         SELECT 1 FROM task_definitions AS o
-          WHERE o.key = t.definition_key AND o.key NOT IN (SELECT key FROM d))
+SELECT t.id
+  FROM t
+  LEFT JOIN task_definitions{definitions_key} AS o
+    ON o.key = t.definition_key AND t.goes_on
+  LEFT JOIN d ON d.key = o.key
+ WHERE o.key IS NULL OR d.key IS NOT NULL
 """
 STILL_OWNED = """
 SELECT t.id
@@ -334,8 +345,9 @@ SELECT t.id
 """
 STILL_TO_FIRE = """
 SELECT d.id
-  FROM unnest(CAST(:ids AS uuid[]), CAST(:expected AS timestamptz[]),
-              CAST(:revisions AS bigint[])) AS x (id, expected, revision)
+  FROM unnest((SELECT CAST(:ids AS uuid[])),
+              (SELECT CAST(:expected AS timestamptz[])),
+              (SELECT CAST(:revisions AS bigint[]))) AS x (id, expected, revision)
   JOIN task_definitions{live} AS d
     ON d.id = x.id AND d.deleted_at IS NULL AND NOT d.paused
    AND d.next_fire_time IS NOT DISTINCT FROM x.expected AND d.revision = x.revision

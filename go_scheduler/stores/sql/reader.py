@@ -62,7 +62,11 @@ class Reader:
         ]
 
     def _fetch(self, lane: Lane, keys: Sequence[UUID]) -> Mapping[UUID, Row[Any]]:
-        query = select(contents).where(self._dialect.among(contents.c.key, keys))
+        query = self._dialect.looked_up(
+            select(contents).where(self._dialect.among(contents.c.key, keys)),
+            contents,
+            "task_contents_pkey",
+        )
         return self._database.run(
             lane,
             lambda connection: {row.key: row for row in connection.execute(query)},

@@ -18,7 +18,7 @@ from go_scheduler.errors import (
 from go_scheduler.models import State
 from go_scheduler.stores.base import TransactionalStore
 from go_scheduler.stores.sql.database import Lane
-from go_scheduler.stores.sql.edits import LIVE, Edits, definition_of
+from go_scheduler.stores.sql.edits import LIVE, Edits, definition_of, live_among
 from go_scheduler.stores.sql.ending import end_run
 from go_scheduler.stores.sql.joining import join, when_committed
 from go_scheduler.stores.sql.reader import Reader
@@ -61,6 +61,7 @@ class SQLStore(TransactionalStore):
         self._schema = schema
         self._edits = Edits(dialect)
         self._reader = Reader(database, dialect)
+        self._both = dialect.looked_up(_BOTH, definitions, "task_definitions_pkey")
         self._elapsed = (clock or SystemClock()).elapsed
 
     @property
@@ -144,9 +145,8 @@ class SQLStore(TransactionalStore):
         limit: int = 100,
     ) -> Sequence[TaskDefinition]:
         """Read a page of the definitions that meet every condition given."""
-        query = LIVE.order_by(definitions.c.id).limit(limit)
-        if ids is not None:
-            query = query.where(self._dialect.among(definitions.c.id, ids))
+        query = LIVE if ids is None else live_among(self._dialect, ids)
+        query = query.order_by(definitions.c.id).limit(limit)
         if metadata is not None:
             query = query.where(self._dialect.contains(metadata))
         if name is not None:
@@ -185,7 +185,7 @@ class SQLStore(TransactionalStore):
 
     def get_instance(self, instance_id: UUID) -> TaskInstance:
         """Read one instance."""
-        query = _BOTH.where(instances.c.id == instance_id)
+        query = self._both.where(instances.c.id == instance_id)
         rows = self._database.run(
             Lane.USERS, lambda connection: connection.execute(query).all()
         )
@@ -203,17 +203,17 @@ class SQLStore(TransactionalStore):
     ) -> Sequence[TaskInstance]:
         """Read a page of the instances that meet every condition given."""
         column = instances.c
-        query = _BOTH.order_by(column.execute_at, column.id).limit(limit)
+        query = self._both.order_by(column.execute_at, column.id).limit(limit)
         if definition_id is not None:
-            key = (
-                select(definitions.c.key)
-                .where(
-                    definitions.c.id == definition_id,
-                    definitions.c.deleted_at.is_(None),
-                )
-                .scalar_subquery()
+            live = select(definitions.c.key).where(
+                definitions.c.id == definition_id, definitions.c.deleted_at.is_(None)
             )
-            query = query.where(column.definition_key == key)
+            live = self._dialect.looked_up(live, definitions, "task_definitions_id_key")
+            query = self._dialect.looked_up(
+                query.where(column.definition_key == live.scalar_subquery()),
+                instances,
+                "task_instances_fire_key",
+            )
         if state is not None:
             query = query.where(_state == state.value)
         if after is not None:
