@@ -287,6 +287,21 @@ def plain_reads_meeting_locks(
     event.remove(engine, "before_cursor_execute", wait)
 
 
+def test_cockroachdb_finds_ids_among_the_rows_of_an_array(
+    store: PostgreSQLStore, postgresql_url: str
+) -> None:
+    found, _ = put(store, definition()), put(store, definition())
+    dialect = CockroachDBDialect(None, follower_reads=False)
+    query = select(definitions.c.id).where(
+        dialect.among(definitions.c.id, [found.id, uuid4()])
+    )
+    url = make_url(postgresql_url).set(drivername="postgresql+psycopg")
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        assert connection.execute(query).scalars().all() == [found.id]
+    engine.dispose()
+
+
 def test_on_cockroachdb_rows_can_only_be_looked_up() -> None:
     dialect = CockroachDBDialect(None, follower_reads=False)
     name, index = "task_definitions", "task_definitions_id_key"

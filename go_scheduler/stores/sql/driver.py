@@ -232,6 +232,9 @@ def _settings(kind: EngineKind, lane: Lane) -> Mapping[str, str]:
         # a moment ago, or none, speak for them.
         for whole in ("enable_seqscan", "enable_bitmapscan", "enable_mergejoin"):
             settings[whole] = "off"
+    if kind is EngineKind.COCKROACHDB:
+        # With it a look-up waits for what is locked past every lock timeout.
+        settings["streamer_enabled"] = "off"
     return settings
 
 
