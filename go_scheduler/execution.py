@@ -162,7 +162,7 @@ class Execution:
     @property
     def is_running(self) -> bool:
         """Whether a handler runs that has not been given up."""
-        return any(not run.hung for run in self.held.running())
+        return not set(self.held.hung()).issuperset(self.held.running())
 
     def look(self) -> None:
         """Look for instances to claim at once."""

@@ -123,8 +123,8 @@ class Keeper:
             return
         self._warn(run, "instance %s: attempt %d has no result in time, presumed hung")
         self._give_up(run, f"no result within {run.allowed}: presumed hung")
+        run.lost = True
         # Then: a stop waits for it until its end is on its way.
-        run.lost = run.hung = True
         self._held.hang(run)
         self._replace(run)
 

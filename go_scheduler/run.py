@@ -46,7 +46,6 @@ class Run:
         "claim",
         "expire_after",
         "expires_at",
-        "hung",
         "instance",
         "joined",
         "lost",
@@ -68,8 +67,6 @@ class Run:
         self.queued: timedelta | None = None
         self.called: timedelta | None = None
         self.called_at: datetime | None = None
-        # Whether it was given up: nothing waits for its handler any more.
-        self.hung = False
         self._undecided = [None]
         self._extended: Callable[[], None] | None = None
         self._complete: Callable[[Run, object], bool] | None = None

@@ -85,7 +85,7 @@ class House:
             held=self.held,
             unrecorded=lambda: self.unrecorded,
             give_up=lambda run, error: self.given_up.append((run, error)),
-            replace=lambda run: self.replaced.append((run, run.hung)),
+            replace=lambda run: self.replaced.append((run, run in self.held.hung())),
             contact=self.contact,
             lease=LEASE,
             wake=self._wake,
@@ -305,7 +305,7 @@ def test_a_run_that_has_joined_a_transaction_is_not_renewed_but_given_up_in_time
     clock.advance(seconds(10))
     house.tick()
     assert [run for run, _ in house.given_up] == [joined]
-    assert joined.hung
+    assert joined in house.held.hung()
 
 
 def test_a_run_that_joins_a_transaction_while_it_is_renewed_has_lost_nothing(
@@ -352,7 +352,8 @@ def test_a_run_that_outlives_expire_after_is_given_up(
         clock.advance(delay)
     house.tick()
     assert house.given_up == [(run, "no result within 0:00:30: presumed hung")]
-    assert (run.settled, run.lost, run.hung) == (True, True, True)
+    assert (run.settled, run.lost) == (True, True)
+    assert run in house.held.hung()
     assert house.replaced == [(run, True)]
     assert house.keeper.stuck() == 1
     assert "presumed hung" in caplog.text
@@ -411,7 +412,7 @@ def test_more_time_is_granted_at_the_next_tick(
     assert not run.settled
     clock.advance(seconds(11))
     house.tick()
-    assert run.hung
+    assert run in house.held.hung()
 
 
 def test_a_call_wakes_it_if_it_would_hang_before_the_next_tick(house: House) -> None:

@@ -1021,7 +1021,7 @@ def hang(pool: Pool, *runs: Run) -> None:
     """What the keeper does once they are overdue."""
     for run in runs:
         assert run.settle()
-        run.lost = run.hung = True
+        run.lost = True
         pool.held.hang(run)
         pool.workers.replace(run)
 
