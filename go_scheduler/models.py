@@ -57,12 +57,15 @@ class TaskDefinition:
     """What to run, and when.
 
     Two definitions are equal if all that a user sets is; what the store keeps
-    (``next_fire_time``, ``paused``, ``note``, ``completed_at``, ``revision``) is not
-    compared.
+    (``named``, ``next_fire_time``, ``paused``, ``note``, ``completed_at``,
+    ``revision``) is not compared. A copy with another ``id`` is a new definition, at no
+    revision.
 
     Attributes:
         trigger: Says when it fires.
-        id: Its identity; scheduling the same id again replaces the definition.
+        id: Its identity; scheduling the same id again replaces the definition. One that
+            is passed is remembered when the definition has ended and is gone: scheduled
+            again with an equal trigger, it does not run again.
         name: Which handler of a ``HandlerRegistry`` runs it; at most 200 characters.
         queue: Which nodes run it: those that serve this queue; at most 200 characters.
         metadata: The user's payload: a JSON object of at most 64 KiB, read-only.
@@ -71,6 +74,7 @@ class TaskDefinition:
             default.
         retry: What happens after a run that did not succeed.
         catch_up: What becomes of missed fire times.
+        named: Whether its id was passed, and not made up. Kept by the store.
         next_fire_time: The next fire time without an instance. Kept by the store.
         paused: Whether it is paused. Kept by the store.
         note: Why it was paused. Kept by the store.
@@ -85,22 +89,25 @@ class TaskDefinition:
     """
 
     trigger: Trigger
-    id: UUID = field(default_factory=uuid4)
+    id: UUID = None  # type: ignore[assignment]
     name: str | None = None
     queue: str = "default"
     metadata: Mapping[str, JSON] = field(default_factory=FrozenObject, hash=False)
     expire_after: timedelta | None = None
     retry: RetryPolicy = RetryPolicy()
     catch_up: CatchUp = CatchUp()
+    named: bool = field(default=None, compare=False)  # type: ignore[assignment]
     next_fire_time: datetime | None = field(default=None, compare=False)
     paused: bool = field(default=False, compare=False)
     note: str | None = field(default=None, compare=False)
     completed_at: datetime | None = field(default=None, compare=False)
     revision: int | None = field(default=None, compare=False)
+    # Whose revision it is: dataclasses.replace() passes it on, with whatever new id.
+    _revision_of: UUID | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         check_type("trigger", self.trigger, Trigger)
-        check_type("id", self.id, UUID)
+        self._identify()
         if self.name is not None:
             object.__setattr__(self, "name", check_name("name", self.name))
         object.__setattr__(self, "queue", check_name("queue", self.queue))
@@ -118,6 +125,23 @@ class TaskDefinition:
         for name in ("next_fire_time", "completed_at"):
             if (value := getattr(self, name)) is not None:
                 object.__setattr__(self, name, utc(value, name=name))
+
+    def _identify(self) -> None:
+        """Settle the id, whether it was passed, and whose revision it has."""
+        id: UUID | None = self.id
+        named: bool | None = self.named
+        if named is None:
+            named = id is not None
+        if id is None:
+            id = uuid4()
+        check_type("id", id, UUID)
+        check_type("named", named, bool)
+        if self._revision_of not in (None, id):
+            object.__setattr__(self, "revision", None)
+            named = True
+        object.__setattr__(self, "id", id)
+        object.__setattr__(self, "named", named)
+        object.__setattr__(self, "_revision_of", id)
 
     @property
     def recurring(self) -> bool:

@@ -71,7 +71,25 @@ def test_a_definition_needs_a_trigger_alone() -> None:
         CatchUp(),
     )
     assert (made.next_fire_time, made.completed_at, made.revision) == (None, None, None)
-    assert (made.paused, made.note) == (False, None)
+    assert (made.paused, made.note, made.named) == (False, None, False)
+
+
+def test_a_definition_knows_whether_its_id_was_passed() -> None:
+    given = UUID(int=8)
+    made = TaskDefinition(trigger=HOURLY)
+    assert not replace(made, name="report").named
+    for named in (TaskDefinition(trigger=HOURLY, id=given), replace(made, id=given)):
+        assert named.named
+        assert replace(named, name="report").named
+    read = TaskDefinition(trigger=HOURLY, id=given, named=False)
+    assert not replace(read, name="report").named
+
+
+def test_a_copy_with_another_id_is_a_new_definition() -> None:
+    read = replace(DEFINITION, revision=3)
+    assert replace(read, name="report").revision == 3
+    assert replace(read, id=UUID(int=8)).revision is None
+    assert replace(replace(read, id=UUID(int=8)), revision=2).revision == 2
 
 
 def test_the_same_key_gives_the_same_id_for_ever() -> None:
@@ -96,6 +114,7 @@ def test_a_key_must_be_text() -> None:
         ("expire_after", 300, "timedelta"),
         ("retry", 3, "RetryPolicy"),
         ("catch_up", None, "CatchUp"),
+        ("named", 1, "bool"),
         ("revision", True, "int"),
         ("revision", "1", "int"),
     ],
@@ -180,6 +199,7 @@ def test_times_are_kept_in_utc(name: str) -> None:
 @pytest.mark.parametrize(
     "kept",
     [
+        {"named": False},
         {"next_fire_time": START},
         {"paused": True},
         {"note": "why"},
