@@ -617,6 +617,19 @@ def test_what_a_handler_raises_after_the_commit_is_logged_and_changes_nothing(
     assert record.__dict__["instance_id"] == str(done.id)
 
 
+@pytest.mark.parametrize("engine", LOCKING)
+def test_a_renewal_after_the_transaction_began_is_no_conflict(
+    store: TransactionalStore, clock: ManualClock, store_clock: StoreClock, shop: Shop
+) -> None:
+    run = called(running(store), recording(store, store_clock), clock)
+    with shop.engine.begin() as connection:
+        shop.order(connection)
+        assert renew(store, run.instance)
+        run.complete_in(connection)
+    assert store.get_instance(run.instance.id).outcome is Outcome.COMPLETED
+    assert shop.orders == 1
+
+
 @pytest.mark.parametrize("raises", [False, True])
 def test_a_run_whose_transaction_is_rolled_back_has_failed_and_runs_again(
     shift: Shift, shop: Shop, raises: bool

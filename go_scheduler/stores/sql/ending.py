@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import and_, case, func, literal, or_, update
+from sqlalchemy import and_, case, func, literal, or_, select, update
 
 from go_scheduler.models import Outcome
 from go_scheduler.stores.sql.tables import definitions, instances
@@ -32,10 +32,14 @@ def end_run(connection: Connection, outcome: RunOutcome, now: datetime) -> bool:
         Whether it was the first of its instance that did.
     """
     column = instances.c
+    # Locked first, it may have been renewed since the transaction began: CockroachDB
+    # would have the whole transaction repeated for that.
+    mine = instances.alias("mine")
+    locked = select(mine.c.id).where(mine.c.id == outcome.claim.instance_id)
     statement = (
         update(instances)
         .where(
-            column.id == outcome.claim.instance_id,
+            column.id == locked.with_for_update().scalar_subquery(),
             column.attempt >= outcome.claim.attempt,
             or_(column.completed_at.is_(None), column.outcome == Outcome.FAILED.value),
         )
