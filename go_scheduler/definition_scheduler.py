@@ -48,7 +48,8 @@ class DefinitionScheduler:
         guard: Calls the triggers.
         pace: Says how far past the store's time to create instances.
         runner_window: Instances due within it are told to the runner at once.
-        created: Called when there are such instances.
+        created: Called when there are such instances, and after each look: what was
+            there before is to be looked for as well.
     """
 
     def __init__(
@@ -88,8 +89,7 @@ class DefinitionScheduler:
         self._log.begin()
         sent = self._clock.elapsed()
         after, self._after = self._after, None
-        if after is None:
-            self._begin_pass()
+        asked = after is None and self._begin_pass()
         limit, ahead = self._page, self._pace.ahead
         page = self._store.due_definitions(ahead=ahead, after=after, limit=limit)
         now = self._clock.now()
@@ -101,7 +101,8 @@ class DefinitionScheduler:
             ready, now=now, until=now + ahead, failed=self._fail_to_plan
         )
         won = [each for part in self._parts(firings) for each in self._fire(part)]
-        self._tell(won, now + self._runner_window)
+        if asked or _any_due(won, now + self._runner_window):
+            self._created()
         if any(_has_more(each, now + ahead) for each in won):
             self._again = True
         if len(page) == limit:
@@ -109,14 +110,18 @@ class DefinitionScheduler:
             self._page = min(2 * limit, _LARGEST_PAGE)
         self._pace.took(self._clock.elapsed() - sent)
         self._aside.forget_beyond(_MOST_ASIDE)
+        if asked:
+            # Counted from now, they keep out of the way of the claim that comes next.
+            self._repeats.begin()
         return self._next()
 
-    def _begin_pass(self) -> None:
-        if self._asked or self._again:
-            self._repeats.begin()
+    def _begin_pass(self) -> bool:
+        """Begin with the first page; true if this look was asked for."""
         self._repeats.take()
+        asked = self._asked or self._again
         self._asked = self._again = False
         self._page = _FIRST_PAGE
+        return asked
 
     def _parts(self, firings: Sequence[Firing]) -> Iterator[Sequence[Firing]]:
         """The firings, so many at a time that no write delays others by much.
@@ -153,12 +158,6 @@ class DefinitionScheduler:
             elif definition.id not in failed:
                 self._aside.forget(_key(definition))
         return [firing for firing in firings if firing.definition.id in won]
-
-    def _tell(self, firings: Sequence[Firing], until: datetime) -> None:
-        if any(
-            firing.fire_times and firing.fire_times[0] <= until for firing in firings
-        ):
-            self._created()
 
     def _next(self) -> timedelta | None:
         if self._after is not None or self._again or self._asked:
@@ -223,6 +222,10 @@ def _in_parts(firings: Sequence[Firing]) -> Iterator[Sequence[Firing]]:
 
 def _rows_of(firing: Firing) -> int:
     return 1 + len(firing.fire_times)
+
+
+def _any_due(firings: Sequence[Firing], until: datetime) -> bool:
+    return any(each.fire_times and each.fire_times[0] <= until for each in firings)
 
 
 def _has_more(firing: Firing, until: datetime) -> bool:

@@ -145,10 +145,10 @@ class Node:
         tell()
 
     def look(self) -> None:
-        """Look for due definitions and instances at once."""
+        """Look for due definitions at once, and for instances as soon as they fired."""
+        # A claim before that would only be in the way of the one that finds them.
         self._definitions.look()
         self._scheduling.wake()
-        self._claim_soon()
 
     def request_stop(self) -> None:
         """Begin to stop; returns at once."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
@@ -569,6 +569,35 @@ def test_what_has_few_fire_times_is_written_before_what_has_many(
     store.batches.clear()
     loop.tick()
     assert store.batches == [250, 51]
+
+
+def test_the_runner_is_told_once_a_look_is_over_whatever_has_fired(
+    store: Faulty, clock: ManualClock
+) -> None:
+    loop = Loop(clock, store)
+    loop.tick()
+    assert loop.told == 0
+    loop.look()
+    assert loop.told == 0
+    loop.tick()
+    assert loop.told == 1
+
+
+def test_repeats_are_counted_from_the_end_of_a_look(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Faulty(clock)
+    store.settling = SECOND / 10
+    loop = Loop(clock, store)
+    read = store.due_definitions
+
+    def read_slowly(**arguments: Any) -> Sequence[TaskDefinition]:
+        clock.advance(SECOND / 10)
+        return read(**arguments)
+
+    monkeypatch.setattr(store, "due_definitions", read_slowly)
+    loop.look()
+    assert loop.tick() == timedelta(milliseconds=20)
 
 
 def test_a_look_is_repeated_on_a_store_that_settles(
