@@ -40,7 +40,14 @@ from go_scheduler import (
     TaskInstance,
     Trigger,
 )
-from go_scheduler.stores import NodeContact, Outcome, Skipped, Snapshot, State
+from go_scheduler.stores import (
+    NodeContact,
+    Outcome,
+    Skipped,
+    Snapshot,
+    State,
+    Tombstone,
+)
 from go_scheduler.triggers import dump_trigger, load_trigger
 
 if TYPE_CHECKING:
@@ -150,17 +157,10 @@ class FileStore(MemoryStore):
 
 def dump_snapshot(snapshot: Snapshot) -> str:
     """All rows; an instance names its definition, unless that has been deleted."""
-    return json.dumps(
-        {
-            "definitions": [dump(each) for each in snapshot.definitions],
-            "instances": [
-                dump(each) | {"definition": str(each.definition.id)}
-                for each in snapshot.instances
-            ],
-            "orphans": [dump(each) for each in snapshot.orphans],
-            "contacts": [dump(each) for each in snapshot.contacts],
-        }
-    )
+    kept = dump(snapshot)
+    for row, each in zip(kept["instances"], snapshot.instances, strict=True):
+        row["definition"] = str(each.definition.id)
+    return json.dumps(kept)
 
 
 def load_snapshot(text: str) -> Snapshot:
@@ -172,12 +172,11 @@ def load_snapshot(text: str) -> Snapshot:
     by_id = {str(each.id): each for each in definitions}
     for row in kept["instances"]:
         row["definition"] = by_id[row["definition"]]
-    return Snapshot(
-        definitions=definitions,
-        instances=[load(TaskInstance, each) for each in kept["instances"]],
-        orphans=[load(TaskInstance, each) for each in kept["orphans"]],
-        contacts=[load(NodeContact, each) for each in kept["contacts"]],
-    )
+    rows: dict[str, Any] = {
+        name: [load(kind, each) for each in kept[name]] for name, kind in KINDS.items()
+    }
+    rows["first_revision"] = kept["first_revision"]
+    return Snapshot(definitions=definitions, **rows)
 
 
 def dump(value: Any) -> Any:
@@ -186,6 +185,8 @@ def dump(value: Any) -> Any:
         return dump_trigger(value)
     if is_dataclass(value):
         return {each.name: dump(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, list | tuple):
+        return [dump(each) for each in value]
     if isinstance(value, timedelta):
         return value // timedelta(microseconds=1)
     if isinstance(value, datetime):
@@ -204,6 +205,12 @@ def load_field(type_name: str, value: Any) -> Any:
     return value if value is None or reader is None else reader(value)
 
 
+KINDS: dict[str, type] = {
+    "instances": TaskInstance,
+    "orphans": TaskInstance,
+    "contacts": NodeContact,
+    "tombstones": Tombstone,
+}
 READERS: dict[str, Callable[[Any], Any]] = {
     "datetime": datetime.fromisoformat,
     "timedelta": lambda value: timedelta(microseconds=value),

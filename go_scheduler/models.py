@@ -151,9 +151,14 @@ class TaskDefinition:
     def is_same(self, other: TaskDefinition) -> bool:
         """Whether putting one over the other changes nothing.
 
-        That is equality, but ``1`` and ``True`` in the metadata are not the same.
+        That is equality, but ``1`` and ``True`` in the metadata are not the same, and
+        an id that was made up is named by the first who passes it.
         """
-        return self == other and is_same(self.metadata, other.metadata)
+        return (
+            self == other
+            and is_same(self.metadata, other.metadata)
+            and self.named <= other.named
+        )
 
     @staticmethod
     def id_for(key: str) -> UUID:
@@ -165,6 +170,23 @@ class TaskDefinition:
         check_type("key", key, str)
         check_text(key, "key")
         return uuid5(_IDS, key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tombstone:
+    """What is remembered of a definition that has ended and is gone.
+
+    Attributes:
+        id: Its id, which was passed and not made up.
+        trigger: Its trigger.
+        revision: Its last revision.
+        completed_at: When it ended.
+    """
+
+    id: UUID
+    trigger: Trigger
+    revision: int
+    completed_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,7 +79,12 @@ class Node:
             runner_window=settings.runner_window,
             created=self._claim_soon,
         )
-        cleanup = Cleanup(store, retention=settings.retention)
+        cleanup = Cleanup(
+            store,
+            retention=settings.retention,
+            retention_failed=settings.failed_kept,
+            remember=settings.remember,
+        )
         half = settings.schedule_window / 2
         self._scheduling = Ticker(
             "definition scheduler", self._definitions.tick, interval=half, clock=clock

@@ -72,7 +72,13 @@ class Scheduler(Client):
         lease: How long a claim holds unless it is renewed, which happens every third of
             it: the work of a node that died runs elsewhere after so long, and a little
             more.
-        retention: How long finished instances and definitions are kept.
+        retention: How long finished instances and definitions are kept; zero: no longer
+            than until the next cleanup.
+        retention_failed: The same for instances that failed; None: a week, or as long
+            as ``retention`` if that is longer or zero.
+        remember: How long the id of a definition is remembered that was passed and not
+            made up: scheduled again with an equal trigger, it does not run again. It
+            counts from when its last fire time was given its instance.
         clock_error: This machine's clock and the store's are apart by no more than
             this, and you vouch for it: on a slow link handlers then start by this
             machine's clock, so much later, and no longer by answers that are late
@@ -104,6 +110,8 @@ class Scheduler(Client):
         expire_after: timedelta = timedelta(minutes=5),
         lease: timedelta = timedelta(seconds=20),
         retention: timedelta = timedelta(days=1),
+        retention_failed: timedelta | None = None,
+        remember: timedelta = timedelta(days=400),
         clock_error: timedelta | None = None,
         clock: Clock | None = None,
         executor: Executor | None = None,
@@ -126,6 +134,8 @@ class Scheduler(Client):
             expire_after=expire_after,
             lease=lease,
             retention=retention,
+            retention_failed=retention_failed,
+            remember=remember,
             clock_error=clock_error,
         )
         super().__init__(MemoryStore(clock) if store is None else store)

@@ -10,7 +10,6 @@ from go_scheduler.checks import (
     LEAST_EXPIRE_AFTER,
     check_at_least,
     check_name,
-    check_positive,
     check_type,
 )
 from go_scheduler.clock import ZERO
@@ -25,8 +24,13 @@ _LEAST = {
     "expire_after": LEAST_EXPIRE_AFTER,
     # In a third of it a renewal must come through, past whatever keeps the machine.
     "lease": timedelta(seconds=1),
+    "retention": ZERO,
+    "retention_failed": ZERO,
+    "remember": ZERO,
+    "clock_error": ZERO,
 }
-_MAY_BE_NONE = ("max_hung", "max_hangs")
+_MAY_BE_NONE = ("max_hung", "max_hangs", "retention_failed", "clock_error")
+_FAILED_KEPT = timedelta(days=7)
 _LEAST_SPARES = 4
 
 
@@ -45,28 +49,25 @@ class Settings:
     expire_after: timedelta
     lease: timedelta
     retention: timedelta
+    retention_failed: timedelta | None
+    remember: timedelta
     clock_error: timedelta | None
 
     def __post_init__(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)
+            if value is None and each.name in _MAY_BE_NONE:
+                continue
             if each.name == "queues":
                 object.__setattr__(self, "queues", _checked_queues(value))
-            elif each.name.startswith("max_"):
-                if each.name in _MAY_BE_NONE and value is None:
-                    continue
+            elif each.name in _LEAST:
+                check_at_least(each.name, value, _LEAST[each.name])
+            else:
                 check_type(each.name, value, int)
                 if value < 1:
                     raise ConfigurationError(
                         f"{each.name} must be at least 1: {shown(value)}"
                     )
-            elif each.name == "clock_error":
-                if value is not None:
-                    check_at_least("clock_error", value, ZERO)
-            elif each.name in _LEAST:
-                check_at_least(each.name, value, _LEAST[each.name])
-            else:
-                check_positive(each.name, value)
 
     @property
     def spares(self) -> int:
@@ -74,6 +75,13 @@ class Settings:
         if self.max_hung is None:
             return max(_LEAST_SPARES, self.max_workers)
         return self.max_hung
+
+    @property
+    def failed_kept(self) -> timedelta:
+        """How long failed instances are kept; by default no shorter than others."""
+        if self.retention_failed is not None:
+            return self.retention_failed
+        return max(_FAILED_KEPT, self.retention) if self.retention else ZERO
 
 
 def _checked_queues(queues: object) -> tuple[str, ...]:

@@ -189,6 +189,8 @@ class House:
             expire_after=EXPIRE_AFTER,
             lease=LEASE,
             retention=LEASE,
+            retention_failed=None,
+            remember=timedelta(days=400),
             clock_error=None,
         )
         self.takeover = Takeover(

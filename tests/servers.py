@@ -175,7 +175,11 @@ _SCANNED = (
     "task_instances@task_instances_claimable_idx WHERE claimable_at IS NOT NULL",
     "task_instances@task_instances_lease_idx"
     " WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT held",
-    "task_instances@task_instances_ended_idx WHERE completed_at IS NOT NULL",
+    "task_instances@task_instances_ended_idx"
+    " WHERE completed_at IS NOT NULL AND outcome <> 'failed'",
+    "task_instances@task_instances_failed_idx"
+    " WHERE completed_at IS NOT NULL AND outcome = 'failed'",
+    "task_tombstones@task_tombstones_completed_idx",
 )
 
 

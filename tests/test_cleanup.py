@@ -13,7 +13,7 @@ from go_scheduler.stores.memory import MemoryStore
 from go_scheduler.testing.builders import HOUR, TICK, ended, pending
 
 if TYPE_CHECKING:
-    from datetime import timedelta
+    from collections.abc import Mapping
 
     from go_scheduler.stores.base import Store
     from go_scheduler.testing import ManualClock
@@ -25,23 +25,27 @@ class Counted(MemoryStore):
     def __init__(self, deleted: int) -> None:
         super().__init__()
         self.deleted = deleted
-        self.asked: list[tuple[timedelta, int]] = []
+        self.asked: list[Mapping[str, object]] = []
 
-    def delete_finished(self, *, older_than: timedelta, limit: int) -> int:
-        self.asked.append((older_than, limit))
+    def delete_finished(self, **asked: object) -> int:
+        self.asked.append(asked)
         return self.deleted
 
 
 class Away(MemoryStore):
-    def delete_finished(self, *, older_than: timedelta, limit: int) -> int:
+    def delete_finished(self, **_: object) -> int:
         raise StoreUnavailableError("away")
+
+
+def hourly(store: Store) -> Cleanup:
+    return Cleanup(store, retention=HOUR, retention_failed=2 * HOUR, remember=3 * HOUR)
 
 
 def test_what_ended_is_kept_for_its_retention_and_then_deleted(
     clock: ManualClock, store: Store
 ) -> None:
     old = ended(store)
-    cleanup = Cleanup(store, retention=HOUR)
+    cleanup = hourly(store)
     clock.advance(HOUR - TICK)
     assert cleanup.tick() is None
     assert store.get_instance(old.id) == old
@@ -54,20 +58,21 @@ def test_what_ended_is_kept_for_its_retention_and_then_deleted(
 def test_what_has_not_ended_stays(clock: ManualClock, store: Store) -> None:
     open_one = pending(store)
     clock.advance(100 * HOUR)
-    Cleanup(store, retention=HOUR).tick()
+    hourly(store).tick()
     assert store.get_instance(open_one.id) == open_one
 
 
 def test_a_full_batch_asks_for_another_at_once() -> None:
     store = Counted(deleted=500)
-    assert Cleanup(store, retention=HOUR).tick() == ZERO
-    assert store.asked == [(HOUR, 500)]
+    assert hourly(store).tick() == ZERO
+    asked = {"older_than": HOUR, "failed_older_than": 2 * HOUR, "remember": 3 * HOUR}
+    assert store.asked == [{**asked, "limit": 500}]
 
 
 def test_a_batch_that_is_not_full_waits_for_the_interval() -> None:
-    assert Cleanup(Counted(deleted=499), retention=HOUR).tick() is None
+    assert hourly(Counted(deleted=499)).tick() is None
 
 
 def test_a_store_that_is_away_is_left_to_the_ticker() -> None:
     with pytest.raises(StoreUnavailableError):
-        Cleanup(Away(), retention=HOUR).tick()
+        hourly(Away()).tick()

@@ -53,6 +53,8 @@ SETTINGS = Settings(
     expire_after=seconds(300),
     lease=seconds(20),
     retention=seconds(86400),
+    retention_failed=None,
+    remember=timedelta(days=400),
     clock_error=None,
 )
 
@@ -121,7 +123,7 @@ def test_it_is_well_only_while_it_runs(store: MemoryStore, clock: ManualClock) -
 
 def test_a_loop_that_is_late_by_ten_seconds_is_not_well() -> None:
     class Hanging(MemoryStore):
-        def delete_finished(self, *, older_than: timedelta, limit: int) -> int:
+        def delete_finished(self, **_: object) -> int:
             ticking.set()
             assert go.wait(FAILED_AFTER)
             return 0

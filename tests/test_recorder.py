@@ -26,6 +26,7 @@ from go_scheduler.testing.builders import (
     WAITING,
     claim,
     claimed,
+    clean_up,
     definition,
     finish,
     pending,
@@ -681,7 +682,7 @@ def test_a_result_that_was_lost_during_an_outage_is_reported(
     clock.advance(EXPIRE_AFTER)
     if deleted:
         store.delete_definitions([run.instance.definition.id])
-        store.delete_finished(older_than=ZERO, limit=10)
+        clean_up(store, older_than=ZERO, limit=10)
     else:
         claim(store, lapsed=True)
     desk.tick()

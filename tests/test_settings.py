@@ -29,6 +29,8 @@ SETTINGS = Settings(
     expire_after=SECOND,
     lease=SECOND,
     retention=SECOND,
+    retention_failed=None,
+    remember=SECOND,
     clock_error=None,
 )
 
@@ -61,11 +63,28 @@ def test_what_cannot_work_is_refused_with_the_least_that_can(
     assert refusal(name, 1) == f"{name} must be a timedelta, not 1"
 
 
-def test_what_has_ended_is_kept_for_more_than_no_time() -> None:
-    assert refusal("retention", timedelta(0)).startswith(
-        "retention must be longer than zero"
-    )
-    assert refusal("retention", 1) == "retention must be a timedelta, not 1"
+@pytest.mark.parametrize("name", ["retention", "retention_failed", "remember"])
+def test_what_has_ended_may_be_kept_for_no_time(name: str) -> None:
+    zero = timedelta(0)
+    assert getattr(replace(SETTINGS, **{name: zero}), name) == zero  # type: ignore[arg-type]
+    assert refusal(name, -SECOND).startswith(f"{name} must be at least 0 s")
+    assert refusal(name, 1) == f"{name} must be a timedelta, not 1"
+
+
+@pytest.mark.parametrize(
+    ("retention", "kept"),
+    [
+        (timedelta(days=1), timedelta(days=7)),
+        (timedelta(days=8), timedelta(days=8)),
+        (timedelta(0), timedelta(0)),
+    ],
+)
+def test_what_failed_is_kept_for_a_week_and_no_shorter_than_the_rest(
+    retention: timedelta, kept: timedelta
+) -> None:
+    settings = replace(SETTINGS, retention=retention)
+    assert settings.failed_kept == kept
+    assert replace(settings, retention_failed=SECOND).failed_kept == SECOND
 
 
 @pytest.mark.parametrize("name", ["max_workers", "max_held", "max_hung", "max_hangs"])

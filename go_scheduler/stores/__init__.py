@@ -14,6 +14,7 @@ from go_scheduler.models import (
     RunOutcome,
     Skipped,
     State,
+    Tombstone,
 )
 from go_scheduler.stores.base import Store
 from go_scheduler.stores.memory import MemoryStore, Snapshot
@@ -35,6 +36,7 @@ __all__ = [
     "Snapshot",
     "State",
     "Store",
+    "Tombstone",
     "contains",
     "open_store",
 ]

@@ -68,9 +68,12 @@ class Store(ABC):
         settling: How long the scans, ``due_definitions``, ``claim_instances`` and
             ``delete_finished``, may leave out what has been committed; zero: not at
             all.
+        most_remembered: Of more ids than these ``delete_finished`` forgets those that
+            ended first, a hundredth too late at most.
     """
 
     settling: timedelta = ZERO
+    most_remembered: int = 1_000_000
 
     def __init__(self, clock: Clock | None = None) -> None:
         if clock is not None:
@@ -108,6 +111,12 @@ class Store(ABC):
         the delete, and no sooner. It is completed at once if its ``next_fire_time`` is
         None and its trigger does not wait.
 
+        An id that ``delete_finished`` has left remembered is no new one if the trigger
+        is equal to the one remembered: nothing is stored, and the answer is the
+        definition as given, with the ``revision`` and ``completed_at`` remembered and
+        without a ``next_fire_time``. With another trigger it is a new one, at a higher
+        revision, and no longer remembered.
+
         One that ``is_same`` as what is stored changes nothing. Otherwise the revision
         rises by one, and what else happens depends on the trigger:
 
@@ -129,7 +138,8 @@ class Store(ABC):
             The definitions as they are now stored, in the order given.
 
         Raises:
-            ConflictError: A revision that was set is not the stored one. None was put.
+            ConflictError: A revision that was set is not the one stored or remembered.
+                None was put.
         """
 
     @abstractmethod
@@ -173,10 +183,11 @@ class Store(ABC):
         Unstarted instances are removed. Running ones end as cancelled at once, so that
         their node finds the claim lost. What has ended stays until ``delete_finished``
         takes it, readable by its own id but listed under no definition: if the id is
-        scheduled again, that is a new definition.
+        scheduled again, that is a new definition. Ids that are remembered are
+        forgotten, with their revisions.
 
         Returns:
-            The ids of those that existed.
+            The ids of those that existed, and were not only remembered.
         """
 
     @abstractmethod
@@ -397,16 +408,29 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def delete_finished(self, *, older_than: timedelta, limit: int) -> int:
+    def delete_finished(
+        self,
+        *,
+        older_than: timedelta,
+        failed_older_than: timedelta,
+        remember: timedelta,
+        limit: int,
+    ) -> int:
         """Delete instances that ended long ago, then completed definitions without any.
 
         A definition goes once it has been completed for so long and has no instance
-        left. The contacts of nodes that were last seen more than an hour ago go as
-        well, uncounted.
+        left; if its id was passed, that is remembered from then on. So are its trigger
+        and revision, and when it was completed. What is remembered of ids that were
+        completed long ago, and the contacts of nodes that were last seen more than an
+        hour ago, go as well, uncounted.
 
         Args:
             older_than: How long ago by the store's time; zero or more.
+            failed_older_than: The same for instances that failed.
+            remember: How long ago definitions must have been completed that are
+                forgotten; zero or more.
             limit: Most rows to delete, definitions and instances together; at least 1.
+                At most so many ids are forgotten.
 
         Returns:
             How many rows were deleted; ``limit`` means that there may be more.

@@ -10,10 +10,12 @@ from go_scheduler.errors import ConflictError
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from go_scheduler.models import TaskDefinition
+    from go_scheduler.models import TaskDefinition, Tombstone
 
 
-def check_revision(new: TaskDefinition, stored: TaskDefinition | None) -> None:
+def check_revision(
+    new: TaskDefinition, stored: TaskDefinition | Tombstone | None
+) -> None:
     """Refuse to put over what somebody else has changed.
 
     Raises:
@@ -40,6 +42,7 @@ def edited(old: TaskDefinition, new: TaskDefinition) -> TaskDefinition:
     return replace(
         new,
         trigger=old.trigger,
+        named=old.named or new.named,
         next_fire_time=old.next_fire_time,
         paused=old.paused,
         note=old.note,
@@ -54,6 +57,7 @@ def rescheduled(
     """A stored definition that gets another trigger: it starts anew."""
     return replace(
         new,
+        named=old.named or new.named,
         paused=old.paused,
         note=old.note,
         completed_at=_completed_at(new, now),

@@ -23,6 +23,7 @@ from go_scheduler.models import (
     State,
     TaskDefinition,
     TaskInstance,
+    Tombstone,
 )
 from go_scheduler.stores.base import CONTACTS_KEPT, Store
 from go_scheduler.stores.memory_definitions import DefinitionTable
@@ -31,6 +32,7 @@ from go_scheduler.stores.memory_instances import (
     InstanceRow,
     InstanceTable,
 )
+from go_scheduler.stores.remembered import note_forgotten
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Set
@@ -60,12 +62,16 @@ class Snapshot:
         instances: Their instances.
         orphans: What has ended of definitions that have been deleted.
         contacts: When nodes were in contact with the store, one for each.
+        tombstones: What is remembered of definitions that have ended and are gone.
+        first_revision: The revision of the next new definition.
     """
 
     definitions: Sequence[TaskDefinition] = ()
     instances: Sequence[TaskInstance] = ()
     orphans: Sequence[TaskInstance] = ()
     contacts: Sequence[NodeContact] = ()
+    tombstones: Sequence[Tombstone] = ()
+    first_revision: int = 1
 
 
 class MemoryStore(Store):
@@ -77,6 +83,8 @@ class MemoryStore(Store):
     Args:
         clock: Used instead of the system's clock, for tests.
     """
+
+    most_remembered = 100_000
 
     def __init__(self, clock: Clock | None = None) -> None:
         super().__init__(clock)
@@ -141,6 +149,8 @@ class MemoryStore(Store):
             rows = self._definitions.find(ids)
             for row in rows:
                 self._definitions.delete(row, now)
+            for each in ids:
+                self._definitions.forget(each)
             return {row.definition.id for row in rows}
 
     def pause_definitions(
@@ -277,20 +287,32 @@ class MemoryStore(Store):
                     answers[id] = Cancelled.CANCELLED
             return answers
 
-    def delete_finished(self, *, older_than: timedelta, limit: int) -> int:
+    def delete_finished(
+        self,
+        *,
+        older_than: timedelta,
+        failed_older_than: timedelta,
+        remember: timedelta,
+        limit: int,
+    ) -> int:
         """Delete what ended long ago."""
         with self._lock:
             now = self._time()
             self._forget_contacts(now - CONTACTS_KEPT)
             until = now - older_than
-            ended = self._instances.forget_ended(until, limit)
-            for row in {instance.of for instance in ended}:
+            over = list(self._instances.forget_over(until, limit, failed=False))
+            left, failed_until = limit - len(over), now - failed_older_than
+            over += self._instances.forget_over(failed_until, left, failed=True)
+            for row in {instance.of for instance in over}:
                 if self._definitions.get(row.definition.id) is row:
                     self._definitions.note_idle(row)
-            idle = self._definitions.idle_since(until, limit - len(ended))
+            idle = self._definitions.idle_since(until, limit - len(over))
             for row in idle:
-                self._definitions.forget(row)
-            return len(ended) + len(idle)
+                self._definitions.bury(row)
+            self._definitions.forget_ended(now - remember, limit)
+            forgotten = self._definitions.forget_most(self.most_remembered)
+        note_forgotten(forgotten, most=self.most_remembered)
+        return len(over) + len(idle)
 
     def note_contact(self, node: UUID, *, unbroken: timedelta) -> None:
         """Record that a node has been in contact with the store up to now."""
@@ -381,6 +403,8 @@ class MemoryStore(Store):
                 instances=[each.view() for row in rows for each in row.rows],
                 orphans=[each.view() for each in self._instances.orphans],
                 contacts=list(self._contacts.values()),
+                tombstones=self._definitions.tombstones,
+                first_revision=self._definitions.first_revision,
             )
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -394,8 +418,9 @@ class MemoryStore(Store):
             self._instances.restore(kept + gone)
             for _, deleted in gone:
                 deleted.instances = None
-            for row in rows.values():
-                self._definitions.restore(row)
+            self._definitions.restore(
+                rows.values(), snapshot.tombstones, snapshot.first_revision
+            )
             self._contacts = {each.node: each for each in snapshot.contacts}
 
     def _walk_definitions(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, NamedTuple
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from sortedcontainers import SortedDict, SortedList
 
-from go_scheduler.models import Outcome, State
+from go_scheduler.models import Outcome, State, Tombstone
 from go_scheduler.stores.changes import (
     check_revision,
     created,
@@ -18,11 +18,11 @@ from go_scheduler.stores.changes import (
     rescheduled,
 )
 from go_scheduler.stores.memory_instances import DefinitionRow, InstanceRow
+from go_scheduler.stores.remembered import ended_before, is_over
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
     from datetime import datetime
-    from uuid import UUID
 
     from go_scheduler.models import Firing, TaskDefinition
     from go_scheduler.stores.memory_instances import InstanceTable
@@ -42,6 +42,9 @@ class DefinitionTable:
         self._rows: SortedDict[int, DefinitionRow] = SortedDict()
         self._due: SortedList[tuple[datetime, int, DefinitionRow]] = SortedList()
         self._idle: SortedList[tuple[datetime, int, DefinitionRow]] = SortedList()
+        self._tombstones: dict[int, Tombstone] = {}
+        # And in the order in which they ended.
+        self._ended: SortedList[tuple[datetime, int]] = SortedList()
 
     def get(self, definition_id: UUID) -> DefinitionRow | None:
         """The row of this id."""
@@ -52,10 +55,29 @@ class DefinitionTable:
         """All rows, in the order of their ids."""
         return tuple(self._rows.values())
 
-    def restore(self, row: DefinitionRow) -> None:
-        """Take a row as it is, with its instances."""
-        self._rows[row.definition.id.int] = row
-        self._list(row)
+    @property
+    def tombstones(self) -> Sequence[Tombstone]:
+        """What is remembered of ids, in no order."""
+        return tuple(self._tombstones.values())
+
+    @property
+    def first_revision(self) -> int:
+        """The revision of a new definition."""
+        return self._first
+
+    def restore(
+        self,
+        rows: Iterable[DefinitionRow],
+        tombstones: Iterable[Tombstone],
+        first_revision: int,
+    ) -> None:
+        """Take rows as they are, with their instances, and what is remembered."""
+        for row in rows:
+            self._rows[row.definition.id.int] = row
+            self._list(row)
+        for each in tombstones:
+            self._remember(each)
+        self._first = first_revision
 
     def find(self, ids: Collection[UUID]) -> Sequence[DefinitionRow]:
         """The rows of those of these ids that exist, in no order."""
@@ -103,20 +125,26 @@ class DefinitionTable:
             ConflictError: The revision that is set is not the stored one.
         """
         row = self._rows.get(new.id.int)
-        check_revision(new, None if row is None else row.definition)
-        if row is None:
-            return PutPlan(new, None, equal=False, same_trigger=False)
-        return PutPlan(
-            new,
-            row,
-            equal=new.is_same(row.definition),
-            same_trigger=new.trigger == row.definition.trigger,
-        )
+        if row is not None:
+            check_revision(new, row.definition)
+            return PutPlan(
+                new,
+                row,
+                equal=new.is_same(row.definition),
+                same_trigger=new.trigger == row.definition.trigger,
+            )
+        remembered = self._tombstones.get(new.id.int)
+        check_revision(new, remembered)
+        over = is_over(new, remembered)
+        return PutPlan(new, None, equal=over, same_trigger=over)
 
     def put(self, plan: PutPlan, now: datetime) -> TaskDefinition:
         """Insert or replace a definition as planned."""
         new, row = plan.definition, plan.row
         if row is None:
+            if plan.equal:
+                return ended_before(new, self._tombstones[new.id.int])
+            self.forget(new.id)
             row = DefinitionRow(created(new, now, revision=self._first))
             self._rows[new.id.int] = row
             self._list(row)
@@ -199,7 +227,25 @@ class DefinitionTable:
             elif instance.completed_at is None:
                 self._instances.remove(instance)
         row.instances = None
-        self.forget(row)
+        self._remove(row)
+
+    def forget(self, definition_id: UUID) -> None:
+        """Forget an id, if it is remembered."""
+        if remembered := self._tombstones.pop(definition_id.int, None):
+            self._ended.remove((remembered.completed_at, definition_id.int))
+
+    def forget_ended(self, until: datetime, limit: int) -> None:
+        """Forget ids that ended by then, oldest first."""
+        for completed_at, key in tuple(islice(self._ended, limit)):
+            if completed_at <= until:
+                self.forget(UUID(int=key))
+
+    def forget_most(self, most: int) -> int:
+        """Forget of more than so many ids those that ended first; say how many."""
+        oldest = tuple(islice(self._ended, max(0, len(self._ended) - most)))
+        for _, key in oldest:
+            self.forget(UUID(int=key))
+        return len(oldest)
 
     def idle_since(self, until: datetime, limit: int) -> Sequence[DefinitionRow]:
         """Rows completed by then that have no instance, first completed first."""
@@ -292,8 +338,27 @@ class DefinitionTable:
         if definition.completed_at is not None and not row.instances:
             self._idle.add((definition.completed_at, definition.id.int, row))
 
-    def forget(self, row: DefinitionRow) -> None:
-        """Delete a definition's row."""
+    def bury(self, row: DefinitionRow) -> None:
+        """Delete the row of a definition that has ended; remember its id if given."""
+        definition = row.definition
+        assert definition.completed_at is not None
+        assert definition.revision is not None
+        self._remove(row)
+        if definition.named:
+            self._remember(
+                Tombstone(
+                    id=definition.id,
+                    trigger=definition.trigger,
+                    revision=definition.revision,
+                    completed_at=definition.completed_at,
+                )
+            )
+
+    def _remember(self, tombstone: Tombstone) -> None:
+        self._tombstones[tombstone.id.int] = tombstone
+        self._ended.add((tombstone.completed_at, tombstone.id.int))
+
+    def _remove(self, row: DefinitionRow) -> None:
         self._first = max(self._first, next_revision(row.definition))
         self._unlist(row)
         del self._rows[row.definition.id.int]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from heapq import merge
 from itertools import islice
 from operator import attrgetter
@@ -169,7 +169,7 @@ class InstanceTable:
     """The rows by id, and each in the one list that its state calls for.
 
     Pending rows stand in their queue's list unless they are held, claimed and running
-    ones in the list of leases, ended ones in the list that cleanup takes from.
+    ones in the list of leases, ended ones in one of the two that cleanup takes from.
     """
 
     def __init__(self) -> None:
@@ -178,7 +178,8 @@ class InstanceTable:
         self._by_time: SortedList[_Entry] = SortedList()
         self._pending: dict[str, SortedList[_Entry]] = {}
         self._leases: SortedList[_Entry] = SortedList()
-        self._ended: deque[InstanceRow] = deque()
+        # In the order in which they ended: those that failed, and all others.
+        self._over: dict[bool, dict[int, InstanceRow]] = {True: {}, False: {}}
 
     def get(self, instance_id: UUID) -> InstanceRow | None:
         """The row of this id."""
@@ -209,21 +210,28 @@ class InstanceTable:
 
     def restore(self, instances: Iterable[tuple[TaskInstance, DefinitionRow]]) -> None:
         """Take instances as they were seen, each with the row of its definition."""
+        over = []
         for instance, of in instances:
             row = InstanceRow.restored(instance, of)
             self._take(row)
             if row.completed_at is not None:
-                self._ended.append(row)
+                over.append(row)
             elif row.state is State.PENDING:
                 self.list_pending(row)
             else:
                 self._list_lease(row)
-        self._ended = deque(sorted(self._ended, key=attrgetter("completed_at")))
+        for row in sorted(over, key=attrgetter("completed_at")):
+            self._list_over(row)
 
     @property
     def orphans(self) -> Sequence[InstanceRow]:
         """What has ended of definitions that have been deleted."""
-        return [row for row in self._ended if row.of.instances is None]
+        return [
+            row
+            for over in self._over.values()
+            for row in over.values()
+            if row.of.instances is None
+        ]
 
     def _take(self, row: InstanceRow) -> None:
         self._rows[row.id.int] = row
@@ -247,15 +255,15 @@ class InstanceTable:
         row.completed_at = now
         row.of.open -= 1
         self._enter(row, _STATES[outcome])
-        self._ended.append(row)
+        self._list_over(row)
 
     def end_again(self, row: InstanceRow, outcome: Outcome, now: datetime) -> None:
         """Let a row that has ended end in another way."""
-        self._ended.remove(row)
+        del self._over_beside(row)[row.id.int]
         row.outcome = outcome
         row.completed_at = now
         self._enter(row, _STATES[outcome])
-        self._ended.append(row)
+        self._list_over(row)
 
     def free(self, row: InstanceRow, due_at: datetime) -> None:
         """Make a claimed row pending again."""
@@ -353,16 +361,19 @@ class InstanceTable:
             del self._pending[name][:count]
         return found
 
-    def forget_ended(self, until: datetime, limit: int) -> Sequence[InstanceRow]:
-        """Forget rows that ended by then, oldest first."""
-        forgotten: list[InstanceRow] = []
-        while self._ended and len(forgotten) < limit:
-            completed_at = self._ended[0].completed_at
-            if completed_at is None or completed_at > until:
-                break
-            row = self._ended.popleft()
+    def forget_over(
+        self, until: datetime, limit: int, *, failed: bool
+    ) -> Sequence[InstanceRow]:
+        """Forget rows that ended by then, oldest first: those that failed, or not."""
+        over = self._over[failed]
+        forgotten = [
+            row
+            for row in islice(over.values(), limit)
+            if row.completed_at is not None and row.completed_at <= until
+        ]
+        for row in forgotten:
+            del over[row.id.int]
             self._forget(row)
-            forgotten.append(row)
         return forgotten
 
     def walk(self, after: TaskInstance | None, limit: int) -> Iterator[InstanceRow]:
@@ -378,6 +389,12 @@ class InstanceTable:
         self.counts[row.state] -= 1
         self.counts[state] += 1
         row.state = state
+
+    def _over_beside(self, row: InstanceRow) -> dict[int, InstanceRow]:
+        return self._over[row.outcome is Outcome.FAILED]
+
+    def _list_over(self, row: InstanceRow) -> None:
+        self._over_beside(row)[row.id.int] = row
 
     def _list_lease(self, row: InstanceRow) -> None:
         assert row.expires_at is not None

@@ -13,6 +13,7 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import Answer, Cancelled
 from go_scheduler.shown import shown
 from go_scheduler.stores.base import CONTACTS_KEPT
+from go_scheduler.stores.remembered import note_forgotten
 from go_scheduler.stores.sql import arrays
 from go_scheduler.stores.sql import postgresql_statements as sql
 from go_scheduler.stores.sql.claims import Claims
@@ -399,29 +400,52 @@ class PostgreSQLStore(SQLStore):
 
     # Cleanup.
 
-    def delete_finished(self, *, older_than: timedelta, limit: int) -> int:
+    def delete_finished(
+        self,
+        *,
+        older_than: timedelta,
+        failed_older_than: timedelta,
+        remember: timedelta,
+        limit: int,
+    ) -> int:
         """Delete what ended long ago."""
         older_than = min(older_than, LONGEST)
-        deleted = self._delete_ended(older_than, limit)
-        if deleted < limit:
-            left = limit - deleted
-            deleted += self._delete_definitions("completed_at", older_than, left)
+        failed_older_than = min(failed_older_than, LONGEST)
+        left = limit - self._delete_over("ended", "<>", older_than, limit)
+        if left:
+            left -= self._delete_over("failed", "=", failed_older_than, left)
+        if left:
+            completed = self._delete_definitions("completed_at", older_than, left)
+            left -= completed
             # Nobody knows of the rows that a delete has left behind for their history.
             self._delete_definitions("deleted_at", older_than, limit)
             statement = self._statements.text(sql.DELETE_CONTACTS, returns=("node",))
             self._statements.run(Lane.SCANS, statement, {"kept": CONTACTS_KEPT})
+            forgotten = self._statements.transact(
+                Lane.SCANS,
+                lambda connection: self._forget(
+                    connection, remember, made=completed, limit=limit
+                ),
+            )
+            note_forgotten(forgotten, most=self.most_remembered)
         # Nobody waits for a cleanup.
         self._database.replace_one()
-        return deleted
+        return limit - left
 
-    def _delete_ended(self, older_than: timedelta, limit: int) -> int:
-        sweep = self._statements.sweep(("ended", older_than))
+    def _delete_over(
+        self, over: str, which: str, older_than: timedelta, limit: int
+    ) -> int:
+        sweep = self._statements.sweep((over, older_than))
         parameters = {
             "older_than": older_than,
             "back": sweep.back + older_than,
         }
         statement = self._statements.text(
-            sql.DELETE_ENDED, returns=("completed_at", "now"), limit=limit
+            sql.DELETE_OVER,
+            returns=("completed_at", "now"),
+            over=f"{{{over}}}",
+            which=which,
+            limit=limit,
         )
         rows = self._statements.scan(sweep, statement, parameters, limit=limit)
         if len(rows) == limit:

@@ -10,6 +10,7 @@ from uuid import UUID
 from go_scheduler.clock import SystemClock
 from go_scheduler.models import Answer, Cancelled
 from go_scheduler.stores.base import CONTACTS_KEPT
+from go_scheduler.stores.remembered import note_forgotten
 from go_scheduler.stores.sql import sqlite_statements as sql
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.dialects import SQLiteDialect
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence, Set
     from typing import Any
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection, Row, TextClause
     from sqlalchemy.engine import URL
 
     from go_scheduler.clock import Clock
@@ -357,24 +358,41 @@ class SQLiteStore(SQLStore):
 
     # Cleanup.
 
-    def delete_finished(self, *, older_than: timedelta, limit: int) -> int:
+    def delete_finished(
+        self,
+        *,
+        older_than: timedelta,
+        failed_older_than: timedelta,
+        remember: timedelta,
+        limit: int,
+    ) -> int:
         """Delete what ended long ago."""
 
-        def delete(connection: Connection) -> int:
+        def delete(connection: Connection) -> tuple[int, int]:
             now = self._microseconds()
             until = now - to_microseconds(older_than)
-            bounds = {"until": until, "limit": limit}
-            connection.execute(sql.DELETE_CONTACTS, {"since": now - _CONTACTS_KEPT})
-            deleted = connection.execute(sql.DELETE_ENDED, bounds).rowcount
-            # Nobody knows of the rows that a delete has left behind.
-            _delete_definitions(connection, sql.DELETE_DELETED, bounds)
-            if left := limit - deleted:
-                deleted += _delete_definitions(
-                    connection, sql.DELETE_COMPLETED, {"until": until, "limit": left}
-                )
-            return deleted
+            failed_until = now - to_microseconds(failed_older_than)
+            left = limit
 
-        return self._database.transact(delete)
+            def delete_over(statement: TextClause, bound: int) -> int:
+                bounds = {"until": bound, "limit": left}
+                return connection.execute(statement, bounds).rowcount
+
+            connection.execute(sql.DELETE_CONTACTS, {"since": now - _CONTACTS_KEPT})
+            left -= delete_over(sql.DELETE_ENDED, until)
+            left -= delete_over(sql.DELETE_FAILED, failed_until)
+            # Nobody knows of the rows that a delete has left behind.
+            _delete_definitions(connection, sql.DELETE_DELETED, until, limit)
+            completed = _delete_definitions(
+                connection, sql.DELETE_COMPLETED, until, left
+            )
+            left -= completed
+            forgotten = self._forget(connection, remember, made=completed, limit=limit)
+            return limit - left, forgotten
+
+        deleted, forgotten = self._database.transact(delete)
+        note_forgotten(forgotten, most=self.most_remembered)
+        return deleted
 
     def _microseconds(self) -> int:
         """The store's time; asked for when the write lock is held, not before."""
@@ -410,12 +428,21 @@ def _go_on(
 
 
 def _delete_definitions(
-    connection: Connection, statement: Any, bounds: Mapping[str, int]
+    connection: Connection, statement: TextClause, until: int, limit: int
 ) -> int:
-    keys = list(connection.execute(statement, bounds).scalars())
-    if keys:
-        connection.execute(sql.DELETE_CONTENTS, {"keys": json.dumps(keys)})
-    return len(keys)
+    """Delete definitions, and remember the ids of those that have ended."""
+    gone = connection.execute(statement, {"until": until, "limit": limit}).all()
+    keys = json.dumps([each.key for each in gone])
+    rows = connection.execute(sql.DELETE_CONTENTS, {"keys": keys})
+    triggers = {row.key: row._asdict() for row in rows}
+    remembered = [
+        {**triggers[each.key], **each._asdict()}
+        for each in gone
+        if each.named and each.completed_at is not None and each.key in triggers
+    ]
+    if remembered:
+        connection.execute(sql.REMEMBER, remembered)
+    return len(gone)
 
 
 def _terms(claimant: Claimant, now: int) -> dict[str, object]:

@@ -39,6 +39,7 @@ TICK = timedelta(microseconds=1)
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
+YEAR = timedelta(days=365)
 LEASE = timedelta(seconds=20)
 EXPIRE_AFTER = timedelta(minutes=5)
 NOBODY = UUID(int=2**128 - 1)
@@ -137,10 +138,24 @@ def due(
     return list(store.due_definitions(ahead=ahead, after=after, limit=limit))
 
 
-def clean_up(store: Store, *, older_than: timedelta, limit: int) -> int:
-    """Delete what ended long ago."""
+def clean_up(
+    store: Store,
+    *,
+    older_than: timedelta = ZERO,
+    failed_older_than: timedelta | None = None,
+    remember: timedelta = YEAR,
+    limit: int = 100,
+) -> int:
+    """Delete what ended long ago; what failed as soon as the rest, unless told."""
     settle(store)
-    return store.delete_finished(older_than=older_than, limit=limit)
+    return store.delete_finished(
+        older_than=older_than,
+        failed_older_than=(
+            older_than if failed_older_than is None else failed_older_than
+        ),
+        remember=remember,
+        limit=limit,
+    )
 
 
 def pending(store: Store, new: TaskDefinition | None = None) -> TaskInstance:

@@ -310,6 +310,38 @@ class CleanupTests:
         assert clean_up(store, older_than=HOUR, limit=10) == 1
         assert store.list_instances() == []
 
+    def test_what_failed_has_a_time_of_its_own(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        failed = ended(store, outcome=Outcome.FAILED)
+        other = ended(store)
+        assert clean_up(store, older_than=HOUR, failed_older_than=ZERO) == 1
+        assert ids(store.list_instances()) == [other.id]
+        clock.advance(HOUR)
+        failed = ended(store, outcome=Outcome.FAILED)
+        deleted = clean_up(store, older_than=HOUR, failed_older_than=HOUR + TICK)
+        assert deleted == 3
+        assert ids(store.list_instances()) == [failed.id]
+        clock.advance(HOUR)
+        assert clean_up(store, older_than=HOUR, failed_older_than=HOUR + TICK) == 0
+        clock.advance(TICK)
+        assert clean_up(store, older_than=HOUR, failed_older_than=HOUR + TICK) == 2
+
+    def test_the_limit_counts_what_failed_as_well(self, store: Store) -> None:
+        for outcome in (Outcome.FAILED, Outcome.COMPLETED, Outcome.FAILED):
+            ended(store, outcome=outcome)
+        assert clean_up(store, limit=2) == 2
+        assert len(store.list_instances()) == 1
+        assert len(store.list_definitions()) == 3
+
+    def test_what_failed_and_then_succeeded_goes_with_what_succeeded(
+        self, store: Store
+    ) -> None:
+        instance = ended(store, outcome=Outcome.FAILED)
+        assert finish(store, instance, Outcome.COMPLETED)
+        assert clean_up(store, older_than=HOUR, failed_older_than=ZERO) == 0
+        assert clean_up(store, older_than=ZERO, failed_older_than=HOUR) == 2
+
     def test_how_long_ago_counts_from_the_end(
         self, store: Store, clock: ManualClock
     ) -> None:

@@ -25,6 +25,7 @@ from go_scheduler.testing.store_nodes import (
     ListClaimedTests,
 )
 from go_scheduler.testing.store_pauses import PauseTests, ResumeTests
+from go_scheduler.testing.store_remembered import RememberedTests
 from go_scheduler.testing.store_runs import (
     CancelTests,
     FinishTests,
@@ -69,6 +70,7 @@ class StoreSuite(
     DefinitionListTests,
     InstanceListTests,
     CleanupTests,
+    RememberedTests,
     TimeTests,
     ValueTests,
     UnknownTriggerTests,

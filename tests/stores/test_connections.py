@@ -12,6 +12,7 @@ from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.stores.postgresql import PostgreSQLStore
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.spare import OLDEST
+from go_scheduler.testing import builders
 from go_scheduler.testing.builders import HOUR
 from tests.faults import kill_connections
 
@@ -75,7 +76,7 @@ def processes(store: PostgreSQLStore) -> set[int]:
 
 
 def clean_up(store: PostgreSQLStore) -> None:
-    store.delete_finished(older_than=HOUR, limit=1)
+    builders.clean_up(store, older_than=HOUR)
 
 
 def test_the_connections_of_the_loops_are_opened_before_they_are_needed(

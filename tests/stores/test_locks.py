@@ -34,6 +34,7 @@ from go_scheduler.testing.builders import (
     claim_of,
     claimant,
     claimed,
+    clean_up,
     definition,
     finish,
     fire,
@@ -246,9 +247,9 @@ class TestLockedRows:
         clock.advance(MINUTE)
         aside = [each.definition.id for each in given[:few]]
         with locked(store_url, DEFINITIONS, aside):
-            deleted = store.delete_finished(older_than=ZERO, limit=MANY)
+            deleted = clean_up(store, older_than=ZERO, limit=MANY)
             assert deleted == 2 * len(given) - few
-        assert store.delete_finished(older_than=ZERO, limit=MANY) == few
+        assert clean_up(store, older_than=ZERO, limit=MANY) == few
 
 
 class TestLockedRowsInParts(TestLockedRows):

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import pytest
 
 from go_scheduler.clock import ZERO
+from go_scheduler.models import TaskDefinition
 from go_scheduler.stores.memory import MemoryStore
 from go_scheduler.testing.builders import (
     HOUR,
     claim,
     claimed,
+    clean_up,
     ended,
     ids,
     pending,
+    put,
     running,
     waiting_for_retry,
 )
+from go_scheduler.testing.clock import START
 from go_scheduler.testing.stores import StoreSuite
+from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +50,11 @@ def test_a_restored_store_is_the_same(clock: ManualClock) -> None:
     waiting_for_retry(one, retry_in=HOUR)
     ended(one)
     gone = ended(one)
+    once = TaskDefinition(trigger=ExecuteOnceTrigger(START), id=UUID(int=1))
+    put(one, once)
+    clean_up(one, older_than=ZERO, failed_older_than=HOUR)
+    ended(one)
+    gone = ended(one)
     running(one)
     claimed(one)
     one.delete_definitions([gone.definition.id])
@@ -58,7 +69,7 @@ def test_a_restored_store_is_the_same(clock: ManualClock) -> None:
     clock.advance(HOUR)
     for store in (one, other):
         assert len(claim(store, ahead=HOUR, lapsed=True)) == 3
-        assert store.delete_finished(older_than=ZERO, limit=10) == 3
+        assert clean_up(store, older_than=ZERO, limit=10) == 3
 
 
 def test_a_store_that_is_restored_forgets_what_it_had(clock: ManualClock) -> None:

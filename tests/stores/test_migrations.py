@@ -435,7 +435,7 @@ def test_a_right_that_is_missing_is_named(
     execute(
         store,
         "GRANT SELECT, INSERT, UPDATE, DELETE ON task_definitions, task_contents,"
-        f" task_instances, task_nodes TO {name}",
+        f" task_instances, task_nodes, task_tombstones TO {name}",
         f"GRANT SELECT ON go_scheduler_schema_version TO {name}",
     )
     user.initialize()

@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -28,7 +29,7 @@ from go_scheduler.models import (
 )
 from go_scheduler.stores.sql.reader import Reader
 from go_scheduler.testing import settle
-from go_scheduler.testing.builders import HOUR, LEASE, SECOND, claimant
+from go_scheduler.testing.builders import HOUR, LEASE, SECOND, claimant, clean_up
 from go_scheduler.triggers.delay import DelayTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from tests import servers
@@ -54,9 +55,16 @@ MOST_ROWS = BATCH * FIRE_TIMES + 10
 KEY = "task_instances_pkey"
 DEFINITION = "task_definitions_pkey"
 CONTENTS = "task_contents_pkey"
+TOMBSTONE = "task_tombstones_pkey"
 ALLOWED: Mapping[str, set[str | None]] = {
     # Contents of definitions that there are not are read in any way.
-    "put": {"task_definitions_id_key", "task_definitions_former_idx", CONTENTS, None},
+    "put": {
+        "task_definitions_id_key",
+        "task_definitions_former_idx",
+        CONTENTS,
+        TOMBSTONE,
+        None,
+    },
     "due": {"task_definitions_due_idx", "task_definitions_late_idx", CONTENTS},
     "fire": {"task_definitions_id_key", "task_instances_open_idx"},
     "claim nothing": {"task_instances_claimable_idx", KEY, DEFINITION},
@@ -74,12 +82,15 @@ ALLOWED: Mapping[str, set[str | None]] = {
     "cancel": {KEY, DEFINITION},
     "clean up": {
         "task_instances_ended_idx",
+        "task_instances_failed_idx",
         "task_instances_fire_key",
         "task_instances_open_idx",
         "task_definitions_completed_idx",
         "task_definitions_deleted_idx",
         "task_definitions_former_idx",
+        "task_tombstones_completed_idx",
         CONTENTS,
+        TOMBSTONE,
         KEY,
         DEFINITION,
     },
@@ -115,7 +126,7 @@ def fill(url: str, count: int) -> None:
         indexes = connection.execute(INDEXES).fetchall()
         for name, _ in indexes:
             connection.execute(f"DROP INDEX {name}".encode())
-        for table in ("task_definitions", "task_instances"):
+        for table in ("task_definitions", "task_instances", "task_tombstones"):
             connection.execute(f"ALTER TABLE {table} SET UNLOGGED".encode())
         make_rows(connection, count)
         for _, statement in indexes:
@@ -130,7 +141,7 @@ def make_rows(connection: psycopg.Connection, count: int) -> None:
 
 # But for the table of the nodes, of which there are few.
 WHOLE = r"table: task_(?!nodes@).*\n.*spans: FULL SCAN"
-TABLES = ("task_definitions", "task_contents", "task_instances")
+TABLES = ("task_definitions", "task_contents", "task_instances", "task_tombstones")
 INDEXES = """
 SELECT indexname, indexdef FROM pg_indexes
  WHERE tablename LIKE 'task_%' AND indexname LIKE '%_idx'
@@ -163,6 +174,11 @@ SELECT gen_random_uuid(), key, 'default', at, at, at, 1, 1, gen_random_uuid(), a
   FROM (SELECT key, now() - interval '1 hour'
                     - row_number() OVER () * interval '10 milliseconds' AS at
           FROM task_definitions LIMIT %(half)s::bigint) AS ended
+""",
+    """
+INSERT INTO task_tombstones (id, trigger_kind, trigger_state, revision, completed_at)
+SELECT gen_random_uuid(), 'once', '{}', 1, now() - n * interval '1 second'
+  FROM generate_series(1, %(count)s::bigint) AS n
 """,
 )
 
@@ -284,6 +300,7 @@ def live_through(store: Store, explained: Callable[[str], None]) -> None:
     put = store.put_definitions(
         [
             TaskDefinition(
+                id=uuid4(),
                 trigger=IntervalTrigger(HOUR, anchor=now),
                 next_fire_time=now + number * timedelta(milliseconds=1),
             )
@@ -336,9 +353,10 @@ def live_through(store: Store, explained: Callable[[str], None]) -> None:
     explained("release")
     assert len(store.cancel_instances({waiting[0].id: None})) == 1
     explained("cancel")
-    settle(store)
-    assert store.delete_finished(older_than=ZERO, limit=BATCH) == BATCH
-    store.delete_finished(older_than=1000 * HOUR, limit=BATCH)
+    # To count how many there are it reads as many as it keeps.
+    store.most_remembered = BATCH
+    assert clean_up(store, older_than=ZERO, limit=BATCH) == BATCH
+    clean_up(store, older_than=1000 * HOUR, limit=BATCH)
     explained("clean up")
 
 
@@ -346,7 +364,7 @@ def use(store: PostgreSQLStore, url: str, explained: Callable[[str], None]) -> N
     """Do what users do, with definitions that wait, and meet what is locked."""
     now = store.now()
     given = [
-        TaskDefinition(trigger=DelayTrigger(HOUR), next_fire_time=now)
+        TaskDefinition(id=uuid4(), trigger=DelayTrigger(HOUR), next_fire_time=now)
         for _ in range(BATCH)
     ]
     put = store.put_definitions(given)

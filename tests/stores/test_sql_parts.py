@@ -39,7 +39,9 @@ from go_scheduler.testing.builders import (
     SECOND,
     claim,
     claimed,
+    clean_up,
     definition,
+    ended,
     fire,
     firing,
     ids,
@@ -245,8 +247,8 @@ def test_a_fire_time_that_is_skipped_is_not_created_as_well(
 
 
 def test_a_retention_without_end_deletes_nothing(store: PostgreSQLStore) -> None:
-    pending(store)
-    assert store.delete_finished(older_than=timedelta.max, limit=10) == 0
+    ended(store)
+    assert clean_up(store, older_than=timedelta.max, remember=timedelta.max) == 0
 
 
 def test_pages_end_though_times_cannot_be_read(

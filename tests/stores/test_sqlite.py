@@ -34,6 +34,7 @@ from go_scheduler.testing.builders import (
     at_once,
     claim,
     claim_of,
+    clean_up,
     definition,
     ended,
     finish,
@@ -628,7 +629,7 @@ class TestRowsWrittenByHand:
         assert good in store.list_instances()
         assert store.counts()[State.COMPLETED] == 1
         assert isinstance(store.get_instance(bad.id).definition.trigger, UnknownTrigger)
-        assert store.delete_finished(older_than=ZERO, limit=10) == 4
+        assert clean_up(store, older_than=ZERO, limit=10) == 4
 
     def test_an_orphan(self, store: SQLiteStore, path: Path) -> None:
         bad, good = pending(store), pending(store)

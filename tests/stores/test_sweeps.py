@@ -21,6 +21,7 @@ from go_scheduler.testing.builders import (
     SECOND,
     claim,
     claim_of,
+    clean_up,
     definition,
     ended,
     fire,
@@ -59,7 +60,7 @@ def store(postgresql_url: str, clock: ManualClock) -> Iterator[Store]:
         for _ in range(10):
             clock.advance(HOUR)
             claim(store, lapsed=True)
-            store.delete_finished(older_than=ZERO, limit=1)
+            clean_up(store, older_than=ZERO, limit=1)
         clock.advance(WINDOW)
         yield store
 
@@ -136,7 +137,7 @@ def test_what_has_ended_and_was_locked_is_deleted_soon(
     instance = ended(store)
 
     def look() -> bool:
-        store.delete_finished(older_than=ZERO, limit=10)
+        clean_up(store, older_than=ZERO, limit=10)
         return not store.list_instances(definition_id=instance.definition.id)
 
     is_found_soon(instance, look)

@@ -21,7 +21,9 @@ from go_scheduler.testing.builders import (
     SECOND,
     claim,
     claimed,
+    clean_up,
     definition,
+    ended,
     finish,
     fire,
     ids,
@@ -70,18 +72,21 @@ def write(store_url: str) -> Write:
     """Writes by hand."""
 
     def write(table: str, change: str, id: UUID) -> None:
-        url = make_url(store_url)
-        if url.drivername == "sqlite":
-            with closing(sqlite3.connect(url.database or "")) as file, file:
-                statement = f"UPDATE {table} SET {change} WHERE id = ?"
-                assert file.execute(statement, [id.hex]).rowcount == 1
-            return
-        libpq = url.set(drivername="postgresql")
-        with psycopg.connect(libpq.render_as_string(hide_password=False)) as hand:
-            statement = f"UPDATE {table} SET {change} WHERE id = %s"
-            assert hand.execute(statement.encode(), [id]).rowcount == 1
+        by_hand(store_url, f"UPDATE {table} SET {change} WHERE id = '{{}}'", id)
 
     return write
+
+
+def by_hand(store_url: str, statement: str, id: UUID) -> None:
+    """Change one row, as somebody might who knows its id or key."""
+    url = make_url(store_url)
+    if url.drivername == "sqlite":
+        with closing(sqlite3.connect(url.database or "")) as file, file:
+            assert file.execute(statement.format(id.hex)).rowcount == 1
+        return
+    libpq = url.set(drivername="postgresql")
+    with psycopg.connect(libpq.render_as_string(hide_password=False)) as hand:
+        assert hand.execute(statement.format(id).encode()).rowcount == 1
 
 
 @pytest.mark.parametrize(("engine", "value"), UNREADABLE, indirect=["engine"])
@@ -131,6 +136,36 @@ class TestEdits:
         assert store.delete_definitions([read.id]) == {read.id}
         with pytest.raises(TaskDefinitionNotFoundError):
             store.get_definition(read.id)
+
+
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    "change", ["completed_at = 'noon'", "trigger_state = 'odd'", "trigger_kind = 'odd'"]
+)
+def test_an_id_whose_tombstone_cannot_be_read_runs_again(
+    store: Store, write: Write, change: str
+) -> None:
+    new = definition(key=7)
+    ended(store, new)
+    assert clean_up(store) == 2
+    write("task_tombstones", change, new.id)
+    assert put(store, new).completed_at is None
+    assert store.delete_definitions([new.id]) == {new.id}
+    again = put(store, new)
+    claimed = fire(store, again)
+    assert len(claimed) == 1
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgresql"], indirect=True)
+def test_of_a_definition_that_has_no_contents_nothing_is_remembered(
+    store: Store, store_url: str
+) -> None:
+    new = put(store, definition(None, key=7))
+    key = "SELECT key FROM task_definitions WHERE id = '{}'"
+    by_hand(store_url, f"DELETE FROM task_contents WHERE key = ({key})", new.id)
+    assert clean_up(store) == 1
+    assert put(store, definition(key=7)).completed_at is None
+    assert store.get_definition(new.id).next_fire_time == START
 
 
 @pytest.mark.parametrize(

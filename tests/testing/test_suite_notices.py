@@ -513,8 +513,39 @@ class FindsExactMetadata(MemoryStore):
 class DeletesTheYoung(MemoryStore):
     """Deletes what has ended, however lately."""
 
-    def delete_finished(self, *, older_than: timedelta, limit: int) -> int:
-        return super().delete_finished(older_than=ZERO, limit=limit)
+    def delete_finished(
+        self,
+        *,
+        older_than: timedelta,
+        failed_older_than: timedelta,
+        remember: timedelta,
+        limit: int,
+    ) -> int:
+        return super().delete_finished(
+            older_than=ZERO,
+            failed_older_than=ZERO,
+            remember=remember,
+            limit=limit,
+        )
+
+
+class ForgetsIds(MemoryStore):
+    """Remembers no id of what has ended and is gone."""
+
+    def delete_finished(
+        self,
+        *,
+        older_than: timedelta,
+        failed_older_than: timedelta,
+        remember: timedelta,
+        limit: int,
+    ) -> int:
+        return super().delete_finished(
+            older_than=older_than,
+            failed_older_than=failed_older_than,
+            remember=ZERO,
+            limit=limit,
+        )
 
 
 class AlwaysCancelled(MemoryStore):
@@ -649,6 +680,7 @@ NOTICED: dict[type[MemoryStore], str] = {
     MovesOnEdit: "test_another_value_raises_the_revision_and_moves_nothing",
     CutsMicroseconds: "test_a_definitions_times_come_back",
     FindsExactMetadata: "test_by_what_the_metadata_contains",
+    ForgetsIds: "test_what_has_ended_does_not_run_again",
     DeletesTheYoung: "test_instances_go_when_they_ended_long_enough_ago",
     AlwaysCancelled: "test_what_runs_is_asked_to_stop",
     StopsTheSeries: "test_a_definition_that_waits_fires_after_the_end",

@@ -120,7 +120,14 @@ class StubStore(Store):
     ) -> Mapping[UUID, Cancelled]:
         raise NotImplementedError
 
-    def delete_finished(self, *, older_than: timedelta, limit: int) -> int:
+    def delete_finished(
+        self,
+        *,
+        older_than: timedelta,
+        failed_older_than: timedelta,
+        remember: timedelta,
+        limit: int,
+    ) -> int:
         raise NotImplementedError
 
     def note_contact(self, node: UUID, *, unbroken: timedelta) -> None:

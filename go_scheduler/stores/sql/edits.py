@@ -20,6 +20,7 @@ from go_scheduler.stores.changes import (
     next_revision,
     rescheduled,
 )
+from go_scheduler.stores.remembered import ended_before, is_over
 from go_scheduler.stores.sql.database import Overtaken
 from go_scheduler.stores.sql.open_instances import OpenInstances
 from go_scheduler.stores.sql.rows import (
@@ -37,8 +38,9 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row, Select
 
-    from go_scheduler.models import TaskDefinition
+    from go_scheduler.models import TaskDefinition, Tombstone
     from go_scheduler.stores.sql.dialects import Dialect
+    from go_scheduler.stores.sql.tombstones import Tombstones
 
 
 class Edits:
@@ -46,10 +48,12 @@ class Edits:
 
     Args:
         dialect: The engine's own words.
+        tombstones: What is remembered of ids.
     """
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: Dialect, tombstones: Tombstones) -> None:
         self._dialect = dialect
+        self._tombstones = tombstones
 
     def live(self, connection: Connection, ids: Collection[UUID]) -> Sequence[Row[Any]]:
         """Definitions with their contents, in the order of their ids."""
@@ -73,13 +77,23 @@ class Edits:
         now = self._dialect.now(connection)
         ids = [each.id for each in given]
         stored = {row.id: row for row in self.live(connection, ids)}
+        named = [each.id for each in given if each.named and each.id not in stored]
+        remembered = self._tombstones.find(connection, named)
         for new in given:
             row = stored.get(new.id)
-            check_revision(new, None if row is None else definition_of(row))
+            check_revision(
+                new, remembered.get(new.id) if row is None else definition_of(row)
+            )
+        over = {
+            new.id: ended_before(new, remembered[new.id])
+            for new in given
+            if is_over(new, remembered.get(new.id))
+        }
         # One order for everybody, so that nobody waits for another in a circle.
         ordered = sorted(given, key=lambda each: each.id)
-        fresh = [each for each in ordered if each.id not in stored]
-        put = self._insert(connection, fresh, now, late=late)
+        known = stored.keys() | over.keys()
+        fresh = [each for each in ordered if each.id not in known]
+        put = over | self._insert(connection, fresh, remembered, now, late=late)
         for new in ordered:
             if (row := stored.get(new.id)) is not None:
                 put[new.id] = self._replace(connection, row, new, now, late=late)
@@ -89,16 +103,19 @@ class Edits:
         self,
         connection: Connection,
         given: Sequence[TaskDefinition],
+        remembered: Mapping[UUID, Tombstone],
         now: datetime,
         *,
         late: bool,
     ) -> dict[UUID, TaskDefinition]:
         if not given:
             return {}
-        first = self._first_revisions(connection, [each.id for each in given])
-        made = [
-            created(each, now, revision=first.get(each.id, 0) + 1) for each in given
-        ]
+        ids = [each.id for each in given]
+        last = self._last_revisions(connection, ids)
+        again = [remembered[each] for each in ids if each in remembered]
+        self._tombstones.forget(connection, [each.id for each in again])
+        last |= {each.id: each.revision for each in again}
+        made = [created(each, now, revision=last.get(each.id, 0) + 1) for each in given]
         keys = [uuid4() for _ in made]
         rows = [
             {
@@ -125,9 +142,9 @@ class Edits:
         )
         return {each.id: each for each in made}
 
-    def _first_revisions(
+    def _last_revisions(
         self, connection: Connection, ids: Collection[UUID]
-    ) -> Mapping[UUID, int]:
+    ) -> dict[UUID, int]:
         """The highest revisions that deleted definitions of these ids had."""
         query = (
             select(definitions.c.id, func.max(definitions.c.revision))
@@ -288,12 +305,13 @@ class Edits:
             .returning(definitions.c.key, definitions.c.id)
         )
         deleted = {row.key: row.id for row in connection.execute(statement)}
-        if not deleted:
-            return set()
-        open_instances = OpenInstances(connection, self._dialect, deleted)
-        open_instances.lock()
-        open_instances.end(now)
-        return set(deleted.values())
+        if deleted:
+            open_instances = OpenInstances(connection, self._dialect, deleted)
+            open_instances.lock()
+            open_instances.end(now)
+        found = set(deleted.values())
+        self._tombstones.forget(connection, set(ids) - found)
+        return found
 
 
 # What instances have of their definition's, for claims and starts without a join.

@@ -38,6 +38,7 @@ INDEXES = {
     "claimable": "task_instances_claimable_idx",
     "leases": "task_instances_lease_idx",
     "ended": "task_instances_ended_idx",
+    "failed": "task_instances_failed_idx",
     "live": "task_definitions_id_key",
     "definitions_key": "task_definitions_pkey",
     "contents_key": "task_contents_pkey",
@@ -383,10 +384,10 @@ DELETE_CONTACTS = """
 DELETE FROM task_nodes WHERE seen_at < {now} - CAST(:kept AS interval) RETURNING node
 """
 
-DELETE_ENDED = """
+DELETE_OVER = """
 WITH old AS MATERIALIZED (
-  SELECT id, completed_at FROM task_instances{ended}
-   WHERE completed_at IS NOT NULL
+  SELECT id, completed_at FROM task_instances{over}
+   WHERE completed_at IS NOT NULL AND outcome {which} 'failed'
      AND completed_at >= {now} - CAST(:back AS interval)
      AND completed_at <= {now} - CAST(:older_than AS interval)
    ORDER BY completed_at LIMIT {limit} FOR UPDATE SKIP LOCKED)
@@ -404,10 +405,20 @@ WITH old AS MATERIALIZED (
 gone AS (
   DELETE FROM task_definitions{definitions_key} AS d USING old
    WHERE d.key = old.key AND d.{since} <= {now} - CAST(:older_than AS interval)
-  RETURNING d.key),
+  RETURNING d.key, d.id, d.revision, d.completed_at, d.named),
 emptied AS (
   DELETE FROM task_contents{contents_key} AS c USING gone WHERE c.key = gone.key
-  RETURNING c.key)
+  RETURNING c.key, c.trigger_kind, c.trigger_state),
+remembered AS (
+  INSERT INTO task_tombstones (id, trigger_kind, trigger_state, revision, completed_at)
+  SELECT gone.id, emptied.trigger_kind, emptied.trigger_state, gone.revision,
+         gone.completed_at
+    FROM gone JOIN emptied ON emptied.key = gone.key
+   WHERE gone.named AND gone.completed_at IS NOT NULL
+  ON CONFLICT (id) DO UPDATE
+     SET trigger_kind = excluded.trigger_kind, trigger_state = excluded.trigger_state,
+         revision = excluded.revision, completed_at = excluded.completed_at
+  RETURNING id)
 SELECT key FROM gone
 """
 

@@ -21,6 +21,7 @@ from go_scheduler.models import (
     Skipped,
     TaskDefinition,
     TaskInstance,
+    Tombstone,
 )
 from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.stores.sql.types import (
@@ -34,6 +35,7 @@ from go_scheduler.triggers.base import (
     UnknownTrigger,
     dump_trigger,
     load_trigger,
+    utc,
 )
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ DEFINITION_COLUMNS = (
     "note",
     "completed_at",
     "revision",
+    "named",
 )
 
 # What is kept of an instance and has to be read of one that has just been claimed.
@@ -115,6 +118,7 @@ class DefinitionRow(NamedTuple):
     note: Any
     completed_at: Any
     revision: Any
+    named: Any
 
 
 class Contents(NamedTuple):
@@ -154,6 +158,7 @@ def write_definition(definition: TaskDefinition) -> dict[str, object]:
         "expire_after": None if expire_after is None else to_microseconds(expire_after),
         "waits": definition.trigger.waits,
         "revision": definition.revision,
+        "named": definition.named,
     }
 
 
@@ -202,6 +207,7 @@ def read_definition(
             expire_after=_duration(row.expire_after),
             retry=contents.retry,
             catch_up=contents.catch_up,
+            named=bool(row.named),
             next_fire_time=row.next_fire_time,
             paused=bool(row.paused),
             note=_note(row.note),
@@ -220,6 +226,7 @@ def _stand_in(
         trigger=_unknown(contents.trigger, f"the stored row cannot be read: {error}"),
         id=row.id if isinstance(row.id, UUID) else _NO_ID,
         metadata=contents.metadata,
+        named=bool(row.named),
         next_fire_time=read_time(row.next_fire_time),
         paused=bool(row.paused),
         completed_at=read_time(row.completed_at),
@@ -242,6 +249,19 @@ def read_contacts(rows: Sequence[Row[Any]]) -> list[NodeContact]:
         for node, since, until in rows
         if Unreadable not in (type(node), type(since), type(until))
     ]
+
+
+def read_tombstone(row: Row[Any]) -> Tombstone | None:
+    """What a row of ``task_tombstones`` says; None if it cannot be read."""
+    try:
+        return Tombstone(
+            id=row.id,
+            trigger=load_trigger(row.trigger_kind, json.loads(row.trigger_state)),
+            revision=row.revision,
+            completed_at=utc(row.completed_at, name="completed_at"),
+        )
+    except (GoSchedulerError, ValueError):
+        return None
 
 
 def read_instance(values: Sequence[Any], definition: TaskDefinition) -> TaskInstance:

@@ -276,12 +276,15 @@ DELETE_CONTACTS = text("DELETE FROM task_nodes WHERE seen_at < :since")
 
 # Cleanup.
 
-DELETE_ENDED = text("""
+_DELETE_OVER = """
 DELETE FROM task_instances
  WHERE id IN (SELECT id FROM task_instances
-               WHERE completed_at IS NOT NULL AND completed_at <= :until
+               WHERE completed_at IS NOT NULL AND outcome {which} 'failed'
+                 AND completed_at <= :until
                ORDER BY completed_at LIMIT :limit)
-""")
+"""
+DELETE_ENDED: TextClause = text(_DELETE_OVER.format(which="<>"))
+DELETE_FAILED: TextClause = text(_DELETE_OVER.format(which="="))
 _DELETE_DEFINITIONS = """
 DELETE FROM task_definitions
  WHERE key IN (SELECT d.key FROM task_definitions AS d
@@ -289,10 +292,16 @@ DELETE FROM task_definitions
                   AND NOT EXISTS (SELECT 1 FROM task_instances AS i
                                    WHERE i.definition_key = d.key)
                 ORDER BY d.{which} LIMIT :limit)
-RETURNING key
+RETURNING key, id, revision, completed_at, named
 """
 DELETE_COMPLETED: TextClause = text(_DELETE_DEFINITIONS.format(which="completed_at"))
 DELETE_DELETED: TextClause = text(_DELETE_DEFINITIONS.format(which="deleted_at"))
-DELETE_CONTENTS = text(
-    "DELETE FROM task_contents WHERE key IN (SELECT value FROM json_each(:keys))"
-)
+DELETE_CONTENTS = text("""
+DELETE FROM task_contents WHERE key IN (SELECT value FROM json_each(:keys))
+RETURNING key, trigger_kind, trigger_state
+""")
+REMEMBER = text("""
+INSERT OR REPLACE INTO task_tombstones
+       (id, trigger_kind, trigger_state, revision, completed_at)
+VALUES (:id, :trigger_kind, :trigger_state, :revision, :completed_at)
+""")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import and_, case, func, literal, or_, select
 
+from go_scheduler.checks import LONGEST
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import (
     TaskDefinitionNotFoundError,
@@ -24,10 +25,11 @@ from go_scheduler.stores.sql.joining import join, when_committed
 from go_scheduler.stores.sql.reader import Reader
 from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS, INSTANCE_COLUMNS, LATEST
 from go_scheduler.stores.sql.tables import contents, definitions, instances
+from go_scheduler.stores.sql.tombstones import Tombstones
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence, Set
-    from datetime import datetime
+    from datetime import datetime, timedelta
     from uuid import UUID
 
     from sqlalchemy import ColumnElement, Connection
@@ -59,7 +61,8 @@ class SQLStore(TransactionalStore):
         self._database = database
         self._dialect = dialect
         self._schema = schema
-        self._edits = Edits(dialect)
+        self._tombstones = Tombstones(dialect)
+        self._edits = Edits(dialect, self._tombstones)
         self._reader = Reader(database, dialect)
         self._both = dialect.looked_up(_BOTH, definitions, "task_definitions_pkey")
         self._elapsed = (clock or SystemClock()).elapsed
@@ -80,6 +83,16 @@ class SQLStore(TransactionalStore):
     def now(self) -> datetime:
         """The time of the clock that was passed, else the database's."""
         return self._database.run(Lane.SCANS, self._dialect.now)
+
+    def _forget(
+        self, connection: Connection, remember: timedelta, *, made: int, limit: int
+    ) -> int:
+        """Forget ids that ended long ago, or are too many; say how many those were."""
+        until = self._dialect.now(connection) - min(remember, LONGEST)
+        self._tombstones.forget_ended(connection, until, limit=limit)
+        return self._tombstones.forget_most(
+            connection, self.most_remembered, made=made, limit=limit
+        )
 
     # What users do to definitions.
 

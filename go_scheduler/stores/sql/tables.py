@@ -4,7 +4,8 @@ A definition is two rows. What moves, and what the loops look for, is narrow and
 ``task_definitions``; what a user wrote, up to 64 KiB of it, is in ``task_contents`` and
 is not touched when the definition fires. Both have the ``key`` of one life of the
 definition: after a delete the row stays, marked, until its history is gone, and the
-same ``id`` may begin another life under a new key.
+same ``id`` may begin another life under a new key. Of one that has ended and is gone
+``task_tombstones`` keeps what says whether it would run again.
 
 Durations are whole microseconds. There are no foreign keys: a delete takes the rows it
 has to, in batches, and a row without its definition harms nobody.
@@ -55,6 +56,8 @@ definitions = Table(
     Column("completed_at", Time),
     Column("deleted_at", Time),
     Column("revision", BigInteger, nullable=False),
+    # Whether its id was passed, so that it is remembered.
+    Column("named", Boolean, nullable=False, server_default=_NO),
     Column("created_at", Time, nullable=False),
 )
 _is_due = text("next_fire_time IS NOT NULL AND NOT paused AND NOT late")
@@ -116,6 +119,16 @@ instances = Table(
     ),
 )
 
+tombstones = Table(
+    "task_tombstones",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("trigger_kind", Text, nullable=False),
+    Column("trigger_state", Text, nullable=False),
+    Column("revision", BigInteger, nullable=False),
+    Column("completed_at", Time, nullable=False),
+)
+
 nodes = Table(
     "task_nodes",
     metadata,
@@ -131,7 +144,8 @@ nodes = Table(
 _is_claimable = text("claimable_at IS NOT NULL")
 _may_lapse = text("claimed_by IS NOT NULL AND completed_at IS NULL AND NOT held")
 _is_open = text("completed_at IS NULL AND outcome IS NULL")
-_has_ended = text("completed_at IS NOT NULL")
+_has_ended = text("completed_at IS NOT NULL AND outcome <> 'failed'")
+_has_failed = text("completed_at IS NOT NULL AND outcome = 'failed'")
 
 
 def _index(name: str, *columns: Column[object], where: object, unique: bool = False):  # type: ignore[no-untyped-def]
@@ -178,4 +192,6 @@ indexes = (
     ),
     _index("task_instances_open_idx", instances.c.definition_key, where=_is_open),
     _index("task_instances_ended_idx", instances.c.completed_at, where=_has_ended),
+    _index("task_instances_failed_idx", instances.c.completed_at, where=_has_failed),
+    Index("task_tombstones_completed_idx", tombstones.c.completed_at, tombstones.c.id),
 )

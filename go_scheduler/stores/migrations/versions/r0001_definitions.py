@@ -42,6 +42,7 @@ def upgrade(op: Operations) -> None:
         Column("completed_at", _TIME),
         Column("deleted_at", _TIME),
         Column("revision", BigInteger(), nullable=False),
+        Column("named", Boolean(), nullable=False, server_default=false()),
         Column("created_at", _TIME, nullable=False),
         if_not_exists=True,
     )

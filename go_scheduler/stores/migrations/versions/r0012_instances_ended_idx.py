@@ -1,4 +1,4 @@
-"""Finds history that has grown old."""
+"""Finds history that has grown old, but for what failed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ down_revision = "0011"
 
 def upgrade(op: Operations) -> None:
     """Create the index."""
-    where = text("completed_at IS NOT NULL")
+    where = text("completed_at IS NOT NULL AND outcome <> 'failed'")
     op.create_index(
         "task_instances_ended_idx",
         "task_instances",

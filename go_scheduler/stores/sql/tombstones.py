@@ -1,0 +1,104 @@
+"""Ids of definitions that have ended and are gone, in a SQL store."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from sqlalchemy import delete, literal, select, tuple_
+
+from go_scheduler.stores.sql.rows import read_tombstone
+from go_scheduler.stores.sql.tables import tombstones
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from datetime import datetime
+    from uuid import UUID
+
+    from sqlalchemy import ColumnElement, Connection
+
+    from go_scheduler.models import Tombstone
+    from go_scheduler.stores.sql.dialects import Dialect
+
+_ended = (tombstones.c.completed_at, tombstones.c.id)
+_TYPES = [each.type for each in _ended]
+
+
+class Tombstones:
+    """What is remembered of ids; written so that every driver understands it.
+
+    Args:
+        dialect: The engine's own words.
+    """
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        # Since they were counted, which reads as many as may be kept.
+        self._made = math.inf
+
+    def find(
+        self, connection: Connection, ids: Collection[UUID]
+    ) -> Mapping[UUID, Tombstone]:
+        """What is remembered of these ids."""
+        if not ids:
+            return {}
+        query = select(tombstones).where(self._dialect.among(tombstones.c.id, ids))
+        query = self._dialect.looked_up(query, tombstones, "task_tombstones_pkey")
+        found = map(read_tombstone, connection.execute(query))
+        return {each.id: each for each in found if each is not None}
+
+    def forget(self, connection: Connection, ids: Collection[UUID]) -> None:
+        """Forget these ids."""
+        if ids:
+            among = self._dialect.among(tombstones.c.id, ids)
+            connection.execute(delete(tombstones).where(among))
+
+    def forget_ended(
+        self, connection: Connection, until: datetime, *, limit: int
+    ) -> None:
+        """Forget ids that ended by then, those first that ended first.
+
+        Args:
+            connection: In a transaction.
+            until: By when.
+            limit: The most to forget.
+        """
+        self._forget_first(connection, tombstones.c.completed_at <= until, limit)
+
+    def forget_most(
+        self, connection: Connection, most: int, *, made: int, limit: int
+    ) -> int:
+        """Forget, of more than so many, those that ended first.
+
+        Args:
+            connection: In a transaction.
+            most: How many are kept, and a hundredth more.
+            made: How many may have been added since the last call.
+            limit: The most to forget.
+
+        Returns:
+            How many were forgotten.
+        """
+        self._made += made
+        if self._made * 100 < most:
+            return 0
+        last = select(*_ended).order_by(*(each.desc() for each in _ended))
+        found = connection.execute(last.offset(most).limit(1)).one_or_none()
+        forgotten = 0
+        if found is not None:
+            at, id = (literal(*each) for each in zip(found, _TYPES, strict=True))
+            too_many = tuple_(*_ended) <= tuple_(at, id)
+            forgotten = self._forget_first(connection, too_many, limit)
+        if forgotten < limit:
+            self._made = 0
+        return forgotten
+
+    def _forget_first(
+        self, connection: Connection, which: ColumnElement[bool], limit: int
+    ) -> int:
+        query = select(tombstones.c.id).where(which).order_by(*_ended).limit(limit)
+        # One that a transaction of a user's has locked waits for the next time.
+        found = connection.execute(query.with_for_update(skip_locked=True))
+        ids = found.scalars().all()
+        self.forget(connection, ids)
+        return len(ids)
