@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid4
@@ -39,9 +40,8 @@ from go_scheduler.stores.sql.writes import Item, Write, Writes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence, Set
     from datetime import datetime
-    from typing import Any
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection
     from sqlalchemy.engine import URL
     from sqlalchemy.sql.selectable import TextualSelect
 
@@ -114,8 +114,8 @@ class PostgreSQLStore(SQLStore):
         schema = Schema(dialect.name, migrate)
         super().__init__(database, dialect, schema=schema, clock=clock)
         self._url = engines[Lane.USERS].url
-        self._statements = Statements(database, clock=clock, by_index=dialect.by_index)
-        self._writes = Writes(self._statements, skips_settling=dialect.skips_settling)
+        self._statements = Statements(database, dialect, clock=clock)
+        self._writes = Writes(self._statements)
         self._claims = Claims(
             self._statements, shards=dialect.shards, reads_rows=dialect.reads_rows
         )
@@ -159,12 +159,13 @@ class PostgreSQLStore(SQLStore):
             parameters["after_id"] = after.id
         following = "" if after is None else sql.AFTER
 
-        def read(lock: str) -> Sequence[Row[Any]]:
-            statement = self._due(limit=limit, after=following, lock=lock)
+        statement = self._due(limit=limit, after=following)
+        rows = self._statements.scan(
+            sweep,
+            lambda: self._statements.read(Lane.SCANS, statement, parameters),
             # What has been read is still due: only a page of nothing is the end.
-            return self._statements.scan(sweep, statement, parameters, limit=1)
-
-        rows = self._statements.past_locks(read)
+            limit=1,
+        )
         times = filter(None, (read_time(row.next_fire_time) for row in rows))
         if (earliest := min(times, default=None)) is not None:
             sweep.go_on(min(rows[0].now - earliest, _STILL_DUE))
@@ -195,10 +196,14 @@ class PostgreSQLStore(SQLStore):
             return Answer(done=frozenset())
         some_wait = any(each.definition.trigger.waits for each in firings)
         unless = sql.UNLESS_OPEN if some_wait else ""
+        statement = self._statements.text(sql.FIRE, returns=("id",), unless=unless)
         write: Write[Firing] = Write(
             lane=Lane.SCANS,
-            statement=self._statements.text(sql.FIRE, returns=("id",), unless=unless),
-            free=self._statements.text(sql.FREE_DEFINITIONS, returns=("id",)),
+            statement=statement,
+            apart=statement,
+            free=self._statements.text(
+                sql.FREE_DEFINITIONS, returns=("id", "revision")
+            ),
             current=self._statements.text(sql.STILL_TO_FIRE, returns=("id",)),
             parameters=self._firing_parameters,
             id_of=attrgetter("definition.id"),
@@ -254,15 +259,8 @@ class PostgreSQLStore(SQLStore):
     ) -> Sequence[TaskInstance]:
         """Read a page of what a node has claimed and has not ended."""
         parameters = {"node": node, "after": UUID(int=0) if after is None else after.id}
-
-        def read(lock: str) -> Sequence[Row[Any]]:
-            only = sql.DEFINITION_IS_FREE if lock else ""
-            statement = self._statements.text(
-                sql.CLAIMED, returns=sql.BOTH, limit=limit, only=only, lock=lock
-            )
-            return self._statements.run(Lane.SCANS, statement, parameters)
-
-        rows = self._statements.past_locks(read)
+        statement = self._statements.text(sql.CLAIMED, returns=sql.BOTH, limit=limit)
+        rows = self._statements.read(Lane.SCANS, statement, parameters)
         return judged(self._reader.claimed(Lane.SCANS, rows))
 
     def start_instances(
@@ -307,11 +305,13 @@ class PostgreSQLStore(SQLStore):
         """Record what became of runs."""
         if not outcomes:
             return Answer(done=frozenset())
+        statement = self._statements.text(
+            sql.FINISH, returns=("id",), may_end=sql.MAY_END, gone_on=sql.GONE_ON
+        )
         write: Write[RunOutcome] = Write(
             lane=Lane.CLAIMS,
-            statement=self._statements.text(
-                sql.FINISH, returns=("id",), may_end=sql.MAY_END, gone_on=sql.GONE_ON
-            ),
+            statement=statement,
+            apart=statement,
             free=self._statements.text(sql.FREE_TO_END, returns=("id",)),
             current=self._statements.text(
                 sql.STILL_MAY_END, returns=("id",), may_end=sql.MAY_END
@@ -348,9 +348,11 @@ class PostgreSQLStore(SQLStore):
     ) -> Write[Item]:
         """A write that changes what is owned by the claims of its batch."""
         text = self._statements.text
+        filled = partial(text, template, returns=returns, owned=sql.OWNED)
         return Write(
             lane=lane,
-            statement=text(template, returns=returns, owned=sql.OWNED),
+            statement=filled(apart=""),
+            apart=filled(apart=sql.APART),
             free=text(sql.FREE_INSTANCES, returns=("id",)),
             current=text(sql.STILL_OWNED, returns=("id",), owned=sql.OWNED),
             parameters=parameters,
@@ -447,7 +449,11 @@ class PostgreSQLStore(SQLStore):
             which=which,
             limit=limit,
         )
-        rows = self._statements.scan(sweep, statement, parameters, limit=limit)
+        rows = self._statements.scan(
+            sweep,
+            lambda: self._statements.run(Lane.SCANS, statement, parameters),
+            limit=limit,
+        )
         if len(rows) == limit:
             last = max(row.completed_at for row in rows)
             sweep.go_on(rows[0].now - last - older_than)

@@ -29,6 +29,8 @@ from go_scheduler.stores.sql import database as sql_database
 from go_scheduler.stores.sql.contents import ContentsCache
 from go_scheduler.stores.sql.database import Fault, Lane, Overtaken
 from go_scheduler.stores.sql.dialects import CockroachDBDialect
+from go_scheduler.stores.sql.postgresql_statements import APART
+from go_scheduler.stores.sql.reader import Reader
 from go_scheduler.stores.sql.rows import read_definition
 from go_scheduler.stores.sql.sqlite_database import SQLiteDatabase
 from go_scheduler.stores.sql.tables import definitions
@@ -36,6 +38,7 @@ from go_scheduler.stores.sql.turns import Turns
 from go_scheduler.stores.sql.types import UNREADABLE
 from go_scheduler.testing.builders import (
     HOUR,
+    NODE,
     SECOND,
     claim,
     claimed,
@@ -48,6 +51,7 @@ from go_scheduler.testing.builders import (
     instances,
     pending,
     put,
+    start,
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers.base import Trigger, UnknownTrigger
@@ -271,24 +275,6 @@ def test_pages_end_though_times_cannot_be_read(
     assert found == [made[2].id, made[3].id, *sorted([made[0].id, made[1].id])]
 
 
-@contextmanager
-def plain_reads_meeting_locks(
-    store: PostgreSQLStore, *, error: type[psycopg.Error] = LockNotAvailable
-) -> Iterator[list[str]]:
-    """Let plain reads of the scans meet a lock, as on CockroachDB, and note all."""
-    executed: list[str] = []
-
-    def wait(connection: object, cursor: object, statement: str, *_: object) -> None:
-        executed.append(statement)
-        if "FOR UPDATE SKIP LOCKED" not in statement:
-            raise exc.OperationalError("", {}, error())
-
-    engine = store._database._engines[Lane.SCANS]
-    event.listen(engine, "before_cursor_execute", wait)
-    yield executed
-    event.remove(engine, "before_cursor_execute", wait)
-
-
 def test_cockroachdb_finds_ids_among_the_rows_of_an_array(
     store: PostgreSQLStore, postgresql_url: str
 ) -> None:
@@ -314,12 +300,72 @@ def test_on_cockroachdb_rows_can_only_be_looked_up() -> None:
     assert hinted in str(query.compile(engine))
 
 
+@pytest.mark.parametrize("error", [LockNotAvailable, InsufficientPrivilege, None])
+def test_on_cockroachdb_only_what_is_locked_is_read_with_priority(
+    error: type[psycopg.Error] | None,
+) -> None:
+    dialect = CockroachDBDialect(None, follower_reads=False)
+    connection = Statements()
+
+    def read(_: object) -> str:
+        connection.exec_driver_sql("SELECT")
+        if error is not None and len(connection.executed) == 1:
+            raise exc.DBAPIError.instance("", {}, error(), psycopg.Error)
+        return "read"
+
+    with suppress(exc.ProgrammingError, exc.OperationalError):
+        assert dialect.past_locks(cast("Connection", connection), read) == "read"
+    again = ["BEGIN PRIORITY HIGH", "SELECT", "COMMIT"]
+    assert connection.executed == ["SELECT", *again * (error is LockNotAvailable)]
+
+
+@contextmanager
+def plain_reads_meeting_locks(store: PostgreSQLStore) -> Iterator[list[str]]:
+    """Let plain reads of the loops meet a lock, as on CockroachDB, and note all.
+
+    What reads with priority there, reads in any transaction here.
+    """
+    executed: list[str] = []
+    within: set[object] = set()
+
+    def execute(
+        connection: object,
+        cursor: object,
+        statement: str,
+        parameters: object,
+        *_: object,
+    ) -> tuple[str, object]:
+        executed.append(statement)
+        if statement == "BEGIN PRIORITY HIGH":
+            within.add(connection)
+            return "BEGIN", parameters
+        if statement == "COMMIT":
+            within.remove(connection)
+        elif "FOR UPDATE" not in statement and connection not in within:
+            raise exc.OperationalError("", {}, LockNotAvailable())
+        return statement, parameters
+
+    dialect = CockroachDBDialect(None, follower_reads=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store._dialect, "past_locks", dialect.past_locks)
+        engine = store._database._engines[Lane.SCANS]
+        event.listen(engine, "before_cursor_execute", execute, retval=True)
+        yield executed
+        event.remove(engine, "before_cursor_execute", execute)
+
+
 def test_what_is_due_is_read_past_locks(store: PostgreSQLStore) -> None:
     new = put(store)
     store.due_definitions(ahead=ZERO, limit=10)
     with plain_reads_meeting_locks(store) as executed:
         assert ids(store.due_definitions(ahead=ZERO, limit=10)) == [new.id]
-    assert len(executed) == 2
+    assert len(executed) == 4
+
+
+def test_what_is_claimed_is_listed_past_locks(store: PostgreSQLStore) -> None:
+    instance = claimed(store)
+    with plain_reads_meeting_locks(store):
+        assert ids(store.list_claimed(NODE)) == [instance.id]
 
 
 def test_where_there_is_something_to_claim_is_seen_past_locks(
@@ -332,15 +378,48 @@ def test_where_there_is_something_to_claim_is_seen_past_locks(
     assert sum("head0" in each for each in executed) == 2
 
 
-def test_a_plain_read_that_fails_for_another_reason_is_not_made_in_another_way(
+def test_contents_are_read_past_locks(store: PostgreSQLStore) -> None:
+    instance = pending(store)
+    store._reader = Reader(store._database, store._dialect)
+    with plain_reads_meeting_locks(store) as executed:
+        [taken] = claim(store)
+    assert taken.definition == instance.definition
+    assert sum("task_contents" in each for each in executed) == 2
+
+
+@contextmanager
+def definitions_meeting_locks(store: PostgreSQLStore, lane: Lane) -> Iterator[None]:
+    """Let what changes instances meet a lock where it reads their definitions."""
+
+    def wait(connection: object, cursor: object, statement: str, *_: object) -> None:
+        if "UPDATE task_instances" in statement and APART not in statement:
+            raise exc.OperationalError("", {}, LockNotAvailable())
+
+    store._claims._reads_rows = False
+    engine = store._database._engines[lane]
+    event.listen(engine, "before_cursor_execute", wait)
+    yield
+    event.remove(engine, "before_cursor_execute", wait)
+
+
+@pytest.mark.parametrize("lapsed", [True, False])
+def test_a_claim_that_met_a_lock_reads_the_definitions_past_it(
+    store: PostgreSQLStore, clock: ManualClock, lapsed: bool
+) -> None:
+    given = claimed(store) if lapsed else pending(store)
+    clock.advance(HOUR)
+    with definitions_meeting_locks(store, Lane.SCANS):
+        [taken] = claim(store, lapsed=lapsed)
+    assert (taken.id, taken.definition) == (given.id, given.definition)
+
+
+def test_a_start_that_met_a_lock_reads_the_definitions_past_it(
     store: PostgreSQLStore,
 ) -> None:
-    with (
-        plain_reads_meeting_locks(store, error=InsufficientPrivilege) as executed,
-        pytest.raises(StoreError, match=InsufficientPrivilege.sqlstate),
-    ):
-        store.due_definitions(ahead=ZERO, limit=10)
-    assert len(executed) == 1
+    given = claimed(store)
+    with definitions_meeting_locks(store, Lane.CLAIMS):
+        [started] = start(store, given)
+    assert (started.id, started.definition) == (given.id, given.definition)
 
 
 # Contents.

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import Claimant
     from go_scheduler.stores.sql.statements import Statements
+    from go_scheduler.stores.sql.sweep import Sweep
 
 _COLUMNS = (*sql.BOTH, "place", "now")
 _CAREFUL_CLAIMS = 20
@@ -120,11 +121,8 @@ class Claims:
             parameters[f"queue{number}"] = queue
             parameters[f"back{number}"] = sweeps[number].back
 
-        def read(lock: str) -> Sequence[Row[Any]]:
-            statement = self._heads(places, limit=limit, lock=lock)
-            return self._statements.run(Lane.SCANS, statement, parameters)
-
-        rows = self._statements.past_locks(read)
+        statement = self._heads(places, limit=limit)
+        rows = self._statements.read(Lane.SCANS, statement, parameters)
         found = {row.head for row in rows}
         for number, sweep in enumerate(sweeps):
             if number not in found:
@@ -132,9 +130,9 @@ class Claims:
         full = [place for number, place in enumerate(places) if number in found]
         return random.sample(full, len(full))
 
-    def _heads(self, places: Sequence[_Place], **parts: str | int) -> TextualSelect:
+    def _heads(self, places: Sequence[_Place], *, limit: int) -> TextualSelect:
         branches = [
-            self._statements.fill(sql.HEAD, head=number, shard=shard, **parts)
+            self._statements.fill(sql.HEAD, head=number, shard=shard, limit=limit)
             for number, (_, shard) in enumerate(places)
         ]
         return self._statements.text(
@@ -145,33 +143,34 @@ class Claims:
         )
 
     def _past_locks(
-        self, where: object, claim: Callable[[str], Sequence[Row[Any]]], only: str
+        self, where: object, claim: Callable[[str, str], Sequence[Row[Any]]], only: str
     ) -> Sequence[Row[Any]]:
         """Claim, past rows that a user's open transaction has locked.
 
         On CockroachDB such a lock may be on the row alone and not on the index that is
-        walked, or on its definition: a claim that does not read these waits for it.
-        Reading all rows would lock more of them than are claimed, so that is done only
-        where it is needed.
+        walked: a claim that does not read the row waits for it. It may be on the
+        definition: one that reads that waits as well. Reading all rows would lock more
+        of them than are claimed, and reading their definitions apart is one statement
+        more, so that is done only where it is needed.
 
         Args:
             where: Of which claims.
-            claim: Claims what meets one more condition.
+            claim: Claims what meets one more condition, and reads definitions with it
+                unless there is another.
             only: The condition that makes it read the rows before it chooses.
         """
         if self._reads_rows:
-            return claim(only)
-        only += sql.DEFINITION_IS_FREE
+            return claim(only, "")
         if careful := self._careful.get(where, 0):
             self._careful[where] = careful - 1
-            return claim(only)
+            return claim(only, sql.APART)
         try:
-            return claim("")
+            return claim("", "")
         except StoreError as error:
             if not met_a_lock(error):
                 raise
             self._careful[where] = _CAREFUL_CLAIMS
-            return claim(only)
+            return claim(only, sql.APART)
 
     def _claim_free(
         self,
@@ -183,7 +182,7 @@ class Claims:
         queue, shard = place
         sweep = self._statements.sweep(place)
 
-        def claim(only: str) -> Sequence[Row[Any]]:
+        def claim(only: str, apart: str) -> Sequence[Row[Any]]:
             parameters = {
                 **terms,
                 "queue": queue,
@@ -191,11 +190,8 @@ class Claims:
                 "back": sweep.back,
                 "ahead": ahead,
             }
-            statement = self._text(sql.FREE, sql.IS_FREE, limit, only)
-            # Done and repeated, a claim would leave what it has claimed to its lease.
-            return self._statements.scan(
-                sweep, statement, parameters, limit=limit, repeatable=False
-            )
+            statement = self._text(sql.FREE, sql.IS_FREE, limit, only, apart)
+            return self._claim(sweep, statement, parameters, limit)
 
         rows = self._past_locks(place, claim, sql.SOUND_AND_FREE)
         if len(rows) == limit:
@@ -213,21 +209,36 @@ class Claims:
         where = ("lapsed", tuple(queues), lapsed > ZERO)
         sweep = self._statements.sweep(where)
 
-        def claim(only: str) -> Sequence[Row[Any]]:
+        def claim(only: str, apart: str) -> Sequence[Row[Any]]:
             parameters = {
                 **terms,
                 "queues": list(queues),
                 "lapsed": lapsed,
                 "back": sweep.back + lapsed,
             }
-            statement = self._text(sql.LAPSED, sql.HAS_LAPSED, limit, only)
-            return self._statements.scan(
-                sweep, statement, parameters, limit=limit, repeatable=False
-            )
+            statement = self._text(sql.LAPSED, sql.HAS_LAPSED, limit, only, apart)
+            return self._claim(sweep, statement, parameters, limit)
 
         return self._past_locks(where, claim, sql.SOUND)
 
-    def _text(self, due: str, guard: str, limit: int, only: str) -> TextualSelect:
+    def _claim(
+        self,
+        sweep: Sweep,
+        statement: TextualSelect,
+        parameters: Mapping[str, object],
+        limit: int,
+    ) -> Sequence[Row[Any]]:
+        def execute() -> Sequence[Row[Any]]:
+            # Done and repeated, a claim would leave what it has claimed to its lease.
+            return self._statements.run(
+                Lane.SCANS, statement, parameters, repeatable=False
+            )
+
+        return self._statements.scan(sweep, execute, limit=limit)
+
+    def _text(
+        self, due: str, guard: str, limit: int, only: str, apart: str
+    ) -> TextualSelect:
         return self._statements.text(
             sql.CLAIM,
             returns=_COLUMNS,
@@ -237,4 +248,5 @@ class Claims:
             due=due,
             guard=guard,
             starts=sql.STARTS,
+            apart=apart,
         )

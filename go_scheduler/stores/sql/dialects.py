@@ -19,7 +19,7 @@ from sqlalchemy import (
     select,
 )
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import ProgrammingError
+from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from go_scheduler.stores.sql.rows import write_contents
 from go_scheduler.stores.sql.tables import contents, definitions
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from go_scheduler.json import JSON
     from go_scheduler.models import TaskDefinition
 
-Listed = TypeVar("Listed")
+Read = TypeVar("Read")
 Query = TypeVar("Query", "Select[Any]", "Update", "Delete")
 
 CONTAINS = "go_scheduler_contains"
@@ -88,9 +88,15 @@ class Dialect(ABC):
         return connection.dialect.detect_autocommit_setting(driver)
 
     def listed(
-        self, connection: Connection, read: Callable[[Connection], Listed]
-    ) -> Listed:
+        self, connection: Connection, read: Callable[[Connection], Read]
+    ) -> Read:
         """What ``read`` reads; it need not be of this very moment."""
+        return read(connection)
+
+    def past_locks(
+        self, connection: Connection, read: Callable[[Connection], Read]
+    ) -> Read:
+        """What ``read`` reads, though somebody else may have locked it."""
         return read(connection)
 
 
@@ -98,7 +104,6 @@ class PostgreSQLDialect(Dialect):
     """PostgreSQL's words.
 
     Attributes:
-        skips_settling: Whether SKIP LOCKED also skips what was committed a moment ago.
         reads_rows: Whether a scan that locks may read more rows than it takes: only
             those that it takes are locked.
 
@@ -107,7 +112,6 @@ class PostgreSQLDialect(Dialect):
     """
 
     name = "postgresql"
-    skips_settling = False
     reads_rows = True
 
     def __init__(self, clock: Clock | None) -> None:
@@ -152,7 +156,6 @@ class CockroachDBDialect(PostgreSQLDialect):
 
     name = "cockroachdb"
     shards = 8
-    skips_settling = True
     reads_rows = False
 
     def __init__(self, clock: Clock | None, *, follower_reads: bool) -> None:
@@ -176,25 +179,49 @@ class CockroachDBDialect(PostgreSQLDialect):
         return column.in_(select(func.unnest(array)))
 
     def listed(
-        self, connection: Connection, read: Callable[[Connection], Listed]
-    ) -> Listed:
+        self, connection: Connection, read: Callable[[Connection], Read]
+    ) -> Read:
         """In a transaction in the past, if asked to."""
         if not self._follower_reads:
             return read(connection)
-        connection.exec_driver_sql("BEGIN AS OF SYSTEM TIME follower_read_timestamp()")
+        past = "AS OF SYSTEM TIME follower_read_timestamp()"
         try:
-            found = read(connection)
+            return _within(past, connection, read)
         except ProgrammingError:
-            connection.exec_driver_sql("ROLLBACK")
             # The tables are younger than that.
             return read(connection)
-        except BaseException:
-            if not connection.invalidated:
-                connection.exec_driver_sql("ROLLBACK")
-            raise
-        # After a rollback the driver would prepare every statement anew.
-        connection.exec_driver_sql("COMMIT")
-        return found
+
+    def past_locks(
+        self, connection: Connection, read: Callable[[Connection], Read]
+    ) -> Read:
+        """With priority, if there is a lock: such a reader moves those that write.
+
+        They may still commit, at a later time. It settles what it reads, too.
+        """
+        try:
+            return read(connection)
+        except OperationalError as error:
+            if getattr(error.orig, "sqlstate", None) != _LOCKED:
+                raise
+        return _within("PRIORITY HIGH", connection, read)
+
+
+_LOCKED = "55P03"
+
+
+def _within(
+    kind: str, connection: Connection, read: Callable[[Connection], Read]
+) -> Read:
+    connection.exec_driver_sql(f"BEGIN {kind}")
+    try:
+        found = read(connection)
+    except BaseException:
+        if not connection.invalidated:
+            connection.exec_driver_sql("ROLLBACK")
+        raise
+    # After a rollback the driver would prepare every statement anew.
+    connection.exec_driver_sql("COMMIT")
+    return found
 
 
 def _look_up(index: str) -> str:

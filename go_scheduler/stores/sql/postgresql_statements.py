@@ -21,6 +21,9 @@ INSTANCE = ", ".join(f"t.{name}" for name in CLAIMED_COLUMNS)
 _REST = DEFINITION_COLUMNS[1:]
 OF_DEFINITION = "d_"
 DEFINITION = ", ".join(f"d.{name} AS {OF_DEFINITION}{name}" for name in _REST)
+# On CockroachDB a statement that reads a definition waits for whoever is writing it. A
+# claim or a start that met such a lock leaves definitions out: they are read after it.
+APART = "AND false"
 BOTH = (*CLAIMED_COLUMNS, *(OF_DEFINITION + name for name in _REST))
 # What was written by hand may be out of all bounds.
 EXPIRE_AFTER = """
@@ -52,7 +55,6 @@ On CockroachDB it says so: by statistics that are missing, or stale, the whole t
 seem to be cheaper to read. On PostgreSQL the connections' settings see to it.
 """
 
-# {lock} is SKIP LOCKED if a plain read would wait for a user's open transaction.
 DUE = """
 WITH {branches}
 SELECT {columns}, {now} AS now FROM ({union}) AS due
@@ -64,14 +66,14 @@ in_time{shard} AS MATERIALIZED (
    WHERE shard = {shard} AND next_fire_time IS NOT NULL AND NOT paused AND NOT late
      AND next_fire_time >= {now} - CAST(:back AS interval)
      AND next_fire_time <= {now} + CAST(:ahead AS interval) {after}
-   ORDER BY next_fire_time, id LIMIT {limit} {lock})
+   ORDER BY next_fire_time, id LIMIT {limit})
 """
 DUE_LATE = """
 late AS MATERIALIZED (
   SELECT {columns} FROM task_definitions{due_late}
    WHERE next_fire_time IS NOT NULL AND NOT paused AND late
      AND next_fire_time <= {now} + CAST(:ahead AS interval) {after}
-   ORDER BY next_fire_time, id LIMIT {limit} {lock})
+   ORDER BY next_fire_time, id LIMIT {limit})
 """
 AFTER = """
    AND (next_fire_time, id)
@@ -140,7 +142,7 @@ head{head} AS MATERIALIZED (
      AND claimable_at IS NOT NULL
      AND claimable_at >= {now} - CAST(:back{head} AS interval)
      AND claimable_at <= {now} + CAST(:ahead AS interval)
-   ORDER BY claimable_at LIMIT {limit} {lock})
+   ORDER BY claimable_at LIMIT {limit})
 """
 CLAIM = """
 WITH due AS MATERIALIZED ({due}),
@@ -157,7 +159,8 @@ t AS (
    WHERE t.id = due.id AND {guard} {sound}
   RETURNING {instance}, due.place)
 SELECT {instance}, {definition}, t.place, {now} AS now
-  FROM t LEFT JOIN task_definitions{definitions_key} AS d ON d.key = t.definition_key
+  FROM t LEFT JOIN task_definitions{definitions_key} AS d
+                   ON d.key = t.definition_key {apart}
 """
 # What was written by hand may be out of all bounds here as well.
 SOUND = """
@@ -177,12 +180,6 @@ IS_FREE = "claimed_by IS NULL AND completed_at IS NULL AND NOT held"
 # No index has all of it: rows are read before they are chosen. Those that are locked
 # are skipped then, and what was written by hand and no claim can take fills no batch.
 SOUND_AND_FREE = f"{SOUND} AND {IS_FREE}"
-# A claim reads the definitions of what it takes, and CockroachDB's would wait for one
-# that somebody has written and not committed.
-DEFINITION_IS_FREE = """
-     AND EXISTS (SELECT 1 FROM task_definitions AS d WHERE d.key = definition_key
-                    FOR UPDATE SKIP LOCKED)
-"""
 LAPSED = """
   SELECT id, expires_at AS place FROM task_instances{leases}
    WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT held
@@ -200,7 +197,7 @@ CLAIMED = """
 WITH t AS MATERIALIZED (
   SELECT {instance} FROM task_instances{leases} AS t
    WHERE t.claimed_by = CAST(:node AS uuid) AND t.completed_at IS NULL AND NOT t.held
-     AND t.expires_at IS NOT NULL AND t.id > CAST(:after AS uuid) {only} {lock})
+     AND t.expires_at IS NOT NULL AND t.id > CAST(:after AS uuid))
 SELECT {instance}, {definition}
   FROM t LEFT JOIN task_definitions{definitions_key} AS d ON d.key = t.definition_key
  ORDER BY t.id LIMIT {limit}
@@ -226,7 +223,8 @@ WITH t AS (
    WHERE {owned}
   RETURNING {instance})
 SELECT {instance}, {definition}
-  FROM t LEFT JOIN task_definitions{definitions_key} AS d ON d.key = t.definition_key
+  FROM t LEFT JOIN task_definitions{definitions_key} AS d
+                   ON d.key = t.definition_key {apart}
 """
 RENEW = """
 UPDATE task_instances{instances_key} AS t
@@ -304,14 +302,15 @@ UPDATE task_instances{instances_key} AS t
 RETURNING t.id
 """
 # What of a batch can be written though somebody else has locked the rest of it, and
-# what of the rest is still as it was.
+# what of it is still as it was. On CockroachDB it is the row that is locked, and not
+# what an index has of it: hence the revision.
 FREE_INSTANCES = """
 SELECT id FROM task_instances{instances_key}
  WHERE id IN (SELECT unnest((SELECT CAST(:ids AS uuid[]))))
  ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
 """
 FREE_DEFINITIONS = """
-SELECT id FROM task_definitions{live}
+SELECT id, revision FROM task_definitions{live}
  WHERE id IN (SELECT unnest((SELECT CAST(:ids AS uuid[])))) AND deleted_at IS NULL
  ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
 """
@@ -326,12 +325,7 @@ d AS MATERIALIZED (
   SELECT key FROM task_definitions{definitions_key}
    WHERE key IN (SELECT definition_key FROM t WHERE goes_on)
    ORDER BY key FOR NO KEY UPDATE SKIP LOCKED)
-SELECT t.id
-  FROM t
-  LEFT JOIN task_definitions{definitions_key} AS o
-    ON o.key = t.definition_key AND t.goes_on
-  LEFT JOIN d ON d.key = o.key
- WHERE o.key IS NULL OR d.key IS NOT NULL
+SELECT id FROM t WHERE NOT goes_on OR definition_key IN (SELECT key FROM d)
 """
 STILL_OWNED = """
 SELECT t.id
@@ -384,9 +378,10 @@ DELETE_CONTACTS = """
 DELETE FROM task_nodes WHERE seen_at < {now} - CAST(:kept AS interval) RETURNING node
 """
 
+# Of what is to be deleted a column is read that no index has, for that reason as well.
 DELETE_OVER = """
 WITH old AS MATERIALIZED (
-  SELECT id, completed_at FROM task_instances{over}
+  SELECT id, completed_at, attempt FROM task_instances{over}
    WHERE completed_at IS NOT NULL AND outcome {which} 'failed'
      AND completed_at >= {now} - CAST(:back AS interval)
      AND completed_at <= {now} - CAST(:older_than AS interval)
@@ -397,7 +392,7 @@ RETURNING t.completed_at, {now} AS now
 """
 DELETE_DEFINITIONS = """
 WITH old AS MATERIALIZED (
-  SELECT d.key FROM task_definitions{over} AS d
+  SELECT d.key, d.revision FROM task_definitions{over} AS d
    WHERE d.{since} IS NOT NULL AND d.{since} <= {now} - CAST(:older_than AS interval)
      AND NOT EXISTS (SELECT 1 FROM task_instances{fired} AS i
                       WHERE i.definition_key = d.key)

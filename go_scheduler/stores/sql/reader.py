@@ -17,13 +17,13 @@ from go_scheduler.stores.sql.rows import (
     read_definition,
     read_instance,
 )
-from go_scheduler.stores.sql.tables import contents
+from go_scheduler.stores.sql.tables import contents, definitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from uuid import UUID
 
-    from sqlalchemy import Row
+    from sqlalchemy import Row, Select, Table
 
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.sql.database import Database, Lane
@@ -62,14 +62,20 @@ class Reader:
         ]
 
     def _fetch(self, lane: Lane, keys: Sequence[UUID]) -> Mapping[UUID, Row[Any]]:
-        query = self._dialect.looked_up(
-            select(contents).where(self._dialect.among(contents.c.key, keys)),
-            contents,
-            "task_contents_pkey",
-        )
+        rows = self._look_up(lane, select(contents), contents, keys)
+        return {row.key: row for row in rows}
+
+    def _look_up(
+        self, lane: Lane, query: Select[Any], table: Table, keys: Sequence[UUID]
+    ) -> Sequence[Row[Any]]:
+        """The rows of a table that have these keys, though they may be locked."""
+        query = query.where(self._dialect.among(table.c.key, keys))
+        query = self._dialect.looked_up(query, table, f"{table.name}_pkey")
         return self._database.run(
             lane,
-            lambda connection: {row.key: row for row in connection.execute(query)},
+            lambda connection: self._dialect.past_locks(
+                connection, lambda each: each.execute(query).all()
+            ),
         )
 
     def instances(self, lane: Lane, rows: Sequence[Row[Any]]) -> list[TaskInstance]:
@@ -80,7 +86,10 @@ class Reader:
         return with_definitions(rows, self.by_key(lane, distinct))
 
     def claimed(self, lane: Lane, rows: Sequence[Row[Any]]) -> list[TaskInstance]:
-        """The instances of rows of ``BOTH``, which are claimed and have not ended."""
+        """The instances of rows of ``BOTH``, which are claimed and have not ended.
+
+        Definitions that were not read with them are read now.
+        """
         width = len(CLAIMED_COLUMNS)
         # Numbers are looked up in a fraction of the time that UUIDs take.
         distinct = {row[1].int: row for row in rows}
@@ -89,6 +98,11 @@ class Reader:
             for row in distinct.values()
             if row[width] is not None
         ]
+        if len(known) < len(distinct):
+            apart = [row[1] for row in distinct.values() if row[width] is None]
+            query = select(*(definitions.c[name] for name in DEFINITION_COLUMNS))
+            found = self._look_up(lane, query, definitions, apart)
+            known += [DefinitionRow(*row) for row in found]
         by_key = self.by_key(lane, known)
         by_number = {
             number: _definition(row[1], by_key) for number, row in distinct.items()

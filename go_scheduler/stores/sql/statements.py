@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from sqlalchemy import column, text
 
 from go_scheduler.clock import SystemClock
-from go_scheduler.errors import StoreError
 from go_scheduler.stores.sql import postgresql_statements as sql
-from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.driver import met_a_lock
 from go_scheduler.stores.sql.sweep import Sweep
 from go_scheduler.stores.sql.tables import definitions, instances, nodes
@@ -23,7 +21,8 @@ if TYPE_CHECKING:
     from sqlalchemy.sql.selectable import TextualSelect
 
     from go_scheduler.clock import Clock
-    from go_scheduler.stores.sql.database import Database
+    from go_scheduler.stores.sql.database import Database, Lane
+    from go_scheduler.stores.sql.dialects import PostgreSQLDialect
 
 Result = TypeVar("Result")
 
@@ -34,21 +33,22 @@ class Statements:
     Args:
         database: Where they are executed.
         clock: Used instead of the database's time, for tests.
-        by_index: What follows a table's name where rows are looked up by an index.
+        dialect: The engine's own words.
     """
 
     def __init__(
         self,
         database: Database,
+        dialect: PostgreSQLDialect,
         *,
         clock: Clock | None,
-        by_index: Callable[[str], str],
     ) -> None:
         self._database = database
+        self._dialect = dialect
         self._clock = clock
         self._elapsed = (clock or SystemClock()).elapsed
         now = "now()" if clock is None else "CAST(:now AS timestamptz)"
-        indexes = {word: by_index(index) for word, index in sql.INDEXES.items()}
+        indexes = {word: dialect.by_index(index) for word, index in sql.INDEXES.items()}
         words = {"now": now, **sql.WORDS, **indexes}
         self._words = tuple(words.items())
         self._sweeps: dict[object, Sweep] = {}
@@ -81,27 +81,31 @@ class Statements:
         """Execute a statement and fetch what it returns, as ``Database.run``."""
         return self._database.run(
             lane,
-            lambda connection: self.execute(connection, statement, parameters),
+            lambda connection: self._execute(connection, statement, parameters),
             repeatable=repeatable,
         )
 
-    def transact(
-        self,
-        lane: Lane,
-        work: Callable[[Connection], Result],
-        *,
-        repeatable: bool = True,
-    ) -> Result:
-        """Execute several in one transaction, as ``Database.transact``."""
-        return self._database.transact(work, lane=lane, repeatable=repeatable)
+    def read(
+        self, lane: Lane, statement: TextualSelect, parameters: Mapping[str, object]
+    ) -> Sequence[Row[Any]]:
+        """Execute a statement that only reads, and wait for nobody's lock."""
+        return self._database.run(
+            lane,
+            lambda connection: self._dialect.past_locks(
+                connection, lambda each: self._execute(each, statement, parameters)
+            ),
+        )
 
-    def execute(
+    def transact(self, lane: Lane, work: Callable[[Connection], Result]) -> Result:
+        """Execute several in one transaction, as ``Database.transact``."""
+        return self._database.transact(work, lane=lane)
+
+    def _execute(
         self,
         connection: Connection,
         statement: TextualSelect,
         parameters: Mapping[str, object],
     ) -> Sequence[Row[Any]]:
-        """Execute a statement on a connection and fetch what it returns."""
         if self._clock is not None:
             parameters = {**parameters, "now": self._clock.now()}
         return connection.execute(statement, parameters).all()
@@ -113,44 +117,19 @@ class Statements:
             sweep = self._sweeps[what] = Sweep(self._elapsed)
         return sweep
 
-    def past_locks(self, read: Callable[[str], Result]) -> Result:
-        """Read, and wait for nobody.
-
-        Plainly, for what was committed a moment ago is seen then. Where that meets the
-        lock of an open transaction, as it may on CockroachDB, what is locked is left
-        out, and there what has not settled as well.
-
-        Args:
-            read: Executes a statement that ends with the words given.
-        """
-        try:
-            return read("")
-        except StoreError as error:
-            if not met_a_lock(error):
-                raise
-        return read("FOR UPDATE SKIP LOCKED")
-
     def scan(
-        self,
-        sweep: Sweep,
-        statement: TextualSelect,
-        parameters: Mapping[str, object],
-        *,
-        limit: int,
-        repeatable: bool = True,
+        self, sweep: Sweep, look: Callable[[], Sequence[Row[Any]]], *, limit: int
     ) -> Sequence[Row[Any]]:
-        """Execute a statement that goes on with a sweep.
+        """Go on with a sweep.
 
         Args:
             sweep: Finished if fewer rows than ``limit`` come back; begun anew if it
                 fails, but for a lock.
-            statement: As for ``run``.
-            parameters: As for ``run``.
-            limit: How many rows the statement returns at most.
-            repeatable: As for ``run``.
+            look: Executes the statement.
+            limit: How many rows it returns at most.
         """
         try:
-            rows = self.run(Lane.SCANS, statement, parameters, repeatable=repeatable)
+            rows = look()
         except BaseException as error:
             if not met_a_lock(error):
                 sweep.start_over()

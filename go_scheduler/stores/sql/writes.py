@@ -7,7 +7,8 @@ which rows are free, and they are written without the others.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 from uuid import UUID
@@ -19,25 +20,27 @@ from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.driver import met_a_lock
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Row
 
     from go_scheduler.stores.sql.statements import Statements
 
 Item = TypeVar("Item")
 
-# Each takes as long as a loop waits for a lock; nobody is to wait for hundreds of them.
-_MOST_WAITS = 50
+# Each takes as long as a loop waits for a lock. So many find one among thousands.
+_MOST_WAITS = 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write(Generic[Item]):
-    """A statement over a batch. All three take the same parameters.
+    """A statement over a batch. All four take the same parameters.
 
     Attributes:
         lane: Where it is executed.
         statement: Changes all that is current, and returns it.
+        apart: The same, but it reads only what it changes.
         free: Locks the rows that nobody else has locked, and returns their ids.
         current: Returns the ids of those that the statement would change.
         parameters: What they are executed with for some of the batch.
@@ -47,6 +50,7 @@ class Write(Generic[Item]):
 
     lane: Lane
     statement: TextualSelect
+    apart: TextualSelect
     free: TextualSelect
     current: TextualSelect
     parameters: Callable[[Sequence[Item]], Mapping[str, object]]
@@ -66,95 +70,71 @@ class Writes:
 
     Args:
         statements: Executes them.
-        skips_settling: Whether SKIP LOCKED skips also what was committed a moment ago.
     """
 
-    def __init__(self, statements: Statements, *, skips_settling: bool) -> None:
+    def __init__(self, statements: Statements) -> None:
         self._statements = statements
-        self._skips_settling = skips_settling
 
     def write(self, write: Write[Item], batch: Sequence[Item]) -> Written:
         """Write a batch, but for the rows that somebody else has locked."""
-        try:
-            return Written(self._execute(write, batch))
-        except StoreError as error:
-            if not met_a_lock(error):
-                raise
-        if self._skips_settling:
-            return self._write_in_parts(write, batch)
-        return self._write_free(write, batch)
+        with _leaving_what_is_locked():
+            return Written(self._execute(write, write.statement, batch))
+        with _leaving_what_is_locked():
+            return self._write_free(write, batch)
+        # A whole table is locked.
+        return Written([], {write.id_of(each) for each in batch})
 
-    def _execute(self, write: Write[Item], batch: Sequence[Item]) -> Sequence[Row[Any]]:
+    def _execute(
+        self, write: Write[Item], statement: TextualSelect, batch: Sequence[Item]
+    ) -> Sequence[Row[Any]]:
         return self._statements.run(
             write.lane,
-            write.statement,
+            statement,
             write.parameters(batch),
             repeatable=write.repeatable,
         )
 
     def _write_free(self, write: Write[Item], batch: Sequence[Item]) -> Written:
-        """Lock what is free, write that, and see what the others are."""
-
-        def work(connection: Connection) -> Written:
-            free = self._ids(connection, write, write.free, batch)
-            mine = [each for each in batch if write.id_of(each) in free]
-            rest = [each for each in batch if write.id_of(each) not in free]
-            rows = self._statements.execute(
-                connection, write.statement, write.parameters(mine)
-            )
-            return Written(rows, self._ids(connection, write, write.current, rest))
-
-        try:
-            return self._statements.transact(
-                write.lane, work, repeatable=write.repeatable
-            )
-        except StoreError as error:
-            if not met_a_lock(error):
-                raise
-        # A whole table is locked, or what some of them would write beside their rows.
-        return self._write_parts(write, [batch])
-
-    def _ids(
-        self,
-        connection: Connection,
-        write: Write[Item],
-        statement: TextualSelect,
-        batch: Sequence[Item],
-    ) -> Set[UUID]:
+        """See what is current, and write what is free of it."""
         parameters = write.parameters(batch)
-        rows = self._statements.execute(connection, statement, parameters)
-        return {row.id for row in rows}
+        # First, for on CockroachDB it also settles what SKIP LOCKED would skip.
+        rows = self._statements.read(write.lane, write.current, parameters)
+        current = {row.id for row in rows}
+        rows = self._statements.run(write.lane, write.free, parameters)
+        free = current & {row.id for row in rows}
+        written = self._write_parts(
+            write, [each for each in batch if write.id_of(each) in free]
+        )
+        return Written(written.rows, (current - free) | written.busy)
 
-    def _write_in_parts(self, write: Write[Item], batch: Sequence[Item]) -> Written:
-        """Write what is surely free, and of the others each that turns out to be."""
-        found = self._statements.run(write.lane, write.free, write.parameters(batch))
-        free = {row.id for row in found}
-        mine = [each for each in batch if write.id_of(each) in free]
-        rest = [each for each in batch if write.id_of(each) not in free]
-        return self._write_parts(write, [mine, rest])
+    def _write_parts(self, write: Write[Item], batch: Sequence[Item]) -> Written:
+        """Write all or its halves, for what they write beside their rows may be locked.
 
-    def _write_parts(
-        self, write: Write[Item], parts: Iterable[Sequence[Item]]
-    ) -> Written:
-        """Write each part, or its halves, but give up after some that met a lock."""
+        After some that met a lock it is given up.
+        """
         rows: list[Row[Any]] = []
         busy: set[UUID] = set()
-        left = deque(parts)
+        parts = deque([batch] if batch else [])
         waits = 0
-        while left:
-            part = left.popleft()
+        while parts:
+            part = parts.popleft()
             if waits < _MOST_WAITS:
-                try:
-                    rows += self._execute(write, part)
-                except StoreError as error:
-                    if not met_a_lock(error):
-                        raise
-                    waits += 1
-                else:
+                with _leaving_what_is_locked():
+                    rows += self._execute(write, write.apart, part)
                     continue
+                waits += 1
             if waits < _MOST_WAITS and len(part) > 1:
                 middle = len(part) // 2
-                left += [part[:middle], part[middle:]]
+                parts += [part[:middle], part[middle:]]
             else:
                 busy.update(map(write.id_of, part))
         return Written(rows, busy)
+
+
+@contextmanager
+def _leaving_what_is_locked() -> Iterator[None]:
+    try:
+        yield
+    except StoreError as error:
+        if not met_a_lock(error):
+            raise
