@@ -83,9 +83,10 @@ class Dialect(ABC):
 
     def in_autocommit(self, connection: Connection) -> bool:
         """Whether a connection of the user's commits each statement by itself."""
-        driver = connection.connection.dbapi_connection
-        assert driver is not None
-        return connection.dialect.detect_autocommit_setting(driver)
+        # All that SQLAlchemy has for such a server say it so; it has no word of its own
+        # for that before 2.0.43.
+        driver: Any = connection.connection.dbapi_connection
+        return bool(driver.autocommit)
 
     def listed(
         self, connection: Connection, read: Callable[[Connection], Read]

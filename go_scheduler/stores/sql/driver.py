@@ -51,6 +51,8 @@ _OF_LIBPQ: Mapping[str, object] = {
     "tcp_user_timeout": ANSWER_TIMEOUT * 1000,
 }
 _POOL_TIMEOUT = 10
+# In seconds: how often a wait is told that nothing has come yet.
+_INTERVAL = 0.1
 _BY_KEY = (Lane.CLAIMS, Lane.RENEWALS)
 _SIZES = {Lane.SCANS: 3, Lane.CLAIMS: 2, Lane.RENEWALS: 1}
 
@@ -94,16 +96,29 @@ class _BoundedConnection(psycopg.Connection[tuple[object, ...]]):
 
     answer_timeout: float = ANSWER_TIMEOUT
 
-    def wait(
-        self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None
+    def wait(  # type: ignore[override] # versions differ in what more it takes
+        self, gen: PQGen[RV], interval: float = _INTERVAL, **more: Any
     ) -> RV:
         """Wait for an answer; close the connection if there is none in time."""
-        longest = self.answer_timeout if timeout is None else timeout
+        return super().wait(self._bounded(gen, interval), interval, **more)
+
+    def _bounded(self, gen: PQGen[RV], interval: float) -> PQGen[RV]:
+        """Count the intervals in which nothing came."""
+        silent = 0.0
         try:
-            return super().wait(gen, interval, longest)
-        except psycopg.errors._WaitTimeout as error:
-            self.close()
-            raise psycopg.OperationalError(f"no answer within {longest} s") from error
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                silent += 0 if ready else interval
+                if silent >= self.answer_timeout:
+                    self.close()
+                    raise psycopg.OperationalError(
+                        f"no answer within {self.answer_timeout} s"
+                    )
+                wanted = gen.send(ready)
+        except StopIteration as end:
+            answer: RV = end.value
+            return answer
 
 
 class _BoundedCrdbConnection(_BoundedConnection, CrdbConnection):

@@ -113,6 +113,9 @@ def plain_item(item: str, field: Field) -> str:
         high = low if step_text is None else max(low, field.last)
     if high < low:
         raise RefusedError(_backwards(f"{low_text}-{high_text}", low, high, field))
+    if high > field.last:
+        # Sunday once more, which croniter before 7.0 refuses where there is a year.
+        return ",".join(str(each % high) for each in range(low, high + 1, step))
     return str(low) if low == high else f"{low}-{high}/{step}"
 
 
