@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 from warnings import warn
 
+from go_scheduler.awaitable import awaitable
 from go_scheduler.checks import check_note, check_type
 from go_scheduler.errors import (
     ConfigurationError,
@@ -21,11 +24,12 @@ from go_scheduler.stores.base import Store, transactional
 from go_scheduler.triggers.base import is_own
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
     from go_scheduler.json import JSON
     from go_scheduler.models import Cancelled
+    from go_scheduler.triggers.base import Trigger
 
 MOST_LISTED = 1000
 """The most definitions or instances that one list returns."""
@@ -33,6 +37,10 @@ MOST_LISTED = 1000
 
 class Client:
     """Schedules, reads and changes definitions; the half of a scheduler without loops.
+
+    Each call waits for the store. Its form that begins with an ``a``, such as
+    ``await scheduler.aschedule(definition)``, waits on a thread and keeps no event loop
+    from going on. One whose await is cancelled may take effect all the same.
 
     Args:
         store: Where definitions and instances are kept.
@@ -89,19 +97,29 @@ class Client:
         Warns:
             ScheduleWarning: The trigger is one that people often do not mean.
         """
-        if connection is not None:
-            # Not made ready here: on SQLite that would wait for this transaction.
-            joined = transactional(self._store)
-            prepared = _prepared(definition, joined.now())
-            (stored,) = joined.put_definitions_in(
-                connection, [prepared], committed=self._look
-            )
-            return stored
-        store = self._ready()
-        prepared = _prepared(definition, store.now())
-        (stored,) = store.put_definitions([prepared])
-        self._look()
-        return stored
+        prepared, odd = self._prepare(definition, joins=connection is not None)
+        _warn(odd)
+        return self._put(prepared, connection)
+
+    async def aschedule(
+        self, definition: TaskDefinition, *, connection: object = None
+    ) -> TaskDefinition:
+        """Await what ``schedule`` does; see there.
+
+        Args:
+            definition: What to run, and when.
+            connection: A SQLAlchemy ``AsyncSession`` or ``AsyncConnection`` that is not
+                in autocommit.
+        """
+        run_sync = None if connection is None else _run_sync_of(connection)
+        prepared, odd = await asyncio.to_thread(
+            self._prepare, definition, joins=run_sync is not None
+        )
+        _warn(odd)
+        put = partial(self._put, prepared)
+        if run_sync is None:
+            return await asyncio.to_thread(put, None)
+        return await run_sync(put)
 
     def get_definition(self, definition_id: UUID) -> TaskDefinition:
         """Read one definition.
@@ -111,6 +129,8 @@ class Client:
         """
         check_type("definition_id", definition_id, UUID)
         return self._ready().get_definition(definition_id)
+
+    aget_definition = awaitable(get_definition)
 
     def list_definitions(
         self,
@@ -157,6 +177,8 @@ class Client:
             limit=limit,
         )
 
+    alist_definitions = awaitable(list_definitions)
+
     def delete_definition(self, definition_id: UUID) -> bool:
         """Delete a definition and what has not started of it.
 
@@ -167,6 +189,8 @@ class Client:
             Whether there was one.
         """
         return self.delete_definitions(ids=[definition_id]) == 1
+
+    adelete_definition = awaitable(delete_definition)
 
     def delete_definitions(
         self,
@@ -195,6 +219,8 @@ class Client:
             deleted += len(store.delete_definitions([one.id for one in page]))
         return deleted
 
+    adelete_definitions = awaitable(delete_definitions)
+
     def pause(self, definition_id: UUID, note: str | None = None) -> TaskDefinition:
         """Pause a definition: nothing of it starts until it is resumed.
 
@@ -218,6 +244,8 @@ class Client:
         paused = self._ready().pause_definitions([definition_id], note=note)
         return _only(paused, definition_id)
 
+    apause = awaitable(pause)
+
     def resume(self, definition_id: UUID) -> TaskDefinition:
         """End a definition's pause.
 
@@ -234,6 +262,8 @@ class Client:
         self._look()
         return resumed
 
+    aresume = awaitable(resume)
+
     def get_instance(self, instance_id: UUID) -> TaskInstance:
         """Read one instance.
 
@@ -242,6 +272,8 @@ class Client:
         """
         check_type("instance_id", instance_id, UUID)
         return self._ready().get_instance(instance_id)
+
+    aget_instance = awaitable(get_instance)
 
     def list_instances(
         self,
@@ -278,12 +310,16 @@ class Client:
             definition_id=definition_id, state=state, after=after, limit=limit
         )
 
+    alist_instances = awaitable(list_instances)
+
     def counts(self) -> Mapping[State, int]:
         """How many instances are in each state.
 
         What deleted definitions have left is counted as well.
         """
         return self._ready().counts()
+
+    acounts = awaitable(counts)
 
     def cancel(self, instance_id: UUID) -> Cancelled | None:
         """Cancel an instance that has not started, or ask its run to stop.
@@ -304,6 +340,39 @@ class Client:
         next_fire_time = next_after_end(instance.definition, store.now())
         return store.cancel_instances({instance_id: next_fire_time}).get(instance_id)
 
+    acancel = awaitable(cancel)
+
+    def _prepare(
+        self, definition: TaskDefinition, *, joins: bool
+    ) -> tuple[TaskDefinition, Sequence[str]]:
+        """A definition as it is put, and what is odd about its trigger.
+
+        Args:
+            definition: The definition.
+            joins: Whether it is put within a transaction of the user's.
+        """
+        # Not made ready for that: on SQLite it would wait for the transaction.
+        store = transactional(self._store) if joins else self._ready()
+        now = store.now()
+        prepared = prepare(definition, now)
+        odd = _warnings(prepared.trigger, now)
+        if odd:
+            # Whoever schedules at every start has been told at the first one.
+            before = store.list_definitions(ids=[prepared.id], limit=1)
+            if any(each.is_same(prepared) for each in before):
+                odd = []
+        return prepared, odd
+
+    def _put(self, definition: TaskDefinition, connection: object) -> TaskDefinition:
+        if connection is not None:
+            (stored,) = transactional(self._store).put_definitions_in(
+                connection, [definition], committed=self._look
+            )
+            return stored
+        (stored,) = self._ready().put_definitions([definition])
+        self._look()
+        return stored
+
     def _ready(self) -> Store:
         if not self._initialized:
             self._store.initialize()
@@ -314,15 +383,31 @@ class Client:
         """Something may be due; a scheduler looks at once."""
 
 
-def _prepared(definition: TaskDefinition, now: datetime) -> TaskDefinition:
-    """A definition as it is put; its author is told what is odd about its trigger."""
-    prepared = prepare(definition, now)
-    if is_own(prepared.trigger):
-        for each in prepared.trigger.warnings(now):
-            # Shown where schedule() was called.
-            text = f"{prepared.trigger.describe()}: {each}"
-            warn(text, ScheduleWarning, stacklevel=3)
-    return prepared
+def _warnings(trigger: Trigger, now: datetime) -> Sequence[str]:
+    if not is_own(trigger):
+        return []
+    return [f"{trigger.describe()}: {each}" for each in trigger.warnings(now)]
+
+
+def _warn(odd: Sequence[str]) -> None:
+    """Tell the author, as of where ``schedule`` or ``aschedule`` was called."""
+    for text in odd:
+        warn(text, ScheduleWarning, stacklevel=3)
+
+
+def _run_sync_of(
+    connection: object,
+) -> Callable[[Callable[[object], TaskDefinition]], Awaitable[TaskDefinition]]:
+    found = getattr(connection, "run_sync", None)
+    if found is None:
+        raise ConfigurationError(
+            "connection must be a SQLAlchemy AsyncConnection or AsyncSession, not of"
+            f" type {type(connection).__name__}: with that one, call schedule()"
+        )
+    run_sync: Callable[
+        [Callable[[object], TaskDefinition]], Awaitable[TaskDefinition]
+    ] = found
+    return run_sync
 
 
 def _only(found: Sequence[TaskDefinition], definition_id: UUID) -> TaskDefinition:

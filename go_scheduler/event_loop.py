@@ -1,14 +1,16 @@
-"""The event loop on which async handlers run."""
+"""The event loop on which async handlers run: one of its own, or the application's."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from contextlib import suppress
+from contextvars import copy_context
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
+    from contextvars import Context
 
     from go_scheduler.run import Run
 
@@ -16,25 +18,26 @@ if TYPE_CHECKING:
 
 
 class EventLoop:
-    """An event loop on a daemon thread.
+    """An event loop, and which runs it has.
 
     Args:
-        stopping: Whether it ends as soon as nothing runs on it.
+        loop: The loop.
+        context: Where its tasks begin; None: in that of whoever submits a run.
     """
 
-    def __init__(self, *, stopping: bool) -> None:
-        self._loop = asyncio.new_event_loop()
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, context: Context | None = None
+    ) -> None:
+        self._loop = loop
+        self._context = context
         # The loop itself keeps only weak references to its tasks.
         self._tasks: dict[asyncio.Task[None], Run] = {}
-        self._stopping = stopping
-        self._ended = False
-        threading.Thread(
-            target=self._run, name="go_scheduler event loop", daemon=True
-        ).start()
 
     def submit(self, perform: Perform, run: Run) -> None:
         """Perform a run as a task of its own."""
-        self._loop.call_soon_threadsafe(self._start, perform, run)
+        self._loop.call_soon_threadsafe(
+            self._start, perform, run, context=self._context
+        )
 
     def wait_for(self, result: Awaitable[object], run: Run) -> None:
         """Await this for a run on the loop, and wait here until that is done."""
@@ -45,19 +48,6 @@ class EventLoop:
         """Whether a run is executing there now, while everything else has to wait."""
         task = asyncio.current_task(self._loop)
         return task is not None and self._tasks.get(task) is run
-
-    def stop(self) -> None:
-        """End once nothing runs on it."""
-        # It may have ended already, if it was to.
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._stop)
-
-    def _run(self) -> None:
-        while not self._ended:
-            # What a task raises that is no Exception, SystemExit say, comes out here.
-            with suppress(BaseException):
-                self._loop.run_forever()
-        self._loop.close()
 
     def _start(self, perform: Perform, run: Run) -> None:
         self._track(self._loop.create_task(perform(run)), run)
@@ -74,6 +64,38 @@ class EventLoop:
 
     def _untrack(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task)
+
+
+class OwnEventLoop(EventLoop):
+    """An event loop on a daemon thread.
+
+    Args:
+        stopping: Whether it ends as soon as nothing runs on it.
+    """
+
+    def __init__(self, *, stopping: bool) -> None:
+        super().__init__(asyncio.new_event_loop())
+        self._stopping = stopping
+        self._ended = False
+        threading.Thread(
+            target=self._run, name="go_scheduler event loop", daemon=True
+        ).start()
+
+    def stop(self) -> None:
+        """End once nothing runs on it."""
+        # It may have ended already, if it was to.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._stop)
+
+    def _run(self) -> None:
+        while not self._ended:
+            # What a task raises that is no Exception, SystemExit say, comes out here.
+            with suppress(BaseException):
+                self._loop.run_forever()
+        self._loop.close()
+
+    def _untrack(self, task: asyncio.Task[None]) -> None:
+        super()._untrack(task)
         self._end_if_idle()
 
     def _stop(self) -> None:
@@ -84,3 +106,35 @@ class EventLoop:
         if self._stopping and not self._tasks:
             self._ended = True
             self._loop.stop()
+
+
+class ApplicationLoop(EventLoop):
+    """The event loop of the application, which starts and ends it.
+
+    Its tasks begin in the context in which this was made.
+
+    Args:
+        loop: The loop; handlers are called while it runs.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop, copy_context())
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing can be called there; None: it can."""
+        if self._loop.is_running():
+            return None
+        return "the application's event loop, where async handlers run, does not run"
+
+    def is_for(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether this is that loop."""
+        return self._loop is loop
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop that runs in this thread, if one does."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from go_scheduler.clock import StoreClock
+    from go_scheduler.event_loop import ApplicationLoop
     from go_scheduler.handlers import Handler
     from go_scheduler.models import Claimant
     from go_scheduler.run import Run
@@ -45,6 +46,7 @@ class Execution:
         claimant: The node.
         settings: How the parts behave.
         executor: Calls the handlers instead of the node's own threads.
+        application: The event loop on which async handlers run; None: one of its own.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Execution:
         *,
         settings: Settings,
         executor: Executor | None,
+        application: ApplicationLoop | None = None,
     ) -> None:
         base = clock.base
         contact = Contact(base, silence=settings.lease)
@@ -92,6 +95,7 @@ class Execution:
             lease=settings.lease,
             max_workers=settings.max_workers,
             executor=executor,
+            application=application,
         )
         timer = Timer(clock, hand_over=self.workers.submit, wake=self._time_soon)
         intake = Intake(handler, self.recorder, spares)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from go_scheduler.clock import Clock
+    from go_scheduler.event_loop import ApplicationLoop
     from go_scheduler.handlers import Handler
     from go_scheduler.settings import Settings
     from go_scheduler.stores.base import Store
@@ -48,6 +48,7 @@ class Node:
         clock: Measures time; the store's time is read from the store.
         settings: How the loops behave.
         executor: Calls the handlers instead of the node's own threads.
+        application: The event loop on which async handlers run; None: one of its own.
     """
 
     def __init__(
@@ -58,9 +59,10 @@ class Node:
         settings: Settings,
         *,
         executor: Executor | None,
+        application: ApplicationLoop | None = None,
     ) -> None:
         self.process = os.getpid()
-        self._store = store
+        self.application = application
         self._clock = clock
         self._settings = settings
         self._claimant = Claimant(
@@ -101,6 +103,7 @@ class Node:
                 self._claimant,
                 settings=settings,
                 executor=executor,
+                application=application,
             )
         self._stopper = Ticker(
             "stop", self._stop_step, interval=_STOP_STEP, clock=clock
@@ -122,16 +125,21 @@ class Node:
         """Whether it has been told to stop."""
         return self._stopping
 
+    @property
+    def is_own_thread(self) -> bool:
+        """Whether this is called by one of its own handlers or loops."""
+        run = run_here()
+        if self._execution is not None and run in self._execution.held.running():
+            return True
+        return any(ticker.is_current for ticker in self._tickers())
+
     def start(self) -> None:
-        """Begin to tick."""
+        """Begin to tick; needs no answer of the store."""
         log.info(
             "node %s starts",
             self._claimant.node,
             extra={"node": str(self._claimant.node)},
         )
-        # The loops report what they cannot reach, and go on once they can.
-        with suppress(StoreError):
-            self._store.connect()
         try:
             for ticker in self._tickers():
                 ticker.start()
@@ -178,7 +186,7 @@ class Node:
             the same.
         """
         self.request_stop()
-        if self._is_own_thread():
+        if self.is_own_thread:
             return False
         until = None if timeout is None else self._clock.elapsed() + timeout
         with self._condition:
@@ -186,7 +194,14 @@ class Node:
                 if until is not None and self._clock.elapsed() >= until:
                     break
                 self._clock.wait(self._condition, until)
-        # What is left behind is looked after for as long as the process lives.
+        return self.leave_behind()
+
+    def leave_behind(self) -> bool:
+        """Wait no longer; what still runs is looked after while the process lives.
+
+        Returns:
+            Whether it had stopped by then, and all came back and was recorded.
+        """
         self._report_stopped(clean=False)
         return self._clean
 
@@ -229,12 +244,6 @@ class Node:
             last_good=None if last_good is None else self._clock.elapsed() - last_good,
             error=None if error is None else shown(error),
         )
-
-    def _is_own_thread(self) -> bool:
-        run = run_here()
-        if self._execution is not None and run in self._execution.held.running():
-            return True
-        return any(ticker.is_current for ticker in self._tickers())
 
     def _stop_step(self) -> None:
         """Stop what makes work, wait for what runs, and stop what records it last."""

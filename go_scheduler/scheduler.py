@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
@@ -17,7 +18,9 @@ from go_scheduler.clock import ZERO, Clock, DrivingClock, SystemClock
 from go_scheduler.errors import (
     ConfigurationError,
     SchedulerStateError,
+    StoreError,
 )
+from go_scheduler.event_loop import ApplicationLoop, running_loop
 from go_scheduler.handlers import check_handler
 from go_scheduler.health import STOPPED, Health
 from go_scheduler.node import Node
@@ -40,6 +43,13 @@ class Scheduler(Client):
         scheduler.schedule(TaskDefinition(trigger=IntervalTrigger(timedelta(hours=1))))
         ...
     ```
+
+    In an application with an event loop, async handlers are called on that loop, in
+    the context in which the scheduler was entered::
+
+        async with Scheduler(handler, store) as scheduler:
+            await scheduler.aschedule(definition)
+            ...
 
     Any number of schedulers, in any number of processes, may share a store that
     processes can share: each fire time is run by one of them.
@@ -89,6 +99,9 @@ class Scheduler(Client):
             and instances travel pickled and have no ``current_run()``; it is not shut
             down. None: the scheduler's own threads, and an event loop for async
             handlers.
+        loop: The event loop on which async handlers are called, while it runs. None:
+            that in which the scheduler is started by ``async with`` or ``astart()``,
+            else one of its own, on a thread of its own.
 
     Raises:
         ConfigurationError: An argument is wrong.
@@ -115,6 +128,7 @@ class Scheduler(Client):
         clock_error: timedelta | None = None,
         clock: Clock | None = None,
         executor: Executor | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         if handler is not None:
             check_handler(handler)
@@ -122,6 +136,8 @@ class Scheduler(Client):
             check_type("executor", executor, Executor)
         if clock is not None:
             check_type("clock", clock, Clock)
+        if loop is not None:
+            check_type("loop", loop, asyncio.AbstractEventLoop)
         self._settings = Settings(
             schedule_window=schedule_window,
             runner_window=runner_window,
@@ -142,6 +158,7 @@ class Scheduler(Client):
         self._handler = handler
         self._clock = SystemClock() if clock is None else clock
         self._executor = executor
+        self._loop = loop
         clocks = (self._clock, self._store.clock)
         if clocks[0] is not clocks[1] and any(
             isinstance(each, DrivingClock) for each in clocks
@@ -161,10 +178,34 @@ class Scheduler(Client):
         After ``stop()`` this starts afresh, as another node.
 
         Raises:
-            SchedulerStateError: It was started in another process, before a fork.
+            SchedulerStateError: It was started in another process, before a fork; or an
+                event loop runs here, which this would block.
             StoreError: The store cannot be made ready.
         """
+        self._refuse_to_block("start()", "await scheduler.astart()")
         self._started()
+
+    async def astart(self) -> None:
+        """Start, and call async handlers on the event loop that runs here.
+
+        They are called in the context of this call: they see its context variables. If
+        the scheduler was given a ``loop``, they are called on that one.
+
+        Raises:
+            SchedulerStateError: It runs already and calls them on another loop; or it
+                was started in another process, before a fork.
+            StoreError: The store cannot be made ready.
+        """
+        loop = asyncio.get_running_loop() if self._loop is None else self._loop
+        application = ApplicationLoop(loop)
+        await asyncio.to_thread(self._prepare_store)
+        # Without waiting: a start that is cancelled has not begun.
+        node = self._begin(application)
+        if node.application is None or not node.application.is_for(loop):
+            raise SchedulerStateError(
+                "it runs already, and calls async handlers on another event loop: stop"
+                " it first"
+            )
 
     def stop(self, timeout: timedelta | None = None) -> bool:
         """Stop: claim nothing new, give back what is held, await what runs.
@@ -180,13 +221,37 @@ class Scheduler(Client):
 
         Raises:
             ConfigurationError: The timeout is neither None nor a timedelta.
+            SchedulerStateError: An event loop runs here, for which handlers may be
+                waiting; nothing was stopped.
         """
-        if timeout is not None:
-            check_type("timeout", timeout, timedelta)
-            timeout = min(timeout, LONGEST)
-        self._check_process()
-        node = self._node
-        return True if node is None else node.stop(timeout)
+        timeout = _checked_timeout(timeout)
+        node = self._running()
+        if node is None:
+            return True
+        if not (node.stopped or node.is_own_thread):
+            self._refuse_to_block("stop()", "await scheduler.astop()")
+        return node.stop(timeout)
+
+    async def astop(self, timeout: timedelta | None = None) -> bool:
+        """Stop like ``stop()``, while the event loop goes on; see there.
+
+        If the await is cancelled, the scheduler stops all the same.
+        """
+        timeout = _checked_timeout(timeout)
+        node = self._running()
+        if node is None:
+            return True
+        if isinstance(self._clock, DrivingClock):
+            # Whoever waits moves the clock.
+            return await asyncio.to_thread(node.stop, timeout)
+        node.request_stop()
+        if node.is_own_thread:
+            return False
+        seconds = None if timeout is None else timeout.total_seconds()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await _stopped(node)
+        return node.leave_behind()
 
     def run(self) -> None:
         """Start, wait for SIGINT, SIGTERM or ``stop()``, and stop.
@@ -195,13 +260,15 @@ class Scheduler(Client):
         Signals are caught on the main thread only, and only while this runs.
 
         Raises:
-            SchedulerStateError: The clock is one that tests move.
+            SchedulerStateError: The clock is one that tests move; or an event loop runs
+                here, which this would block.
         """
         if isinstance(self._clock, DrivingClock):
             raise SchedulerStateError(
                 "run() waits for the world, which a manual clock moves: use start() and"
                 " clock.advance()"
             )
+        self._refuse_to_block("run()", "async with scheduler")
         # The one queue that a signal handler may put to while its thread is getting.
         requests: SimpleQueue[int | None] = SimpleQueue()
         with _signals(requests):
@@ -222,6 +289,7 @@ class Scheduler(Client):
 
     def __enter__(self) -> Self:
         """Start."""
+        self._refuse_to_block("with", "async with")
         self.start()
         return self
 
@@ -234,20 +302,61 @@ class Scheduler(Client):
         """Stop, and wait for what runs."""
         self.stop()
 
+    async def __aenter__(self) -> Self:
+        """Start, and call async handlers on the event loop that runs here."""
+        await self.astart()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop, and await what runs."""
+        await self.astop()
+
     def _started(self) -> Node:
+        self._prepare_store()
+        return self._begin(None if self._loop is None else ApplicationLoop(self._loop))
+
+    def _prepare_store(self) -> None:
         self._check_process()
         store = self._ready()
+        if self._node is None or self._node.stopping:
+            # The loops report what they cannot reach, and go on once they can.
+            with suppress(StoreError):
+                store.connect()
+
+    def _begin(self, application: ApplicationLoop | None) -> Node:
+        """Start a node, unless one runs; the store has been made ready."""
         with self._lock:
             if self._node is None or self._node.stopping:
                 self._node = Node(
                     self._handler,
-                    store,
+                    self._store,
                     self._clock,
                     self._settings,
                     executor=self._executor,
+                    application=application,
                 )
                 self._node.start()
             return self._node
+
+    def _running(self) -> Node | None:
+        self._check_process()
+        return self._node
+
+    def _refuse_to_block(self, call: str, instead: str) -> None:
+        """Refuse what waits for handlers where they may be waiting for this thread.
+
+        On a manual clock nothing waits for anything.
+        """
+        if running_loop() is not None and not isinstance(self._clock, DrivingClock):
+            raise SchedulerStateError(
+                f"{call} would block the event loop that runs here, for which handlers"
+                f" may be waiting: use `{instead}`"
+            )
 
     def _look(self) -> None:
         node = self._node
@@ -260,6 +369,27 @@ class Scheduler(Client):
                 f"this scheduler was started in process {self._node.process}, which has"
                 " been forked since: make another one in each process"
             )
+
+
+def _checked_timeout(timeout: timedelta | None) -> timedelta | None:
+    if timeout is None:
+        return None
+    check_type("timeout", timeout, timedelta)
+    return min(timeout, LONGEST)
+
+
+async def _stopped(node: Node) -> None:
+    """Wait until a node has stopped."""
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+
+    def tell() -> None:
+        # It may be closed by now, if the wait was given up.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(stopped.set)
+
+    node.when_stopped(tell)
+    await stopped.wait()
 
 
 def _next(requests: SimpleQueue[int | None]) -> int | None:

@@ -9,9 +9,10 @@ from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExec
 from concurrent.futures.process import BrokenProcessPool
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from go_scheduler.event_loop import EventLoop
+from go_scheduler.errors import SchedulerStateError
+from go_scheduler.event_loop import OwnEventLoop, running_loop
 from go_scheduler.feed import Feed
 from go_scheduler.handlers import async_test, refuse_generator
 from go_scheduler.places import Places
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from go_scheduler.clock import StoreClock
+    from go_scheduler.event_loop import ApplicationLoop, EventLoop
     from go_scheduler.handlers import Handler
     from go_scheduler.held import Held
     from go_scheduler.models import TaskInstance
@@ -38,7 +40,8 @@ class Workers:
     """Calls a handler for every run that is handed over.
 
     Sync handlers are called on daemon threads, started as they are needed, ``async
-    def`` ones as tasks of one event loop; of each at most ``max_workers`` at once.
+    def`` ones as tasks of one event loop, the application's if there is one; of each at
+    most ``max_workers`` at once.
 
     Args:
         handler: What is called.
@@ -51,6 +54,7 @@ class Workers:
         lease: How long a claim holds.
         max_workers: The most handlers that run at once.
         executor: Calls the handlers instead of the threads; None: the threads.
+        application: The event loop on which async handlers run; None: one of our own.
     """
 
     def __init__(
@@ -66,6 +70,7 @@ class Workers:
         lease: timedelta,
         max_workers: int,
         executor: Executor | None = None,
+        application: ApplicationLoop | None = None,
     ) -> None:
         self._handler = handler
         self._is_async = async_test(handler)
@@ -91,7 +96,8 @@ class Workers:
             self.size = self._feed.size
         self._lock = threading.Lock()
         self._stopped = False
-        self._loop: EventLoop | None = None
+        self._application = application
+        self._own_loop: OwnEventLoop | None = None
 
     @property
     def trouble(self) -> str | None:
@@ -104,6 +110,8 @@ class Workers:
             or any(self._is_blocked_by(run) for run in left)
         ):
             return f"{len(hung)} handlers hang, and no worker may take their place"
+        if self._application is not None and self._application.trouble is not None:
+            return self._application.trouble
         return None if self._feed is None else self._feed.trouble
 
     def ready(self) -> bool:
@@ -129,8 +137,9 @@ class Workers:
 
     def replace(self, run: Run) -> None:
         """Let another worker take the place of one whose handler hangs, if it may."""
-        # Those of an executor are not ours.
-        if self._feed is None and self._spares.take(run):
+        # Those of an executor are not ours, and neither is the application's loop.
+        ours = self._feed is None and not self._blocks_application(run)
+        if ours and self._spares.take(run):
             self._threads.replace(run)
             if self._is_blocked_by(run):
                 self._leave_loop()
@@ -141,8 +150,8 @@ class Workers:
         self._threads.stop()
         with self._lock:
             self._stopped = True
-            if self._loop is not None:
-                self._loop.stop()
+            if self._own_loop is not None:
+                self._own_loop.stop()
         if self._feed is not None:
             self._feed.stop()
 
@@ -162,13 +171,16 @@ class Workers:
 
     def _is_blocked_by(self, run: Run) -> bool:
         """Whether a run keeps the event loop from all others."""
-        loop = self._loop
+        loop = self._application or self._own_loop
         return loop is not None and loop.is_blocked_by(run)
+
+    def _blocks_application(self, run: Run) -> bool:
+        return self._application is not None and self._application.is_blocked_by(run)
 
     def _leave_loop(self) -> None:
         """Go on with another event loop; this one ends when what it runs has ended."""
         with self._lock:
-            loop, self._loop = self._loop, None
+            loop, self._own_loop = self._own_loop, None
             places, self._tasks = self._tasks, Places(self.size, self._begin_task)
         assert loop is not None
         loop.stop()
@@ -275,16 +287,30 @@ class Workers:
         refuse_generator(result)
         if not inspect.isawaitable(result):
             return
-        if self._feed is None:
+        if running_loop() is not None:
+            _refuse_here(result)
+        if self._feed is None or self._application is not None:
             self._event_loop().wait_for(result, run)
         else:
             asyncio.run(_finish(result))
 
     def _event_loop(self) -> EventLoop:
+        if self._application is not None:
+            return self._application
         with self._lock:
-            if self._loop is None:
-                self._loop = EventLoop(stopping=self._stopped)
-            return self._loop
+            if self._own_loop is None:
+                self._own_loop = OwnEventLoop(stopping=self._stopped)
+            return self._own_loop
+
+
+def _refuse_here(result: Awaitable[object]) -> NoReturn:
+    """Refuse to await in a thread whose event loop waits for this call meanwhile."""
+    if inspect.iscoroutine(result):
+        result.close()
+    raise SchedulerStateError(
+        "an async handler cannot be awaited where an event loop runs and waits for it:"
+        " move a manual clock by `await asyncio.to_thread(clock.advance, ...)`"
+    )
 
 
 async def _finish(result: Awaitable[object]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from itertools import repeat
 from typing import TYPE_CHECKING
@@ -19,6 +21,7 @@ from go_scheduler import (
 )
 from go_scheduler.checks import NOTE_LIMIT
 from go_scheduler.client import MOST_LISTED, Client
+from go_scheduler.testing.builders import NOBODY
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers import LimitedTrigger
 
@@ -144,6 +147,29 @@ class TestWarnings:
         with pytest.raises(ScheduleWarning):
             client.schedule(TaskDefinition(trigger=self.ODD))
         assert client.list_definitions() == []
+
+    def test_it_is_said_again_when_it_changes_and_not_at_every_start(
+        self, client: Client, store: Store
+    ) -> None:
+        odd = TaskDefinition(id=NOBODY, trigger=self.ODD)
+        for definition in (odd, replace(odd, name="other")):
+            with pytest.warns(ScheduleWarning):
+                client.schedule(definition)
+            for each in (client, Client(store)):
+                assert each.schedule(definition).trigger == self.ODD
+        client.delete_definition(NOBODY)
+        with pytest.warns(ScheduleWarning):
+            client.schedule(odd)
+
+    def test_the_author_of_an_awaited_one_is_warned_where_it_was_called(
+        self, client: Client
+    ) -> None:
+        with pytest.warns(ScheduleWarning, match=r"\*/7") as shown:
+            asyncio.run(self.schedule(client))
+        assert [each.filename for each in shown] == [__file__]
+
+    async def schedule(self, client: Client) -> None:
+        await client.aschedule(TaskDefinition(trigger=self.ODD))
 
     def test_to_read_it_again_warns_of_nothing(self, client: Client) -> None:
         with pytest.warns(ScheduleWarning):

@@ -39,6 +39,8 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 README = ROOT / "README.md"
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 TRANSACTIONAL = [each for each in EXAMPLES if each.name.startswith("transactional_")]
+# Those that need a server and packages of the application's own.
+IN_APPLICATIONS = [each for each in EXAMPLES if each.name.startswith("web_")]
 SHOWN_URL = re.compile(
     r"postgresql(\+psycopg)?://user:password@host:5432/database(?=[\"' ])"
 )
@@ -127,7 +129,11 @@ def has_tests(page: Path) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "example",
+    [each for each in EXAMPLES if each not in IN_APPLICATIONS],
+    ids=lambda each: each.name,
+)
 def test_an_example_prints_what_it_says(example: Path, tmp_path: Path) -> None:
     text = INPUT.get(example.name, "")
     printed = run_python(
@@ -167,6 +173,16 @@ def test_an_example_on_transactions_prints_what_it_says_on_each_database(
         str(example), url, cwd=tmp_path, logs_a_failure=says_so(example)
     )
     assert printed == shown_output(example)
+
+
+@pytest.mark.parametrize("engine", SHARED[1:2])
+@pytest.mark.parametrize("example", IN_APPLICATIONS, ids=lambda each: each.name)
+def test_an_example_in_an_application_prints_what_it_says(
+    example: Path, store_url: str, tmp_path: Path
+) -> None:
+    for package in ("asyncpg", "fastapi", "httpx"):
+        pytest.importorskip(package)
+    assert run_python(str(example), store_url, cwd=tmp_path) == shown_output(example)
 
 
 @pytest.mark.slow

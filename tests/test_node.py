@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.clock import DrivingClock, SystemClock
-from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.held import Held
 from go_scheduler.models import State
 from go_scheduler.node import Node
@@ -24,7 +23,6 @@ from tests.conftest import instance, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from datetime import datetime
 
     from go_scheduler.clock import Clock
     from go_scheduler.handlers import Handler
@@ -357,30 +355,3 @@ def test_what_is_held_is_given_back_though_nobody_waits_for_it(
     assert store.counts()[State.PENDING] == 1
     clock.advance(seconds(10))
     assert store.counts()[State.COMPLETED] == 0
-
-
-@pytest.mark.parametrize("away", [False, True])
-def test_connections_are_opened_before_the_loops_begin_if_they_can_be(
-    clock: ManualClock, *, away: bool
-) -> None:
-    class Connecting(MemoryStore):
-        asked: list[str]
-
-        def connect(self) -> None:
-            self.asked.append("connect")
-            if away:
-                raise StoreUnavailableError("away")
-
-        def now(self) -> datetime:
-            self.asked.append("now")
-            return super().now()
-
-    store = Connecting(clock)
-    store.asked = []
-    one = node(print, store, clock)
-    one.start()
-    clock.advance(seconds(1))
-    assert store.asked[0] == "connect"
-    assert store.asked.count("connect") == 1
-    assert one.health().ok
-    assert one.stop(None)

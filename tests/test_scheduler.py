@@ -304,6 +304,34 @@ def test_starting_twice_starts_one_set_of_threads(real: list[Scheduler]) -> None
         assert len(set(threading.enumerate()) - others) == 8
 
 
+@pytest.mark.parametrize("away", [False, True])
+def test_connections_are_opened_before_the_loops_begin_if_they_can_be(
+    clock: ManualClock, *, away: bool
+) -> None:
+    class Connecting(MemoryStore):
+        asked: list[str]
+
+        def connect(self) -> None:
+            self.asked.append("connect")
+            if away:
+                raise StoreUnavailableError("away")
+
+        def now(self) -> datetime:
+            self.asked.append("now")
+            return super().now()
+
+    store = Connecting(clock)
+    store.asked = []
+    scheduler = Scheduler(print, store, clock=clock)
+    scheduler.start()
+    scheduler.start()
+    clock.advance(seconds(1))
+    assert store.asked[0] == "connect"
+    assert store.asked.count("connect") == 1
+    assert scheduler.health().ok
+    assert scheduler.stop()
+
+
 def test_stopping_what_was_never_started_or_twice_is_harmless() -> None:
     scheduler = Scheduler(print)
     assert scheduler.stop()
@@ -591,6 +619,10 @@ def test_a_second_signal_leaves_a_hung_handler_behind(real: list[Scheduler]) -> 
     go.set()
 
 
+# From 3.12 on Python warns of what one of these programs is about.
+_FORKS = ("-W", "ignore:This process:DeprecationWarning")
+
+
 def process(code: str) -> subprocess.Popen[str]:
     lines = textwrap.dedent(code)
     prelude = """
@@ -607,7 +639,7 @@ def once():
     return TaskDefinition(trigger=ExecuteOnceTrigger(now))
 """
     return subprocess.Popen(
-        [sys.executable, "-c", prelude + lines],
+        [sys.executable, *_FORKS, "-c", prelude + lines],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

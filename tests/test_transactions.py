@@ -911,6 +911,42 @@ def test_the_loops_look_once_an_async_session_has_committed(
     asyncio.run(put())
 
 
+@pytest.mark.parametrize("engine", SHARED[1:2])
+@pytest.mark.parametrize("kind", ["session", "connection"])
+def test_the_awaitable_form_takes_part_in_an_async_transaction(
+    client: Watching, shop: Shop, kind: str
+) -> None:
+    async def put(commits: bool) -> None:
+        engine = create_async_engine(shop.engine.url)
+        one = AsyncSession(engine) if kind == "session" else engine.connect()
+        async with one as joined:
+            stored = await client.aschedule(once(), connection=joined)
+            assert stored.next_fire_time is not None
+            if commits:
+                await joined.commit()
+        await engine.dispose()
+
+    for commits, count in ((False, 0), (True, 1)):
+        asyncio.run(put(commits))
+        assert len(client.list_definitions()) == count
+
+
+@pytest.mark.parametrize("engine", SHARED[1:2])
+def test_an_async_connection_and_a_sync_one_have_their_own_forms(
+    client: Watching, shop: Shop
+) -> None:
+    session = AsyncSession(create_async_engine(shop.engine.url))
+    with pytest.raises(ConfigurationError, match=r"aschedule\(.*run_sync"):
+        client.schedule(once(), connection=session)
+    with (
+        Session(shop.engine) as sync,
+        pytest.raises(
+            ConfigurationError, match=r"type Session: with that one, call schedule\("
+        ),
+    ):
+        asyncio.run(client.aschedule(once(), connection=sync))
+
+
 # While the transaction is still open.
 
 

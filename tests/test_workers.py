@@ -18,6 +18,7 @@ import pytest
 
 from go_scheduler.clock import StoreClock, SystemClock
 from go_scheduler.errors import SchedulerStateError
+from go_scheduler.event_loop import OwnEventLoop
 from go_scheduler.handlers import Handler, HandlerRegistry
 from go_scheduler.held import Held
 from go_scheduler.models import State
@@ -399,7 +400,7 @@ def test_once_stopped_the_event_loop_ends_when_all_its_tasks_have(
     assert {pool.stored(run).state for run in runs} == {State.COMPLETED}
     join_ours()
     assert loop.is_closed()
-    pool.workers._loop = None
+    pool.workers._own_loop = None
 
 
 def test_once_stopped_what_a_thread_awaits_goes_on(pools: Callable[..., Pool]) -> None:
@@ -419,7 +420,7 @@ def test_once_stopped_what_a_thread_awaits_goes_on(pools: Callable[..., Pool]) -
     pool.wait(1)
     assert pool.stored(run).state is State.COMPLETED
     join_ours()
-    pool.workers._loop = None
+    pool.workers._own_loop = None
 
 
 def test_once_stopped_no_thread_is_started(pools: Callable[..., Pool]) -> None:
@@ -441,7 +442,7 @@ def test_an_event_loop_that_is_needed_once_it_stopped_ends_with_its_task(
     pool.wait(1)
     assert pool.stored(run).state is State.COMPLETED
     join_ours()
-    pool.workers._loop = None
+    pool.workers._own_loop = None
 
 
 def test_what_was_given_back_is_not_called(pools: Callable[..., Pool]) -> None:
@@ -608,7 +609,7 @@ def test_the_inline_executor_awaits_what_a_handler_returns(
     pool = pools(handler, executor=InlineExecutor(), clock=clock)
     [run] = pool.submit()
     assert seen == [run]
-    assert (pool.workers._threads.count, pool.workers._loop) == (0, None)
+    assert (pool.workers._threads.count, pool.workers._own_loop) == (0, None)
 
 
 def test_handlers_may_run_on_a_stock_executor(pools: Callable[..., Pool]) -> None:
@@ -1117,6 +1118,7 @@ def test_an_async_handler_that_blocks_costs_only_what_runs_on_its_event_loop(
     [stuck] = pool.submit()
     gate.wait()
     old = pool.workers._event_loop()
+    assert isinstance(old, OwnEventLoop)
     # A thread that awaited it there would have to wait as well.
     waiting = [] if returns else pool.submit(3, name="ok")
     hang(pool, stuck)

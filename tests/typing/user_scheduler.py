@@ -84,6 +84,20 @@ def manage(scheduler: Scheduler, stored: TaskDefinition) -> None:
     assert_type(scheduler.stop(timedelta(seconds=5)), bool)
 
 
+async def awaited(scheduler: Scheduler, definition: TaskDefinition) -> None:
+    async with scheduler as same:
+        assert_type(same, Scheduler)
+        stored = await same.aschedule(definition)
+        assert_type(stored, TaskDefinition)
+        assert_type(await same.aget_definition(stored.id), TaskDefinition)
+        page: Sequence[TaskDefinition] = await same.alist_definitions(limit=10)
+        await same.apause(page[0].id, note="holidays")
+        assert_type(await same.adelete_definition(stored.id), bool)
+        await same.aget_definition("nightly report")  # type: ignore[arg-type]
+        await same.alist_definitions(100)  # type: ignore[arg-type, call-arg]
+        assert_type(await same.astop(timedelta(seconds=5)), bool)
+
+
 def errors(scheduler: Scheduler, definition: TaskDefinition) -> None:
     try:
         scheduler.schedule(definition)

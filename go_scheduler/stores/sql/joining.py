@@ -30,9 +30,10 @@ def join(connection: object, dialect: Dialect) -> Connection:
     if isinstance(connection, Session):
         connection = connection.connection()
     if not isinstance(connection, Connection):
+        hint = _OF_ASYNC if hasattr(connection, "run_sync") else ""
         raise ConfigurationError(
             "connection must be a SQLAlchemy Connection or Session, not of type"
-            f" {type(connection).__name__}"
+            f" {type(connection).__name__}{hint}"
         )
     name = connection.dialect.name
     if name != dialect.name:
@@ -48,6 +49,11 @@ def join(connection: object, dialect: Dialect) -> Connection:
         )
     return connection
 
+
+_OF_ASYNC = (
+    ": await scheduler.aschedule(...), or call this within its run_sync(), as in `await"
+    " session.run_sync(current_run().complete_in)`"
+)
 
 # By the transaction or savepoint that has to commit first. One that is rolled back is
 # forgotten with its key.
