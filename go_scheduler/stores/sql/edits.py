@@ -133,8 +133,9 @@ class Edits:
         )
         if len(inserted.all()) < len(made):
             raise Overtaken
+        # For what it returns they are written by one statement, not one by one.
         connection.execute(
-            insert(contents),
+            insert(contents).returning(contents.c.key),
             [
                 {"key": key, **self._dialect.write_contents(each)}
                 for key, each in zip(keys, made, strict=True)
