@@ -96,6 +96,27 @@ class Statements:
         return SimpleNamespace(scalar=lambda: self._answer)
 
 
+# What is put.
+
+
+def test_many_definitions_are_written_by_a_statement_for_each_table(
+    store: PostgreSQLStore,
+) -> None:
+    # What is sent once for each row has parameters for each.
+    once: list[bool] = []
+
+    def note(
+        connection: object, cursor: object, text: str, given: Any, *_: Any
+    ) -> None:
+        once.append(isinstance(given, dict))
+
+    engine = store._database._engines[Lane.USERS]
+    event.listen(engine, "before_cursor_execute", note)
+    store.put_definitions([definition(key=key) for key in range(10)])
+    event.remove(engine, "before_cursor_execute", note)
+    assert all(once)
+
+
 # What is claimed, and where.
 
 
