@@ -279,7 +279,7 @@ class Client:
         self,
         *,
         definition_id: UUID | None = None,
-        state: State | None = None,
+        state: State | str | None = None,
         after: TaskInstance | None = None,
         limit: int = 100,
     ) -> Sequence[TaskInstance]:
@@ -288,7 +288,7 @@ class Client:
         Args:
             definition_id: They belong to this definition; None: to any, or to one that
                 has been deleted.
-            state: They are in this state.
+            state: They are in this state, such as ``"failed"``.
             after: They come later: the last one of the page before.
             limit: The most to return, 1 to 1,000.
 
@@ -303,7 +303,7 @@ class Client:
         if definition_id is not None:
             check_type("definition_id", definition_id, UUID)
         if state is not None:
-            check_type("state", state, State)
+            state = _state(state)
         if after is not None:
             check_type("after", after, TaskInstance)
         return self._ready().list_instances(
@@ -420,6 +420,15 @@ def _check_limit(limit: int) -> None:
     check_type("limit", limit, int)
     if not 1 <= limit <= MOST_LISTED:
         raise ConfigurationError(f"limit must be 1 to {MOST_LISTED}: {shown(limit)}")
+
+
+def _state(state: State | str) -> State:
+    check_type("state", state, str)
+    if state not in tuple(State):
+        raise ConfigurationError(
+            f"state must be one of {', '.join(State)}: {shown(state)}"
+        )
+    return State(state)
 
 
 def _ids(ids: Collection[UUID]) -> Collection[UUID]:

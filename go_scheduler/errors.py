@@ -95,10 +95,15 @@ class ConflictError(GoSchedulerError):
     def __init__(
         self, definition_id: UUID, *, expected: int | None, revision: int | None
     ) -> None:
-        found = "it is gone" if revision is None else f"it is at revision {revision}"
+        found = (
+            "none has this id: it was deleted, or never there; as a new one it must not"
+            " carry a revision"
+            if revision is None
+            else f"it is at revision {revision}: read it again and repeat the change"
+        )
         super().__init__(
             f"task definition {definition_id} was expected at revision {expected},"
-            f" but {found}: read it again and repeat the change"
+            f" but {found}"
         )
         self.definition_id = definition_id
         self.expected = expected

@@ -98,7 +98,7 @@ class Execution:
             application=application,
         )
         timer = Timer(clock, hand_over=self.workers.submit, wake=self._time_soon)
-        intake = Intake(handler, self.recorder, spares)
+        intake = self.intake = Intake(handler, self.recorder, spares)
         starter = Starter(
             store,
             clock,

@@ -14,6 +14,8 @@ from go_scheduler.shown import shown
 Handler: TypeAlias = Callable[[TaskInstance], object]
 """Called with a due instance, sync or async: returning is success, raising failure."""
 
+NAMELESS = "no handler is registered for definitions without a name"
+
 _Handler = TypeVar("_Handler", bound=Handler)
 
 
@@ -43,7 +45,7 @@ class HandlerRegistry:
 
         Raises:
             ConfigurationError: The name is taken, or is not a text of 1 to 200
-                characters; or what is decorated cannot be called.
+                characters; or what is decorated cannot be called with an instance.
         """
         name = check_name("name", name)
         if name in self._handlers:
@@ -89,7 +91,8 @@ def check_handler(handler: object) -> None:
     """Refuse what cannot be called, and what calling does not run.
 
     Raises:
-        ConfigurationError: It is not callable, or a generator function.
+        ConfigurationError: It is not callable with one argument, or a generator
+            function.
     """
     if not callable(handler):
         raise ConfigurationError(f"the handler cannot be called: {shown(handler)}")
@@ -98,6 +101,21 @@ def check_handler(handler: object) -> None:
             "the handler is a generator function, of which a call runs nothing:"
             f" {shown(handler)}"
         )
+    _check_takes_an_instance(handler)
+
+
+def _check_takes_an_instance(handler: Callable[..., object]) -> None:
+    try:
+        signature = inspect.signature(handler)
+    except (TypeError, ValueError):
+        return  # Some of what is built in does not say what it takes.
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        raise ConfigurationError(
+            "the handler is called with one argument, the instance, and takes"
+            f" {signature}: {error}; {shown(handler)}"
+        ) from None
 
 
 def refuse_generator(result: object) -> None:

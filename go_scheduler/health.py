@@ -32,6 +32,9 @@ class Health:
             is stuck.
         trouble: Why it claims nothing though it runs, such as an executor that is
             broken; None: it claims.
+        warnings: What somebody should look into, such as names that have no handler
+            here, or queues that this scheduler does not serve, each once; the log had
+            each of them once.
         node: The node's id; None: it does not run.
         loops: Each loop by its name.
         store_reachable: Whether it runs, and no loop's last tick failed for want of the
@@ -45,6 +48,7 @@ class Health:
 
     ok: bool
     trouble: str | None
+    warnings: tuple[str, ...]
     node: UUID | None
     loops: Mapping[str, LoopHealth]
     store_reachable: bool
@@ -58,6 +62,7 @@ class Health:
 STOPPED = Health(
     ok=False,
     trouble=None,
+    warnings=(),
     node=None,
     loops={},
     store_reachable=False,

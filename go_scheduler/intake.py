@@ -7,8 +7,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.bounded_log import BoundedLog
-from go_scheduler.handlers import find_handler
+from go_scheduler.handlers import NAMELESS, find_handler
 from go_scheduler.models import Outcome
+from go_scheduler.notices import Notices
 from go_scheduler.triggers.base import UnknownTrigger
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 # Of nodes that can run an instance and nodes that cannot, any may have it next.
 _FIRST_DELAY = timedelta(milliseconds=50)
 _LONGEST_DELAY = timedelta(minutes=1)
-_MOST_REPORTED = 1000
 
 
 class Intake:
@@ -31,13 +31,16 @@ class Intake:
         handler: Tells which instances this node can run.
         recorder: Takes what is refused.
         spares: Tells whether too many runs of a definition hang here.
+
+    Attributes:
+        notices: Why instances were given back.
     """
 
     def __init__(self, handler: Handler, recorder: Recorder, spares: Spares) -> None:
         self._handler = handler
         self._recorder = recorder
         self._spares = spares
-        self._reported: set[str] = set()
+        self.notices = Notices()
         self._log = BoundedLog(logging.getLogger(__name__))
 
     def begin(self) -> None:
@@ -84,22 +87,16 @@ class Intake:
         if isinstance(definition.trigger, UnknownTrigger):
             return definition.trigger.reason
         if find_handler(self._handler, instance) is None:
-            named = (
-                "without a name" if definition.name is None else repr(definition.name)
-            )
-            return f"no handler is registered for definitions {named} here"
+            if definition.name is None:
+                return f"{NAMELESS} here: pass name= to TaskDefinition"
+            return f"no handler is registered for definitions {definition.name!r} here"
         return self._spares.refusal(instance)
 
     def _report_given_back(self, instance: TaskInstance, reason: str) -> None:
-        if reason in self._reported or len(self._reported) >= _MOST_REPORTED:
-            return
-        self._reported.add(reason)
-        self._log.write(
-            logging.WARNING,
-            "%s; such instances are given back",
-            reason,
-            ids={"instance_id": instance.id, "definition_id": instance.definition.id},
-        )
+        text = f"{reason}; such instances are given back"
+        if self.notices.add(text):
+            ids = {"instance_id": instance.id, "definition_id": instance.definition.id}
+            self._log.write(logging.WARNING, "%s", text, ids=ids)
 
 
 def _runs_before(instance: TaskInstance) -> int:

@@ -76,8 +76,10 @@ class TaskDefinition:
         catch_up: What becomes of missed fire times.
         named: Whether its id was passed, and not made up. Kept by the store.
         next_fire_time: The next fire time without an instance. Kept by the store.
-        paused: Whether it is paused. Kept by the store.
-        note: Why it was paused. Kept by the store.
+        paused: Whether it is paused; a new one may be from the beginning. After that
+            kept by the store: ``pause`` and ``resume`` change it, ``schedule`` does
+            not.
+        note: Why it was paused. Kept like that.
         completed_at: When its last fire time was given its instance. Kept by the store.
         revision: Rises with every change. Kept by the store; set it, or pass on a
             definition that was read, and scheduling it raises ``ConflictError`` if
@@ -134,7 +136,7 @@ class TaskDefinition:
             named = id is not None
         if id is None:
             id = uuid4()
-        check_type("id", id, UUID)
+        _check_id(id)
         check_type("named", named, bool)
         if self._revision_of not in (None, id):
             object.__setattr__(self, "revision", None)
@@ -400,6 +402,15 @@ class Cancelled(StrEnum):
     """It will not run."""
     REQUESTED = "requested"
     """It runs, or is about to: its node will be told."""
+
+
+def _check_id(value: object) -> None:
+    if isinstance(value, str):
+        raise ConfigurationError(
+            f"id must be a UUID, not {shown(value)}: TaskDefinition.id_for() makes one"
+            " of a text, always the same"
+        )
+    check_type("id", value, UUID)
 
 
 def _check_policy(name: str, value: object, kind: type) -> None:

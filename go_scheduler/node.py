@@ -217,6 +217,7 @@ class Node:
         return Health(
             ok=well and not (trouble or stuck or hanging or self._stopping),
             trouble=trouble,
+            warnings=() if execution is None else execution.intake.notices.texts,
             node=self._claimant.node,
             loops=loops,
             store_reachable=not any(

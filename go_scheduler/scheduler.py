@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import threading
 from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import timedelta
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Self
@@ -21,9 +23,10 @@ from go_scheduler.errors import (
     StoreError,
 )
 from go_scheduler.event_loop import ApplicationLoop, running_loop
-from go_scheduler.handlers import check_handler
+from go_scheduler.handlers import NAMELESS, HandlerRegistry, check_handler
 from go_scheduler.health import STOPPED, Health
 from go_scheduler.node import Node
+from go_scheduler.notices import Notices
 from go_scheduler.settings import Settings
 from go_scheduler.stores.memory import MemoryStore
 
@@ -32,7 +35,16 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
     from go_scheduler.handlers import Handler
+    from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.base import Store
+
+
+log = logging.getLogger(__name__)
+
+_NO_HANDLER = (
+    "this scheduler has no handler: it creates instances and runs none; pass one, or"
+    " start others that have one"
+)
 
 
 class Scheduler(Client):
@@ -60,7 +72,7 @@ class Scheduler(Client):
     Args:
         handler: Called with each due instance; sync or ``async def``, or a
             ``HandlerRegistry``. None: this scheduler manages definitions and creates
-            instances for others to run.
+            instances for others to run, and needs the store that they have.
         store: Where definitions and instances are kept; None: a new ``MemoryStore``.
         schedule_window: Look for definitions that fire soon at least every half of
             this.
@@ -154,8 +166,14 @@ class Scheduler(Client):
             remember=remember,
             clock_error=clock_error,
         )
+        if handler is None and store is None:
+            raise ConfigurationError(
+                "without a handler this scheduler would run nothing, and nobody else"
+                " has its store: pass a handler, or the store of those who have one"
+            )
         super().__init__(MemoryStore(clock) if store is None else store)
         self._handler = handler
+        self._notices = Notices()
         self._clock = SystemClock() if clock is None else clock
         self._executor = executor
         self._loop = loop
@@ -285,7 +303,8 @@ class Scheduler(Client):
         node = self._node
         if node is None or node.stopped or node.process != os.getpid():
             return STOPPED
-        return node.health()
+        health = node.health()
+        return replace(health, warnings=self._notices.texts + health.warnings)
 
     def __enter__(self) -> Self:
         """Start."""
@@ -341,7 +360,35 @@ class Scheduler(Client):
                     application=application,
                 )
                 self._node.start()
+                if self._handler is None:
+                    self._notice(_NO_HANDLER)
             return self._node
+
+    def _prepare(
+        self, definition: TaskDefinition, *, joins: bool
+    ) -> tuple[TaskDefinition, Sequence[str]]:
+        prepared = super()._prepare(definition, joins=joins)
+        if self._handler is not None:
+            self._look_at(definition)
+        return prepared
+
+    def _look_at(self, definition: TaskDefinition) -> None:
+        """Say if this scheduler cannot run a definition; another one may."""
+        queues = self._settings.queues
+        if definition.queue not in queues:
+            text = (
+                f"queue {definition.queue!r} is not among those that this scheduler"
+                f" serves, {', '.join(map(repr, queues))}: what is scheduled there"
+                " waits for a node that serves it"
+            )
+            # There may well be one.
+            self._notice(text, level=logging.INFO)
+        elif isinstance(self._handler, HandlerRegistry) and definition.name is None:
+            self._notice(f"{NAMELESS}: pass name= to TaskDefinition")
+
+    def _notice(self, text: str, *, level: int = logging.WARNING) -> None:
+        if self._notices.add(text):
+            log.log(level, "%s", text)
 
     def _running(self) -> Node | None:
         self._check_process()

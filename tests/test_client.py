@@ -17,11 +17,12 @@ from go_scheduler import (
     ExecuteOnceTrigger,
     MemoryStore,
     ScheduleWarning,
+    State,
     TaskDefinition,
 )
 from go_scheduler.checks import NOTE_LIMIT
 from go_scheduler.client import MOST_LISTED, Client
-from go_scheduler.testing.builders import NOBODY
+from go_scheduler.testing.builders import NOBODY, fire
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers import LimitedTrigger
 
@@ -57,7 +58,8 @@ REFUSED: list[tuple[str, Callable[[Client], object]]] = [
     ("instance text", lambda client: client.get_instance("x")),  # type: ignore[arg-type]
     ("cancel text", lambda client: client.cancel("x")),  # type: ignore[arg-type]
     ("of text", lambda client: client.list_instances(definition_id="x")),  # type: ignore[arg-type]
-    ("state text", lambda client: client.list_instances(state="pending")),  # type: ignore[arg-type]
+    ("state text", lambda client: client.list_instances(state="done")),
+    ("state number", lambda client: client.list_instances(state=5)),  # type: ignore[arg-type]
     ("after id", lambda client: client.list_instances(after=uuid4())),  # type: ignore[arg-type]
     ("note", lambda client: client.pause(uuid4(), 5)),  # type: ignore[arg-type]
     ("note NUL", lambda client: client.pause(uuid4(), "\0")),
@@ -118,6 +120,22 @@ def test_definitions_are_deleted_by_ids_and_metadata(client: Client) -> None:
     ids = iter([one.id, other.id])
     assert client.delete_definitions(ids=ids, metadata={"a": 1}) == 1  # type: ignore[arg-type]
     assert client.list_definitions() == [other]
+
+
+def test_a_state_may_be_written_as_a_text(client: Client, store: Store) -> None:
+    [pending] = fire(store, client.schedule(soon()))
+    for state in ("pending", State.PENDING):
+        assert client.list_instances(state=state) == [pending]
+    assert client.list_instances(state="failed") == []
+    with pytest.raises(ConfigurationError, match=r"one of pending, .*: 'done'"):
+        client.list_instances(state="done")
+
+
+def test_a_new_definition_may_be_paused(client: Client) -> None:
+    kept = client.schedule(soon(paused=True, note="not yet"))
+    assert (kept.paused, kept.note) == (True, "not yet")
+    assert not client.resume(kept.id).paused
+    assert not client.schedule(replace(soon(paused=True), id=kept.id)).paused
 
 
 def test_a_store_without_transactions_takes_part_in_none() -> None:

@@ -105,10 +105,10 @@ def test_a_conflict_says_what_was_expected_and_what_was_found() -> None:
     )
 
 
-def test_a_conflict_with_a_deletion_says_that_it_is_gone() -> None:
-    assert "revision 3, but it is gone:" in str(
-        ConflictError(ID, expected=3, revision=None)
-    )
+def test_a_conflict_with_nothing_says_that_there_is_none_and_what_to_do() -> None:
+    error = ConflictError(ID, expected=3, revision=None)
+    assert "revision 3, but none has this id: it was deleted, or never" in str(error)
+    assert str(error).endswith("as a new one it must not carry a revision")
 
 
 @pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)

@@ -146,3 +146,41 @@ def test_a_generator_function_is_refused(handler: Handler) -> None:
         HandlerRegistry().register("generator")(handler)
     with pytest.raises(ConfigurationError, match="of which a call runs nothing"):
         Scheduler(handler)
+
+
+class TakesTwo:
+    def __call__(self, instance: TaskInstance, more: object) -> None:
+        pass
+
+
+async def takes_nothing() -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("handler", "why"),
+    [
+        (lambda: None, r"takes \(\): too many positional arguments"),
+        (takes_nothing, "too many positional arguments"),
+        (lambda instance, more: None, "missing a required argument: 'more'"),
+        (lambda *, instance: None, "too many positional arguments"),
+        (TakesTwo(), "missing a required argument: 'more'"),
+        (functools.partial(plain, named(None)), "too many positional arguments"),
+    ],
+)
+def test_what_cannot_be_called_with_an_instance_is_refused(
+    handler: Handler, why: str
+) -> None:
+    handlers = HandlerRegistry()
+    with pytest.raises(ConfigurationError, match=f"called with one argument.*{why}"):
+        handlers.register("it")(handler)
+    assert handlers.find(named("it")) is None
+    with pytest.raises(ConfigurationError, match=why):
+        Scheduler(handler)
+
+
+@pytest.mark.parametrize(
+    "handler", [lambda *given: None, lambda instance, more=1: None, dict, print]
+)
+def test_what_can_be_called_with_one_argument_is_a_handler(handler: Handler) -> None:
+    Scheduler(handler)

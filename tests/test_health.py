@@ -13,6 +13,7 @@ def test_a_stopped_scheduler_is_not_well_and_has_nothing() -> None:
     assert Health(
         ok=False,
         trouble=None,
+        warnings=(),
         node=None,
         loops={},
         store_reachable=False,

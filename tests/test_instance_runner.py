@@ -351,7 +351,7 @@ def test_each_name_without_a_handler_is_reported_once_and_not_without_end(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("go_scheduler.intake._MOST_REPORTED", 2)
+    monkeypatch.setattr("go_scheduler.notices._MOST", 2)
     for name in ("a", "b", "a", "c"):
         pending(store, name=name)
     known = pending(store, name="known")

@@ -108,7 +108,7 @@ def test_a_key_must_be_text() -> None:
     ("name", "value", "kind"),
     [
         ("trigger", "* * * * *", "Trigger"),
-        ("id", "7", "UUID"),
+        ("id", 7, "UUID"),
         ("name", 5, "str"),
         ("queue", None, "str"),
         ("expire_after", 300, "timedelta"),
@@ -311,8 +311,10 @@ def test_the_words_of_the_domain_are_text() -> None:
 
 def test_a_refusal_repeats_little_of_what_was_given() -> None:
     message = refusal("id", "x" * 10_000)
-    assert re.fullmatch(r"id must be a UUID, not 'x+\.\.\.x+'", message)
-    assert len(message) <= len("id must be a UUID, not ") + LONGEST_SHOWN
+    shown = re.fullmatch(r"id must be a UUID, not ('x+\.\.\.x+'): (.+)", message)
+    assert shown is not None
+    assert len(shown[1]) <= LONGEST_SHOWN
+    assert shown[2].startswith("TaskDefinition.id_for() makes one of a text")
 
 
 def test_an_instance_begins_without_an_attempt_or_a_run() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -25,6 +26,7 @@ from go_scheduler.errors import (
     TaskDefinitionNotFoundError,
     TaskInstanceNotFoundError,
 )
+from go_scheduler.handlers import HandlerRegistry
 from go_scheduler.models import Cancelled, State, TaskDefinition, TaskInstance
 from go_scheduler.run import current_run
 from go_scheduler.scheduler import Scheduler
@@ -39,8 +41,9 @@ from go_scheduler.triggers.interval import IntervalTrigger
 from tests.conftest import seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from go_scheduler.handlers import Handler
     from go_scheduler.stores.base import Store
 
 FAILED_AFTER = 30.0
@@ -85,6 +88,63 @@ def real() -> Iterator[list[Scheduler]]:
 def test_what_cannot_be_called_is_no_handler(handler: object) -> None:
     with pytest.raises(ConfigurationError, match="cannot be called"):
         Scheduler(handler)  # type: ignore[arg-type]
+
+
+def test_without_a_handler_it_needs_a_store_that_others_have(
+    clock: ManualClock,
+) -> None:
+    with pytest.raises(ConfigurationError, match="would run nothing"):
+        Scheduler(None)
+    Scheduler(None, MemoryStore(clock), clock=clock)
+
+
+class TestWarnings:
+    """What will not run here is said once in the log, and in health."""
+
+    @pytest.fixture
+    def warned(
+        self, clock: ManualClock, caplog: pytest.LogCaptureFixture
+    ) -> Callable[..., str]:
+        def warned(
+            handler: Handler | None, *scheduled: TaskDefinition, level: str
+        ) -> str:
+            """The one warning there is."""
+            scheduler = Scheduler(handler, MemoryStore(clock), clock=clock)
+            caplog.clear()
+            with caplog.at_level("INFO"), scheduler:
+                for definition in scheduled:
+                    scheduler.schedule(definition)
+                    asyncio.run(scheduler.aschedule(definition))
+                clock.advance(seconds(5))
+                health = scheduler.health()
+                assert health.ok
+            [text] = health.warnings
+            assert [
+                each.levelname for each in caplog.records if each.getMessage() == text
+            ] == [level]
+            assert scheduler.health().warnings == ()
+            return text
+
+        return warned
+
+    def test_a_scheduler_without_a_handler(self, warned: Callable[..., str]) -> None:
+        text = warned(None, once(START, queue="other"), level="WARNING")
+        assert "no handler: it creates instances and runs none; pass one" in text
+
+    def test_a_queue_that_is_not_served(self, warned: Callable[..., str]) -> None:
+        text = warned(print, daily(queue="mial"), daily(queue="mial"), level="INFO")
+        assert text.startswith("queue 'mial' is not among those")
+        assert "serves, 'default': what" in text
+
+    def test_a_definition_without_a_name_for_a_registry(
+        self, warned: Callable[..., str]
+    ) -> None:
+        text = warned(HandlerRegistry(), daily(), daily(), level="WARNING")
+        assert "without a name: pass name= to TaskDefinition" in text
+
+    def test_a_name_that_is_not_registered(self, warned: Callable[..., str]) -> None:
+        text = warned(HandlerRegistry(), once(START, name="reprot"), level="WARNING")
+        assert "no handler is registered for definitions 'reprot' here" in text
 
 
 def test_what_is_no_store_is_refused() -> None:

@@ -105,8 +105,9 @@ class Store(ABC):
     ) -> Sequence[TaskDefinition]:
         """Insert each definition, or replace the one with its id.
 
-        A new one is kept as it is, not paused, at revision 1, or at a higher one than
-        any deleted definition of its id had, so that none is taken for another. That
+        A new one is kept as it is, paused with its ``note`` if it says so, at revision
+        1, or at a higher one than any deleted definition of its id had, so that none is
+        taken for another. That
         may be forgotten by a ``delete_finished`` whose ``older_than`` has passed since
         the delete, and no sooner. It is completed at once if its ``next_fire_time`` is
         None and its trigger does not wait.
@@ -132,7 +133,7 @@ class Store(ABC):
         Args:
             definitions: Each id once; anchored, and with the ``next_fire_time`` that a
                 new trigger starts with. What else the store keeps is ignored, but for a
-                ``revision`` that is not None.
+                ``revision`` that is not None, and of a new one ``paused`` and ``note``.
 
         Returns:
             The definitions as they are now stored, in the order given.

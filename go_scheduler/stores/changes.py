@@ -30,8 +30,7 @@ def created(new: TaskDefinition, now: datetime, *, revision: int) -> TaskDefinit
     """A new definition as it is stored."""
     return replace(
         new,
-        paused=False,
-        note=None,
+        note=new.note if new.paused else None,
         completed_at=_completed_at(new, now),
         revision=revision,
     )

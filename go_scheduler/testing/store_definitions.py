@@ -61,11 +61,11 @@ class PutTests:
         assert kept_by_store(new) == (START, False, None, None, 1)
         assert kept_by_store(store.get_definition(new.id)) == kept_by_store(new)
 
-    def test_what_the_store_keeps_is_ignored_in_a_new_definition(
+    def test_of_what_the_store_keeps_a_new_definition_brings_only_its_pause(
         self, store: Store
     ) -> None:
         new = replace(definition(), paused=True, note="n", completed_at=START)
-        assert kept_by_store(put(store, new)) == (START, False, None, None, 1)
+        assert kept_by_store(put(store, new)) == (START, True, "n", None, 1)
 
     def test_a_new_definition_that_never_fires_is_completed_at_once(
         self, store: Store, clock: ManualClock

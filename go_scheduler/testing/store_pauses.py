@@ -75,6 +75,31 @@ class PauseTests:
         assert second.revision == first.revision
         assert second.next_fire_time == first.next_fire_time
 
+    def test_a_new_definition_may_be_paused(self, store: Store) -> None:
+        new = put(store, replace(definition(), paused=True, note="why"))
+        assert (new.paused, new.note, new.revision) == (True, "why", 1)
+        assert new.next_fire_time == START
+        assert store.get_definition(new.id).paused
+        assert due(store) == []
+        assert store.fire_definitions([firing(new)]).done == set()
+        [resumed] = store.resume_definitions([new.id])
+        assert (resumed.paused, resumed.note, resumed.revision) == (False, None, 2)
+        assert ids(due(store)) == [new.id]
+
+    def test_a_new_definition_that_is_not_paused_has_no_note(
+        self, store: Store
+    ) -> None:
+        new = put(store, replace(definition(), note="why"))
+        assert (new.paused, new.note) == (False, None)
+
+    def test_an_edit_neither_pauses_nor_resumes(self, store: Store) -> None:
+        new = put(store)
+        edited = put(store, replace(new, name="other", paused=True, note="why"))
+        assert (edited.paused, edited.note) == (False, None)
+        pause(store, edited)
+        again = put(store, replace(new, trigger=WAITING, revision=None))
+        assert again.paused
+
     def test_a_paused_definition_is_not_due(self, store: Store) -> None:
         new = put(store)
         pause(store, new)

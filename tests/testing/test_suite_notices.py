@@ -76,6 +76,17 @@ class NoRevision(MemoryStore):
         return super().fire_definitions(loose)
 
 
+class NeverPausedAtFirst(MemoryStore):
+    """Does not keep the pause that a new definition brings."""
+
+    def put_definitions(
+        self, definitions: Sequence[TaskDefinition]
+    ) -> Sequence[TaskDefinition]:
+        return super().put_definitions(
+            [replace(each, paused=False) for each in definitions]
+        )
+
+
 class AllOrNone(MemoryStore):
     """One firing that loses takes the whole batch with it."""
 
@@ -638,6 +649,7 @@ class SelectsThenMarks(MemoryStore):
 NOTICED: dict[type[MemoryStore], str] = {
     NoCompareAndSet: "test_the_same_firing_wins_once",
     NoRevision: "test_a_firing_of_another_revision_changes_nothing",
+    NeverPausedAtFirst: "test_a_new_definition_may_be_paused",
     AllOrNone: "test_one_firing_that_loses_costs_only_itself",
     HandsOutTwice: "test_a_claimed_instance_is_not_claimed_again",
     IgnoresLead: "test_what_is_due_within_lead_is_also_started",

@@ -154,9 +154,12 @@ def _checked(url: str | URL, kind: EngineKind) -> URL:
     if backend == "postgres":
         backend = "postgresql"
     if backend != kind.value or driver not in ("", "psycopg"):
+        hint = ""
+        if backend == kind.value:
+            hint = f" or {kind.value}+psycopg://, whatever driver all else has"
         raise ConfigurationError(
             f"the URL begins with {parsed.drivername}://; this store's begin with"
-            f" {kind.value}://"
+            f" {kind.value}://{hint}"
         )
     return parsed.set(drivername=f"{kind.value}+psycopg")
 

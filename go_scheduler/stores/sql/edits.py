@@ -121,6 +121,8 @@ class Edits:
             {
                 **write_definition(each),
                 **_moment(each, now, late=late),
+                "paused": each.paused,
+                "note": each.note,
                 "key": key,
                 "id": each.id,
                 "shard": key.int % self._dialect.shards,
