@@ -136,6 +136,7 @@ class FileStore(MemoryStore):
     get_definition = in_file(MemoryStore.get_definition)
     list_definitions = in_file(MemoryStore.list_definitions)
     delete_definitions = in_file(MemoryStore.delete_definitions)
+    list_tombstones = in_file(MemoryStore.list_tombstones)
     pause_definitions = in_file(MemoryStore.pause_definitions)
     resume_definitions = in_file(MemoryStore.resume_definitions)
     due_definitions = in_file(MemoryStore.due_definitions)

@@ -15,7 +15,8 @@ from go_scheduler.errors import (
     UnknownTriggerError,
 )
 from go_scheduler.handlers import HandlerRegistry
-from go_scheduler.models import State, TaskDefinition, TaskInstance
+from go_scheduler.models import DefinitionState, State, TaskDefinition, TaskInstance
+from go_scheduler.pages import Page
 from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.run import current_run
 from go_scheduler.scheduler import Scheduler
@@ -37,6 +38,7 @@ __all__ = [
     "ConfigurationError",
     "ConflictError",
     "CronTrigger",
+    "DefinitionState",
     "DelayTrigger",
     "ExecuteOnceTrigger",
     "GoSchedulerError",
@@ -44,6 +46,7 @@ __all__ = [
     "IntervalTrigger",
     "InvalidTriggerError",
     "MemoryStore",
+    "Page",
     "RetryPolicy",
     "ScheduleWarning",
     "Scheduler",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 from warnings import warn
 
@@ -17,11 +18,20 @@ from go_scheduler.errors import (
     TaskDefinitionNotFoundError,
 )
 from go_scheduler.json import check_text, freeze
-from go_scheduler.models import METADATA_LIMIT, State, TaskDefinition, TaskInstance
+from go_scheduler.models import (
+    METADATA_LIMIT,
+    DefinitionState,
+    Position,
+    State,
+    TaskDefinition,
+    TaskInstance,
+)
+from go_scheduler.pages import Order, page_of, read_cursor
 from go_scheduler.preparation import next_after_end, prepare
 from go_scheduler.shown import shown
 from go_scheduler.stores.base import Store, transactional
-from go_scheduler.triggers.base import is_own
+from go_scheduler.stores.remembered import is_over
+from go_scheduler.triggers.base import is_own, utc
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -29,7 +39,10 @@ if TYPE_CHECKING:
 
     from go_scheduler.json import JSON
     from go_scheduler.models import Cancelled
+    from go_scheduler.pages import Page
     from go_scheduler.triggers.base import Trigger
+
+_Word = TypeVar("_Word", bound=StrEnum)
 
 MOST_LISTED = 1000
 """The most definitions or instances that one list returns."""
@@ -139,9 +152,11 @@ class Client:
         metadata: Mapping[str, JSON] | None = None,
         name: str | None = None,
         queue: str | None = None,
-        after: UUID | None = None,
+        state: DefinitionState | str | None = None,
+        soonest_first: bool = False,
+        after: str | None = None,
         limit: int = 100,
-    ) -> Sequence[TaskDefinition]:
+    ) -> Page[TaskDefinition]:
         """Read a page of the definitions that meet every condition given.
 
         Args:
@@ -150,11 +165,15 @@ class Client:
                 the one given; an array contains those whose items it all contains.
             name: They have this name.
             queue: They have this queue.
-            after: Their id is greater: the id of the last one of the page before.
+            state: They are in this state, such as ``"paused"``.
+            soonest_first: In the order of their ``next_fire_time``, those that have
+                none at the end.
+            after: They come after a page: its ``next``.
             limit: The most to return, 1 to 1,000.
 
         Returns:
-            The definitions in the order of their ids; empty if there are no more.
+            The definitions in the order of their ids, unless told otherwise; its
+            ``next`` reads on.
 
         Raises:
             ConfigurationError: An argument is wrong.
@@ -166,16 +185,22 @@ class Client:
         if queue is not None:
             check_type("queue", queue, str)
             check_text(queue, "queue")
-        if after is not None:
-            check_type("after", after, UUID)
-        return self._ready().list_definitions(
+        check_type("soonest_first", soonest_first, bool)
+        order = Order.DEFINITIONS_BY_ID
+        if soonest_first:
+            order = Order.DEFINITIONS_SOONEST_FIRST
+        position = read_cursor(after, order)
+        found = self._ready().list_definitions(
             ids=None if ids is None else _ids(ids),
             metadata=None if metadata is None else _query(metadata),
             name=name,
             queue=queue,
-            after=after,
+            state=None if state is None else _one_of(DefinitionState, state),
+            soonest_first=soonest_first,
+            after=position,
             limit=limit,
         )
+        return page_of(found, order, limit=limit, position=Position.of_definition)
 
     alist_definitions = awaitable(list_definitions)
 
@@ -213,10 +238,12 @@ class Client:
         if metadata is None and chosen is not None:
             return len(store.delete_definitions(chosen))
         deleted = 0
-        after = None
-        while page := self.list_definitions(ids=chosen, metadata=metadata, after=after):
-            after = page[-1].id
+        page = self.list_definitions(ids=chosen, metadata=metadata)
+        while page:
             deleted += len(store.delete_definitions([one.id for one in page]))
+            if page.next is None:
+                break
+            page = self.list_definitions(ids=chosen, metadata=metadata, after=page.next)
         return deleted
 
     adelete_definitions = awaitable(delete_definitions)
@@ -279,22 +306,28 @@ class Client:
         self,
         *,
         definition_id: UUID | None = None,
+        name: str | None = None,
         state: State | str | None = None,
-        after: TaskInstance | None = None,
+        since: datetime | None = None,
+        newest_first: bool = False,
+        after: str | None = None,
         limit: int = 100,
-    ) -> Sequence[TaskInstance]:
+    ) -> Page[TaskInstance]:
         """Read a page of the instances that meet every condition given.
 
         Args:
             definition_id: They belong to this definition; None: to any, or to one that
                 has been deleted.
+            name: Their definition has this name.
             state: They are in this state, such as ``"failed"``.
-            after: They come later: the last one of the page before.
+            since: Their ``execute_at`` is not before this.
+            newest_first: Those with the latest ``execute_at`` come first.
+            after: They come after a page: its ``next``.
             limit: The most to return, 1 to 1,000.
 
         Returns:
-            The instances in the order of ``execute_at`` and id; empty if there are no
-            more.
+            The instances in the order of ``execute_at`` and id, unless told otherwise;
+            its ``next`` reads on.
 
         Raises:
             ConfigurationError: An argument is wrong.
@@ -302,13 +335,24 @@ class Client:
         _check_limit(limit)
         if definition_id is not None:
             check_type("definition_id", definition_id, UUID)
-        if state is not None:
-            state = _state(state)
-        if after is not None:
-            check_type("after", after, TaskInstance)
-        return self._ready().list_instances(
-            definition_id=definition_id, state=state, after=after, limit=limit
+        if name is not None:
+            check_type("name", name, str)
+            check_text(name, "name")
+        check_type("newest_first", newest_first, bool)
+        order = Order.INSTANCES_OLDEST_FIRST
+        if newest_first:
+            order = Order.INSTANCES_NEWEST_FIRST
+        position = read_cursor(after, order)
+        found = self._ready().list_instances(
+            definition_id=definition_id,
+            name=name,
+            state=None if state is None else _one_of(State, state),
+            since=None if since is None else utc(since, name="since"),
+            newest_first=newest_first,
+            after=position,
+            limit=limit,
         )
+        return page_of(found, order, limit=limit, position=Position.of_instance)
 
     alist_instances = awaitable(list_instances)
 
@@ -356,11 +400,9 @@ class Client:
         now = store.now()
         prepared = prepare(definition, now)
         odd = _warnings(prepared.trigger, now)
-        if odd:
-            # Whoever schedules at every start has been told at the first one.
-            before = store.list_definitions(ids=[prepared.id], limit=1)
-            if any(each.is_same(prepared) for each in before):
-                odd = []
+        # Whoever schedules at every start has been told at the first one.
+        if odd and _changes_nothing(store, prepared):
+            odd = []
         return prepared, odd
 
     def _put(self, definition: TaskDefinition, connection: object) -> TaskDefinition:
@@ -381,6 +423,12 @@ class Client:
 
     def _look(self) -> None:
         """Something may be due; a scheduler looks at once."""
+
+
+def _changes_nothing(store: Store, prepared: TaskDefinition) -> bool:
+    for stored in store.list_definitions(ids=[prepared.id], limit=1):
+        return prepared.is_same(stored)
+    return any(is_over(prepared, each) for each in store.list_tombstones([prepared.id]))
 
 
 def _warnings(trigger: Trigger, now: datetime) -> Sequence[str]:
@@ -422,21 +470,22 @@ def _check_limit(limit: int) -> None:
         raise ConfigurationError(f"limit must be 1 to {MOST_LISTED}: {shown(limit)}")
 
 
-def _state(state: State | str) -> State:
-    check_type("state", state, str)
-    if state not in tuple(State):
-        raise ConfigurationError(
-            f"state must be one of {', '.join(State)}: {shown(state)}"
-        )
-    return State(state)
-
-
 def _ids(ids: Collection[UUID]) -> Collection[UUID]:
     check_type("ids", ids, Iterable)
     kept = tuple(ids)
     for each in kept:
         check_type("an id", each, UUID)
     return kept
+
+
+def _one_of(kind: type[_Word], word: _Word | str) -> _Word:
+    """A word of an enumeration, given as one or as its text."""
+    check_type("state", word, str)
+    if word not in tuple(kind):
+        raise ConfigurationError(
+            f"state must be one of {', '.join(kind)}: {shown(word)}"
+        )
+    return kind(word)
 
 
 def _query(metadata: Mapping[str, JSON]) -> Mapping[str, JSON]:

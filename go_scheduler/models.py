@@ -35,21 +35,43 @@ class Outcome(StrEnum):
     """What became of an instance in the end."""
 
     COMPLETED = "completed"
+    """Its handler returned."""
     FAILED = "failed"
+    """Its last run failed, and its retry policy allows no more."""
     CANCELLED = "cancelled"
+    """It will not run: somebody cancelled it or deleted its definition."""
     SKIPPED = "skipped"
+    """It is the record of fire times that will not run."""
 
 
 class State(StrEnum):
-    """Where an instance stands; the last four are ends."""
+    """Where an instance stands."""
 
     PENDING = "pending"
+    """No node has it: it is not due yet, waits for a node, or for its next run."""
     CLAIMED = "claimed"
+    """A node has it, and has not called its handler."""
     RUNNING = "running"
+    """Its handler is about to be called, runs, or ran where its node has died."""
     COMPLETED = "completed"
+    """It has ended: its handler returned."""
     FAILED = "failed"
+    """It has ended: its last run failed, and its retry policy allows no more."""
     CANCELLED = "cancelled"
+    """It has ended: somebody cancelled it or deleted its definition."""
     SKIPPED = "skipped"
+    """It has ended: it is the record of fire times that will not run."""
+
+
+class DefinitionState(StrEnum):
+    """Where a definition stands."""
+
+    ACTIVE = "active"
+    """It fires, or waits for a run to end."""
+    PAUSED = "paused"
+    """Nothing of it starts until it is resumed."""
+    COMPLETED = "completed"
+    """Nothing is left to fire, paused or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,17 +172,19 @@ class TaskDefinition:
         """Whether its trigger can fire more than once."""
         return self.trigger.recurring
 
+    @property
+    def state(self) -> DefinitionState:
+        """Where it stands, read from what the store keeps."""
+        if self.completed_at is not None:
+            return DefinitionState.COMPLETED
+        return DefinitionState.PAUSED if self.paused else DefinitionState.ACTIVE
+
     def is_same(self, other: TaskDefinition) -> bool:
         """Whether putting one over the other changes nothing.
 
-        That is equality, but ``1`` and ``True`` in the metadata are not the same, and
-        an id that was made up is named by the first who passes it.
+        That is equality, but ``1`` and ``True`` in the metadata are not the same.
         """
-        return (
-            self == other
-            and is_same(self.metadata, other.metadata)
-            and self.named <= other.named
-        )
+        return self == other and is_same(self.metadata, other.metadata)
 
     @staticmethod
     def id_for(key: str) -> UUID:
@@ -264,6 +288,30 @@ class TaskInstance:
         if self.claimed_by is None:
             return State.PENDING
         return State.CLAIMED if self.started_at is None else State.RUNNING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """Where a page of a list ends, and the next one goes on.
+
+    Attributes:
+        at: The last one's time, if the list is in the order of times: the
+            ``next_fire_time`` of a definition, the ``execute_at`` of an instance.
+        id: Its id.
+    """
+
+    at: datetime | None
+    id: UUID
+
+    @classmethod
+    def of_definition(cls, last: TaskDefinition) -> Position:
+        """Behind this one."""
+        return cls(at=last.next_fire_time, id=last.id)
+
+    @classmethod
+    def of_instance(cls, last: TaskInstance) -> Position:
+        """Behind this one."""
+        return cls(at=last.execute_at, id=last.id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import repeat
 from typing import TYPE_CHECKING
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 
@@ -22,7 +22,8 @@ from go_scheduler import (
 )
 from go_scheduler.checks import NOTE_LIMIT
 from go_scheduler.client import MOST_LISTED, Client
-from go_scheduler.testing.builders import NOBODY, fire
+from go_scheduler.models import DefinitionState
+from go_scheduler.testing.builders import HOUR, NOBODY, definition, fire, put
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers import LimitedTrigger
 
@@ -42,13 +43,14 @@ def soon(**values: object) -> TaskDefinition:
     return TaskDefinition(trigger=trigger, **values)  # type: ignore[arg-type]
 
 
+NAIVE = START.replace(tzinfo=None)
 REFUSED: list[tuple[str, Callable[[Client], object]]] = [
     ("limit 0", lambda client: client.list_definitions(limit=0)),
     ("limit", lambda client: client.list_instances(limit=MOST_LISTED + 1)),
     ("limit text", lambda client: client.list_instances(limit="9")),  # type: ignore[arg-type]
     ("name", lambda client: client.list_definitions(name=5)),  # type: ignore[arg-type]
     ("queue", lambda client: client.list_definitions(queue=5)),  # type: ignore[arg-type]
-    ("after", lambda client: client.list_definitions(after="x")),  # type: ignore[arg-type]
+    ("after", lambda client: client.list_definitions(after="x")),
     ("metadata", lambda client: client.list_definitions(metadata=[1])),  # type: ignore[arg-type]
     ("one id", lambda client: client.list_definitions(ids=uuid4())),  # type: ignore[arg-type]
     ("text id", lambda client: client.list_definitions(ids=["x"])),  # type: ignore[list-item]
@@ -58,9 +60,17 @@ REFUSED: list[tuple[str, Callable[[Client], object]]] = [
     ("instance text", lambda client: client.get_instance("x")),  # type: ignore[arg-type]
     ("cancel text", lambda client: client.cancel("x")),  # type: ignore[arg-type]
     ("of text", lambda client: client.list_instances(definition_id="x")),  # type: ignore[arg-type]
-    ("state text", lambda client: client.list_instances(state="done")),
-    ("state number", lambda client: client.list_instances(state=5)),  # type: ignore[arg-type]
+    ("state", lambda client: client.list_instances(state="over")),
+    ("state of", lambda client: client.list_definitions(state="pending")),
+    ("state 5", lambda client: client.list_definitions(state=5)),  # type: ignore[arg-type]
+    ("name of", lambda client: client.list_instances(name=5)),  # type: ignore[arg-type]
+    ("since", lambda client: client.list_instances(since=NAIVE)),
+    ("newest", lambda client: client.list_instances(newest_first=1)),  # type: ignore[arg-type]
+    ("soonest", lambda client: client.list_definitions(soonest_first=1)),  # type: ignore[arg-type]
     ("after id", lambda client: client.list_instances(after=uuid4())),  # type: ignore[arg-type]
+    ("after é", lambda client: client.list_instances(after="é")),
+    ("after {}", lambda client: client.list_instances(after="e30=")),
+    ("after 1", lambda client: client.list_instances(after="WzEsMiwzXQ==")),
     ("note", lambda client: client.pause(uuid4(), 5)),  # type: ignore[arg-type]
     ("note NUL", lambda client: client.pause(uuid4(), "\0")),
     ("long note", lambda client: client.pause(uuid4(), "x" * (NOTE_LIMIT + 1))),
@@ -100,11 +110,49 @@ def test_definitions_are_listed_by_every_condition(client: Client) -> None:
     client.schedule(soon(name="a", metadata={"c": [1, 2]}))
     listed = client.list_definitions(name="a", queue="b", metadata={"c": [1]})
     assert listed == [found]
-    assert client.list_definitions(name="a", queue="b", after=max_id(client)) == []
+    assert client.list_definitions(state="active", limit=1000).next is None
+    assert client.list_definitions(state=DefinitionState.PAUSED) == []
 
 
-def max_id(client: Client) -> UUID:
-    return client.list_definitions()[-1].id
+@pytest.mark.parametrize("soonest_first", [False, True])
+def test_pages_of_definitions_go_on_at_their_next(
+    client: Client, soonest_first: bool
+) -> None:
+    for _ in range(5):
+        client.schedule(soon())
+    everything = client.list_definitions(soonest_first=soonest_first)
+    first = client.list_definitions(soonest_first=soonest_first, limit=3)
+    for each in first:
+        client.delete_definition(each.id)
+    rest = client.list_definitions(
+        soonest_first=soonest_first, limit=3, after=first.next
+    )
+    assert [*first, *rest] == everything
+    assert rest.next is None
+    with pytest.raises(ConfigurationError, match="of the same list in the same order"):
+        client.list_definitions(soonest_first=not soonest_first, after=first.next)
+    with pytest.raises(ConfigurationError, match="of the same list in the same order"):
+        client.list_instances(after=first.next)
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+def test_pages_of_instances_go_on_at_their_next(
+    client: Client, store: Store, newest_first: bool
+) -> None:
+    fire(store, put(store, definition(name="report")), START, START + HOUR, START)
+    fire(store, put(store), START)
+    everything = client.list_instances(name="report", newest_first=newest_first)
+    assert len(everything) == 2
+    first = client.list_instances(name="report", newest_first=newest_first, limit=1)
+    rest = client.list_instances(
+        name="report", newest_first=newest_first, limit=1, after=first.next
+    )
+    assert [*first, *rest] == everything
+    assert len(client.list_instances(state="pending", since=START + HOUR)) == 1
+    end = client.list_instances(
+        name="report", newest_first=newest_first, after=rest.next
+    )
+    assert (end, end.next) == ([], None)
 
 
 def test_definitions_are_deleted_by_metadata_page_after_page(client: Client) -> None:
@@ -170,11 +218,11 @@ class TestWarnings:
         self, client: Client, store: Store
     ) -> None:
         odd = TaskDefinition(id=NOBODY, trigger=self.ODD)
-        for definition in (odd, replace(odd, name="other")):
+        for given in (odd, replace(odd, name="other")):
             with pytest.warns(ScheduleWarning):
-                client.schedule(definition)
+                client.schedule(given)
             for each in (client, Client(store)):
-                assert each.schedule(definition).trigger == self.ODD
+                assert each.schedule(given).trigger == self.ODD
         client.delete_definition(NOBODY)
         with pytest.warns(ScheduleWarning):
             client.schedule(odd)

@@ -62,7 +62,6 @@ class Program:
 
 
 @pytest.mark.parametrize("engine", ["memory", "sqlite"], indirect=True)
-@pytest.mark.filterwarnings("ignore::go_scheduler.errors.ScheduleWarning")
 def test_what_is_scheduled_at_each_start_of_a_year_runs_as_often_as_it_says(
     store: Store, clock: ManualClock
 ) -> None:

@@ -26,14 +26,17 @@ if TYPE_CHECKING:
         Cancelled,
         Claim,
         Claimant,
+        DefinitionState,
         Firing,
         NodeContact,
+        Position,
         Release,
         Renewal,
         RunOutcome,
         State,
         TaskDefinition,
         TaskInstance,
+        Tombstone,
     )
 
 CONTACTS_KEPT = timedelta(hours=1)
@@ -118,7 +121,8 @@ class Store(ABC):
         without a ``next_fire_time``. With another trigger it is a new one, at a higher
         revision, and no longer remembered.
 
-        One that ``is_same`` as what is stored changes nothing. Otherwise the revision
+        One that ``is_same`` as what is stored changes nothing, but that it is ``named``
+        from then on if the one put is. Otherwise the revision
         rises by one, and what else happens depends on the trigger:
 
         * An equal trigger: the stored trigger stays, with its anchor, and so does
@@ -159,7 +163,9 @@ class Store(ABC):
         metadata: Mapping[str, JSON] | None = None,
         name: str | None = None,
         queue: str | None = None,
-        after: UUID | None = None,
+        state: DefinitionState | None = None,
+        soonest_first: bool = False,
+        after: Position | None = None,
         limit: int = 100,
     ) -> Sequence[TaskDefinition]:
         """Read a page of the definitions that meet every condition given.
@@ -170,11 +176,15 @@ class Store(ABC):
                 the one given; an array contains those whose items it all contains.
             name: They have this name.
             queue: They have this queue.
-            after: Their id is greater than this one: the last of the page before.
+            state: They are in this state.
+            soonest_first: In the order of ``(next_fire_time, id)``, those that have no
+                ``next_fire_time`` at the end.
+            after: They come after this: where the page before ends.
             limit: Most definitions to return; at least 1.
 
         Returns:
-            The definitions in the order of their ids; empty if there are no more.
+            The definitions in the order of their ids, unless told otherwise; empty if
+            there are no more.
         """
 
     @abstractmethod
@@ -190,6 +200,10 @@ class Store(ABC):
         Returns:
             The ids of those that existed, and were not only remembered.
         """
+
+    @abstractmethod
+    def list_tombstones(self, ids: Collection[UUID]) -> Sequence[Tombstone]:
+        """Read what is remembered of these ids, in no order."""
 
     @abstractmethod
     def pause_definitions(
@@ -470,8 +484,11 @@ class Store(ABC):
         self,
         *,
         definition_id: UUID | None = None,
+        name: str | None = None,
         state: State | None = None,
-        after: TaskInstance | None = None,
+        since: datetime | None = None,
+        newest_first: bool = False,
+        after: Position | None = None,
         limit: int = 100,
     ) -> Sequence[TaskInstance]:
         """Read a page of the instances that meet every condition given.
@@ -479,13 +496,16 @@ class Store(ABC):
         Args:
             definition_id: They belong to this definition; None: to any, or to one that
                 has been deleted.
+            name: Their definition has this name.
             state: They are in this state.
-            after: They come after this one: the last of the page before.
+            since: Their ``execute_at`` is not before this.
+            newest_first: In the order of ``(execute_at, id)`` backwards.
+            after: They come after this: where the page before ends.
             limit: Most instances to return; at least 1.
 
         Returns:
-            The instances in the order of ``(execute_at, id)``; empty if there are no
-            more.
+            The instances in the order of ``(execute_at, id)``, unless told otherwise;
+            empty if there are no more.
         """
 
     @abstractmethod

@@ -6,6 +6,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from go_scheduler.models import (
     Cancelled,
     NodeContact,
     Outcome,
+    Position,
     State,
     TaskDefinition,
     TaskInstance,
@@ -31,12 +33,13 @@ from go_scheduler.stores.memory_instances import (
     DefinitionRow,
     InstanceRow,
     InstanceTable,
+    Span,
 )
 from go_scheduler.stores.remembered import note_forgotten
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Set
-    from datetime import datetime, timedelta
+    from datetime import timedelta
     from uuid import UUID
 
     from go_scheduler.clock import Clock
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from go_scheduler.models import (
         Claim,
         Claimant,
+        DefinitionState,
         Firing,
         Release,
         Renewal,
@@ -51,6 +55,7 @@ if TYPE_CHECKING:
     )
 
 _CHUNK = 1000
+_LATEST = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,15 +134,19 @@ class MemoryStore(Store):
         metadata: Mapping[str, JSON] | None = None,
         name: str | None = None,
         queue: str | None = None,
-        after: UUID | None = None,
+        state: DefinitionState | None = None,
+        soonest_first: bool = False,
+        after: Position | None = None,
         limit: int = 100,
     ) -> Sequence[TaskDefinition]:
         """Read a page of the definitions that meet every condition given."""
+        walk = self._soonest_first if soonest_first else self._walk_definitions
         found = (
             definition
-            for definition in self._walk_definitions(ids, after)
+            for definition in walk(ids, after)
             if (name is None or definition.name == name)
             and (queue is None or definition.queue == queue)
+            and (state is None or definition.state is state)
             and (metadata is None or contains(definition.metadata, metadata))
         )
         return list(islice(found, limit))
@@ -152,6 +161,12 @@ class MemoryStore(Store):
             for each in ids:
                 self._definitions.forget(each)
             return {row.definition.id for row in rows}
+
+    def list_tombstones(self, ids: Collection[UUID]) -> Sequence[Tombstone]:
+        """Read what is remembered of these ids."""
+        with self._lock:
+            found = [self._definitions.remembered(each) for each in set(ids)]
+        return [each for each in found if each is not None]
 
     def pause_definitions(
         self, ids: Collection[UUID], *, note: str | None = None
@@ -340,18 +355,26 @@ class MemoryStore(Store):
         self,
         *,
         definition_id: UUID | None = None,
+        name: str | None = None,
         state: State | None = None,
-        after: TaskInstance | None = None,
+        since: datetime | None = None,
+        newest_first: bool = False,
+        after: Position | None = None,
         limit: int = 100,
     ) -> Sequence[TaskInstance]:
         """Read a page of the instances that meet every condition given."""
+        span = Span(since, after, newest_first)
         if definition_id is None:
-            found: Iterator[TaskInstance] = self._walk_instances(after)
+            instances = self._walk_instances(span)
         else:
-            found = self._instances_of(definition_id, after)
-        return list(
-            islice((one for one in found if state is None or one.state is state), limit)
+            instances = self._instances_of(definition_id, span)
+        found = (
+            instance
+            for instance in instances
+            if (name is None or instance.definition.name == name)
+            and (state is None or instance.state is state)
         )
+        return list(islice(found, limit))
 
     def counts(self) -> Mapping[State, int]:
         """How many instances are in each state; every state has a number."""
@@ -424,10 +447,10 @@ class MemoryStore(Store):
             self._contacts = {each.node: each for each in snapshot.contacts}
 
     def _walk_definitions(
-        self, ids: Collection[UUID] | None, after: UUID | None
+        self, ids: Collection[UUID] | None, after: Position | None
     ) -> Iterator[TaskDefinition]:
         keys = None if ids is None else sorted({id.int for id in ids})
-        last = -1 if after is None else after.int
+        last = -1 if after is None else after.id.int
         while chunk := self._definition_chunk(keys, last):
             yield from chunk
             last = chunk[-1].id.int
@@ -439,28 +462,38 @@ class MemoryStore(Store):
         with self._lock:
             return self._definitions.walk(keys, last, _CHUNK)
 
-    def _walk_instances(self, after: TaskInstance | None) -> Iterator[TaskInstance]:
-        while chunk := self._instance_chunk(after):
+    def _soonest_first(
+        self, ids: Collection[UUID] | None, after: Position | None
+    ) -> Iterator[TaskDefinition]:
+        found = sorted(self._walk_definitions(ids, None), key=_when)
+        begin = 0
+        if after is not None:
+            begin = bisect_right(found, _moment(after.at, after.id), key=_when)
+        return iter(found[begin:])
+
+    def _walk_instances(self, span: Span) -> Iterator[TaskInstance]:
+        while chunk := self._instance_chunk(span):
             yield from chunk
-            after = chunk[-1]
+            span = span._replace(after=Position.of_instance(chunk[-1]))
 
-    def _instance_chunk(self, after: TaskInstance | None) -> Sequence[TaskInstance]:
+    def _instance_chunk(self, span: Span) -> Sequence[TaskInstance]:
         with self._lock:
-            return [row.view() for row in self._instances.walk(after, _CHUNK)]
+            return [row.view() for row in self._instances.walk(span, _CHUNK)]
 
-    def _instances_of(
-        self, definition_id: UUID, after: TaskInstance | None
-    ) -> Iterator[TaskInstance]:
+    def _instances_of(self, definition_id: UUID, span: Span) -> Iterator[TaskInstance]:
         with self._lock:
             row = self._definitions.get(definition_id)
-            rows = [] if row is None else sorted(row.rows, key=_order)
-        if after is not None:
-            rows = rows[bisect_right(rows, _order(after), key=_order) :]
+            rows = [] if row is None else span.cut(row.rows)
         for start in range(0, len(rows), _CHUNK):
             with self._lock:
                 views = [each.view() for each in rows[start : start + _CHUNK]]
             yield from views
 
 
-def _order(instance: TaskInstance | InstanceRow) -> tuple[datetime, int]:
-    return instance.execute_at, instance.id.int
+def _when(definition: TaskDefinition) -> tuple[bool, datetime, int]:
+    return _moment(definition.next_fire_time, definition.id)
+
+
+def _moment(at: datetime | None, id: UUID) -> tuple[bool, datetime, int]:
+    """Sorts what has no time behind what has one."""
+    return at is None, at or _LATEST, id.int

@@ -60,6 +60,10 @@ class DefinitionTable:
         """What is remembered of ids, in no order."""
         return tuple(self._tombstones.values())
 
+    def remembered(self, definition_id: UUID) -> Tombstone | None:
+        """What is remembered of an id."""
+        return self._tombstones.get(definition_id.int)
+
     @property
     def first_revision(self) -> int:
         """The revision of a new definition."""
@@ -133,7 +137,7 @@ class DefinitionTable:
                 equal=new.is_same(row.definition),
                 same_trigger=new.trigger == row.definition.trigger,
             )
-        remembered = self._tombstones.get(new.id.int)
+        remembered = self.remembered(new.id)
         check_revision(new, remembered)
         over = is_over(new, remembered)
         return PutPlan(new, None, equal=over, same_trigger=over)
@@ -148,9 +152,12 @@ class DefinitionTable:
             row = DefinitionRow(created(new, now, revision=self._first))
             self._rows[new.id.int] = row
             self._list(row)
-        elif plan.same_trigger and not plan.equal:
+        elif plan.equal:
+            named = row.definition.named or new.named
+            row.definition = replace(row.definition, named=named)
+        elif plan.same_trigger:
             self._edit(row, new)
-        elif not plan.equal:
+        else:
             self._reschedule(row, new, now)
         return row.definition
 

@@ -6,7 +6,7 @@ from collections import Counter
 from heapq import merge
 from itertools import islice
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sortedcontainers import SortedList
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from go_scheduler.models import Claim, Claimant, Skipped, TaskDefinition
+    from go_scheduler.models import Claim, Claimant, Position, Skipped, TaskDefinition
 
 
 class DefinitionRow:
@@ -163,6 +163,37 @@ _RESTORED = (
     "state",
 )
 _Entry = tuple["datetime", int, InstanceRow]
+
+
+class Span(NamedTuple):
+    """Which part of a list of instances, and in which order.
+
+    Attributes:
+        since: No earlier than this.
+        after: Where the page before ended.
+        newest_first: Whether the list goes backwards.
+    """
+
+    since: datetime | None
+    after: Position | None
+    newest_first: bool
+
+    def walk(self, entries: SortedList[_Entry]) -> Iterator[_Entry]:
+        """Those of the entries that are in it."""
+        # Of an entry they are only the beginning, which compares all the same.
+        first: Any = None if self.since is None else (self.since,)
+        last: Any = None
+        if self.after is not None and self.newest_first:
+            last = (self.after.at, self.after.id.int)
+        elif self.after is not None:
+            begin = (self.after.at, self.after.id.int + 1)
+            first = begin if first is None else max(first, begin)
+        return entries.irange(first, last, reverse=self.newest_first)
+
+    def cut(self, rows: Iterable[InstanceRow]) -> Sequence[InstanceRow]:
+        """Those of the rows that are in it, in its order."""
+        entries = SortedList((row.execute_at, row.id.int, row) for row in rows)
+        return [row for _, _, row in self.walk(entries)]
 
 
 class InstanceTable:
@@ -376,14 +407,9 @@ class InstanceTable:
             self._forget(row)
         return forgotten
 
-    def walk(self, after: TaskInstance | None, limit: int) -> Iterator[InstanceRow]:
-        """The rows in the order of ``(execute_at, id)``, ``limit`` at most."""
-        if after is None:
-            found = self._by_time.islice()
-        else:
-            last = (after.execute_at, after.id.int + 1)
-            found = self._by_time.irange(last)  # type: ignore[arg-type]
-        return (entry[2] for entry in islice(found, limit))
+    def walk(self, span: Span, limit: int) -> Iterator[InstanceRow]:
+        """The rows of a span, ``limit`` at most."""
+        return (entry[2] for entry in islice(span.walk(self._by_time), limit))
 
     def _enter(self, row: InstanceRow, state: State) -> None:
         self.counts[row.state] -= 1

@@ -58,6 +58,7 @@ _TRIGGERS: Sequence[Trigger] = (
 )
 
 _ids = st.integers(0, 3).map(lambda number: UUID(int=number))
+_ALL_IDS = [UUID(int=number) for number in range(4)]
 _some_ids = st.sets(_ids, min_size=1, max_size=2)
 _seconds = st.sampled_from([0, 0, 1, 5, 10, 20, 60]).map(lambda each: each * _SECOND)
 _offsets = st.integers(-3, 6).map(lambda each: each * _STEP)
@@ -427,6 +428,12 @@ class StoreMachine(RuleBasedStateMachine):
         """All that can be read is the same in both stores."""
         self._alike_by_id(lambda store: store.list_definitions(limit=_ALL))
         self._alike(lambda store: dict(store.counts()))
+        self._alike(
+            lambda store: {
+                each.id: (dump_trigger(each.trigger), each.completed_at)
+                for each in store.list_tombstones(_ALL_IDS)
+            }
+        )
 
         def read(store: Store) -> object:
             found = store.list_instances(limit=_ALL)

@@ -13,7 +13,13 @@ from go_scheduler.errors import (
     TaskDefinitionNotFoundError,
     TaskInstanceNotFoundError,
 )
-from go_scheduler.models import Outcome, Skipped, State
+from go_scheduler.models import (
+    DefinitionState,
+    Outcome,
+    Position,
+    Skipped,
+    State,
+)
 from go_scheduler.testing.builders import (
     HOUR,
     MINUTE,
@@ -39,10 +45,10 @@ from go_scheduler.testing.builders import (
 from go_scheduler.testing.clock import START
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from go_scheduler.json import JSON
-    from go_scheduler.models import TaskInstance
+    from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.base import Store
     from go_scheduler.testing.clock import ManualClock
 
@@ -94,6 +100,10 @@ def one_of_each_state(store: Store) -> dict[State, TaskInstance]:
     return made
 
 
+def _end(page: Sequence[TaskDefinition]) -> Position:
+    return Position.of_definition(page[-1])
+
+
 class DefinitionListTests:
     """``list_definitions``."""
 
@@ -107,16 +117,57 @@ class DefinitionListTests:
         for key in range(5):
             put(store, definition(key=key))
         first = store.list_definitions(limit=2)
-        second = store.list_definitions(after=first[-1].id, limit=2)
-        third = store.list_definitions(after=second[-1].id, limit=2)
+        second = store.list_definitions(after=_end(first), limit=2)
+        third = store.list_definitions(after=_end(second), limit=2)
         assert [each.id.int for each in (*first, *second, *third)] == [0, 1, 2, 3, 4]
-        assert store.list_definitions(after=third[-1].id, limit=2) == []
+        assert store.list_definitions(after=_end(third), limit=2) == []
 
     def test_a_page_may_begin_after_an_id_that_is_gone(self, store: Store) -> None:
         for key in (1, 3):
             put(store, definition(key=key))
-        found = store.list_definitions(after=UUID(int=2))
+        found = store.list_definitions(after=Position(at=None, id=UUID(int=2)))
         assert [each.id.int for each in found] == [3]
+
+    def test_definitions_by_state(self, store: Store) -> None:
+        active, waiting = put(store), put(store, definition(None, trigger=WAITING))
+        paused, over = put(store), put(store, definition(None))
+        store.pause_definitions([paused.id, over.id])
+        for state, expected in (
+            (DefinitionState.ACTIVE, {active.id, waiting.id}),
+            (DefinitionState.PAUSED, {paused.id}),
+            (DefinitionState.COMPLETED, {over.id}),
+        ):
+            found = store.list_definitions(state=state)
+            assert {each.id for each in found} == expected
+            assert {each.state for each in found} == {state}
+
+    def test_soonest_first_those_that_never_fire_come_last(self, store: Store) -> None:
+        times = [START + HOUR, None, START - HOUR, START, None, START]
+        for key, at in enumerate(times):
+            put(store, definition(at, key=key))
+        store.pause_definitions([UUID(int=2)])
+        found = store.list_definitions(soonest_first=True)
+        assert [each.id.int for each in found] == [2, 3, 5, 0, 1, 4]
+        some = {UUID(int=key) for key in (0, 1, 3)}
+        found = store.list_definitions(ids=some, soonest_first=True, limit=2)
+        assert [each.id.int for each in found] == [3, 0]
+
+    @pytest.mark.parametrize("limit", [1, 2, 3, 4])
+    def test_pages_follow_each_other_soonest_first(
+        self, store: Store, limit: int
+    ) -> None:
+        times = [START + HOUR, None, START - HOUR, START, None, START]
+        for key, at in enumerate(times):
+            put(store, definition(at, key=key, name="a"))
+        put(store, definition(START))
+        read: list[int] = []
+        after = None
+        while page := store.list_definitions(
+            name="a", soonest_first=True, after=after, limit=limit
+        ):
+            read += (each.id.int for each in page)
+            after = _end(page)
+        assert read == [2, 3, 5, 0, 1, 4]
 
     def test_a_page_has_100_definitions_by_default(self, store: Store) -> None:
         store.put_definitions([definition() for _ in range(101)])
@@ -165,7 +216,7 @@ class DefinitionListTests:
             metadata={"c": 1},
             name="a",
             queue="b",
-            after=unlisted[0],
+            after=Position(at=None, id=unlisted[0]),
             limit=2,
         )
         assert ids(found) == [wanted]
@@ -212,7 +263,7 @@ class InstanceListTests:
         while page:
             assert len(page) == 2
             read += ids(page)
-            page = store.list_instances(after=page[-1], limit=2)
+            page = store.list_instances(after=Position.of_instance(page[-1]), limit=2)
         assert read == everything
 
     def test_pages_of_one_definition_follow_each_other(self, store: Store) -> None:
@@ -220,7 +271,8 @@ class InstanceListTests:
         for each in (new, put(store)):
             fire(store, each, START, START + SECOND, START + MINUTE)
         first = store.list_instances(definition_id=new.id, limit=2)
-        rest = store.list_instances(definition_id=new.id, after=first[-1], limit=2)
+        end = Position.of_instance(first[-1])
+        rest = store.list_instances(definition_id=new.id, after=end, limit=2)
         assert len(rest) == 1
         assert [*first, *rest] == instances(store, new)
 
@@ -230,7 +282,8 @@ class InstanceListTests:
         gone = pending(store)
         kept = pending(store, definition(START + SECOND))
         store.delete_definitions([gone.definition.id])
-        assert ids(store.list_instances(after=gone)) == [kept.id]
+        end = Position.of_instance(gone)
+        assert ids(store.list_instances(after=end)) == [kept.id]
 
     def test_a_page_has_100_instances_by_default(self, store: Store) -> None:
         fire(store, put(store), *(START + number * TICK for number in range(101)))
@@ -262,6 +315,65 @@ class InstanceListTests:
         found = store.list_instances(definition_id=of, state=State.COMPLETED)
         assert found == [mine]
         assert store.list_instances(definition_id=of, state=State.FAILED) == []
+
+    def test_by_name(self, store: Store) -> None:
+        mine = pending(store, definition(name="a"))
+        pending(store, definition(name="b"))
+        pending(store)
+        assert ids(store.list_instances(name="a")) == [mine.id]
+        store.delete_definitions([mine.definition.id])
+        assert store.list_instances(name="a") == []
+
+    def test_what_is_left_of_a_deleted_definition_keeps_its_name(
+        self, store: Store
+    ) -> None:
+        mine = ended(store, definition(name="a"))
+        store.delete_definitions([mine.definition.id])
+        assert ids(store.list_instances(name="a")) == [mine.id]
+
+    def test_since_a_time(self, store: Store) -> None:
+        new = put(store)
+        fire(store, new, START - TICK, START, START + HOUR)
+        for of in (None, new.id):
+            found = store.list_instances(definition_id=of, since=START)
+            assert [each.fire_time for each in found] == [START, START + HOUR]
+            found = store.list_instances(
+                definition_id=of, since=START, newest_first=True
+            )
+            assert [each.fire_time for each in found] == [START + HOUR, START]
+
+    @pytest.mark.parametrize("limit", [1, 2, 4])
+    @pytest.mark.parametrize("newest_first", [False, True])
+    def test_pages_since_a_time_follow_each_other(
+        self, store: Store, limit: int, newest_first: bool
+    ) -> None:
+        new = put(store)
+        for each in (new, put(store)):
+            fire(store, each, START - HOUR, START, START + SECOND, START + MINUTE)
+        for of in (None, new.id):
+            everything = ids(
+                store.list_instances(
+                    definition_id=of, since=START, newest_first=newest_first
+                )
+            )
+            after, read = None, []
+            while page := store.list_instances(
+                definition_id=of,
+                since=START,
+                newest_first=newest_first,
+                after=after,
+                limit=limit,
+            ):
+                read += ids(page)
+                after = Position.of_instance(page[-1])
+            assert read == everything
+            assert len(read) == (3 if of else 6)
+
+    def test_newest_first_is_the_same_backwards(self, store: Store) -> None:
+        for _ in range(3):
+            fire(store, put(store), START, START + SECOND)
+        backwards = store.list_instances(newest_first=True)
+        assert ids(backwards) == ids(store.list_instances())[::-1]
 
     def test_a_page_of_one_state_is_full(self, store: Store) -> None:
         fire(store, put(store), *(START + number * SECOND for number in range(4)))

@@ -9,10 +9,11 @@ import pytest
 
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConflictError, TaskDefinitionNotFoundError
-from go_scheduler.models import TaskDefinition
+from go_scheduler.models import TaskDefinition, Tombstone
 from go_scheduler.testing.builders import (
     HOUR,
     MINUTE,
+    NOBODY,
     TICK,
     WAITING,
     YEAR,
@@ -128,10 +129,17 @@ class RememberedTests:
     ) -> None:
         made_up = put(store, TaskDefinition(trigger=_ONCE, next_fire_time=START))
         passed = TaskDefinition(trigger=_ONCE, id=made_up.id, next_fire_time=START)
-        assert put(store, passed).named
-        assert put(store, replace(made_up, revision=None, name="other")).named
-        _gone(store, passed)
-        assert put(store, passed).completed_at == START
+        named = put(store, passed)
+        assert named.named
+        assert kept_by_store(named) == kept_by_store(made_up)
+        assert put(store, made_up).named
+        edited = put(store, replace(made_up, name="other"))
+        assert edited.named
+        moved = ExecuteOnceTrigger(START - HOUR)
+        again = replace(edited, trigger=moved, next_fire_time=START, named=False)
+        assert put(store, again).named
+        _gone(store, replace(passed, trigger=moved))
+        assert put(store, replace(passed, trigger=moved)).completed_at == START
 
     def test_whether_an_id_was_passed_is_read_back(self, store: Store) -> None:
         passed = put(store, _once())
@@ -147,6 +155,21 @@ class RememberedTests:
         with pytest.raises(ConflictError) as caught:
             put(store, replace(last, revision=7))
         assert (caught.value.expected, caught.value.revision) == (7, last.revision)
+
+    def test_what_is_remembered_can_be_read(self, store: Store) -> None:
+        last = _gone(store, _once(1))
+        assert last.revision is not None
+        kept = Tombstone(
+            id=last.id,
+            trigger=last.trigger,
+            revision=last.revision,
+            completed_at=START,
+        )
+        live = put(store, _once(2))
+        assert store.list_tombstones([last.id, live.id, NOBODY, last.id]) == [kept]
+        assert store.list_tombstones([]) == []
+        store.delete_definitions([last.id])
+        assert store.list_tombstones([last.id]) == []
 
     def test_a_delete_forgets(self, store: Store) -> None:
         new = _once()

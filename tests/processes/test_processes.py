@@ -11,7 +11,7 @@ import pytest
 
 from go_scheduler.client import Client
 from go_scheduler.errors import StoreUnavailableError
-from go_scheduler.models import State, TaskDefinition
+from go_scheduler.models import Position, State, TaskDefinition
 from go_scheduler.testing.builders import SECOND, definition, firing
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
@@ -150,8 +150,10 @@ def due_instances(
 def all_instances(store: Store) -> Sequence[TaskInstance]:
     """All that is stored, in the order of ``execute_at``."""
     found: list[TaskInstance] = []
-    while page := store.list_instances(after=found[-1] if found else None, limit=1000):
+    last = None
+    while page := store.list_instances(after=last, limit=1000):
         found += page
+        last = Position.of_instance(page[-1])
     return found
 
 

@@ -22,7 +22,7 @@ from go_scheduler.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from go_scheduler.models import Skipped
+from go_scheduler.models import Position, Skipped
 from go_scheduler.stores.postgresql import PostgreSQLStore
 from go_scheduler.stores.sql import contents, driver, sqlite_database
 from go_scheduler.stores.sql import database as sql_database
@@ -291,7 +291,7 @@ def test_pages_end_though_times_cannot_be_read(
     found: list[UUID] = []
     last = None
     while page := store.list_instances(limit=1, after=last):
-        [last] = page
+        last = Position.of_instance(page[0])
         found.append(last.id)
     assert found == [made[2].id, made[3].id, *sorted([made[0].id, made[1].id])]
 

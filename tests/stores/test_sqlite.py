@@ -23,7 +23,7 @@ from go_scheduler.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from go_scheduler.models import Outcome, RunOutcome, State
+from go_scheduler.models import Outcome, Position, RunOutcome, State
 from go_scheduler.stores.opening import open_store
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sqlite import SQLiteStore
@@ -491,7 +491,7 @@ class TestRowsWrittenByHand:
         )
         assert len(store.list_definitions()) == 2
         [first] = store.list_definitions(limit=1)
-        assert good in store.list_definitions(after=first.id)
+        assert good in store.list_definitions(after=Position.of_definition(first))
         assert good in store.due_definitions(ahead=ZERO, limit=10)
         assert good in due_by_pages(store)
         assert [each.fire_time for each in fire(store, good, START)] == [START]

@@ -9,7 +9,7 @@ import threading
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 import pytest
@@ -20,6 +20,7 @@ from go_scheduler.models import (
     Claim,
     Claimant,
     Firing,
+    Position,
     Release,
     Renewal,
     RunOutcome,
@@ -506,19 +507,20 @@ class FindsExactMetadata(MemoryStore):
     """Compares metadata where it should look inside."""
 
     def list_definitions(
-        self,
-        *,
-        ids: Collection[UUID] | None = None,
-        metadata: Mapping[str, JSON] | None = None,
-        name: str | None = None,
-        queue: str | None = None,
-        after: UUID | None = None,
-        limit: int = 100,
+        self, *, metadata: Mapping[str, JSON] | None = None, **conditions: Any
     ) -> Sequence[TaskDefinition]:
-        found = super().list_definitions(
-            ids=ids, name=name, queue=queue, after=after, limit=limit
-        )
+        found = super().list_definitions(**conditions)
         return [each for each in found if metadata in (None, each.metadata)]
+
+
+class ForgetsWhatNeverFires(MemoryStore):
+    """Leaves out what has no fire time, where it comes at the end."""
+
+    def list_definitions(
+        self, *, soonest_first: bool = False, **conditions: Any
+    ) -> Sequence[TaskDefinition]:
+        found = super().list_definitions(soonest_first=soonest_first, **conditions)
+        return [each for each in found if each.next_fire_time or not soonest_first]
 
 
 class DeletesTheYoung(MemoryStore):
@@ -589,17 +591,22 @@ class RepeatsThePage(MemoryStore):
     """Begins a page with the last instance of the one before."""
 
     def list_instances(
-        self,
-        *,
-        definition_id: UUID | None = None,
-        state: State | None = None,
-        after: TaskInstance | None = None,
-        limit: int = 100,
+        self, *, after: Position | None = None, limit: int = 100, **conditions: Any
     ) -> Sequence[TaskInstance]:
-        found = super().list_instances(
-            definition_id=definition_id, state=state, after=after, limit=limit
-        )
-        return found if after is None else [after, *found][:limit]
+        found = super().list_instances(after=after, limit=limit, **conditions)
+        if after is None:
+            return found
+        return [self.get_instance(after.id), *found][:limit]
+
+
+class IsOldestFirst(MemoryStore):
+    """Begins with the oldest, whatever was asked for."""
+
+    def list_instances(
+        self, *, newest_first: bool = False, **conditions: Any
+    ) -> Sequence[TaskInstance]:
+        del newest_first
+        return super().list_instances(**conditions)
 
 
 class ChecksThenActs(NoCompareAndSet):
@@ -692,6 +699,7 @@ NOTICED: dict[type[MemoryStore], str] = {
     MovesOnEdit: "test_another_value_raises_the_revision_and_moves_nothing",
     CutsMicroseconds: "test_a_definitions_times_come_back",
     FindsExactMetadata: "test_by_what_the_metadata_contains",
+    ForgetsWhatNeverFires: "test_soonest_first_those_that_never_fire_come_last",
     ForgetsIds: "test_what_has_ended_does_not_run_again",
     DeletesTheYoung: "test_instances_go_when_they_ended_long_enough_ago",
     AlwaysCancelled: "test_what_runs_is_asked_to_stop",
@@ -700,6 +708,7 @@ NOTICED: dict[type[MemoryStore], str] = {
     ChecksThenActs: "test_many_schedulers_fire_each_definition_once",
     SelectsThenMarks: "test_two_nodes_never_take_over_the_same_claim",
     RepeatsThePage: "test_pages_of_instances_follow_each_other",
+    IsOldestFirst: "test_newest_first_is_the_same_backwards",
 }
 PAIRS = list(NOTICED.items())
 THEIR_TEST = """

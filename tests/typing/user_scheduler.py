@@ -67,10 +67,13 @@ def use(handler: list[TaskInstance]) -> None:
 
 def manage(scheduler: Scheduler, stored: TaskDefinition) -> None:
     assert_type(scheduler.get_definition(stored.id), TaskDefinition)
-    page: Sequence[TaskDefinition] = scheduler.list_definitions(
+    page = scheduler.list_definitions(
         ids=[stored.id], metadata={"to": ["a@example.org"]}, name="report", limit=10
     )
-    scheduler.list_definitions(after=page[-1].id)
+    definitions: Sequence[TaskDefinition] = page
+    assert_type(page.next, str | None)
+    scheduler.list_definitions(state="paused", soonest_first=True, after=page.next)
+    scheduler.list_instances(state="failed", since=definitions[0].next_fire_time)
     scheduler.pause(stored.id, "holidays")
     scheduler.resume(stored.id)
     found: Sequence[TaskInstance] = scheduler.list_instances(definition_id=stored.id)

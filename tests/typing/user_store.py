@@ -21,12 +21,15 @@ if TYPE_CHECKING:
         Cancelled,
         Claim,
         Claimant,
+        DefinitionState,
         Firing,
         NodeContact,
+        Position,
         Release,
         Renewal,
         RunOutcome,
         State,
+        Tombstone,
     )
 
 
@@ -61,12 +64,17 @@ class StubStore(Store):
         metadata: Mapping[str, JSON] | None = None,
         name: str | None = None,
         queue: str | None = None,
-        after: UUID | None = None,
+        state: DefinitionState | None = None,
+        soonest_first: bool = False,
+        after: Position | None = None,
         limit: int = 100,
     ) -> Sequence[TaskDefinition]:
         raise NotImplementedError
 
     def delete_definitions(self, ids: Collection[UUID]) -> Set[UUID]:
+        raise NotImplementedError
+
+    def list_tombstones(self, ids: Collection[UUID]) -> Sequence[Tombstone]:
         raise NotImplementedError
 
     def pause_definitions(
@@ -143,8 +151,11 @@ class StubStore(Store):
         self,
         *,
         definition_id: UUID | None = None,
+        name: str | None = None,
         state: State | None = None,
-        after: TaskInstance | None = None,
+        since: datetime | None = None,
+        newest_first: bool = False,
+        after: Position | None = None,
         limit: int = 100,
     ) -> Sequence[TaskInstance]:
         raise NotImplementedError

@@ -173,7 +173,7 @@ class Edits:
     ) -> TaskDefinition:
         old = definition_of(row)
         if new.is_same(old):
-            return old
+            return self._named(connection, row, old, new)
         if new.trigger == old.trigger:
             changed = edited(old, new)
             moment: dict[str, object] = {}
@@ -204,6 +204,21 @@ class Edits:
             next_fire_time=written.next_fire_time,
             completed_at=written.completed_at,
         )
+
+    def _named(
+        self,
+        connection: Connection,
+        row: Row[Any],
+        old: TaskDefinition,
+        new: TaskDefinition,
+    ) -> TaskDefinition:
+        """What is stored; from now on named, if somebody has passed its id."""
+        if old.named or not new.named:
+            return old
+        connection.execute(
+            update(definitions).where(definitions.c.key == row.key).values(named=True)
+        )
+        return replace(old, named=True)
 
     def _change(
         self, connection: Connection, row: Row[Any], values: Mapping[str, object]

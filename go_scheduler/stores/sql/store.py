@@ -16,7 +16,7 @@ from go_scheduler.errors import (
     TaskDefinitionNotFoundError,
     TaskInstanceNotFoundError,
 )
-from go_scheduler.models import State
+from go_scheduler.models import DefinitionState, State
 from go_scheduler.stores.base import TransactionalStore
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.edits import LIVE, Edits, definition_of, live_among
@@ -36,7 +36,13 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import Clock
     from go_scheduler.json import JSON
-    from go_scheduler.models import RunOutcome, TaskDefinition, TaskInstance
+    from go_scheduler.models import (
+        Position,
+        RunOutcome,
+        TaskDefinition,
+        TaskInstance,
+        Tombstone,
+    )
     from go_scheduler.stores.sql.database import Database
     from go_scheduler.stores.sql.dialects import Dialect
     from go_scheduler.stores.sql.schema import Schema
@@ -154,20 +160,29 @@ class SQLStore(TransactionalStore):
         metadata: Mapping[str, JSON] | None = None,
         name: str | None = None,
         queue: str | None = None,
-        after: UUID | None = None,
+        state: DefinitionState | None = None,
+        soonest_first: bool = False,
+        after: Position | None = None,
         limit: int = 100,
     ) -> Sequence[TaskDefinition]:
         """Read a page of the definitions that meet every condition given."""
         query = LIVE if ids is None else live_among(self._dialect, ids)
-        query = query.order_by(definitions.c.id).limit(limit)
+        query = query.limit(limit)
+        if soonest_first:
+            query = query.order_by(definitions.c.next_fire_time.nulls_last())
+        query = query.order_by(definitions.c.id)
         if metadata is not None:
             query = query.where(self._dialect.contains(metadata))
         if name is not None:
             query = query.where(contents.c.name == name)
         if queue is not None:
             query = query.where(definitions.c.queue == queue)
-        if after is not None:
-            query = query.where(definitions.c.id > after)
+        if state is not None:
+            query = query.where(_definition_state == state.value)
+        if after is not None and soonest_first:
+            query = query.where(_fires_after(after))
+        elif after is not None:
+            query = query.where(definitions.c.id > after.id)
         return self._list(
             lambda connection: [definition_of(row) for row in connection.execute(query)]
         )
@@ -179,6 +194,11 @@ class SQLStore(TransactionalStore):
             # Done and then repeated, it would answer that there was nothing to delete.
             repeatable=False,
         )
+
+    def list_tombstones(self, ids: Collection[UUID]) -> Sequence[Tombstone]:
+        """Read what is remembered of these ids."""
+        found = self._list(lambda connection: self._tombstones.find(connection, ids))
+        return list(found.values())
 
     def pause_definitions(
         self, ids: Collection[UUID], *, note: str | None = None
@@ -210,13 +230,20 @@ class SQLStore(TransactionalStore):
         self,
         *,
         definition_id: UUID | None = None,
+        name: str | None = None,
         state: State | None = None,
-        after: TaskInstance | None = None,
+        since: datetime | None = None,
+        newest_first: bool = False,
+        after: Position | None = None,
         limit: int = 100,
     ) -> Sequence[TaskInstance]:
         """Read a page of the instances that meet every condition given."""
         column = instances.c
-        query = self._both.order_by(column.execute_at, column.id).limit(limit)
+        order = (column.execute_at, column.id)
+        query = self._both.limit(limit)
+        query = query.order_by(
+            *((each.desc() for each in order) if newest_first else order)
+        )
         if definition_id is not None:
             live = select(definitions.c.key).where(
                 definitions.c.id == definition_id, definitions.c.deleted_at.is_(None)
@@ -227,10 +254,15 @@ class SQLStore(TransactionalStore):
                 instances,
                 "task_instances_fire_key",
             )
+        if name is not None:
+            named = select(contents.c.key).where(contents.c.name == name)
+            query = query.where(column.definition_key.in_(named))
         if state is not None:
             query = query.where(_state == state.value)
+        if since is not None:
+            query = query.where(column.execute_at >= since)
         if after is not None:
-            query = query.where(_comes_after(after))
+            query = query.where(_comes_after(after, newest_first=newest_first))
         rows = self._list(lambda connection: connection.execute(query).all())
         return self._reader.instances(Lane.USERS, rows)
 
@@ -257,15 +289,36 @@ _BOTH = select(
 )
 
 
-def _comes_after(last: TaskInstance) -> ColumnElement[bool]:
+def _comes_after(last: Position, *, newest_first: bool) -> ColumnElement[bool]:
     column = instances.c
-    later = column.execute_at > last.execute_at
-    if last.execute_at == LATEST:
+    if newest_first:
+        earlier = column.execute_at < last.at
+        same = and_(column.execute_at == last.at, column.id < last.id)
+        return or_(earlier, same)
+    if last.at == LATEST:
         # That of the last one cannot be read: it is equal to all others of that kind.
         return and_(column.execute_at >= LATEST, column.id > last.id)
-    return or_(later, and_(column.execute_at == last.execute_at, column.id > last.id))
+    same = and_(column.execute_at == last.at, column.id > last.id)
+    return or_(column.execute_at > last.at, same)
 
 
+def _fires_after(last: Position) -> ColumnElement[bool]:
+    column = definitions.c
+    never = column.next_fire_time.is_(None)
+    if last.at is None:
+        return and_(never, column.id > last.id)
+    same = and_(column.next_fire_time == last.at, column.id > last.id)
+    return or_(column.next_fire_time > last.at, same, never)
+
+
+_definition_state = case(
+    (
+        definitions.c.completed_at.is_not(None),
+        literal(DefinitionState.COMPLETED.value),
+    ),
+    (definitions.c.paused, literal(DefinitionState.PAUSED.value)),
+    else_=literal(DefinitionState.ACTIVE.value),
+)
 _state = case(
     (instances.c.outcome.is_not(None), instances.c.outcome),
     (instances.c.claimed_by.is_(None), literal(State.PENDING.value)),

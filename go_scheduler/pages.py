@@ -1,0 +1,89 @@
+"""Pages of lists, and the cursors by which they go on."""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from datetime import datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeVar
+from uuid import UUID
+
+from go_scheduler.checks import check_type
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.models import Position
+from go_scheduler.shown import shown
+from go_scheduler.triggers.base import utc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+_Item = TypeVar("_Item")
+
+
+class Order(StrEnum):
+    """In which order a list is; a cursor of one is of no use in another."""
+
+    DEFINITIONS_BY_ID = "d"
+    DEFINITIONS_SOONEST_FIRST = "ds"
+    INSTANCES_OLDEST_FIRST = "i"
+    INSTANCES_NEWEST_FIRST = "in"
+
+
+class Page(list[_Item]):
+    """A list that may go on.
+
+    Attributes:
+        next: Pass it on as ``after`` to read the next page; None: there is none. It is
+            a text without meaning, of some 100 letters, digits, ``-``, ``_`` and
+            ``=``, and stays good whatever becomes of what the page shows.
+    """
+
+    def __init__(self, items: Iterable[_Item] = (), *, next: str | None = None) -> None:
+        super().__init__(items)
+        self.next = next
+
+
+def page_of(
+    found: Sequence[_Item],
+    order: Order,
+    *,
+    limit: int,
+    position: Callable[[_Item], Position],
+) -> Page[_Item]:
+    """What was read as a page; a full one may not be the last."""
+    if len(found) < limit:
+        return Page(found)
+    return Page(found, next=_cursor(order, position(found[-1])))
+
+
+def read_cursor(after: object, order: Order) -> Position | None:
+    """The position that a cursor stands for.
+
+    Raises:
+        ConfigurationError: It is none, or one of another list.
+    """
+    if after is None:
+        return None
+    check_type("after", after, str)
+    assert isinstance(after, str)
+    try:
+        of, at, id = json.loads(urlsafe_b64decode(after.encode()))
+        position = Position(
+            at=None if at is None else utc(datetime.fromisoformat(at), name="at"),
+            id=UUID(id),
+        )
+    except (ValueError, TypeError, AttributeError, ConfigurationError):
+        of = None
+    if of != order.value:
+        raise ConfigurationError(
+            "after must be the `next` of a page of the same list in the same order, not"
+            f" {shown(after)}"
+        )
+    return position
+
+
+def _cursor(order: Order, position: Position) -> str:
+    at = None if position.at is None else position.at.isoformat()
+    text = json.dumps([order.value, at, str(position.id)])
+    return urlsafe_b64encode(text.encode()).decode()
