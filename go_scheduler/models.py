@@ -18,6 +18,7 @@ from go_scheduler.checks import (
 )
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.instead import write_instead
 from go_scheduler.json import JSON, FrozenObject, check_text, freeze, is_same
 from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.shown import shown
@@ -74,6 +75,7 @@ class DefinitionState(StrEnum):
     """Nothing is left to fire, paused or not."""
 
 
+@write_instead('TaskDefinition(trigger=CronTrigger("0 9 * * *"), name="report")')
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDefinition:
     """What to run, and when.

@@ -7,12 +7,14 @@ from datetime import datetime, timedelta
 from typing import ClassVar
 
 from go_scheduler.errors import InvalidTriggerError
+from go_scheduler.instead import write_instead
 from go_scheduler.shown import shown
 from go_scheduler.triggers.base import Trigger, utc
 
 _SHORTEST = timedelta(milliseconds=1)
 
 
+@write_instead("DelayTrigger(timedelta(minutes=5))")
 @dataclass(frozen=True, slots=True)
 class DelayTrigger(Trigger):
     """Fires so long after the last run ended, well or badly; never two at once.

@@ -7,9 +7,11 @@ from datetime import datetime
 from typing import ClassVar
 
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
+from go_scheduler.instead import write_instead
 from go_scheduler.triggers.base import Trigger, utc
 
 
+@write_instead("ExecuteOnceTrigger(datetime(2030, 1, 1, 9, tzinfo=UTC))")
 @dataclass(frozen=True, slots=True)
 class ExecuteOnceTrigger(Trigger):
     """Fires once, even when its time has passed before it is scheduled.

@@ -7,11 +7,13 @@ from datetime import datetime, timedelta
 from typing import ClassVar, Self
 
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
+from go_scheduler.instead import write_instead
 from go_scheduler.triggers.base import Trigger, utc
 from go_scheduler.triggers.delay import check_every, length
 from go_scheduler.triggers.execute_once import moment
 
 
+@write_instead("IntervalTrigger(timedelta(minutes=5))")
 @dataclass(frozen=True, slots=True)
 class IntervalTrigger(Trigger):
     """Fires at its anchor and whenever so much time has passed since, without drift.

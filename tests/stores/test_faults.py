@@ -331,6 +331,7 @@ def test_too_few_connections_delay_and_do_not_lock(
         (PostgreSQLStore, "cockroachdb://h/d", "this store's begin with postgresql://"),
         (PostgreSQLStore, "sqlite:///file", "this store's begin with postgresql://"),
         (PostgreSQLStore, "postgresql+psycopg2://h/d", "begin with postgresql://"),
+        (PostgreSQLStore, "postgresql+asyncpg://h/d", r"or postgresql\+psycopg://"),
         (CockroachDBStore, "postgresql://h/d", "begin with cockroachdb://"),
         (CockroachDBStore, "no url", "no database URL, such as cockroachdb://"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
+from go_scheduler.instead import write_instead
 from go_scheduler.triggers.cron.ahead import CronAhead, LookAheadTrigger
 from go_scheduler.triggers.cron.description import describe
 from go_scheduler.triggers.cron.expression import normalise, parse, search, split
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from go_scheduler.triggers.local_time import Search
 
 
+@write_instead('CronTrigger("0 9 * * Mon-Fri", timezone="Europe/Berlin")')
 @dataclass(frozen=True, slots=True, init=False)
 class CronTrigger(LookAheadTrigger):
     """Fires whenever the clock of a time zone matches a cron expression.
