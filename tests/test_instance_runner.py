@@ -362,6 +362,16 @@ def test_each_name_without_a_handler_is_reported_once_and_not_without_end(
     assert len(caplog.records) == 2
 
 
+def test_an_instance_without_a_name_is_given_back_with_what_to_do(
+    registry: House, store: FaultyStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    nameless = pending(store)
+    registry.settle()
+    registry.record()
+    assert state(store, nameless) is State.PENDING
+    assert "without a name here: pass name= to TaskDefinition; such" in caplog.text
+
+
 def test_an_instance_of_an_unknown_trigger_is_left_for_a_node_that_knows_it(
     house: House, store: FaultyStore, caplog: pytest.LogCaptureFixture
 ) -> None:
