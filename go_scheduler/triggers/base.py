@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import entry_points
-from typing import ClassVar, Self, cast
+from typing import TYPE_CHECKING, ClassVar, Self, cast
 
 from go_scheduler.errors import (
     ConfigurationError,
@@ -18,6 +18,9 @@ from go_scheduler.errors import (
 )
 from go_scheduler.json import JSON, freeze
 from go_scheduler.shown import shown
+
+if TYPE_CHECKING:
+    from go_scheduler.triggers.years.base import Years
 
 ENTRY_POINTS = "go_scheduler.triggers"
 STATE_LIMIT = 64 * 1024
@@ -124,6 +127,18 @@ class Trigger(ABC):
         """The triggers that it is made of; empty for most."""
         return ()
 
+    def _phases(self) -> frozenset[int] | None:
+        """At which microseconds of their seconds its fire times are, if a few."""
+        return None
+
+    def _years(self, phase: int) -> Years | None:
+        """Its fire times at one of these microseconds, as sets.
+
+        Only what is this package's says so; other triggers are asked for one fire time
+        after the other.
+        """
+        return None
+
     def _is_made_of_own(self) -> bool:
         """Whether what it calls is this package's, too."""
         return all(map(is_own, self.parts()))
@@ -217,7 +232,21 @@ def dump_trigger(trigger: Trigger) -> tuple[str, JSON]:
 
 def is_own(trigger: Trigger) -> bool:
     """Whether all its code is this package's, and nothing that may hang."""
-    return type(trigger).__module__.startswith(OWN) and trigger._is_made_of_own()
+    return _is_of_own_class(trigger) and trigger._is_made_of_own()
+
+
+def phases_of(trigger: Trigger) -> frozenset[int] | None:
+    """At which microseconds of their seconds it fires; None: that is not known."""
+    return trigger._phases() if _is_of_own_class(trigger) else None
+
+
+def years_of(trigger: Trigger, phase: int) -> Years | None:
+    """Its fire times at one of these microseconds; None: they are not known as sets."""
+    return trigger._years(phase) if _is_of_own_class(trigger) else None
+
+
+def _is_of_own_class(trigger: Trigger) -> bool:
+    return type(trigger).__module__.startswith(OWN)
 
 
 def next_fire_time_of(trigger: Trigger, after: datetime) -> datetime | None:

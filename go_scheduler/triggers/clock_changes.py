@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect
-from datetime import MAXYEAR, UTC, datetime, timedelta, tzinfo
+from calendar import isleap
+from datetime import MAXYEAR, UTC, date, datetime, timedelta, tzinfo
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
@@ -21,6 +22,17 @@ _SECOND = timedelta(seconds=1)
 _DAY = timedelta(days=1)
 # No zone of the database has kept an offset for less than three days.
 _STEP = timedelta(days=3)
+# Nor by rules less than a month, as Morocco in Ramadan.
+_STEP_OF_RULES = timedelta(days=20)
+_RULED = 2038
+# Nor, before railways were built, another one than its own.
+_FIRST_YEAR = 1800
+SETTLED = 2100
+"""From this year on, years with the same calendar have the same changes.
+
+By then the database has said all that it says of single years, and what remains is a
+rule for each zone.
+"""
 
 
 @lru_cache(maxsize=4096)
@@ -34,10 +46,16 @@ def changes(zone: tzinfo, year: int) -> Sequence[Change]:
     Returns:
         In order; the instants in UTC.
     """
+    if (alike := year_alike(year)) != year:
+        later = new_year(year) - new_year(alike)
+        return [
+            (at + later, before, after) for at, before, after in changes(zone, alike)
+        ]
     end = new_year(year + 1)
+    step = _STEP if year < _RULED else _STEP_OF_RULES
     instants = [new_year(year)]
     while instants[-1] < end:
-        instants.append(instants[-1] + min(_STEP, end - instants[-1]))
+        instants.append(instants[-1] + min(step, end - instants[-1]))
     offsets = [offset_at(each, zone) for each in instants]
     return [
         (_change(low, high, zone), before, after)
@@ -46,6 +64,20 @@ def changes(zone: tzinfo, year: int) -> Sequence[Change]:
         )
         if before != after
     ]
+
+
+def year_alike(year: int) -> int:
+    """A year that has the same changes, from before there were any or under rules."""
+    if _FIRST_YEAR <= year < SETTLED or year in (1, MAXYEAR):
+        return year
+    years = _EARLY_YEARS if year < _FIRST_YEAR else _LAST_YEARS
+    return years[isleap(year), date(year, 1, 1).weekday()]
+
+
+_EARLY_YEARS, _LAST_YEARS = (
+    {(isleap(year), date(year, 1, 1).weekday()): year for year in range(first, end)}
+    for first, end in ((_FIRST_YEAR - 60, _FIRST_YEAR - 10), (SETTLED, SETTLED + 40))
+)
 
 
 def new_year(year: int) -> datetime:

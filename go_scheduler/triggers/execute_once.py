@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.instead import write_instead
 from go_scheduler.triggers.base import Trigger, utc
+from go_scheduler.triggers.years.base import NEVER, ListedYears
+from go_scheduler.triggers.years.seconds import seconds_until
+
+if TYPE_CHECKING:
+    from go_scheduler.triggers.years.base import Years
 
 
 @write_instead("ExecuteOnceTrigger(datetime(2030, 1, 1, 9, tzinfo=UTC))")
@@ -52,6 +57,14 @@ class ExecuteOnceTrigger(Trigger):
             now: When the definition is scheduled; it makes no difference.
         """
         return self.fire_at
+
+    def _phases(self) -> frozenset[int]:
+        return frozenset((self.fire_at.microsecond,))
+
+    def _years(self, phase: int) -> Years:
+        if phase != self.fire_at.microsecond:
+            return NEVER
+        return ListedYears([seconds_until(self.fire_at, phase)])
 
     def describe(self) -> str:
         """Such as ``at 2030-01-01 09:00Z``."""

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.instead import write_instead
 from go_scheduler.triggers.base import Trigger, utc
 from go_scheduler.triggers.delay import check_every, length
 from go_scheduler.triggers.execute_once import moment
+from go_scheduler.triggers.years.progression import phases, progression
+from go_scheduler.triggers.years.seconds import microseconds_of
+
+if TYPE_CHECKING:
+    from go_scheduler.triggers.years.base import Years
+
+_MICROSECOND = timedelta(microseconds=1)
 
 
 @write_instead("IntervalTrigger(timedelta(minutes=5))")
@@ -83,3 +90,16 @@ class IntervalTrigger(Trigger):
         if self.anchor is not None or self.anchored_at is not None:
             return self
         return replace(self, anchored_at=now)
+
+    def _phases(self) -> frozenset[int] | None:
+        first = self.anchor or self.anchored_at
+        if first is None:
+            return None
+        return phases(microseconds_of(first), self.every // _MICROSECOND)
+
+    def _years(self, phase: int) -> Years | None:
+        first = self.anchor or self.anchored_at
+        if first is None:
+            return None
+        every = self.every // _MICROSECOND
+        return progression(microseconds_of(first), every, phase)

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     Search = Callable[[datetime], datetime | None]
     """Finds the first matching naive local time at or after a given one."""
 
-_LONG_GAP = timedelta(hours=3)
+LONG_GAP = timedelta(hours=3)
+"""A gap as long as this fires nothing."""
+
 _MICROSECOND = timedelta(microseconds=1)
 _DAY = timedelta(days=1)
 # Beyond it a rule is taken to match in gaps alone: a change or two a year.
@@ -129,7 +131,7 @@ class Period:
 
     def skips_shortly(self, local: datetime) -> bool:
         """Whether the change at its end skips a local time, in a short gap."""
-        return self.skips(local) and self.resumes - self.closes < _LONG_GAP
+        return self.skips(local) and self.resumes - self.closes < LONG_GAP
 
     def instant(self, local: datetime) -> datetime:
         """When the clock shows a local time, in UTC.
@@ -217,6 +219,11 @@ def period_at(instant: datetime, zone: tzinfo) -> Period:
         if instant < period.end:
             return period
     return periods[-1]
+
+
+def periods_of(zone: tzinfo, year: int) -> Sequence[Period]:
+    """The periods of a zone that a year has a part in, as UTC counts it."""
+    return (_ALL_TIME,) if zone is UTC else _periods(zone, year)
 
 
 def _look_on_at(

@@ -25,6 +25,7 @@ from go_scheduler.triggers.combining import (
 )
 from go_scheduler.triggers.combining.parts import MOST_PARTS
 from go_scheduler.triggers.combining.search import Search
+from go_scheduler.triggers.years.effort import UndecidedError
 from tests.triggers.combinations import (
     DAILY,
     DAY,
@@ -131,25 +132,13 @@ class TestAnyOf:
         assert trigger.next_fire_time(begin) == begin + 90 * SECOND
         assert len(SteadyTrigger.asked) < 10
 
-    def test_a_part_that_is_given_up_does_not_end_it(self) -> None:
+    def test_what_cannot_be_decided_of_a_part_is_left_open(self) -> None:
         seldom = AllOfTrigger([SteadyTrigger(1000), SteadyTrigger(1001)])
         trigger = AnyOfTrigger([seldom, SteadyTrigger(500_000, 1)])
         begin = datetime(1970, 1, 2, tzinfo=UTC)
-        search = Search(trigger, most=20)
-        assert search.next_fire_time(begin) == begin + 413_601 * SECOND
-        assert search.tried == 20
-        assert Search(seldom, most=20).next_fire_time(begin) is None
-
-    def test_its_parts_share_what_may_be_tried(self) -> None:
-        trigger = AnyOfTrigger(
-            [
-                AllOfTrigger([SteadyTrigger(1000), SteadyTrigger(999 - n)])
-                for n in range(8)
-            ]
-        )
-        search = Search(trigger, most=80)
-        assert search.next_fire_time(NOON) is None
-        assert 80 <= search.tried < 240
+        assert trigger.next_fire_time(begin) == begin + 413_601 * SECOND
+        with pytest.raises(UndecidedError, match="before 1970-01-02 05:"):
+            Search(trigger, most=20).next_fire_time(begin)
 
 
 class TestAllOf:
@@ -191,7 +180,6 @@ class TestAllOf:
             [CronTrigger("0 9 * * *"), CronTrigger("0 10 * * *")],
             [CronTrigger("0 9 * * 1"), CronTrigger("0 9 * * 2")],
             [ExecuteOnceTrigger(NOON), ExecuteOnceTrigger(NOON + DAY)],
-            [SteadyTrigger(10), SteadyTrigger(10, 5)],
             [IntervalTrigger(HOUR, NOON), CronTrigger("30 * * * *")],
             [ListedTrigger(), DAILY],
         ],
@@ -201,29 +189,36 @@ class TestAllOf:
             AllOfTrigger(parts)
         assert str(caught.value).startswith("all_of: it never fires: ")
 
+    def test_what_may_have_something_in_common_is_not(self) -> None:
+        trigger = AllOfTrigger([SteadyTrigger(10), SteadyTrigger(10, 5)])
+        (warning,) = trigger.warnings(NOON)
+        assert "whether it fires after 2030-06-01 12:00 could not be" in warning
+        with pytest.raises(InvalidTriggerError, match="could not be decided"):
+            trigger.next_fire_time(NOON)
+
     def test_a_search_ends_after_so_many_candidates(self) -> None:
         trigger = AllOfTrigger([SteadyTrigger(1000), SteadyTrigger(1001)])
         meets = datetime(1970, 1, 1, tzinfo=UTC) + 1_001_000 * SECOND
         begin = datetime(1970, 1, 1, tzinfo=UTC)
         assert trigger.next_fire_time(begin) == meets
-        search = Search(trigger, most=500)
-        assert search.next_fire_time(begin) is None
-        assert search.tried == 500
+        with pytest.raises(UndecidedError, match="too many times in a row"):
+            Search(trigger, most=500).next_fire_time(begin)
 
-    def test_a_search_ends_after_a_hundred_years(self) -> None:
+    def test_a_search_ends_after_four_hundred_years(self) -> None:
         far = datetime(1970, 1, 2, tzinfo=UTC)
+        centuries = 146_100 * DAY
         trigger = AllOfTrigger(
-            [listed(far, NOON, NOON + 36_600 * DAY), listed(far, NOON + 36_600 * DAY)]
+            [listed(far, NOON, NOON + centuries), listed(far, NOON + centuries)]
         )
-        assert trigger.next_fire_time(NOON - DAY) == NOON + 36_600 * DAY
-        steps = range(0, 73_000, 1000)
+        assert trigger.next_fire_time(NOON - DAY) == NOON + centuries
+        steps = range(0, 200_000, 10_000)
         one = listed(far, *(NOON + days * DAY for days in steps))
         other = listed(far, *(NOON + (days + 500) * DAY for days in steps))
-        meets = listed(far, NOON + 73_000 * DAY)
+        meets = listed(far, NOON + 200_000 * DAY)
         trigger = AllOfTrigger([AnyOfTrigger([each, meets]) for each in (one, other)])
         assert trigger.next_fire_time(NOON - DAY) is None
-        found = trigger.next_fire_time(NOON + 40_000 * DAY)
-        assert found == NOON + 73_000 * DAY
+        found = trigger.next_fire_time(NOON + 100_000 * DAY)
+        assert found == NOON + 200_000 * DAY
 
 
 class TestRefusals:

@@ -6,7 +6,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from go_scheduler.errors import (
@@ -37,6 +37,7 @@ from go_scheduler.triggers.combining import (
     LimitedTrigger,
     OnlyTrigger,
 )
+from go_scheduler.triggers.years.effort import UndecidedError
 from tests.triggers.combinations import (
     DAILY,
     DAY,
@@ -124,8 +125,12 @@ class TestSets:
             excepting = ExceptTrigger(trigger, ["tests.days", *others], zone)
         except InvalidTriggerError:
             assert not expected
-        else:
+            return
+        try:
             assert series(excepting, *window) == expected
+        except UndecidedError:
+            # Whether anything comes after the window may stay open.
+            reject()
 
     @examples
     @given(
@@ -283,13 +288,13 @@ class TestExcept:
 
 
 class TestOnly:
-    def test_it_gives_up_after_a_hundred_years(self) -> None:
+    def test_it_gives_up_after_four_hundred_years(self) -> None:
         trigger = OnlyTrigger(DAILY, "tests.june")
-        register_calendar("tests.june", DateCalendar([date(2200, 6, 1)]))
+        register_calendar("tests.june", Computed(lambda day: day.year == 2500))
         assert trigger.next_fire_time(NOON) is None
         found = trigger.next_fire_time(NOON + 36_525 * DAY)
         assert found is not None
-        assert found.year == 2200
+        assert found.year == 2500
 
     def test_it_is_enough_that_a_day_is_in_one_calendar(self) -> None:
         trigger = OnlyTrigger(DAILY, ["tests.never", "tests.weekends"])

@@ -215,17 +215,13 @@ class TestLimits:
         found = series(trigger, NOON, NOON + 9 * DAY)
         assert [each.day for each in found] == [1, 2]
 
-    def test_a_count_is_given_up_after_so_many_candidates(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(
-            "go_scheduler.triggers.combining.limited.MOST_CANDIDATES", 50
-        )
+    def test_a_count_that_takes_too_many_candidates_is_left_open(self) -> None:
         seldom = AllOfTrigger([SteadyTrigger(20), SteadyTrigger(21)])
         begin = datetime(1970, 1, 2, tzinfo=UTC)
-        trigger = LimitedTrigger(seldom, start=begin, limit=9)
-        found = series(trigger, begin, begin + DAY)
-        assert 0 < len(found) < 9
+        trigger = LimitedTrigger(seldom, start=begin, limit=100_000)
+        assert len(series(trigger, begin, begin + DAY)) == 206
+        with pytest.raises(InvalidTriggerError, match="could not be decided"):
+            trigger.next_fire_time(begin + 40 * DAY)
 
     def test_a_limit_of_a_series_that_ends_earlier_is_never_reached(self) -> None:
         trigger = LimitedTrigger(

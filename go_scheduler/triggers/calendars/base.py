@@ -7,11 +7,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from functools import partial
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from go_scheduler.errors import InvalidTriggerError, UnknownTriggerError
 from go_scheduler.shown import shown
 from go_scheduler.triggers.base import OWN
+from go_scheduler.triggers.calendars.years import AskedYears, WeekdayYears
+from go_scheduler.triggers.years.base import CombinedYears, ListedYears, without
+from go_scheduler.triggers.years.clock import union
+
+if TYPE_CHECKING:
+    from go_scheduler.triggers.years.base import Years
 
 MOST_DAYS = 100_000
 """The most days that a ``DateCalendar`` may list: 273 years."""
@@ -46,6 +54,10 @@ class Calendar(ABC):
             day: The day, without a time zone.
         """
 
+    def _years(self) -> Years | None:
+        """Its days as sets; None: it is asked for each of them."""
+        return None
+
 
 @dataclass(frozen=True, slots=True, init=False)
 class DateCalendar(Calendar):
@@ -75,6 +87,9 @@ class DateCalendar(Calendar):
     def includes(self, day: date) -> bool:
         """Whether a day is in the list."""
         return day in self.days
+
+    def _years(self) -> Years:
+        return ListedYears((), [each.toordinal() for each in self.days])
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -113,6 +128,12 @@ class BusinessDays(Calendar):
             UnknownTriggerError: A calendar of holidays is not registered any more.
         """
         return day.weekday() not in self.weekend and not is_in(self.holidays, day)
+
+    def _years(self) -> Years:
+        weekdays = WeekdayYears(set(range(7)) - set(self.weekend))
+        if not self.holidays:
+            return weekdays
+        return CombinedYears(without, [weekdays, years_of(self.holidays)])
 
 
 def register_calendar(name: str, calendar: Calendar) -> None:
@@ -189,6 +210,22 @@ def is_in(names: Iterable[str], day: date) -> bool:
         if answer:
             return True
     return False
+
+
+def years_of(names: Sequence[str]) -> Years:
+    """The days that are in one of the calendars of these names, as sets.
+
+    Raises:
+        UnknownTriggerError: One of them is not registered.
+    """
+    return union(list(map(_years_of, names)))
+
+
+def _years_of(name: str) -> Years:
+    calendar = find_calendar(name)
+    is_own = type(calendar).__module__.startswith(OWN)
+    known = calendar._years() if is_own else None
+    return known or AskedYears(partial(is_in, (name,)))
 
 
 def are_own(names: Iterable[str]) -> bool:

@@ -6,18 +6,24 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
+from sys import maxsize
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.shown import shown
 from go_scheduler.triggers.calendars.base import Calendar
+from go_scheduler.triggers.calendars.years import WholeDays
 from go_scheduler.triggers.recurrence.parts import RefusedError, read_rule, write_rule
 from go_scheduler.triggers.recurrence.times import LocalTimes
+from go_scheduler.triggers.recurrence.years import RuleYears
+from go_scheduler.triggers.years.base import BoundedYears
+from go_scheduler.triggers.years.cells import DAY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from go_scheduler.triggers.recurrence.rule import RecurrenceRule
+    from go_scheduler.triggers.years.base import Years
 
 _LONGEST = 1_000
 _MOST_YEARS = 128
@@ -29,17 +35,17 @@ class YearlyCalendar(Calendar):
     """A calendar that works out the days of a whole year when it is asked for one."""
 
     # What is remembered is no field: it is neither compared nor pickled.
-    __slots__ = ("_years",)
+    __slots__ = ("_known",)
 
-    _years: dict[int, frozenset[date]]
+    _known: dict[int, frozenset[date]]
 
     def includes(self, day: date) -> bool:
         """Whether a day is in the calendar."""
         try:
-            years = self._years
+            years = self._known
         except AttributeError:
             years = {}
-            object.__setattr__(self, "_years", years)
+            object.__setattr__(self, "_known", years)
         days = years.get(day.year)
         if days is None:
             if len(years) >= _MOST_YEARS:
@@ -97,6 +103,13 @@ class RuleCalendar(YearlyCalendar):
         first = max(first, date(year, 1, 1))
         last = min(last, date(year, 12, 31))
         return set(_days_between(times, first, last))
+
+    def _years(self) -> Years:
+        times, first, last = _series(self.rule, self.start)
+        begin, end = (first.toordinal() - 1) * DAY, last.toordinal() * DAY
+        if last == date.max:
+            end = maxsize
+        return WholeDays(BoundedYears(RuleYears(times), begin, end))
 
 
 def _checked_rule(rule: object, start: date | None) -> RecurrenceRule:

@@ -5,20 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from go_scheduler.triggers.base import Trigger
+from go_scheduler.triggers.base import Trigger, phases_of
 from go_scheduler.triggers.combining.compound import CompoundTrigger
 from go_scheduler.triggers.combining.parts import (
+    all_years_of,
     checked_items,
     checked_part,
     in_brackets,
 )
 from go_scheduler.triggers.words import listed
+from go_scheduler.triggers.years.base import CombinedYears
+from go_scheduler.triggers.years.clock import union
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
     from go_scheduler.triggers.combining.search import Candidate, Search
+    from go_scheduler.triggers.years.base import Years
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -60,6 +64,14 @@ class AnyOfTrigger(CompoundTrigger):
             default=None,
         )
 
+    def _phases(self) -> frozenset[int] | None:
+        found = list(map(phases_of, self.triggers))
+        return None if None in found else frozenset().union(*filter(None, found))
+
+    def _years(self, phase: int) -> Years | None:
+        found = all_years_of(self.triggers, phase)
+        return None if found is None else union(found)
+
     def describe(self) -> str:
         """Such as ``every weekday at 09:00 or every sunday at 12:00``."""
         return " or ".join(map(in_brackets, self.triggers))
@@ -72,9 +84,10 @@ class AnyOfTrigger(CompoundTrigger):
 class AllOfTrigger(CompoundTrigger):
     """Fires at the instants at which all of several triggers fire.
 
-    It steps from one trigger's fire times to another's, and gives up after 100,000
-    steps, or 100 years, without a common one; then it fires no more. It is refused if
-    500 steps do not lead to one from any of five instants between 1970 and 2026.
+    Without a common fire time for 400 years it fires no more, and is refused if that is
+    so from the beginning. With triggers of your own that is found out by stepping from
+    one's fire times to another's: after 100,000 steps in vain an error says that it
+    stays open.
 
     Attributes:
         triggers: The triggers.
@@ -115,6 +128,14 @@ class AllOfTrigger(CompoundTrigger):
             if other is None or other.time > found.time:
                 return search.vain(self, None if other is None else other.time)
         return found
+
+    def _phases(self) -> frozenset[int] | None:
+        found = [each for each in map(phases_of, self.triggers) if each is not None]
+        return frozenset.intersection(*found) if found else None
+
+    def _years(self, phase: int) -> Years | None:
+        found = all_years_of(self.triggers, phase)
+        return None if found is None else CombinedYears(int.__and__, found)
 
     def describe(self) -> str:
         """Such as ``whenever both every hour and every 90 minutes``."""

@@ -22,6 +22,7 @@ from go_scheduler.triggers.combining.parts import (
     zone_of,
 )
 from go_scheduler.triggers.combining.search import Search, SearchedTrigger
+from go_scheduler.triggers.years.effort import Effort, UndecidedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -111,9 +112,14 @@ class CompoundTrigger(SearchedTrigger):
         """
         found = list(chain.from_iterable(each.warnings(now) for each in self.parts()))
         search = Search(self.anchored(now), most=_MOST_FOR_A_WARNING)
-        if search.next_fire_time(utc(now, name="now")) is None:
+        at = f"{now:%Y-%m-%d %H:%M}"
+        try:
+            if search.next_fire_time(utc(now, name="now")) is None:
+                found.append(f"after {at} it does not fire: {self.describe()}")
+        except UndecidedError:
             found.append(
-                f"after {now:%Y-%m-%d %H:%M} it does not fire: {self.describe()}"
+                f"whether it fires after {at} could not be decided, as too many times"
+                f" are left out: {self.describe()}"
             )
         return tuple(dict.fromkeys(found))
 
@@ -169,7 +175,8 @@ class CompoundTrigger(SearchedTrigger):
     def _refuse_if_idle(self, why: str, *, start: datetime | None = None) -> None:
         """Refuse a trigger that never fires, once nothing is left to be anchored.
 
-        It tries fewer candidates than later, to answer within a tenth of a second.
+        One of which that stays open is not refused. It tries fewer candidates than
+        later, to answer within a tenth of a second.
 
         Args:
             why: Why that may be, and what to do.
@@ -184,12 +191,17 @@ class CompoundTrigger(SearchedTrigger):
             if not self._is_anchored():
                 return
             starts = _BEGINNINGS if self.recurring else (EARLIEST,)
+            effort = Effort()
             for each in starts if start is None else (start,):
-                search = Search(self, most=_MOST_AT_CREATION)
-                if search.next_fire_time(each) is not None:
-                    return
-                if search.tried < _MOST_AT_CREATION:
+                search = Search(self, most=_MOST_AT_CREATION, effort=effort)
+                try:
+                    if search.next_fire_time(each) is not None:
+                        return
                     break
+                except UndecidedError:
+                    continue
+            else:
+                return
             raise InvalidTriggerError(f"it never fires: {why}")
 
     def _is_anchored(self) -> bool:

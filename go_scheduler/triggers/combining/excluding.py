@@ -8,10 +8,12 @@ from datetime import date, datetime, time, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from go_scheduler.triggers.base import Trigger
+from go_scheduler.triggers.base import Trigger, phases_of, years_of
 from go_scheduler.triggers.calendars.base import are_own, checked_names, is_in
+from go_scheduler.triggers.calendars.base import years_of as years_of_names
 from go_scheduler.triggers.combining.compound import CompoundTrigger
 from go_scheduler.triggers.combining.parts import (
+    all_years_of,
     checked_items,
     checked_part,
     in_brackets,
@@ -21,12 +23,15 @@ from go_scheduler.triggers.combining.search import just_after
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.local_time import load_zone, period_at, zone_key
 from go_scheduler.triggers.words import listed
+from go_scheduler.triggers.years.base import CombinedYears, without
+from go_scheduler.triggers.years.clock import ClockYears, union
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from zoneinfo import ZoneInfo
 
     from go_scheduler.triggers.combining.search import Candidate, Search
+    from go_scheduler.triggers.years.base import Years
 
 _DAY = timedelta(days=1)
 _MIDNIGHT = time()
@@ -95,6 +100,13 @@ class FilteringTrigger(CompoundTrigger):
         """A fire time of the trigger on a day on which it may fire."""
         return found
 
+    def _phases(self) -> frozenset[int] | None:
+        return phases_of(self.trigger)
+
+    def _days(self) -> Years:
+        """The days of its calendars, from their first to their last second."""
+        return ClockYears(years_of_names(self._names()), load_zone(self.timezone))
+
     def _check_trigger(self) -> None:
         """Check what all of them have; without a zone, days are the trigger's."""
         trigger = checked_part("trigger", self.trigger)
@@ -114,8 +126,10 @@ class ExceptTrigger(FilteringTrigger):
     ExceptTrigger(CronTrigger("0 9 * * *", "Europe/Berlin"), "public-holidays")
     ```
 
-    If days or times are left out for 100 years, or 100,000 times in a row, it fires no
-    more; if that is so from the beginning, it is refused.
+    If nothing is left for 400 years it fires no more, and is refused if that is so from
+    the beginning. However many times are left out, the next one is found at once; only
+    with triggers of your own are they tried one by one, and after 100,000 in vain an
+    error says that it stays open.
 
     Attributes:
         trigger: The trigger.
@@ -168,6 +182,15 @@ class ExceptTrigger(FilteringTrigger):
                 return search.vain(self, just_after(found.time))
         return found
 
+    def _years(self, phase: int) -> Years | None:
+        found = all_years_of([self.trigger, *self._triggers()], phase)
+        if found is None:
+            return None
+        trigger, *exceptions = found
+        if self._names():
+            exceptions.append(self._days())
+        return CombinedYears(without, [trigger, union(exceptions)])
+
     def _names(self) -> list[str]:
         return [each for each in self.exceptions if isinstance(each, str)]
 
@@ -198,7 +221,7 @@ class OnlyTrigger(FilteringTrigger):
     OnlyTrigger(CronTrigger("0 9 * * *", "Europe/Berlin"), "business-days")
     ```
 
-    If none of its calendars has a day for 100 years on which the trigger fires, it
+    If none of its calendars has a day for 400 years on which the trigger fires, it
     fires no more; if that is so from 1970 on, it is refused.
 
     Attributes:
@@ -241,6 +264,10 @@ class OnlyTrigger(FilteringTrigger):
 
     def _day_test(self) -> Callable[[date], bool]:
         return partial(is_in, self.calendars)
+
+    def _years(self, phase: int) -> Years | None:
+        trigger = years_of(self.trigger, phase)
+        return trigger and CombinedYears(int.__and__, [trigger, self._days()])
 
     def _check(self) -> None:
         self._check_trigger()

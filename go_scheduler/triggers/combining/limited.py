@@ -7,25 +7,36 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from threading import Lock
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.shown import shown
-from go_scheduler.triggers.base import Trigger, utc
+from go_scheduler.triggers.base import Trigger, phases_of, utc, years_of
 from go_scheduler.triggers.calendars.base import edition
 from go_scheduler.triggers.combining.compound import EARLIEST, CompoundTrigger
 from go_scheduler.triggers.combining.excluding import before_suffix
 from go_scheduler.triggers.combining.parts import anchored_part, checked_part
 from go_scheduler.triggers.combining.search import (
     MICROSECOND,
-    MOST_CANDIDATES,
     Candidate,
     Search,
+    fire_times_of,
     just_after,
 )
 from go_scheduler.triggers.delay import check_length, length
 from go_scheduler.triggers.execute_once import moment
 from go_scheduler.triggers.local_time import load_zone, period_at
+from go_scheduler.triggers.years.base import BoundedYears
+from go_scheduler.triggers.years.effort import Effort
+from go_scheduler.triggers.years.fire_times import (
+    CountedYears,
+    Tally,
+    microsecond_of,
+)
+from go_scheduler.triggers.years.seconds import seconds_until
+
+if TYPE_CHECKING:
+    from go_scheduler.triggers.years.base import Years
 
 LATEST = datetime.max.replace(tzinfo=UTC)
 MOST_TIMES = 100_000
@@ -41,9 +52,7 @@ class LimitedTrigger(CompoundTrigger):
     ```
 
     The limit counts the fire times of the series from its ``start``, whether they were
-    run or not; without a start, from when the definition is first scheduled. Where its
-    trigger passes over more than 100,000 candidates until then, the count is given up
-    and it fires no more.
+    run or not; without a start, from when the definition is first scheduled.
 
     Attributes:
         trigger: The trigger. An ``IntervalTrigger`` in it that has no anchor is
@@ -134,6 +143,24 @@ class LimitedTrigger(CompoundTrigger):
         count = _count(json.dumps(self.to_dict(), sort_keys=True), edition())
         return found if count.allows(found.time) else None
 
+    def _phases(self) -> frozenset[int] | None:
+        return phases_of(self.trigger)
+
+    def _years(self, phase: int) -> Years | None:
+        years, floor = years_of(self.trigger, phase), self._floor() or EARLIEST
+        if years is None:
+            return None
+        ceiling = just_after(self._ceiling()) or LATEST
+        bounded = BoundedYears(
+            years, seconds_until(floor, phase), seconds_until(ceiling, phase)
+        )
+        if self.limit is None:
+            return bounded
+        times = fire_times_of(self.trigger)
+        if times is None:
+            return None
+        return CountedYears(bounded, Tally(times, floor), self.limit, phase=phase)
+
     def describe(self) -> str:
         """Such as ``every hour starting 2030-01-01 00:00 until 2030-02-01 00:00``."""
         text = before_suffix(self.trigger)
@@ -194,7 +221,7 @@ class LimitedTrigger(CompoundTrigger):
 
 
 class _Count:
-    """How often a trigger has fired since a given instant.
+    """How often a trigger that is no set has fired since a given instant.
 
     It goes on from where it stands, so that a fire time is counted once.
 
@@ -208,23 +235,43 @@ class _Count:
         self._trigger = trigger
         self._last = start - MICROSECOND
         self._left = limit
-        self._candidates = MOST_CANDIDATES
         self._lock = Lock()
 
     def allows(self, fire_time: datetime) -> bool:
-        """Whether a fire time is within the limit."""
+        """Whether a fire time is within the limit.
+
+        Raises:
+            UndecidedError: More instants than may be were tried in vain.
+        """
         with self._lock:
-            while self._last < fire_time and self._left and self._candidates > 0:
-                search = Search(self._trigger, most=self._candidates)
+            search = Search(self._trigger)
+            while self._last < fire_time and self._left:
                 found = search.next_fire_time(self._last)
-                self._candidates -= search.tried
                 self._left = 0 if found is None else self._left - 1
                 self._last = found or self._last
             return fire_time <= self._last
 
 
+class _SetCount:
+    """How often a trigger whose fire times are sets has fired.
+
+    Args:
+        tally: What counts.
+        limit: How many times it may fire.
+    """
+
+    def __init__(self, tally: Tally, limit: int) -> None:
+        self._tally = tally
+        self._limit = limit
+
+    def allows(self, fire_time: datetime) -> bool:
+        """Whether a fire time is within the limit."""
+        passed = self._tally.before(fire_time.year, microsecond_of(fire_time), Effort())
+        return passed < self._limit
+
+
 @lru_cache(maxsize=512)
-def _count(state: str, calendars: int) -> _Count:
+def _count(state: str, calendars: int) -> _Count | _SetCount:
     """The count of a trigger, remembered as long as no calendar changes.
 
     Args:
@@ -236,7 +283,10 @@ def _count(state: str, calendars: int) -> _Count:
     floor, limit = trigger._floor(), trigger.limit
     assert floor is not None
     assert limit is not None
-    return _Count(trigger.trigger, floor, limit)
+    times = fire_times_of(trigger.trigger)
+    if times is None:
+        return _Count(trigger.trigger, floor, limit)
+    return _SetCount(Tally(times, floor), limit)
 
 
 def _checked_instant(name: str, value: object) -> datetime:

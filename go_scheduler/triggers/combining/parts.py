@@ -14,6 +14,7 @@ from go_scheduler.triggers.base import (
     load_trigger,
     read_field,
     write_field,
+    years_of,
 )
 from go_scheduler.triggers.combining.search import SearchedTrigger
 from go_scheduler.triggers.local_time import zone_key
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from go_scheduler.json import JSON
+    from go_scheduler.triggers.years.base import Years
 
 MOST_PARTS = 100
 """The most triggers that one may be made of, those within its parts included."""
@@ -128,6 +130,18 @@ def in_brackets(trigger: Trigger) -> str:
     """Its description, in brackets if it could run into what follows."""
     text = trigger.describe()
     return f"({text})" if isinstance(trigger, SearchedTrigger) else text
+
+
+def all_years_of(triggers: Sequence[Trigger], phase: int) -> list[Years] | None:
+    """The fire times of several triggers as sets; None: some are not known as such.
+
+    Args:
+        triggers: The triggers.
+        phase: At which microsecond of their seconds.
+    """
+    found = [years_of(each, phase) for each in triggers]
+    known = [each for each in found if each is not None]
+    return known if len(known) == len(found) else None
 
 
 def to_json(value: object) -> JSON:

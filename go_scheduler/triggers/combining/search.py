@@ -4,15 +4,29 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from datetime import datetime, timedelta
+from sys import maxsize
 from typing import NamedTuple
 
-from go_scheduler.triggers.base import Trigger, next_fire_time_of, utc
+from go_scheduler.triggers.base import (
+    Trigger,
+    is_own,
+    next_fire_time_of,
+    phases_of,
+    utc,
+    years_of,
+)
+from go_scheduler.triggers.calendars.base import edition
+from go_scheduler.triggers.years.effort import Effort, UndecidedError
+from go_scheduler.triggers.years.fire_times import LONGEST_SEARCH, FireTimes
 
 MOST_CANDIDATES = 100_000
-"""The most instants that one search tries in vain."""
+"""The most instants that one search tries in vain, of what is no set."""
 
-LONGEST_SEARCH = timedelta(days=36_525)
-"""How far from the first instant tried in vain a search goes: 100 years."""
+# So many questions are answered sooner one by one than a year is worked out.
+_MOST_QUESTIONS = 250
+# What is this package's and yet no set steps by less than a second, and goes nowhere.
+_MOST_OF_OWN = 10_000
+_LONGEST_SEARCH = LONGEST_SEARCH * timedelta(days=365.2425)
 
 MICROSECOND = timedelta(microseconds=1)
 
@@ -33,7 +47,11 @@ class Candidate(NamedTuple):
 class SearchedTrigger(Trigger):
     """A trigger that may have to try many instants before it finds a fire time."""
 
-    __slots__ = ()
+    # Worked out once and kept: no field, and neither compared nor stored nor pickled.
+    __slots__ = ("_is_anchored_for_good", "_sets")
+
+    _is_anchored_for_good: bool
+    _sets: tuple[FireTimes | None, int]
 
     @abstractmethod
     def candidate(self, start: datetime, search: Search) -> Candidate | None:
@@ -56,44 +74,72 @@ class SearchedTrigger(Trigger):
             after: Any aware instant.
 
         Returns:
-            A time in UTC; None if there is none before the year 10000, or if 100,000
-            instants or 100 years of them were tried in vain.
+            A time in UTC; None if there is none before the year 10000, or for 400
+            years.
 
         Raises:
-            InvalidTriggerError: A part has returned what is no fire time.
+            InvalidTriggerError: A part has returned what is no fire time; or it stays
+                open whether there is one, as too many instants are left out.
         """
-        return Search(self).next_fire_time(utc(after, name="after"))
+        after = utc(after, name="after")
+        return Search(self._from(after)).next_fire_time(after)
+
+    def _from(self, now: datetime) -> SearchedTrigger:
+        """This trigger, all of it counting from one instant, if it has to from any."""
+        if getattr(self, "_is_anchored_for_good", False):
+            return self
+        anchored = self.anchored(now)
+        if anchored is self:
+            object.__setattr__(self, "_is_anchored_for_good", True)
+        return anchored
 
 
 class Search:
     """The search for one fire time of a trigger, through all that it is made of.
 
-    Each searched trigger among these may try so many instants in vain, over so many
-    years, and is then taken to fire never again; that ends any search.
+    It begins with one candidate after the other, which is quick as a rule. Where many
+    are left out it goes on with sets of fire times. These are known of this package's
+    triggers; for others it goes on as it began, and gives up after so many candidates.
 
     Args:
         trigger: Whose fire time to find.
         most: How many instants to try in vain, at most.
+        effort: What sets may cost; by default as much as for one question.
     """
 
-    def __init__(self, trigger: Trigger, *, most: int = MOST_CANDIDATES) -> None:
+    def __init__(
+        self,
+        trigger: Trigger,
+        *,
+        most: int = MOST_CANDIDATES,
+        effort: Effort | None = None,
+    ) -> None:
         self._trigger = trigger
-        self._most = most
-        self._tried: dict[int, _Tried] = {}
-
-    @property
-    def tried(self) -> int:
-        """How many instants were tried in vain."""
-        return sum(each.count for each in self._tried.values())
+        self._left = most
+        self._effort = effort or Effort()
+        self._questions = 0
+        self._most_questions = _MOST_QUESTIONS if _known_sets(trigger) is None else 0
+        self._since: dict[int, datetime] = {}
 
     def next_fire_time(self, after: datetime) -> datetime | None:
-        """The first fire time strictly later than a given instant in UTC, or None."""
+        """The first fire time strictly later than a given instant in UTC, or None.
+
+        Raises:
+            UndecidedError: It has tried as many candidates as it may.
+        """
         if (start := just_after(after)) is None:
             return None
         while (found := self.ask(self._trigger, start)) is not None:
             if found.fires:
                 return found.time
             start = found.time
+            if self._questions > self._most_questions:
+                times = _sets_of(self._trigger)
+                if times is not None:
+                    return times.next(start, self._leap, self._effort)
+                self._most_questions = maxsize
+                if is_own(self._trigger):
+                    self._left = min(self._left, _MOST_OF_OWN)
         return None
 
     def ask(self, trigger: Trigger, start: datetime) -> Candidate | None:
@@ -104,6 +150,7 @@ class Search:
         """
         if isinstance(trigger, SearchedTrigger):
             return trigger.candidate(start, self)
+        self._questions += 1
         found = next_fire_time_of(trigger, start - MICROSECOND)
         return None if found is None else Candidate(found, fires=True)
 
@@ -117,33 +164,52 @@ class Search:
             until: Nor before this; None: never again.
 
         Returns:
-            Where it may fire; None if it is given up.
+            Where it may fire; None if it has not for 400 years.
+
+        Raises:
+            UndecidedError: It is one candidate too many.
         """
         if until is None:
             return None
-        tried = self._tried.get(id(trigger))
-        if tried is None:
-            tried = self._tried[id(trigger)] = _Tried(until)
-        # Asked about earlier instants, it says the same again.
-        if tried.until != until:
-            tried.until = until
-            tried.count += 1
-        if tried.count >= self._share() or until - tried.since > LONGEST_SEARCH:
+        self._left -= 1
+        if self._left < 0:
+            raise UndecidedError(
+                "it could not be decided when it fires: too many times in a row are"
+                f" left out, the last one before {until:%Y-%m-%d %H:%M:%S}"
+            )
+        since = self._since.setdefault(id(trigger), until)
+        if until - since > _LONGEST_SEARCH:
             return None
         return Candidate(until, fires=False)
 
-    def _share(self) -> int:
-        return max(1, self._most // len(self._tried))
+    def _leap(self, start: datetime) -> datetime | None:
+        # It has its own share of what may be tried in vain.
+        found = Search(self._trigger).ask(self._trigger, start)
+        return None if found is None else found.time
 
 
-class _Tried:
-    """What a search tried in vain for one trigger."""
+def _sets_of(trigger: Trigger) -> FireTimes | None:
+    """Its fire times as sets, worked out once until a calendar changes."""
+    if (known := _known_sets(trigger)) is not None:
+        return known
+    times = fire_times_of(trigger)
+    object.__setattr__(trigger, "_sets", (times, edition()))
+    return times
 
-    __slots__ = ("count", "since", "until")
 
-    def __init__(self, until: datetime) -> None:
-        self.since = self.until = until
-        self.count = 1
+def _known_sets(trigger: Trigger) -> FireTimes | None:
+    times, calendars = getattr(trigger, "_sets", (None, None))
+    return times if calendars == edition() else None
+
+
+def fire_times_of(trigger: Trigger) -> FireTimes | None:
+    """The fire times of a trigger as sets; None: they are not known as such."""
+    phases = phases_of(trigger)
+    if phases is None:
+        return None
+    years = {each: years_of(trigger, each) for each in sorted(phases)}
+    known = {phase: each for phase, each in years.items() if each is not None}
+    return FireTimes(known) if len(known) == len(years) else None
 
 
 def just_after(instant: datetime) -> datetime | None:

@@ -44,7 +44,7 @@ class CronAhead:
         overlap: As ``next_instant`` takes it.
     """
 
-    __slots__ = ("_elapsed", "_gap", "_overlap", "_search", "_times", "_zone", "link")
+    __slots__ = ("_elapsed", "_fields", "_gap", "_overlap", "_search", "_zone", "link")
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class CronAhead:
         gap: str,
         overlap: str,
     ) -> None:
-        self._times = fields.times_of_day()
+        self._fields = fields
         self._elapsed = fields.elapsed
         self._search = search
         self._zone = zone
@@ -72,7 +72,7 @@ class CronAhead:
         Returns:
             A time in UTC; None if there is none before the year 10000.
         """
-        in_turn = after is self.link[0] and len(self._times) > 0
+        in_turn = after is self.link[0] and len(self._fields.times_of_day()) > 0
         found = next_instant(
             self._search,
             after,
@@ -96,7 +96,7 @@ class CronAhead:
         period = period_at(found, self._zone)
         repeated = self._overlap == "second" and not self._elapsed
         end = period.instant(period.repeats) if repeated else period.end
-        times = self._times
+        times = self._fields.times_of_day()
         first_times = times[:_AT_ONCE]
         following: list[datetime] = []
         for day in self._search.days(period.local(found)):

@@ -85,6 +85,18 @@ class CronSearch:
                 yield datetime(year, day // _MONTH, day % _MONTH)  # noqa: DTZ001
             days = self._days_of(year + 1)
 
+    def calendar(self, year: int) -> int:
+        """The number of the calendar of a year, which says which of its days match."""
+        return _CALENDARS[year % 400]
+
+    def days_as_bits(self, year: int) -> int:
+        """The days of a year that match; 1 January is the lowest bit."""
+        january = date(year, 1, 1).toordinal()
+        return sum(
+            1 << date(year, *divmod(each, _MONTH)).toordinal() - january
+            for each in self._days_of(year)
+        )
+
     def ever_matches(self) -> bool:
         """Whether any date matches."""
         return any(map(self._days_of, self._fields.years or range(2000, 2400)))
@@ -108,7 +120,7 @@ class CronSearch:
         """The days of a year that match, by their numbers."""
         if self._fields.years and year not in self._fields.years:
             return ()
-        calendar = _CALENDARS[year % 400]
+        calendar = self.calendar(year)
         days = self._days.get(calendar)
         if days is None:
             days = self._days[calendar] = tuple(self._days_by(calendar))

@@ -10,8 +10,11 @@ from go_scheduler.triggers.cron.ahead import CronAhead, LookAheadTrigger
 from go_scheduler.triggers.cron.description import describe
 from go_scheduler.triggers.cron.expression import normalise, parse, search, split
 from go_scheduler.triggers.cron.warnings import warnings
+from go_scheduler.triggers.cron.years import CronYears
 from go_scheduler.triggers.local_time import load_zone
 from go_scheduler.triggers.wall_clock import check_wall_clock
+from go_scheduler.triggers.years.base import NEVER
+from go_scheduler.triggers.years.clock import ClockYears
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from go_scheduler.triggers.local_time import Search
+    from go_scheduler.triggers.years.base import Years
 
 
 @write_instead('CronTrigger("0 9 * * Mon-Fri", timezone="Europe/Berlin")')
@@ -107,6 +111,18 @@ class CronTrigger(LookAheadTrigger):
 
     def _rule(self) -> tuple[Search, bool]:
         return search(self.expression), parse(self.expression).elapsed
+
+    def _years(self, phase: int) -> Years:
+        if phase:
+            return NEVER
+        fields = parse(self.expression)
+        return ClockYears(
+            CronYears(fields, search(self.expression)),
+            load_zone(self.timezone),
+            elapsed=fields.elapsed,
+            gap=self.gap,
+            overlap=self.overlap,
+        )
 
     def _look_ahead(self) -> CronAhead:
         return CronAhead(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
 
+from dateutil.easter import easter
 from dateutil.rrule import YEARLY, rrule, weekday
 
 FREQUENCIES = (
@@ -133,7 +134,7 @@ class RecurrenceRule:
     def days_of(self, year: int) -> int:
         """The days of a year that it allows, as bits; 1 January is the lowest.
 
-        Neither INTERVAL nor BYSETPOS is looked at.
+        Neither INTERVAL, BYSETPOS nor BYEASTER is looked at.
         """
         if not (self.months or self.names_days):
             return (1 << _length(year)) - 1
@@ -145,13 +146,17 @@ class RecurrenceRule:
             bymonth=by_month if self._is_by_month() else None,
             bymonthday=self.month_days or None,
             byyearday=self.year_days or None,
-            byeaster=self.easter_days or None,
             byweekday=self._dateutil_weekdays(),
         )
         days = [each.timetuple().tm_yday for each in found]
         if self.weeks:
             days = [each for each in days if self._is_in_week(year, each)]
         return sum(1 << each - 1 for each in days)
+
+    def easter_days_of(self, year: int) -> int:
+        """The days of a year that BYEASTER names, likewise."""
+        sunday = easter(year).timetuple().tm_yday
+        return sum(1 << sunday - 1 + each for each in self.easter_days)
 
     def _is_by_month(self) -> bool:
         return bool(self.months) or self.frequency == "MONTHLY"

@@ -10,6 +10,11 @@ from go_scheduler.triggers.base import utc
 from go_scheduler.triggers.local_time import next_instant, period_at
 from go_scheduler.triggers.recurrence.text import local_time
 from go_scheduler.triggers.recurrence.times import LocalTimes
+from go_scheduler.triggers.recurrence.years import RuleYears, is_instant, listed
+from go_scheduler.triggers.years.base import BoundedYears, CombinedYears, without
+from go_scheduler.triggers.years.clock import ClockYears, union
+from go_scheduler.triggers.years.fire_times import CountedYears, FireTimes, Tally
+from go_scheduler.triggers.years.seconds import seconds_until
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -17,6 +22,7 @@ if TYPE_CHECKING:
     from go_scheduler.triggers.local_time import Search
     from go_scheduler.triggers.recurrence.rule import RecurrenceRule
     from go_scheduler.triggers.recurrence.text import Recurrence
+    from go_scheduler.triggers.years.base import Years
 
 _MICROSECOND = timedelta(microseconds=1)
 _DAY = timedelta(days=1)
@@ -43,6 +49,12 @@ class Clock(NamedTuple):
             elapsed=elapsed,
             gap=self.gap,
             overlap=self.overlap,
+        )
+
+    def years(self, local: Years, *, elapsed: bool = False) -> Years:
+        """The seconds at which local times match."""
+        return ClockYears(
+            local, self.zone, elapsed=elapsed, gap=self.gap, overlap=self.overlap
         )
 
 
@@ -109,6 +121,17 @@ class RecurrenceSeries:
             found = self._earliest(found)
         return found
 
+    def years(self) -> Years:
+        """The fire times as sets."""
+        parts = [each.years() for each in self._parts]
+        if self._instants:
+            parts.append(listed(self._instants))
+        excluded = [each for each in self._exceptions if is_instant(each)]
+        years = _except(union(parts), excluded)
+        if self._after == _FIRST_INSTANT:
+            return years
+        return BoundedYears(years, seconds_until(self._after + _MICROSECOND))
+
     def fires(self, moment: date) -> bool:
         """Whether it fires at an instant, at a local time, or on a date."""
         if isinstance(moment, datetime) and moment.tzinfo is not None:
@@ -139,6 +162,8 @@ class _Part(Protocol):
 
     def next(self, after: datetime) -> datetime | None: ...
 
+    def years(self) -> Years: ...
+
 
 class _Dates:
     """The local times that are listed one by one."""
@@ -155,6 +180,9 @@ class _Dates:
 
     def next(self, after: datetime) -> datetime | None:
         return self._clock.next(self.search, after)
+
+    def years(self) -> Years:
+        return self._clock.years(listed(self._times))
 
 
 class _Rule:
@@ -205,6 +233,33 @@ class _Rule:
             return None
         return found if not self.elapsed or self._is_counted(found) else None
 
+    def years(self) -> Years:
+        """Its times as sets; what EXDATE excludes counts for COUNT."""
+        raw: Years = RuleYears(self._times)
+        excluded = [each for each in self._exceptions if not is_instant(each)]
+        if self.elapsed:
+            first = seconds_until(self._first)
+            left = self._clock.years(_except(raw, excluded), elapsed=True)
+            left = BoundedYears(left, first)
+            raw = BoundedYears(self._clock.years(raw, elapsed=True), first)
+            return self._until(self._counted(left, raw, self._first))
+        raw = BoundedYears(raw, seconds_until(self._begin))
+        left = self._counted(raw, raw, self._begin)
+        return self._until(self._clock.years(_except(left, excluded)))
+
+    def _counted(self, years: Years, given: Years, begin: datetime) -> Years:
+        """Some of its times, until so many were given as COUNT says."""
+        if self._rule.count is None:
+            return years
+        return CountedYears(
+            years, Tally(FireTimes({0: given}), begin), self._rule.count
+        )
+
+    def _until(self, years: Years) -> Years:
+        if self._rule.until is None:
+            return years
+        return BoundedYears(years, 0, seconds_until(self._rule.until) + 1)
+
     def _listed(self, at: datetime) -> datetime | None:
         """The first time at or after another, if it is not past the last."""
         found = self._times.search(at if self.elapsed else max(at, self._begin))
@@ -241,6 +296,10 @@ class _Rule:
             number += self._times.count(period.local(instant), until, most - number)
             instant = period.end
         return number
+
+
+def _except(years: Years, moments: Collection[date]) -> Years:
+    return CombinedYears(without, [years, listed(moments)]) if moments else years
 
 
 def _local(moment: datetime, zone: tzinfo) -> datetime:

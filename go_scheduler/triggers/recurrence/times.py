@@ -6,12 +6,12 @@ from array import array
 from bisect import bisect_left
 from calendar import isleap
 from datetime import MAXYEAR, date, datetime, timedelta
-from itertools import compress, groupby
+from itertools import groupby
 from math import gcd
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Sequence
 
     from go_scheduler.triggers.recurrence.rule import RecurrenceRule
 
@@ -82,12 +82,18 @@ class LocalTimes:
                 total -= bisect_left(times, _second(begin))
         return total
 
-    def days(self, day: int) -> Iterator[tuple[int, Sequence[int]]]:
+    def days(
+        self, day: int, end: int = _LAST_DAY
+    ) -> Iterator[tuple[int, Sequence[int]]]:
         """The days that have times, from a given one on, and the seconds of these.
 
         It ends where a hundred years have none, or where so much was tried in vain.
+
+        Args:
+            day: The first day.
+            end: The last one.
         """
-        last = min(day + _PATIENCE, _LAST_DAY) if self._can_match else 0
+        last = min(day + _PATIENCE, end) if self._can_match else 0
         left = _MOST_IN_VAIN
         while left and day <= last and (day := self._aligned(day)) <= last:
             left -= 1
@@ -96,9 +102,35 @@ class LocalTimes:
             else:
                 day, found = self._matched(day)
             for match, times in found:
+                if match > end:
+                    return
                 yield match, times
-                last = min(match + _PATIENCE, _LAST_DAY)
+                last = min(match + _PATIENCE, end)
                 left = _MOST_IN_VAIN
+
+    @property
+    def settled(self) -> bool:
+        """Whether years with the same calendar have the same times."""
+        if self._rule.easter_days:
+            return False
+        periods = {"YEARLY": 1, "MONTHLY": 12, "WEEKLY": 1}
+        a_week = periods.get(self._rule.frequency, 7 * self._per_day)
+        return a_week % self._rule.interval == 0
+
+    def plain(self, year: int) -> tuple[int, Sequence[int]] | None:
+        """The days of a year, as bits, and their times; None: these differ."""
+        if self._rule.interval > 1 or self._rule.picks_days or not self._can_match:
+            return None
+        return self._days_of(year), self._times(date(year, 1, 1).toordinal())
+
+    def likeness(self, year: int) -> Hashable:
+        """What two years share if they have the same times."""
+        first = date(year, 1, 1)
+        day = first.toordinal()
+        ahead = (self._start - self._period(day)) % self._rule.interval
+        years = (year - 1, year, year + 1) if self._rule.picks_days else (year,)
+        days = [self._days_of(each) for each in years if 1 <= each <= MAXYEAR]
+        return first.weekday(), isleap(year), ahead, *days
 
     def _ever_picked(self) -> bool:
         """Whether a period can have as many times as BYSETPOS counts."""
@@ -167,13 +199,13 @@ class LocalTimes:
 
     def _days_of(self, year: int) -> int:
         """The days of a year, worked out once for all years with the same calendar."""
-        key: object = year
-        if not self._rule.easter_days:
-            key = date(year, 1, 1).weekday(), isleap(year), isleap(year - 1)
-            year = 2000 + year % 400
+        key = date(year, 1, 1).weekday(), isleap(year), isleap(year - 1)
         if (days := self._days_of_year.get(key)) is None:
-            days = self._days_of_year[key] = self._rule.days_of(year)
-        return days
+            alike = 2000 + year % 400
+            days = self._days_of_year[key] = self._rule.days_of(alike)
+        if not self._rule.easter_days:
+            return days
+        return days & self._rule.easter_days_of(year)
 
     def _times(self, day: int) -> Sequence[int]:
         """The seconds of a day that INTERVAL and the other parts allow."""
@@ -191,12 +223,12 @@ class LocalTimes:
 
     def _expanded(self, first: int) -> Sequence[int]:
         interval = self._rule.interval
-        periods: Iterator[int] | range = range(first, self._per_day, interval)
+        periods: Iterable[int] = range(first, self._per_day, interval)
         if self._allowed is not None:
-            allowed = self._allowed[first::interval]
-            if 1 not in allowed:
-                return ()
-            periods = compress(periods, allowed)
+            periods = [
+                first + index * interval
+                for index in _ones(self._allowed[first::interval])
+            ]
         return array(
             "I",
             (
@@ -276,6 +308,14 @@ def _pick(
     kept = sorted(index for index in indexes if 0 <= index < total)
     for number, group in groupby(kept, key=lambda index: index // len(offsets)):
         yield days[number], [offsets[index % len(offsets)] for index in group]
+
+
+def _ones(mask: bytes) -> Iterator[int]:
+    """The indexes at which a mask is 1; they may be few."""
+    index = mask.find(1)
+    while index >= 0:
+        yield index
+        index = mask.find(1, index + 1)
 
 
 def _numbers(bits: int) -> Iterator[int]:

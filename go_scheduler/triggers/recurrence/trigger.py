@@ -18,6 +18,7 @@ from go_scheduler.triggers.recurrence.text import LONGEST, local_time, read_recu
 from go_scheduler.triggers.recurrence.times import LocalTimes
 from go_scheduler.triggers.recurrence.warnings import idle_exceptions, passed_over
 from go_scheduler.triggers.wall_clock import WallClockTrigger, check_wall_clock
+from go_scheduler.triggers.years.base import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from go_scheduler.triggers.local_time import Search
     from go_scheduler.triggers.recurrence.rule import RecurrenceRule
     from go_scheduler.triggers.recurrence.text import Recurrence
+    from go_scheduler.triggers.years.base import Years
 
 _ANY_START = datetime(2000, 1, 1)  # noqa: DTZ001 (local times are naive)
 _ANY_INSTANT = datetime(2000, 1, 1, tzinfo=UTC)
@@ -200,6 +202,11 @@ class RecurrenceTrigger(WallClockTrigger):
             self._recurrence(), self.anchored_at or _ANY_INSTANT, self._clock()
         )
         return series, series.elapsed
+
+    def _years(self, phase: int) -> Years:
+        known = self._reading()[0]
+        assert isinstance(known, RecurrenceSeries)
+        return NEVER if phase else known.years()
 
     def _recurrence(self) -> Recurrence:
         return _read(self.rule, self.timezone, None)

@@ -1,0 +1,653 @@
+"""Fire times as sets: the same as asking for one after the other, however far apart."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, reject, settings
+from hypothesis import strategies as st
+
+from go_scheduler.errors import InvalidTriggerError
+from go_scheduler.triggers import (
+    AllOfTrigger,
+    AnyOfTrigger,
+    BusinessDays,
+    CronTrigger,
+    DateCalendar,
+    DelayTrigger,
+    ExceptTrigger,
+    ExecuteOnceTrigger,
+    IntervalTrigger,
+    LimitedTrigger,
+    OnlyTrigger,
+    RecurrenceTrigger,
+    RuleCalendar,
+    Trigger,
+    read_ical,
+    register_calendar,
+)
+from go_scheduler.triggers.base import years_of
+from go_scheduler.triggers.combining.search import Search, fire_times_of
+from go_scheduler.triggers.years.cells import DAY as DAY_OF
+from go_scheduler.triggers.years.cells import combined, on_days, within
+from go_scheduler.triggers.years.effort import Effort, UndecidedError
+from go_scheduler.triggers.years.fire_times import Tally, microsecond_of
+from tests.triggers.combinations import (
+    DAY,
+    END,
+    HOUR,
+    MICROSECOND,
+    MINUTE,
+    NOON,
+    SECOND,
+    Computed,
+    ListedTrigger,
+    SteadyTrigger,
+    forget,
+    series,
+)
+
+Cron, Rule = CronTrigger, RecurrenceTrigger
+ZONES = (
+    *("UTC", "America/New_York", "Europe/Berlin", "Pacific/Apia", "Asia/Kolkata"),
+    *("Australia/Lord_Howe", "America/St_Johns", "Africa/Casablanca", "Africa/Cairo"),
+)
+# Around changes of clocks, a lost day, turns of the year, and what only rules tell.
+BEGINNINGS = tuple(
+    datetime.fromisoformat(each).replace(tzinfo=UTC)
+    for each in (
+        *("2024-03-09", "2024-11-02", "2011-12-28", "2024-04-05T12", "2024-10-05"),
+        *("2023-12-30", "2024-12-30", "2093-03-26", "2007-11-03"),
+    )
+)
+PLENTY = 10**8
+
+
+@pytest.fixture(autouse=True)
+def registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test registers, and what it asks, is forgotten."""
+    forget(monkeypatch)
+
+
+def field(lowest: int, highest: int) -> st.SearchStrategy[str]:
+    number = st.integers(lowest, highest)
+    return st.one_of(
+        st.just("*"),
+        number.map(str),
+        st.integers(2, highest // 2).map("*/{}".format),
+        st.tuples(number, number).map(lambda two: "{}-{}".format(*sorted(two))),
+    )
+
+
+clocks: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {"gap": st.sampled_from(["next", "skip"])},
+    optional={"overlap": st.sampled_from(["second", "both"])},
+)
+
+
+@st.composite
+def crons(draw: st.DrawFn) -> Trigger:
+    days = draw(st.sampled_from(["*", "*", "L", "LW", "15W", "1-7", "30,31"]))
+    weekdays = draw(st.sampled_from(["*", "*", "1-5", "0", "5#3", "3L"]))
+    month = draw(st.one_of(st.just("*"), field(1, 12)))
+    text = f"{draw(field(0, 59))} {draw(field(0, 23))} {days} {month} {weekdays}"
+    if draw(st.booleans()):
+        second = draw(st.sampled_from(["0", "30", "*/20", "*", "5-10"]))
+        text = f"{second} {text} {draw(st.sampled_from(['*', '2007-2030']))}"
+    return Cron(text, draw(st.sampled_from(ZONES)), **draw(clocks))
+
+
+@st.composite
+def rules(draw: st.DrawFn) -> Trigger:
+    frequencies = ["YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "MINUTELY"]
+    frequency = draw(st.sampled_from([*frequencies, "SECONDLY"]))
+    steps = [1, 1, 2, 3, 7, 13, 61, 90]
+    parts = [f"FREQ={frequency}", f"INTERVAL={draw(st.sampled_from(steps))}"]
+
+    def some(lowest: int, highest: int) -> str:
+        numbers = st.sets(st.integers(lowest, highest), min_size=1, max_size=4)
+        return ",".join(map(str, sorted(draw(numbers))))
+
+    def maybe() -> bool:
+        return draw(st.integers(0, 3)) == 0
+
+    if maybe():
+        parts.append(f"BYMONTH={some(1, 12)}")
+    if maybe() and frequency != "WEEKLY":
+        parts.append(f"BYMONTHDAY={draw(st.sampled_from(['-1', some(1, 31)]))}")
+    if maybe() and frequency == "YEARLY":
+        parts.append(f"BYWEEKNO={some(1, 53)}")
+    if maybe():
+        parts.append(f"BYDAY={draw(st.sampled_from(['MO', 'SU,TU', 'MO,WE,FR']))}")
+    if maybe():
+        parts.append(f"BYEASTER={some(-10, 40)}")
+    for name, highest in (("HOUR", 23), ("MINUTE", 59), ("SECOND", 59)):
+        if maybe():
+            parts.append(f"BY{name}={some(0, highest)}")
+    if maybe() and len(parts) > 2:
+        parts.append(f"BYSETPOS={draw(st.sampled_from(['1', '-1', '1,-1', '3']))}")
+    ends = ["", "", "COUNT=3", "COUNT=1000", "UNTIL=20240610T120030Z"]
+    parts.append(draw(st.sampled_from(ends)))
+    month, hour, minute = (
+        draw(st.integers(*each)) for each in ((1, 9), (0, 9), (0, 9))
+    )
+    zone, year = draw(st.sampled_from(ZONES)), draw(st.sampled_from([2010, 2024]))
+    lines = [
+        f"DTSTART;TZID={zone}:{year}0{month}02T0{hour}0{minute}00",
+        f"RRULE:{';'.join(filter(None, parts))}",
+    ]
+    if maybe():
+        lines.append("EXDATE;VALUE=DATE:20240310,20241103")
+    if maybe():
+        lines.append(f"EXDATE:20240{month}02T0{hour}0{minute}00")
+    if maybe():
+        lines += ["RDATE:20241103T013000,20250309T023000", "RDATE:20250401T120000Z"]
+    if maybe():
+        lines.append("EXDATE:20250401T120000Z")
+    try:
+        return Rule("\n".join(lines), **draw(clocks))
+    except InvalidTriggerError:
+        return reject()
+
+
+@st.composite
+def intervals(draw: st.DrawFn) -> Trigger:
+    seconds = draw(
+        st.sampled_from([1, 7, 60, 90, 3600, 30_600, 86_400, 86_401, 10**6, 1.5, 0.25])
+    )
+    first = draw(st.sampled_from([0, 0, 17, 123_456.5, 10**8]))
+    anchor = datetime(2010, 1, 1, tzinfo=UTC) + first * SECOND
+    return IntervalTrigger(seconds * SECOND, anchor)
+
+
+instants = st.sampled_from(BEGINNINGS).map(lambda each: ExecuteOnceTrigger(each + DAY))
+leaves: st.SearchStrategy[Trigger] = st.one_of(
+    crons(), crons(), rules(), rules(), intervals(), instants
+)
+
+
+@st.composite
+def combinations(draw: st.DrawFn, depth: int = 2) -> Trigger:
+    if depth == 0:
+        return draw(leaves)
+    part = combinations(depth - 1)
+    some = st.lists(part, min_size=1, max_size=3)
+    try:
+        match draw(st.integers(0, 4)):
+            case 0:
+                return draw(leaves)
+            case 1:
+                return AnyOfTrigger(draw(some))
+            case 2:
+                return AllOfTrigger(draw(some)[:2])
+            case 3:
+                return ExceptTrigger(draw(part), draw(some))
+        begin = draw(st.sampled_from(BEGINNINGS)) - draw(st.integers(0, 9)) * DAY / 7
+        bounds: dict[str, Any] = {"start": begin}
+        if draw(st.booleans()):
+            bounds = {"anchored_at": begin}
+        if draw(st.booleans()):
+            bounds["limit"] = draw(st.sampled_from([1, 3, 50, 2000]))
+        if draw(st.booleans()):
+            bounds["duration"] = draw(st.integers(1, 300)) * DAY
+        return LimitedTrigger(draw(part), **bounds)
+    except InvalidTriggerError:
+        reject()
+
+
+def with_sets(trigger: Trigger, begin: datetime, end: datetime) -> list[datetime]:
+    """The fire times after one instant, up to another, by the sets alone."""
+    times = fire_times_of(trigger)
+    assert times is not None
+    found: list[datetime] = []
+    after: datetime | None = begin
+    while after is not None and after <= end:
+        after = times.next(after + MICROSECOND, lambda year: year, Effort(PLENTY))
+        if after is not None and after <= end:
+            found.append(after)
+    return found
+
+
+def fires(trigger: Trigger, minute: datetime) -> bool:
+    """Whether it fires at a minute, by what each part says of this minute alone."""
+    match trigger:
+        case AnyOfTrigger(triggers=parts):
+            return any(fires(each, minute) for each in parts)
+        case AllOfTrigger(triggers=parts):
+            return all(fires(each, minute) for each in parts)
+        case ExceptTrigger(trigger=part, exceptions=exceptions):
+            return fires(part, minute) and not any(
+                fires(each, minute) for each in exceptions if isinstance(each, Trigger)
+            )
+    return trigger.next_fire_time(minute - MICROSECOND) == minute
+
+
+def walked(trigger: Trigger, begin: datetime, end: datetime) -> list[datetime]:
+    """The fire times by a slow walk, which knows only what a part is asked for.
+
+    It goes through each fire time of each part, or each of its minutes.
+    """
+    match trigger:
+        case LimitedTrigger(trigger=part, limit=limit):
+            floor, ceiling = trigger._floor(), trigger._ceiling()
+            assert floor is not None
+            first = min(begin, floor - MICROSECOND)
+            found = [each for each in walked(part, first, end) if each >= floor]
+            found = found if limit is None else found[:limit]
+            return [each for each in found if begin < each <= ceiling]
+        case AnyOfTrigger(triggers=parts):
+            return sorted(set().union(*(walked(each, begin, end) for each in parts)))
+        case AllOfTrigger(triggers=parts):
+            series_of = [set(walked(each, begin, end)) for each in parts]
+            return sorted(set.intersection(*series_of))
+        case ExceptTrigger(trigger=part, exceptions=exceptions):
+            left_out: set[datetime] = set()
+            for each in exceptions:
+                assert isinstance(each, Trigger)
+                left_out |= set(walked(each, begin, end))
+            return [each for each in walked(part, begin, end) if each not in left_out]
+    found = []
+    after = trigger.next_fire_time(begin)
+    while after is not None and after <= end:
+        found.append(after)
+        assume(len(found) < 3000)
+        after = trigger.next_fire_time(after)
+    return found
+
+
+class TestSets:
+    @settings(max_examples=60, deadline=None)
+    @given(
+        trigger=leaves,
+        begin=st.sampled_from(BEGINNINGS),
+        seconds=st.integers(0, 80_000),
+        days=st.sampled_from([1, 4, 30]),
+    )
+    def test_they_hold_what_a_trigger_answers(
+        self, trigger: Trigger, begin: datetime, seconds: int, days: int
+    ) -> None:
+        begin += seconds * SECOND
+        end = begin + days * DAY
+        expected = walked(trigger, begin, end)
+        assert with_sets(trigger, begin, end) == expected
+
+    @settings(max_examples=60, deadline=None)
+    @given(
+        trigger=combinations(),
+        begin=st.sampled_from(BEGINNINGS),
+        days=st.sampled_from([1, 5, 20]),
+    )
+    def test_a_combination_is_what_a_slow_walk_finds(
+        self, trigger: Trigger, begin: datetime, days: int
+    ) -> None:
+        end = begin + days * DAY
+        expected = walked(trigger, begin, end)
+        assume(fire_times_of(trigger) is not None)
+        assert with_sets(trigger, begin, end) == expected
+        try:
+            assert series(trigger, begin, end) == expected
+        except UndecidedError:
+            # What lies beyond the end may stay open.
+            assume(False)
+
+    @pytest.mark.slow
+    @settings(max_examples=4, deadline=None)
+    @given(
+        trigger=st.sampled_from(["0 * * * *", "*/7 9-17 * * *", "13 3 * * 1-5"]),
+        months=st.sets(st.integers(1, 12), min_size=8, max_size=11),
+        hours=st.integers(0, 23),
+        zones=st.tuples(st.sampled_from(ZONES), st.sampled_from(ZONES)),
+        begin=st.datetimes(datetime(2001, 1, 1), datetime(2039, 1, 1)),  # noqa: DTZ001
+    )
+    def test_minute_by_minute_through_years_nothing_else_is_found(
+        self,
+        trigger: str,
+        months: set[int],
+        hours: int,
+        zones: tuple[str, str],
+        begin: datetime,
+    ) -> None:
+        named = ",".join(map(str, sorted(months)))
+        combined = ExceptTrigger(
+            AnyOfTrigger([Cron(trigger, zones[0]), Cron("30 2 * * *", zones[1])]),
+            [Cron(f"* * * {named} *", zones[1]), Cron(f"* 0-{hours} 1-15 * *")],
+        )
+        minute = begin.replace(second=0, microsecond=0, tzinfo=UTC) + MINUTE
+        after = minute - MICROSECOND
+        for _ in range(2):
+            while not fires(combined, minute):
+                minute += MINUTE
+            assert combined.next_fire_time(after) == minute
+            after, minute = minute, minute + MINUTE
+
+
+LONG_AGO = datetime(1950, 1, 1, tzinfo=UTC)
+HOURLY, MINUTELY, SECONDLY = Cron("0 * * * *"), Cron("* * * * *"), "* * * * * * *"
+
+
+class TestSearch:
+    @pytest.mark.parametrize(
+        ("trigger", "exceptions", "after", "expected"),
+        [
+            # Seasons and days by the minute and by the second.
+            (HOURLY, Cron("* * * 2-12 *"), "2030-02-01", "2031-01-01"),
+            (HOURLY, Cron("* * * 1-6,8-12 *"), "2030-06-01", "2030-07-01"),
+            (Cron("*/3 * * * *"), Cron("* * * 1-10 *"), "2030-01-01", "2030-11-01"),
+            (MINUTELY, Cron("* * * 4-9 *"), "2030-03-31T23:59", "2030-10-01"),
+            (
+                Cron(SECONDLY),
+                Cron("* * * 5-9 * * *"),
+                "2030-01-04",
+                "2030-01-04T00:00:01",
+            ),
+            (
+                Cron(SECONDLY),
+                Cron("* * * 5-9 * * *"),
+                "2030-01-04T23:59:59",
+                "2030-01-10",
+            ),
+            # By rules, with and without an end, and by many at once.
+            (
+                MINUTELY,
+                Rule("FREQ=MINUTELY;BYMONTH=5,6,7"),
+                "2030-04-30T23:59",
+                "2030-08-01",
+            ),
+            (
+                Cron(SECONDLY),
+                Rule(
+                    "FREQ=SECONDLY;COUNT=100000", start=datetime(2030, 5, 1, tzinfo=UTC)
+                ),
+                "2030-05-01",
+                "2030-05-02T03:46:40",
+            ),
+            (
+                Cron(SECONDLY),
+                [Cron(f"{second} * * 3 * * *") for second in range(60)],
+                "2030-01-02T23:59:59",
+                "2030-01-04",
+            ),
+            (
+                Cron(SECONDLY),
+                [IntervalTrigger(minutes * MINUTE, NOON) for minutes in (1, 7)],
+                "2030-06-01T11:59:59",
+                "2030-06-01T12:00:01",
+            ),
+            # Centuries.
+            (
+                Cron("0 0 0 * * * *"),
+                Cron("0 0 0 * * * 1975-2097"),
+                "1975-01-01",
+                "2098-01-01",
+            ),
+        ],
+    )
+    def test_it_goes_over_what_is_left_out(
+        self, trigger: Trigger, exceptions: Any, after: str, expected: str
+    ) -> None:
+        excepting = ExceptTrigger(trigger, exceptions)
+        found = excepting.next_fire_time(
+            datetime.fromisoformat(after).replace(tzinfo=UTC)
+        )
+        assert found == datetime.fromisoformat(expected).replace(tzinfo=UTC)
+
+    def test_what_fires_within_bounds_alone_is_not_refused(self) -> None:
+        start = datetime(2031, 1, 1, tzinfo=UTC)
+        night = ExceptTrigger(MINUTELY, Cron("* 0-10 * * *"))
+        trigger = LimitedTrigger(night, start=start)
+        assert trigger.next_fire_time(NOON) == start + 11 * HOUR
+
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda: AllOfTrigger([Cron("1 * * * * * *"), Cron("2 * * * * * *")]),
+            lambda: ExceptTrigger(
+                Cron(SECONDLY), [Cron("0-29 * * * * * *"), Cron("30-59 * * * * * *")]
+            ),
+            lambda: ExceptTrigger(
+                Cron("0 9 * * *"),
+                [IntervalTrigger(HOUR, LONG_AGO), IntervalTrigger(17 * HOUR, LONG_AGO)],
+            ),
+            lambda: AllOfTrigger([Cron("0 0 29 2 *"), Cron("0 0 * 3 *")]),
+            lambda: ExceptTrigger(
+                Cron("0 3 * * *", "Europe/Berlin"), Cron("* 0-4 * * *", "UTC")
+            ),
+            lambda: AllOfTrigger(
+                [
+                    IntervalTrigger(HOUR, NOON),
+                    IntervalTrigger(HOUR, NOON + 0.5 * SECOND),
+                ]
+            ),
+            lambda: OnlyTrigger(Cron("0 9 * * 1-5"), "tests.weekends"),
+            lambda: ExceptTrigger(
+                Rule("FREQ=YEARLY;BYEASTER=0", start=NOON),
+                Rule("FREQ=WEEKLY;BYDAY=SU", start=NOON),
+            ),
+        ],
+    )
+    def test_what_never_fires_is_refused(self, make: Any) -> None:
+        with pytest.raises(InvalidTriggerError, match="it never fires"):
+            make()
+
+    def test_rules_that_start_when_they_are_scheduled_are_not_asked_one_by_one(
+        self,
+    ) -> None:
+        each_second = Rule("FREQ=SECONDLY")
+        parts: list[Any] = [Rule(f"FREQ=SECONDLY;BYSECOND={n}") for n in range(60)]
+        for trigger in (
+            ExceptTrigger(each_second, parts),
+            ExceptTrigger(each_second, each_second),
+            AllOfTrigger(parts[:2]),
+        ):
+            assert trigger.next_fire_time(NOON) is None
+        assert ExceptTrigger(each_second, parts[1:]).next_fire_time(NOON) == (
+            NOON + MINUTE
+        )
+
+    def test_what_follows_a_search_by_sets_is_found_by_them_at_once(self) -> None:
+        trigger = ExceptTrigger(Cron(SECONDLY), Cron("0-58 * * * * * *"))
+        expected = [NOON + (60 * n - 1) * SECOND for n in range(1, 20)]
+        assert trigger.next_fire_time(NOON) == expected[0]
+        seldom = ExceptTrigger(Cron(SECONDLY), Cron("* 1-59 * * * * *"))
+        first = seldom.next_fire_time(NOON + MINUTE)
+        assert first == NOON + HOUR
+        assert series(trigger, NOON, NOON + 19 * MINUTE) == expected
+        assert seldom.next_fire_time(first + MINUTE) == NOON + 2 * HOUR
+
+    def test_sets_are_made_anew_when_a_calendar_changes(self) -> None:
+        register_calendar("tests.off", DateCalendar([]))
+        trigger = ExceptTrigger(Cron(SECONDLY), [Cron("* 1-59 * * * * *"), "tests.off"])
+        last = NOON + 11 * HOUR + MINUTE
+        assert trigger.next_fire_time(last) == NOON + 12 * HOUR
+        register_calendar("tests.off", DateCalendar([NOON.date() + DAY]))
+        assert trigger.next_fire_time(last) == NOON + 36 * HOUR
+
+    def test_what_steps_by_less_than_a_second_is_left_open(self) -> None:
+        trigger = AllOfTrigger(
+            [IntervalTrigger(n * MICROSECOND, NOON) for n in (983_001, 979_003)]
+        )
+        with pytest.raises(UndecidedError, match="too many times in a row"):
+            trigger.next_fire_time(NOON + SECOND)
+
+    def test_what_meets_too_seldom_is_left_open(self) -> None:
+        trigger = AllOfTrigger(
+            [IntervalTrigger(DAY + SECOND, NOON), Cron("0 0 * * *", "Europe/Berlin")]
+        )
+        (warning,) = trigger.warnings(NOON)
+        assert "could not be decided" in warning
+        with pytest.raises(UndecidedError, match="could not be decided"):
+            trigger.next_fire_time(NOON)
+
+    def test_a_search_ends_with_time(self) -> None:
+        trigger = ExceptTrigger(Cron(SECONDLY), Cron("* * * * 7-12 * *"))
+        assert trigger.next_fire_time(datetime(9999, 8, 1, tzinfo=UTC)) is None
+        assert trigger.next_fire_time(datetime(9998, 8, 1, tzinfo=UTC)) == datetime(
+            9999, 1, 1, tzinfo=UTC
+        )
+
+    def test_what_comes_long_after_the_beginning_of_time_is_found(self) -> None:
+        trigger = AllOfTrigger([MINUTELY, Cron("* 0 0 1 1 * 2050")])
+        first = datetime(1, 1, 1, tzinfo=UTC)
+        assert trigger.next_fire_time(first) == datetime(2050, 1, 1, tzinfo=UTC)
+        times = fire_times_of(trigger)
+        assert times is not None
+        assert times.next(first, lambda year: None, Effort()) is None
+
+    def test_foreign_triggers_are_asked_one_by_one(self) -> None:
+        for trigger in (
+            AnyOfTrigger([MINUTELY, SteadyTrigger(1)]),
+            ExceptTrigger(MINUTELY, SteadyTrigger(60)),
+            OnlyTrigger(ListedTrigger([NOON.isoformat()]), "tests.june"),
+            AllOfTrigger([SteadyTrigger(1), SteadyTrigger(2)]),
+            AllOfTrigger([SteadyTrigger(1), HOURLY]),
+            LimitedTrigger(
+                AllOfTrigger([SteadyTrigger(1), HOURLY]), start=NOON, limit=3
+            ),
+        ):
+            assert fire_times_of(trigger) is None
+
+    def test_nor_is_what_no_other_can_be_made_of(self) -> None:
+        delay = DelayTrigger(HOUR)
+        assert fire_times_of(delay) is None
+        assert years_of(delay, 0) is None
+
+    def test_nor_is_a_limit_of_what_is_at_too_many_parts_of_a_second(self) -> None:
+        seldom = IntervalTrigger(SECOND + MICROSECOND, NOON)
+        first = LimitedTrigger(seldom, start=NOON, limit=9)
+        both = AllOfTrigger([first, Cron(SECONDLY)])
+        assert fire_times_of(both) is None
+        assert both.next_fire_time(NOON - SECOND) == NOON
+        assert both.next_fire_time(NOON) is None
+
+    def test_one_that_counts_from_nowhere_is_no_set(self) -> None:
+        interval = IntervalTrigger(HOUR)
+        assert fire_times_of(interval) is None
+        assert interval._years(0) is None
+        assert fire_times_of(interval.anchored(NOON)) is not None
+
+
+class TestCells:
+    def test_a_part_of_a_day_is_told_from_the_others(self) -> None:
+        (times, days), (none, others) = within(DAY_OF + 5, DAY_OF + 8, 365).items()
+        assert (times, days) == (0b11100000, 0b10)
+        assert (none, others) == (0, (1 << 365) - 1 - 0b10)
+
+    def test_days_that_two_years_do_not_share_are_no_cell(self) -> None:
+        one, other = on_days(1, 365, 3), on_days(2, 365, 5)
+        found = combined(one, other, int.__or__, Effort())
+        assert found == {3: 1, 5: 2, 0: (1 << 365) - 4}
+
+    def test_a_week_that_crosses_new_year_is_picked_from_as_a_whole(self) -> None:
+        rule = Rule(
+            "FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1,1",
+            start=datetime(2024, 1, 1, 9, tzinfo=UTC),
+        )
+        window = (datetime(2024, 12, 1, tzinfo=UTC), datetime(2027, 1, 9, tzinfo=UTC))
+        assert with_sets(rule, *window) == series(rule, *window)
+
+
+class TestCounts:
+    def test_a_limit_is_reached_after_so_many_fire_times_whatever_is_left_out(
+        self,
+    ) -> None:
+        once_a_minute = ExceptTrigger(Cron(SECONDLY), Cron("0-29,31-59 * * * * * *"))
+        trigger = LimitedTrigger(once_a_minute, start=NOON, limit=20_000)
+        last = NOON + 19_999 * MINUTE + 30 * SECOND
+        assert trigger.next_fire_time(last - MINUTE) == last
+        assert trigger.next_fire_time(last) is None
+
+    def test_a_hundred_thousand_are_counted_at_once(self) -> None:
+        evenings = ExceptTrigger(MINUTELY, Cron("* 0-17 * * *"))
+        start = NOON + 6 * HOUR
+        trigger = LimitedTrigger(evenings, start=start, limit=100_000)
+        days, minutes = divmod(99_999, 360)
+        last = start + days * DAY + minutes * MINUTE
+        assert trigger.next_fire_time(last - SECOND) == last
+        assert trigger.next_fire_time(last) is None
+
+    def test_what_is_between_seconds_counts_too(self) -> None:
+        either = AnyOfTrigger(
+            [IntervalTrigger(HOUR, NOON), IntervalTrigger(HOUR, NOON + SECOND / 2)]
+        )
+        for limit, last in ((7, NOON + 3 * HOUR), (8, NOON + 3 * HOUR + SECOND / 2)):
+            limited = LimitedTrigger(either, start=NOON - DAY, limit=limit)
+            assert series(limited, NOON - DAY, NOON + DAY)[-1] == last
+            assert with_sets(limited, NOON - DAY, NOON + DAY)[-1] == last
+
+    def test_a_count_goes_over_new_year(self) -> None:
+        times = fire_times_of(HOURLY)
+        assert times is not None
+        tally = Tally(times, datetime(2029, 12, 31, 22, tzinfo=UTC))
+        second = datetime(2031, 1, 1, 1, tzinfo=UTC)
+        number = tally.before(2031, microsecond_of(second), Effort())
+        assert number == 2 + 365 * 24 + 1
+
+    def test_a_limit_within_a_combination_ends_what_it_leaves_out(self) -> None:
+        first = LimitedTrigger(MINUTELY, start=NOON, limit=50_000)
+        trigger = ExceptTrigger(Cron("*/2 * * * *"), first)
+        assert trigger.next_fire_time(NOON) == NOON + 50_000 * MINUTE
+        assert trigger.next_fire_time(NOON - HOUR) == NOON - 58 * MINUTE
+
+
+ICAL = """BEGIN:VCALENDAR
+VERSION:2.0
+PRODID:-//tests//
+BEGIN:VEVENT
+UID:1
+DTSTAMP:20300101T000000Z
+DTSTART;VALUE=DATE:20300805
+RRULE:FREQ=MONTHLY
+END:VEVENT
+END:VCALENDAR
+"""
+
+
+class TestCalendars:
+    @pytest.mark.parametrize(
+        "calendar",
+        [
+            DateCalendar([(date(2030, 8, 1), date(2031, 2, 3)), date(2031, 6, 1)]),
+            BusinessDays(),
+            BusinessDays("tests.may-2030", weekend=(4, 5)),
+            RuleCalendar("FREQ=YEARLY;BYEASTER=-2"),
+            RuleCalendar("FREQ=DAILY;INTERVAL=3;COUNT=99", start=date(2030, 8, 2)),
+            RuleCalendar("FREQ=MONTHLY;BYDAY=MO,TU;BYSETPOS=-1"),
+            RuleCalendar("FREQ=WEEKLY;BYDAY=MO,TU;UNTIL=20310101"),
+            Computed(lambda day: day.day % 7 < 3),
+            read_ical(ICAL),
+        ],
+    )
+    @pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Pacific/Apia"])
+    def test_their_days_are_the_same_as_sets(self, calendar: Any, zone: str) -> None:
+        register_calendar("tests.any", calendar)
+        register_calendar("tests.june", DateCalendar([date(2031, 6, 5)]))
+        trigger = OnlyTrigger(
+            IntervalTrigger(12 * HOUR, NOON), ["tests.any", "tests.june"], zone
+        )
+        window = (NOON - 3 * DAY, NOON + 400 * DAY)
+        assert with_sets(trigger, *window) == series(trigger, *window)
+        excepting = ExceptTrigger(trigger, "tests.june", zone)
+        assert with_sets(excepting, *window) == series(excepting, *window)
+
+    def test_one_that_leaves_nothing_is_refused_whatever_it_is(self) -> None:
+        register_calendar("tests.all", RuleCalendar("FREQ=DAILY"))
+        for name in ("tests.all", "tests.always"):
+            with pytest.raises(InvalidTriggerError, match="it never fires"):
+                ExceptTrigger(Cron("0 9 * * *", "Europe/Berlin"), name)
+
+
+class TestEffort:
+    def test_it_is_spent_for_one_question(self) -> None:
+        effort = Effort(10)
+        effort.spend(10)
+        with pytest.raises(UndecidedError):
+            effort.spend(1)
+
+    def test_a_year_that_takes_too_much_ends_a_search(self) -> None:
+        trigger = ExceptTrigger(Cron(SECONDLY), Cron("* * * 5-9 * * *"))
+        search = Search(trigger, effort=Effort(3))
+        with pytest.raises(UndecidedError):
+            search.next_fire_time(datetime(2030, 1, 5, tzinfo=UTC))
+        assert trigger.next_fire_time(END) is None
