@@ -157,3 +157,19 @@ def test_open_store_is_public() -> None:
     assert stores.open_store is open_store
     with pytest.raises(ConfigurationError):
         stores.open_store("nowhere")
+
+
+def test_a_start_writes_no_lines_of_other_packages_plugins(tmp_path: Path) -> None:
+    program = f"""
+import logging
+from go_scheduler.stores import open_store
+logging.basicConfig(level=logging.INFO)
+store = open_store("sqlite:///{tmp_path}/tasks.db")
+store.initialize()
+store.close()
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert "schema brought up to date" in ran.stderr
+    assert "plugin" not in ran.stderr
