@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 _Word = TypeVar("_Word", bound=StrEnum)
 
+_NOBODYS = UUID(int=0)
+
 MOST_LISTED = 1000
 """The most definitions or instances that one list returns."""
 
@@ -80,7 +82,7 @@ class Client:
         With a ``connection`` to the database of an SQL store this becomes part of the
         transaction that is open there: the definition is scheduled when that commits,
         together with whatever else was written in it, or not at all. The store must
-        have been made ready before: by ``start()``, or by any call without one.
+        have been made ready before: by ``start()``, ``check()``, or a call without one.
 
         ```python
         with Session(engine) as session, session.begin():
@@ -364,6 +366,22 @@ class Client:
         return self._ready().counts()
 
     acounts = awaitable(counts)
+
+    def check(self) -> None:
+        """Ask the store for a sign of life, and make it ready if no call has yet.
+
+        It takes no start, and costs one small query. A program that only schedules
+        calls it once at its beginning, so that the tables are there for its first
+        ``connection``, and whenever it is asked whether it is well.
+
+        Raises:
+            StoreUnavailableError: The store cannot be reached.
+            StoreError: It cannot be used.
+        """
+        # Of an id that nobody has: no row of somebody's open transaction is in the way.
+        self._ready().list_definitions(ids=[_NOBODYS], limit=1)
+
+    acheck = awaitable(check)
 
     def cancel(self, instance_id: UUID) -> Cancelled | None:
         """Cancel an instance that has not started, or ask its run to stop.

@@ -30,7 +30,7 @@ class Health:
     Attributes:
         ok: Whether it runs and claims, all its loops are well, and no worker or trigger
             is stuck.
-        trouble: Why it claims nothing though it runs, such as an executor that is
+        trouble: Why it claims nothing: it has not been started, or an executor is
             broken; None: it claims.
         warnings: What somebody should look into, such as names that have no handler
             here, or queues that this scheduler does not serve, each once; the log had
@@ -38,7 +38,7 @@ class Health:
         node: The node's id; None: it does not run.
         loops: Each loop by its name.
         store_reachable: Whether it runs, and no loop's last tick failed for want of the
-            store.
+            store; ``check()`` asks the store itself, and needs no start.
         stuck_workers: Handlers that outlived ``expire_after`` and have not returned.
         hanging_triggers: Triggers that were called and have not answered.
         waiting: Instances held until they are due.
@@ -59,16 +59,18 @@ class Health:
     unrecorded: int
 
 
-STOPPED = Health(
-    ok=False,
-    trouble=None,
-    warnings=(),
-    node=None,
-    loops={},
-    store_reachable=False,
-    stuck_workers=0,
-    hanging_triggers=0,
-    waiting=0,
-    busy=0,
-    unrecorded=0,
-)
+def not_running(trouble: str) -> Health:
+    """That of a scheduler that does not run, for the reason given."""
+    return Health(
+        ok=False,
+        trouble=trouble,
+        warnings=(),
+        node=None,
+        loops={},
+        store_reachable=False,
+        stuck_workers=0,
+        hanging_triggers=0,
+        waiting=0,
+        busy=0,
+        unrecorded=0,
+    )

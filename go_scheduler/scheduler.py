@@ -24,7 +24,7 @@ from go_scheduler.errors import (
 )
 from go_scheduler.event_loop import ApplicationLoop, running_loop
 from go_scheduler.handlers import NAMELESS, HandlerRegistry, check_handler
-from go_scheduler.health import STOPPED, Health
+from go_scheduler.health import Health, not_running
 from go_scheduler.node import Node
 from go_scheduler.notices import Notices
 from go_scheduler.settings import Settings
@@ -301,8 +301,12 @@ class Scheduler(Client):
     def health(self) -> Health:
         """How the scheduler is at this moment; never raises and never waits."""
         node = self._node
-        if node is None or node.stopped or node.process != os.getpid():
-            return STOPPED
+        if node is None:
+            return not_running("it has not been started; check() asks the store")
+        if node.process != os.getpid():
+            return not_running(_forked(node))
+        if node.stopped:
+            return not_running("it has been stopped")
         health = node.health()
         return replace(health, warnings=self._notices.texts + health.warnings)
 
@@ -412,10 +416,14 @@ class Scheduler(Client):
 
     def _check_process(self) -> None:
         if self._node is not None and self._node.process != os.getpid():
-            raise SchedulerStateError(
-                f"this scheduler was started in process {self._node.process}, which has"
-                " been forked since: make another one in each process"
-            )
+            raise SchedulerStateError(_forked(self._node))
+
+
+def _forked(node: Node) -> str:
+    return (
+        f"this scheduler was started in process {node.process}, which has been forked"
+        " since: make another one in each process"
+    )
 
 
 def _checked_timeout(timeout: timedelta | None) -> timedelta | None:

@@ -18,6 +18,7 @@ from go_scheduler import (
     MemoryStore,
     ScheduleWarning,
     State,
+    StoreUnavailableError,
     TaskDefinition,
 )
 from go_scheduler.checks import NOTE_LIMIT
@@ -241,3 +242,20 @@ class TestWarnings:
         with pytest.warns(ScheduleWarning):
             stored = client.schedule(TaskDefinition(trigger=self.ODD))
         assert client.get_definition(stored.id).trigger == self.ODD
+
+
+def test_a_check_answers_while_the_store_does_and_changes_nothing(
+    client: Client,
+) -> None:
+    client.check()
+    asyncio.run(client.acheck())
+    assert client.list_definitions() == []
+
+
+def test_a_check_raises_what_keeps_it_from_the_store() -> None:
+    class Away(MemoryStore):
+        def list_definitions(self, **_: object) -> list[TaskDefinition]:
+            raise StoreUnavailableError("away")
+
+    with pytest.raises(StoreUnavailableError, match="away"):
+        Client(Away()).check()

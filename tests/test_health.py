@@ -6,13 +6,14 @@ import dataclasses
 
 import pytest
 
-from go_scheduler.health import STOPPED, Health
+from go_scheduler import MemoryStore, Scheduler
+from go_scheduler.health import Health, not_running
 
 
-def test_a_stopped_scheduler_is_not_well_and_has_nothing() -> None:
-    assert Health(
+def test_a_scheduler_that_does_not_run_is_not_well_and_has_nothing() -> None:
+    assert not_running("why") == Health(
         ok=False,
-        trouble=None,
+        trouble="why",
         warnings=(),
         node=None,
         loops={},
@@ -22,9 +23,20 @@ def test_a_stopped_scheduler_is_not_well_and_has_nothing() -> None:
         waiting=0,
         busy=0,
         unrecorded=0,
-    ) == (STOPPED)
+    )
+
+
+def test_one_that_was_not_started_says_so_and_what_asks_the_store() -> None:
+    trouble = Scheduler(None, MemoryStore()).health().trouble
+    assert trouble == "it has not been started; check() asks the store"
+
+
+def test_one_that_was_stopped_says_so() -> None:
+    with Scheduler(print) as scheduler:
+        assert scheduler.health().trouble is None
+    assert scheduler.health().trouble == "it has been stopped"
 
 
 def test_health_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
-        STOPPED.ok = True  # type: ignore[misc]
+        not_running("why").ok = True  # type: ignore[misc]

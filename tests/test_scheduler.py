@@ -762,6 +762,7 @@ def test_in_a_forked_process_it_says_that_it_cannot_be_used() -> None:
                     call()
                 except SchedulerStateError as error:
                     print("another one in each process" in str(error))
+            print("another one" in scheduler.health().trouble)
             print(scheduler.health().node, threading.active_count(), flush=True)
             os._exit(7)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
@@ -769,7 +770,7 @@ def test_in_a_forked_process_it_says_that_it_cannot_be_used() -> None:
         """
     )
     out, errors = forked.communicate(timeout=FAILED_AFTER)
-    assert out.splitlines() == ["True"] * 3 + ["None 1", "7", "True True"]
+    assert out.splitlines() == ["True"] * 4 + ["None 1", "7", "True True"]
     assert errors == ""
 
 

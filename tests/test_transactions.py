@@ -43,6 +43,7 @@ from go_scheduler.recorder import Recorder
 from go_scheduler.run import Run, current_run
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.cockroachdb import CockroachDBStore
+from go_scheduler.stores.opening import open_store
 from go_scheduler.stores.sql import joining
 from go_scheduler.testing.builders import (
     EXPIRE_AFTER,
@@ -415,6 +416,20 @@ def test_a_connection_to_a_database_without_the_tables_is_told_so(
         ):
             client.schedule(once(), connection=connection)
         other.dispose()
+
+
+def test_a_store_that_nobody_has_used_is_made_ready_by_a_check(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'new.db'}"
+    shop, store = Shop(url), open_store(url)
+    client = Client(store)
+    with Session(shop.engine) as session, pytest.raises(StoreError, match="check\\("):
+        client.schedule(once(), connection=session)
+    client.check()
+    with Session(shop.engine) as session, session.begin():
+        scheduled = client.schedule(once(), connection=session)
+    assert client.get_definition(scheduled.id) == scheduled
+    store.close()
+    shop.engine.dispose()
 
 
 def test_a_closed_connection_is_an_error_of_ours(client: Client, shop: Shop) -> None:

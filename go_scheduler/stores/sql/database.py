@@ -32,7 +32,7 @@ _FIRST_PAUSE = 0.005
 _LONGEST_PAUSE = 0.25
 _NO_TABLES = (
     "the store's tables are not there: the connection is to another database, or the"
-    " store has not been used yet"
+    " store has not been used yet, which check() of the scheduler does"
 )
 _REPEAT = "somebody else has changed the same meanwhile: repeat the transaction"
 
