@@ -3,7 +3,7 @@
 A page's ``python`` blocks are one program: they run one after the other in one
 namespace, and the test server stands for the PostgreSQL they connect to. Where they
 define tests, those are run by pytest. A block with the title of a file is an excerpt of
-it. ``sql`` blocks run on the databases that their title names, and the package's own
+it, or all of it. ``sql`` blocks run on the databases that their title names, and the package's own
 commands from a shell.
 """
 
@@ -88,6 +88,11 @@ def blocks(page: Path, language: str) -> list[tuple[str, str]]:
         for indent, kind, title, text in found
         if kind == language
     ]
+
+
+def whole(path: str) -> str:
+    """What stands on a page for all of a file, which is put there by the build."""
+    return f'--8<-- "{path}"\n'
 
 
 def program(page: Path) -> str:
@@ -180,7 +185,7 @@ def test_an_example_on_transactions_prints_what_it_says_on_each_database(
 def test_an_example_in_an_application_prints_what_it_says(
     example: Path, store_url: str, tmp_path: Path
 ) -> None:
-    for package in ("asyncpg", "fastapi", "httpx"):
+    for package in ("asyncpg", "django", "fastapi", "flask", "httpx"):
         pytest.importorskip(package)
     assert run_python(str(example), store_url, cwd=tmp_path) == shown_output(example)
 
@@ -260,8 +265,14 @@ def test_the_tests_of_a_page_pass(page: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("page", [README, *PAGES], ids=lambda each: each.name)
 def test_an_excerpt_is_part_of_its_file(page: Path) -> None:
     for title, text in blocks(page, "python"):
-        if title:
+        if title and text != whole(title):
             assert text in (ROOT / title).read_text(), title
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda each: each.name)
+def test_an_example_is_on_the_page_of_examples(example: Path) -> None:
+    path = f"examples/{example.name}"
+    assert (path, whole(path)) in blocks(ROOT / "docs/examples.md", "python")
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda each: each.name)
