@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.instead import write_instead
 from go_scheduler.shown import shown
 from go_scheduler.triggers.base import Trigger, utc
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NEVER_FROM_NOW_ON = "it never fires from now on"
+"""The warning for it."""
+
 _SHORTEST = timedelta(milliseconds=1)
+_LONGEST = datetime.max - datetime(1970, 1, 1)  # noqa: DTZ001, DTZ901 (a length)
 
 
 @write_instead("DelayTrigger(timedelta(minutes=5))")
@@ -26,7 +33,8 @@ class DelayTrigger(Trigger):
             millisecond.
 
     Raises:
-        InvalidTriggerError: ``every`` is not a timedelta of at least a millisecond.
+        InvalidTriggerError: ``every`` is not a timedelta of at least a millisecond, or
+            cannot pass before the year 10000.
     """
 
     kind: ClassVar[str] = "delay"
@@ -51,13 +59,21 @@ class DelayTrigger(Trigger):
         except OverflowError:
             return None
 
+    def warnings(self, now: datetime) -> Sequence[str]:
+        """That it lies beyond the end of time.
+
+        Args:
+            now: When it is scheduled.
+        """
+        return () if self.next_fire_time(now) else (NEVER_FROM_NOW_ON,)
+
     def describe(self) -> str:
         """Such as ``5 minutes after each run``."""
         return f"{length(self.every)} after each run"
 
 
 def check_every(every: object) -> None:
-    """Refuse what is not a timedelta of at least a millisecond.
+    """Refuse what is not a timedelta of at least a millisecond that can pass.
 
     Raises:
         InvalidTriggerError: It is something else.
@@ -67,6 +83,10 @@ def check_every(every: object) -> None:
     if every < _SHORTEST:
         raise InvalidTriggerError(
             f"every must be at least a millisecond: {shown(every)}"
+        )
+    if every > _LONGEST:
+        raise InvalidTriggerError(
+            f"every must pass before the year 10000, counted from 1970: {shown(every)}"
         )
 
 

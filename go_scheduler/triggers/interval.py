@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.instead import write_instead
 from go_scheduler.triggers.base import Trigger, utc
-from go_scheduler.triggers.delay import check_every, length
+from go_scheduler.triggers.delay import NEVER_FROM_NOW_ON, check_every, length
 from go_scheduler.triggers.execute_once import moment
 from go_scheduler.triggers.years.progression import phases, progression
 from go_scheduler.triggers.years.seconds import microseconds_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from go_scheduler.triggers.years.base import Years
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -37,7 +39,7 @@ class IntervalTrigger(Trigger):
 
     Raises:
         InvalidTriggerError: ``every`` is not a timedelta of at least a millisecond, or
-            an anchor is not an aware datetime.
+            cannot pass before the year 10000; or an anchor is not an aware datetime.
     """
 
     kind: ClassVar[str] = "interval"
@@ -75,6 +77,14 @@ class IntervalTrigger(Trigger):
             return anchor + ((after - anchor) // self.every + 1) * self.every
         except OverflowError:
             return None
+
+    def warnings(self, now: datetime) -> Sequence[str]:
+        """That it lies beyond the end of time.
+
+        Args:
+            now: When it is scheduled.
+        """
+        return () if self.anchored(now).next_fire_time(now) else (NEVER_FROM_NOW_ON,)
 
     def describe(self) -> str:
         """Such as ``every 15 minutes``, with its anchor if one was given."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import ConfigurationError
@@ -86,7 +86,7 @@ def preview(
         if at is None:
             break
         found.append(
-            PreviewedTime(at=at.astimezone(zone), effect=_effect(scheduled, at))
+            PreviewedTime(at=_in_zone(at, zone), effect=_effect(scheduled, at))
         )
         after = at
     return found
@@ -114,6 +114,14 @@ def explain(trigger: Trigger, after: datetime, *, n: int = 5) -> str:
         lines.append("  never")
     lines += [f"beware: {each}" for each in trigger.warnings(utc(after, name="after"))]
     return "\n".join(lines)
+
+
+def _in_zone(at: datetime, zone: tzinfo) -> datetime:
+    """An instant as the zone's clock shows it; in UTC if no clock of the zone can."""
+    try:
+        return at.astimezone(zone)
+    except OverflowError:
+        return at
 
 
 def _effect(trigger: Trigger, at: datetime) -> str | None:

@@ -28,7 +28,14 @@ class TestDelayTrigger(TriggerSuite):
         assert trigger.first_fire_time(NOON) == NOON + timedelta(minutes=5)
 
     def test_it_never_fires_beyond_the_last_year(self) -> None:
-        assert DelayTrigger(timedelta.max).next_fire_time(NOON) is None
+        trigger = DelayTrigger(timedelta(days=2_920_000))
+        assert trigger.next_fire_time(NOON) is None
+        assert trigger.warnings(NOON) == ("it never fires from now on",)
+        assert DelayTrigger(timedelta(days=1)).warnings(NOON) == ()
+
+    def test_a_length_that_can_never_pass_is_refused(self) -> None:
+        with pytest.raises(InvalidTriggerError, match="before the year 10000"):
+            DelayTrigger(timedelta.max)
 
     @pytest.mark.parametrize(
         "every", [timedelta(0), timedelta(seconds=-1), 5, 5.0, "5m", None, True]

@@ -70,10 +70,20 @@ class TestIntervalTrigger(TriggerSuite):
             after = found
         assert after == NOON + 1000 * third
 
-    @pytest.mark.parametrize("every", [HOUR, timedelta.max, timedelta(days=3_000_000)])
+    @pytest.mark.parametrize("every", [HOUR, timedelta(days=2_900_000)])
     def test_it_never_fires_beyond_the_last_year(self, every: timedelta) -> None:
         for anchor in (None, NOON, END - MICROSECOND):
             assert IntervalTrigger(every, anchor).next_fire_time(END) is None
+
+    @pytest.mark.parametrize("every", [timedelta.max, timedelta(days=3_000_000)])
+    def test_a_length_that_can_never_pass_is_refused(self, every: timedelta) -> None:
+        with pytest.raises(InvalidTriggerError, match="before the year 10000"):
+            IntervalTrigger(every)
+
+    def test_one_that_will_not_pass_any_more_is_warned_about(self) -> None:
+        trigger = IntervalTrigger(timedelta(days=2_920_000))
+        assert trigger.warnings(NOON) == ("it never fires from now on",)
+        assert trigger.warnings(datetime(1980, 1, 1, tzinfo=UTC)) == ()
 
     def test_it_counts_elapsed_time_across_a_change_of_the_clocks(self) -> None:
         new_york = ZoneInfo("America/New_York")

@@ -129,9 +129,9 @@ MEANINGS = [
         "Mon 2025-01-20 12:00:00",
     ),
     (
-        "every day at 9am until 2020-01-01",
-        "every day at 09:00 until 2020-01-01 23:59:59.999999",
-        NONE_LEFT,
+        "every day at 9am until 2040-01-01",
+        "every day at 09:00 until 2040-01-01 23:59:59.999999",
+        "Thu 2025-01-16 09:00:00",
     ),
     (
         "every day at midnight starting tomorrow for 2 days",
@@ -250,7 +250,7 @@ MEANINGS = [
     ),
     (
         "the first of june 2030 at 9am",
-        "every year on 1 june at 09:00 in 2030",
+        "at 2030-06-01 13:00Z",
         "Sat 2030-06-01 09:00:00",
     ),
     (

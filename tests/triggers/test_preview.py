@@ -90,6 +90,21 @@ def test_there_may_be_fewer_times_than_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
+    ("at", "zone"),
+    [
+        (datetime(9999, 12, 31, 22, tzinfo=UTC), "Asia/Kolkata"),
+        (datetime(1, 1, 1, 2, tzinfo=UTC), "America/Denver"),
+    ],
+)
+def test_what_no_clock_of_the_zone_can_show_is_shown_in_utc(
+    at: datetime, zone: str
+) -> None:
+    found = preview(ExecuteOnceTrigger(at), 1, at - HOUR, timezone=zone)
+    assert [each.at for each in found] == [at]
+    assert found[0].at.tzinfo is UTC
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("daily", 1, FRIDAY), "trigger must be a trigger"),

@@ -65,14 +65,18 @@ def normalise(expression: object) -> str:
             f"a cron expression has at most {LONGEST} characters, not"
             f" {len(expression)}: {expression[:40]!r}..."
         )
-    if not expression.isascii():
-        odd = next(each for each in expression if not each.isascii())
+    odd = next((each for each in expression if not _is_plain(each)), None)
+    if odd is not None:
         raise InvalidTriggerError(
             f"cron expression {shown(expression)}: {odd!r} (U+{ord(odd):04X}) is not"
             " allowed; write plain ASCII"
         )
     text = " ".join(expression.split())
     return text.lower() if text.startswith("@") else text.upper()
+
+
+def _is_plain(character: str) -> bool:
+    return character.isascii() and (character.isprintable() or character.isspace())
 
 
 @lru_cache(maxsize=4096)
@@ -122,7 +126,8 @@ def split(text: str) -> Mapping[str, str]:
             raise RefusedError(_readings(parts))
         case count:
             raise RefusedError(
-                f"it has {count} fields; write five: {_FIVE}; or seven: {_SEVEN}"
+                f"it has {count} field{'s' if count > 1 else ''}; write five: {_FIVE};"
+                f" or seven: {_SEVEN}"
             )
     return dict(zip(_SEVEN.split(), parts, strict=True))
 

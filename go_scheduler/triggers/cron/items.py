@@ -150,10 +150,16 @@ def _special_day_of_week(item: str, field: Field) -> SpecialDay | None:
                 f'{field.name} "{item}": after # write which one of the month, in 1–5,'
                 " as in FRI#3; the last one is FRIL"
             )
-        return NthWeekday(_number(weekday, field) % 7, int(nth))
+        return NthWeekday(_weekday(weekday, item, field), int(nth))
     if item.endswith("L") and item != "L":
-        return NthWeekday(_number(item[:-1], field) % 7, None)
+        return NthWeekday(_weekday(item[:-1], item, field), None)
     return None
+
+
+def _weekday(text: str, item: str, field: Field) -> int:
+    if not text.isdigit() and text not in field.names:
+        raise RefusedError(_unreadable(item, field))
+    return _number(text, field) % 7
 
 
 def _step(text: str, field: Field) -> int:

@@ -11,6 +11,7 @@ from go_scheduler.triggers.cron.description import describe
 from go_scheduler.triggers.cron.expression import normalise, parse, search, split
 from go_scheduler.triggers.cron.warnings import warnings
 from go_scheduler.triggers.cron.years import CronYears
+from go_scheduler.triggers.delay import NEVER_FROM_NOW_ON
 from go_scheduler.triggers.local_time import load_zone
 from go_scheduler.triggers.wall_clock import check_wall_clock
 from go_scheduler.triggers.years.base import NEVER
@@ -106,7 +107,7 @@ class CronTrigger(LookAheadTrigger):
         return (
             *warnings(split(self.expression), parse(self.expression)),
             *LookAheadTrigger.warnings(self, now),
-            *(() if self.next_fire_time(now) else ("it never fires from now on",)),
+            *(() if self.next_fire_time(now) else (NEVER_FROM_NOW_ON,)),
         )
 
     def _rule(self) -> tuple[Search, bool]:

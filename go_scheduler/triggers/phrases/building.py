@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import product
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from go_scheduler.triggers.delay import DelayTrigger
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.local_time import load_zone
-from go_scheduler.triggers.phrases.days import whole_days, without
+from go_scheduler.triggers.phrases.days import check_often, whole_days, without
 from go_scheduler.triggers.phrases.moments import Present, duration
 from go_scheduler.triggers.phrases.parts import (
     OF_DAYS,
@@ -73,6 +74,9 @@ class Builder:
                 return self._trigger(phrase)
 
     def _trigger(self, parts: Parts) -> Trigger:
+        if parts.often is not None:
+            check_often(parts)
+            parts = replace(parts, often=None)
         given = parts.given()
         if parts.delay is not None:
             only(given, {"delay"}, "after each run")
@@ -104,6 +108,8 @@ class Builder:
     # Once.
 
     def _once(self, parts: Parts, given: set[str]) -> Trigger:
+        if parts.count == 1:
+            given -= {"count"}
         only(given, {"day", "later", "dates", "times", "part"}, "once")
         if parts.later is not None and parts.times is None:
             return ExecuteOnceTrigger(self._present.later(parts.later))
@@ -193,11 +199,13 @@ class Builder:
             limited = LimitedTrigger(
                 trigger, end=end, duration=length, limit=parts.count
             )
-            # An end alone counts from nowhere: it may have passed, and is no error.
+            # An end alone counts from nowhere.
             ends = end is not None and length is None and parts.count is None
-            return limited if ends else limited.anchored(self._present.now)
+            if not ends:
+                limited = limited.anchored(self._present.now)
+            return self._fires(limited, end)
         if start.counted:
-            return LimitedTrigger(
+            limited = LimitedTrigger(
                 trigger,
                 end=end,
                 duration=length,
@@ -205,9 +213,19 @@ class Builder:
                 # It may fire at once.
                 anchored_at=start.at - _MICROSECOND,
             )
-        return LimitedTrigger(
-            trigger, start=start.at, end=end, duration=length, limit=parts.count
-        )
+        else:
+            limited = LimitedTrigger(
+                trigger, start=start.at, end=end, duration=length, limit=parts.count
+            )
+        return self._fires(limited, end)
+
+    def _fires(self, trigger: Trigger, end: datetime | None) -> Trigger:
+        """A trigger that fires before it ends, as far as now and the end are known."""
+        if end is None or not self._present.is_known:
+            return trigger
+        if trigger.next_fire_time(self._present.now) is None:
+            raise PhraseError("until then it never fires, from now on")
+        return trigger
 
 
 def _check_moment(moment: Moment, parts: Parts, word: str) -> None:

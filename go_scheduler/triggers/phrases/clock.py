@@ -132,9 +132,14 @@ def clear_times(times: Iterable[time | int], part: str | None) -> Sequence[time]
 
 def _clear(given: time | int, part: str | None) -> time:
     if isinstance(given, time):
-        if part is not None and not _is_in(given, part):
+        found = given.replace(fold=0)
+        if part is None or _is_in(found, part):
+            return found
+        if given.fold and found.hour < 12:
+            found = found.replace(hour=found.hour + 12)
+        if not _is_in(found, part):
             raise PhraseError(f"{given:%H:%M} is not in the {part}")
-        return given
+        return found
     if not isinstance(given, int) or not 0 <= given <= 24:
         raise PhraseError(f"{given} is no hour: write a time such as 09:00 or 5pm")
     if 1 <= given <= 12:

@@ -170,14 +170,44 @@ def checked_days(parts: Parts) -> Parts:
         parts = replace(parts, months=of_the_year(parts.nth))
     needed = {"week": {"weekdays"}, "fortnight": {"weekdays"}, "month": {"nth"}}
     needed["year"] = {"dates", "nth"}
+    if parts.months is not None:
+        needed["year"] |= {"weekdays"}
     if unit in needed and not ways & needed[unit]:
         raise PhraseError(f"it does not say on which day of the {unit}")
     if not unit and not ways and parts.months is None:
         raise PhraseError("it does not say on which days: write 'every day at …'")
     if not unit and parts.lone is not None and parts.months is None:
+        if parts.nth is not None:
+            raise PhraseError(
+                "it may be one day or that of every month: write '… of every month', or"
+                " a date such as 2030-06-05"
+            )
         text = parts.lone.lower()
         raise PhraseError(ambiguous(text, (f"every {text}", f"this {text}")))
     return parts
+
+
+def check_often(parts: Parts) -> None:
+    """Refuse a number of times a day, week, month or year that is not named.
+
+    Raises:
+        PhraseError: It says so often, and names more or fewer times or days.
+    """
+    assert parts.every is not None
+    unit = parts.every.unit
+    named = {
+        "hour": parts.minutes,
+        "day": parts.times,
+        "week": parts.weekdays,
+        "month": parts.nth,
+        "year": parts.dates,
+    }.get(unit)
+    number = 0 if named is None else len(named)
+    if number != parts.often:
+        raise PhraseError(
+            f"it says {parts.often} times a {unit}, and names {number or 'none'}: write"
+            " all of them, as in 'every day at 09:00 and 17:00'"
+        )
 
 
 def without(parts: Parts, said: Mapping[str, object]) -> Parts | None:

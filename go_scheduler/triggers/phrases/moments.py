@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dateutil.relativedelta import relativedelta
 
+from go_scheduler.triggers.clock_changes import LAST_INSTANT
 from go_scheduler.triggers.local_time import next_instant
 from go_scheduler.triggers.phrases.parts import Every, Moment, YearDay
 from go_scheduler.triggers.phrases.words import PhraseError, ambiguous
@@ -71,6 +72,11 @@ class Present:
     def __init__(self, zone: tzinfo, now: datetime | None) -> None:
         self._zone = zone
         self._now = now
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the present time was given."""
+        return self._now is not None
 
     @property
     def now(self) -> datetime:
@@ -154,6 +160,8 @@ class Present:
 
         before = (local - timedelta(days=3)).replace(tzinfo=UTC)
         found = next_instant(search, before, self._zone, elapsed=False)
+        if found is None and local.date() == date.max:
+            return LAST_INSTANT
         if found is None:
             raise PhraseError(f"{local} does not exist in this time zone")
         return found

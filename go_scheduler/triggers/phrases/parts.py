@@ -74,7 +74,9 @@ class Parts:
     """What a phrase says, as far as it says it.
 
     Times may be bare hours. ``lone`` is a single day of the week as it was written, not
-    in the plural, so that it may be that of this week or that of every week.
+    in the plural, so that it may be that of this week or that of every week; or it says
+    that there is a single day of the month, likewise. ``often`` is how many times in
+    each day, week, month or year there are, which has to agree with what is named.
     """
 
     every: Every | None = None
@@ -94,6 +96,7 @@ class Parts:
     until: Moment | None = None
     lasting: Every | None = None
     count: int | None = None
+    often: int | None = None
     from_now: bool | None = None
     day: Moment | None = None
     later: Every | None = None
@@ -167,6 +170,7 @@ SAID = {
     "until": "when it ends",
     "lasting": "how long it goes on",
     "count": "how many times it fires",
+    "often": "how many times in each",
     "from_now": "that it starts now",
     "day": "on which day",
     "later": "how much later",

@@ -17,6 +17,7 @@ from go_scheduler.triggers.phrases.parts import (
     YearDay,
 )
 from go_scheduler.triggers.phrases.words import PhraseError, Word, ambiguous
+from go_scheduler.triggers.words import MONTHS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,6 +50,8 @@ class PartsReader(Transformer[Token, object]):
         for each in children:
             if "step" in each:
                 raise PhraseError("write 'every' before a number of units")
+            if "every" in each and parts.count is not None:
+                raise PhraseError(_times_before_every(parts.count))
             parts.add(each)
         return parts
 
@@ -63,13 +66,19 @@ class PartsReader(Transformer[Token, object]):
         first, *rest = children
         if first.type == "ADVERB":
             return {"every": Every(1, first.value)}
+        if first.type == "OTHER":
+            return _every_other(rest[0]["weekdays"])
+        if first.type == "NIGHTLY":
+            return {"every": Every(1, "day"), "part": "night"}
+        if first.type == "DAY_PARTS":
+            return {"every": Every(1, "day"), "part": first.value}
         match rest:
             case [Word("UNIT", unit)]:
                 return {"every": Every(1, unit)}
             case [Word("NUMBER", count), Word("UNIT", unit)]:
                 return {"every": Every(count, unit)}
-            case [Word("HALF"), Word("UNIT", unit)]:
-                return {"every": Every(0.5, unit)}
+            case [Word("HALF", count), Word("UNIT", unit)]:
+                return {"every": Every(count, unit)}
             case [Word("OTHER"), Word("UNIT", unit)]:
                 return {"every": Every(2, unit)}
             case [Word("OTHER"), {"weekdays": days}]:
@@ -79,12 +88,19 @@ class PartsReader(Transformer[Token, object]):
             case [{"nth": _} as said]:
                 return _every_nth(said)
             case [{"months": months}]:
-                return {"months": months}
+                return {"months": months, "every": Every(1, "year")}
             case [{"step": step}]:
                 return {"every": step}
             case [{"dates": dates}]:
                 return {"dates": dates, "every": Every(1, "year")}
         return {"weekdays": rest[0]["weekdays"]}
+
+    def often(self, children: list[Any]) -> Said:
+        """So many times in each unit, which are named as well."""
+        count, *number, unit = children
+        if any(each.type == "NUMBER" and each.value != 1 for each in number):
+            raise PhraseError("write how many times 'a day', 'a week' or 'a month'")
+        return {"often": count.value, "every": Every(1, unit.value)}
 
     # On which days.
 
@@ -119,7 +135,9 @@ class PartsReader(Transformer[Token, object]):
                     found += [Nth(day, _kind(kind)) for day in pending]
                     pending = []
         found += [Nth(day) for day in pending]
-        return {"nth": tuple(found), **scope}
+        if len(found) == 1 and not scope:
+            return {"nth": tuple(found), "lone": "one day of a month"}
+        return _date_of(found, scope) or {"nth": tuple(found), **scope}
 
     def nth_day(self, children: list[Any]) -> list[Any]:
         """One of the days of the month."""
@@ -157,9 +175,7 @@ class PartsReader(Transformer[Token, object]):
     def date(self, children: list[Any]) -> YearDay:
         """A date of every year, or of one."""
         day, month, *year = sorted(children, key=_date_order)
-        last = 31 if month.value != 2 else 29
-        if not 1 <= day.value <= last or not isinstance(day.value, int):
-            raise PhraseError(f'"{day.text} {month.text}" does not exist', day.start)
+        _check_date(day.value, month.value)
         return YearDay(day.value, month.value, year[0].value if year else None)
 
     def months(self, children: list[Any]) -> Said:
@@ -290,14 +306,23 @@ class PartsReader(Transformer[Token, object]):
 
     def day(self, children: list[Any]) -> Said:
         """One day, or one instant."""
+        match children[-1]:
+            case Word("TONIGHT"):
+                return {"day": Moment(day=0), "part": "evening"}
+            case Word("PART", part):
+                return {"day": Moment(day=0), "part": part}
         return {"day": Moment(day=children[-1].value)}
 
     def later(self, children: list[Any]) -> Said:
         """How much later than now."""
-        _, count, unit = children
-        return {
-            "later": Every(0.5 if count.type == "HALF" else count.value, unit.value)
-        }
+        count, unit, *day = (
+            each
+            for each in children
+            if each.type in ("NUMBER", "HALF", "UNIT", "TODAY")
+        )
+        if day and day[0].value:
+            raise PhraseError("only so long from now, or from today, can be counted")
+        return {"later": Every(count.value, unit.value)}
 
     def delay(self, children: list[Any]) -> Said:
         """How long after each run."""
@@ -373,6 +398,30 @@ def _every_nth(said: Mapping[str, Any]) -> Said:
             ("the second tuesday of every month", "every 2 weeks on tuesday"),
         )
     )
+
+
+def _times_before_every(count: int) -> str:
+    """The message for a number of times that may be those of each day or all."""
+    if count == 1:
+        return ambiguous("once", ("once every …", "every …, once"))
+    in_all = f"every …, {count} times"
+    return ambiguous(f"{count} times", (in_all, "every … at 09:00 and 17:00"))
+
+
+def _date_of(days: Sequence[Nth], scope: Mapping[str, Any]) -> Said | None:
+    """A day of one month, as in ``5th of june``: a date as any other."""
+    months = scope.get("months", ())
+    if len(days) > 1 or len(months) != 1 or days[0].weekdays or days[0].number < 1:
+        return None
+    (month,), (year,) = months, scope.get("years", (None,))
+    _check_date(days[0].number, month)
+    return {"dates": (YearDay(days[0].number, month, year),)}
+
+
+def _check_date(day: object, month: int) -> None:
+    last = 31 if month != 2 else 29
+    if not isinstance(day, int) or not 1 <= day <= last:
+        raise PhraseError(f"{day} {MONTHS[month - 1]} does not exist")
 
 
 def _date_order(word: Word) -> int:

@@ -15,7 +15,7 @@ from go_scheduler.triggers.phrases.clock import (
 )
 from go_scheduler.triggers.phrases.moments import duration
 from go_scheduler.triggers.phrases.parts import OF_DAYS
-from go_scheduler.triggers.phrases.words import PhraseError
+from go_scheduler.triggers.phrases.words import PhraseError, ambiguous
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from go_scheduler.triggers.phrases.clock import Times
     from go_scheduler.triggers.phrases.parts import Every, Parts
 
+_MORNING = time(6)
 _END_OF_DAY = time(23, 59, 59)
 
 
@@ -92,7 +93,16 @@ def times_of(parts: Parts) -> Sequence[time]:
             "it does not say at what time: add one such as 'at 09:00'; what is"
             " counted in hours, such as 'every 24 hours', needs none"
         )
-    return clear_times(parts.times, parts.part)
+    times = clear_times(parts.times, parts.part)
+    days = parts.given() & {*OF_DAYS, "day", "later"}
+    if parts.part == "night" and days and times[0] < _MORNING:
+        raise PhraseError(
+            ambiguous(
+                f"{times[0]:%H:%M} at night",
+                ("monday at 02:00", "tuesday at 02:00"),
+            )
+        )
+    return times
 
 
 def _window(parts: Parts) -> tuple[time, time]:

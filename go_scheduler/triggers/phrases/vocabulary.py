@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.triggers.words import MONTHS, WEEKDAYS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 _Entry = tuple[str, object]
 
@@ -24,26 +24,31 @@ def _vocabulary() -> Mapping[tuple[str, ...], _Entry]:
         add("WEEKDAY", f"{day},{day}s,{day[:3]}", frozenset({number}))
     add("WEEKDAY", "tues", frozenset({1}))
     add("WEEKDAY", "thur,thurs", frozenset({3}))
-    add("WEEKDAY", "weekday,weekdays,working day,working days", frozenset(range(5)))
-    add("WEEKDAY", "weekend,weekends", frozenset({5, 6}))
+    for kind in ("weekday", "working day", "business day"):
+        add("WEEKDAY", f"{kind},{kind}s,during {kind}s", frozenset(range(5)))
+    add("WEEKDAY", "weekend,weekends,during weekends", frozenset({5, 6}))
     for number, month in enumerate(MONTHS, 1):
         add("MONTH", f"{month},{month[:3]}", number)
     add("MONTH", "sept", 9)
     for unit, spellings in _UNITS.items():
         add("UNIT", spellings, unit)
-    for number, text in enumerate(_NUMBERS.split(), 1):
+    for number, text in _numbers():
         add("NUMBER", text, number)
     add("NUMBER", "a,an", 1)
-    for number, text in enumerate(_ORDINALS.split(), 1):
+    for number, text in _ordinals():
         add("ORDINAL", text, number)
     add("ORDINAL", "last", -1)
-    for part, spellings in _PARTS.items():
-        add("PART", f"{spellings},{spellings}s", part)
+    for part in ("morning", "afternoon", "evening", "night"):
+        add("PART", part, part)
+        add("DAY_PARTS", f"{part}s,in the {part}s", part)
         add("IN_PART", f"in the {part},at {part}", part)
+    add("HALF", "half,half an,half a", 0.5)
+    add("HALF", "quarter,quarter of an,a quarter,a quarter of an", 0.25)
     for type, spellings in _PLAIN.items():
         add(type, spellings)
     for unit, spellings in _ADVERBS.items():
-        add("ADVERB", spellings, unit)
+        for spelling in spellings.split(","):
+            add("ADVERB", f"{spelling},once {spelling}", unit)
     add("TIME", "noon,midday", time(12))
     add("TIME", "midnight", time(0))
     add("TODAY", "today", 0)
@@ -51,7 +56,8 @@ def _vocabulary() -> Mapping[tuple[str, ...], _Entry]:
     add("ALIGNED", "on the clock", None)
     add("ALIGNED", "on the hour", 0)
     add("ALIGNED", "on the half hour", 30)
-    add("COUNT", "once", 1)
+    add("COUNT", "once,one time", 1)
+    add("COUNT", "twice", 2)
     return found
 
 
@@ -69,22 +75,42 @@ _UNITS = {
 }
 _NUMBERS = (
     "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
-    " fifteen sixteen seventeen eighteen nineteen twenty"
+    " fifteen sixteen seventeen eighteen nineteen"
 )
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
 _ORDINALS = (
     "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth"
+    " thirteenth fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth"
 )
-_PARTS = {
-    "morning": "morning",
-    "afternoon": "afternoon",
-    "evening": "evening",
-    "night": "night",
-}
+
+
+def _numbers() -> Iterator[tuple[int, str]]:
+    """The numbers below a hundred, in words."""
+    yield from enumerate(_NUMBERS.split(), 1)
+    for tens, text in enumerate(_TENS.split(), 2):
+        yield 10 * tens, text
+        for ones, more in enumerate(_NUMBERS.split()[:9], 1):
+            yield 10 * tens + ones, f"{text} {more}"
+            yield 10 * tens + ones, f"{text}-{more}"
+
+
+def _ordinals() -> Iterator[tuple[int, str]]:
+    """The ordinals that count the days of a month, in words."""
+    yield from enumerate(_ORDINALS.split(), 1)
+    for tens, text, last in ((20, "twent", 9), (30, "thirt", 1)):
+        yield tens, f"{text}ieth"
+        for ones, more in enumerate(_ORDINALS.split()[:last], 1):
+            yield tens + ones, f"{text}y {more}"
+            yield tens + ones, f"{text}y-{more}"
+
+
 _PLAIN = {
-    "EVERY": "every,each",
+    "EVERY": "every,each,once every,once each,once a,once an,once per,per",
     "OTHER": "other,alternate",
-    "HALF": "half,half an",
     "THIS": "this,this coming",
+    "TONIGHT": "tonight",
+    "NIGHTLY": "nightly,once nightly",
+    "HENCE": "from now,from right now",
     "AT": "at",
     "OF": "of",
     "IN": "in,during",

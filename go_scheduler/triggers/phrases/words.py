@@ -71,7 +71,8 @@ def _time_of(match: re.Match[str]) -> time:
         if not 1 <= hour <= 12:
             raise ValueError(f"hour {hour} is not in 1–12 with am or pm")
         hour = hour % 12 + (12 if half == "p" else 0)
-    return time(hour, minute, int(match["second"] or 0))
+    # Without am or pm, a part of the day may say that it is the later one.
+    return time(hour, minute, int(match["second"] or 0), fold=half is None)
 
 
 def _instant_of(match: re.Match[str]) -> datetime:
@@ -163,7 +164,12 @@ def _word_at(text: str, at: int) -> Word | None:
 def _unhyphened(word: Word) -> Iterator[Word]:
     """The words that hyphens join, as in ``mon-fri``, unless they make a name."""
     parts = word.text.lower().rstrip(".").split("-")
-    if word.type != "NAME" or not all((part,) in VOCABULARY for part in parts):
+    is_one = (word.text.lower(),) in VOCABULARY
+    if (
+        word.type != "NAME"
+        or is_one
+        or not all((part,) in VOCABULARY for part in parts)
+    ):
         yield word
         return
     at = word.start
@@ -197,7 +203,12 @@ def _entry_at(words: Sequence[Word], at: int, text: str) -> tuple[Word, int]:
         entry = VOCABULARY.get(tuple(each.text.lower().rstrip(".") for each in some))
         if entry is not None and len(some) == count:
             start, end = first.start, some[-1].end
-            return Word(*entry, text[start:end], start, end), count
+            word = Word(*entry, text[start:end], start, end)
+            if word.type == "NUMBER" and _is_times(words, at + count):
+                end = words[at + count].end
+                text = text[start:end]
+                return Word("COUNT", word.value, text, start, end), count + 1
+            return word, count
     if (readings := AMBIGUOUS.get(first.text.lower())) is not None:
         raise PhraseError(ambiguous(first.text, readings), first.start)
     return first, 1
@@ -206,7 +217,7 @@ def _entry_at(words: Sequence[Word], at: int, text: str) -> tuple[Word, int]:
 def _number(words: Sequence[Word], at: int) -> tuple[Word, int]:
     number = words[at]
     after = words[at + 1].text.lower() if at + 1 < len(words) else ""
-    if after in ("times", "time"):
+    if _is_times(words, at + 1):
         end = words[at + 1].end
         return Word(
             "COUNT", number.value, f"{number.text} {after}", number.start, end
@@ -216,6 +227,10 @@ def _number(words: Sequence[Word], at: int) -> tuple[Word, int]:
     if len(number.text) == 4 and VOCABULARY.get((after,), ("",))[0] != "UNIT":
         return number._replace(type="YEAR"), 1
     return number, 1
+
+
+def _is_times(words: Sequence[Word], at: int) -> bool:
+    return at < len(words) and words[at].text.lower() in ("times", "time")
 
 
 def ambiguous(text: str, readings: Sequence[str]) -> str:

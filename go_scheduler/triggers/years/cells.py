@@ -55,15 +55,15 @@ def combined(
     """What an operation on sets makes of two years, or parts of years, day by day."""
     found: dict[int, int] = {}
     for times, days in one.items():
-        rest = days
-        for others, other_days in other.items():
+        rest, cells = days, iter(other.items())
+        # Every day is in one of them.
+        while rest:
+            others, other_days = next(cells)
             if common := rest & other_days:
                 both = operation(times, others)
                 found[both] = found.get(both, 0) | common
                 effort.spend(_PER_OPERATION)
                 rest ^= common
-                if not rest:
-                    break
     effort.spend(len(one) * len(other) // _CHECKS_PER_UNIT)
     return found
 
