@@ -92,5 +92,5 @@ def test_a_one_off_that_is_due_now_waits_for_no_tick(
 def test_where_nothing_settles_no_look_is_repeated(clock: ManualClock) -> None:
     store = SettlingStore(clock, ZERO)
     assert called_after(clock, store) == ZERO
-    # One when it was scheduled, and one when its instance had been made.
-    assert store.claims == 2
+    # When its instance has been made, and not before.
+    assert store.claims == 1

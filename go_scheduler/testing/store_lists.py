@@ -316,7 +316,7 @@ class InstanceListTests:
         assert found == [mine]
         assert store.list_instances(definition_id=of, state=State.FAILED) == []
 
-    def test_by_name(self, store: Store) -> None:
+    def test_by_the_name_of_their_definition(self, store: Store) -> None:
         mine = pending(store, definition(name="a"))
         pending(store, definition(name="b"))
         pending(store)

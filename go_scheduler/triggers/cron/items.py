@@ -105,7 +105,8 @@ def plain_item(item: str, field: Field) -> str:
     if low_text == "*":
         if high_text is not None:
             raise RefusedError(f'{field.name} "{item}" mixes * with a range')
-        return item
+        # Before 7.0 croniter takes */1 among the days of the week for no restriction.
+        return item if step_text is None else f"{field.first}-{field.last}/{step}"
     low = _number(low_text, field)
     if high_text is not None:
         high = _number(high_text, field)
