@@ -3,8 +3,8 @@
 A page's ``python`` blocks are one program: they run one after the other in one
 namespace, and the test server stands for the PostgreSQL they connect to. Where they
 define tests, those are run by pytest. A block with the title of a file is an excerpt of
-it, or all of it. ``sql`` blocks run on the databases that their title names, and the package's own
-commands from a shell.
+it, or all of it. ``sql`` blocks run on the databases that their title names, and the
+package's own commands from a shell.
 """
 
 from __future__ import annotations
