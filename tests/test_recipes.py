@@ -1,0 +1,263 @@
+"""What the pages give to be copied does what they say."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+
+from go_scheduler import (
+    ExecuteOnceTrigger,
+    HandlerRegistry,
+    IntervalTrigger,
+    MemoryStore,
+    RetryPolicy,
+    Scheduler,
+    TaskDefinition,
+    TaskInstance,
+)
+from go_scheduler.testing.clock import START
+from tests.conftest import seconds
+from tests.test_examples import program
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from go_scheduler.handlers import Handler
+    from go_scheduler.testing import ManualClock
+
+DOCS = Path(__file__).parents[1] / "docs"
+HOURLY = IntervalTrigger(timedelta(hours=1))
+
+
+class Recipes:
+    """What a page defines, on a clock that tests move, and a scheduler for it."""
+
+    def __init__(self, page: str, clock: ManualClock) -> None:
+        class Time(datetime):
+            @classmethod
+            def now(cls, tz: object = None) -> datetime:  # type: ignore[override]
+                return clock.now()
+
+        self.ran: list[TaskInstance] = []
+        self.handlers = HandlerRegistry()
+        self.handlers.register("job")(self.ran.append)
+        self.scheduler = Scheduler(self.handlers, MemoryStore(clock), clock=clock)
+        self._names: dict[str, Any] = {}
+        exec(program(DOCS / page), self._names)
+        self._names |= {"datetime": Time, "scheduler": self.scheduler}
+
+    def __getitem__(self, name: str) -> Any:
+        return self._names[name]
+
+    def __setitem__(self, name: str, value: object) -> None:
+        self._names[name] = value
+
+
+@pytest.fixture
+def recipes(clock: ManualClock) -> Iterator[Recipes]:
+    found = Recipes("recipes.md", clock)
+    with found.scheduler:
+        yield found
+
+
+@pytest.fixture
+def why(clock: ManualClock) -> Recipes:
+    return Recipes("troubleshooting.md", clock)
+
+
+def job(**values: Any) -> TaskDefinition:
+    given: dict[str, Any] = {"trigger": HOURLY, "name": "job"}
+    return TaskDefinition(**given | values)
+
+
+def instance() -> TaskInstance:
+    return TaskInstance(
+        id=uuid4(),
+        definition=job(),
+        fire_time=START,
+        execute_at=START,
+        due_at=START,
+    )
+
+
+def test_what_is_enqueued_runs_at_once_or_after_its_wait(
+    recipes: Recipes, clock: ManualClock
+) -> None:
+    for wait in (0, 60):
+        recipes["enqueue"](recipes.scheduler, "job", wait=seconds(wait), wait_was=wait)
+    clock.advance(seconds(30))
+    assert [each.metadata["wait_was"] for each in recipes.ran] == [0]
+    clock.advance(seconds(60))
+    assert [each.metadata["wait_was"] for each in recipes.ran] == [0, 60]
+
+
+def test_what_is_run_now_runs_besides_its_schedule_though_it_is_paused(
+    recipes: Recipes, clock: ManualClock
+) -> None:
+    definition = recipes.scheduler.schedule(job(metadata={"to": "ada"}))
+    recipes.scheduler.pause(definition.id)
+    paused = recipes.scheduler.get_definition(definition.id)
+    recipes["run_now"](recipes.scheduler, paused)
+    clock.advance(seconds(10))
+    [ran] = recipes.ran
+    assert ran.metadata == {"to": "ada"}
+    assert recipes.scheduler.get_definition(definition.id) == paused
+
+
+def test_what_has_failed_is_run_again(recipes: Recipes, clock: ManualClock) -> None:
+    outcomes = [ValueError("at first")]
+
+    @recipes.handlers.register("once")
+    def once(instance: TaskInstance) -> None:
+        recipes.ran.append(instance)
+        if outcomes:
+            raise outcomes.pop()
+
+    now = ExecuteOnceTrigger(clock.now())
+    recipes.scheduler.schedule(
+        job(name="once", trigger=now, retry=RetryPolicy(max_attempts=1))
+    )
+    clock.advance(seconds(10))
+    recipes["run_failed_again"](recipes.scheduler, "once")
+    clock.advance(seconds(10))
+    assert len(recipes.ran) == 2
+
+
+def test_what_is_late_is_dropped(recipes: Recipes, clock: ManualClock) -> None:
+    handler = recipes["unless_late"](timedelta(minutes=10))(recipes.ran.append)
+    clock.advance(timedelta(minutes=10))
+    handler(in_time := instance())
+    clock.advance(seconds(1))
+    handler(instance())
+    assert recipes.ran == [in_time]
+
+
+def test_each_retry_waits_longer_and_the_last_one_raises(
+    recipes: Recipes, clock: ManualClock
+) -> None:
+    times = []
+
+    @recipes.handlers.register("fetch")
+    @recipes["with_backoff"](ConnectionError, tries=3)  # type: ignore[untyped-decorator]
+    def fetch(instance: TaskInstance) -> None:
+        times.append(clock.now() - START)
+        raise ConnectionError("away")
+
+    definition = job(
+        name="fetch",
+        trigger=ExecuteOnceTrigger(START),
+        retry=RetryPolicy(max_attempts=1),
+    )
+    recipes.scheduler.schedule(definition)
+    clock.advance(timedelta(minutes=5))
+    assert times == [seconds(0), seconds(10), seconds(30)]
+    [failed] = recipes.scheduler.list_instances(state="failed")
+    assert "ConnectionError: away" in (failed.error or "")
+
+
+def test_a_repeated_run_schedules_its_next_try_once(recipes: Recipes) -> None:
+    def fetch(instance: TaskInstance) -> None:
+        raise ConnectionError("away")
+
+    fails: Handler = recipes["with_backoff"](ConnectionError)(fetch)
+    for run in (one := instance(), one):
+        fails(run)
+    assert len(recipes.scheduler.list_definitions()) == 1
+
+
+def test_an_error_that_is_not_named_is_raised(recipes: Recipes) -> None:
+    def fetch(instance: TaskInstance) -> None:
+        raise ValueError("what")
+
+    with pytest.raises(ValueError, match="what"):
+        recipes["with_backoff"](ConnectionError)(fetch)(instance())
+
+
+@pytest.mark.slow
+def test_a_second_run_finds_the_lock_of_the_first(
+    recipes: Recipes, postgresql_url: str
+) -> None:
+    recipes["url"] = postgresql_url.replace("+psycopg", "")
+    calls = 0
+
+    @recipes["one_at_a_time"]  # type: ignore[untyped-decorator]
+    def handler(instance: TaskInstance) -> None:
+        nonlocal calls
+        calls += 1
+        handler(instance)
+
+    handler(instance())
+    assert calls == 1
+    handler(instance())
+    assert calls == 2
+
+
+def test_what_is_declared_no_more_is_deleted_and_nothing_else(
+    recipes: Recipes,
+) -> None:
+    others = recipes.scheduler.schedule(job(metadata={"owner": "somebody else"}))
+    one, other = job(), job()
+    recipes["declare"](recipes.scheduler, [one, other], owner="shop")
+    recipes["declare"](recipes.scheduler, [other], owner="shop")
+    kept = {each.id for each in recipes.scheduler.list_definitions()}
+    assert kept == {other.id, others.id}
+
+
+def test_the_customers_runs_are_spread_and_stay_where_they_are(
+    recipes: Recipes,
+) -> None:
+    nightly = recipes["nightly"]
+    assert nightly(7) == nightly(7)
+    assert len({nightly(each).trigger for each in range(100)}) > 90
+
+
+def test_a_run_is_logged_as_done_or_failed(
+    recipes: Recipes, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(instance: TaskInstance) -> None:
+        raise ValueError("what")
+
+    caplog.set_level(logging.INFO)
+    recipes["logged"](recipes.ran.append)(instance())
+    with pytest.raises(ValueError, match="what"):
+        recipes["logged"](fail)(instance())
+    told = [each.split(",")[0] for each in caplog.messages]
+    assert told == ["job done", "job failed"]
+
+
+def test_why_it_did_not_fire_is_told(why: Recipes, clock: ManualClock) -> None:
+    def answer(definition: TaskDefinition) -> str:
+        text: str = why["why"](why.scheduler, definition.id)
+        return text
+
+    def fail(instance: TaskInstance) -> None:
+        raise ValueError("no paper")
+
+    why.handlers.register("fails")(fail)
+    retry = RetryPolicy(max_attempts=1)
+    schedule = why.scheduler.schedule
+    now = ExecuteOnceTrigger(START)
+    paused = schedule(job(paused=True, note="holidays"))
+    hourly = schedule(job())
+    assert "no such definition" in answer(job())
+    assert answer(paused) == "it is paused: holidays"
+    assert "it fires at 2030-01-01 01:00" in answer(hourly)
+    clock.advance(timedelta(hours=3))
+    assert "it is overdue" in answer(hourly)
+    with why.scheduler:
+        clock.advance(seconds(1))
+        unserved = schedule(job(trigger=now, queue="mial"))
+        fails = schedule(job(trigger=now, name="fails"))
+        ended = schedule(job(trigger=now))
+        last = schedule(job(trigger=now, name="fails", retry=retry))
+        clock.advance(seconds(10))
+        assert "queue 'mial'" in answer(unserved)
+        assert "no paper" in answer(fails)
+        assert answer(fails).startswith("it runs again at")
+        assert answer(last).startswith("it has failed")
+        assert answer(ended).startswith("it has ended")
