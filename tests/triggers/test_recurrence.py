@@ -313,6 +313,60 @@ class TestRareDays:
         assert found.startswith(expected)
 
 
+class TestWeeks:
+    @pytest.mark.parametrize(
+        ("start", "rule", "expected"),
+        [
+            # The day of the week is that of the start.
+            (
+                "20240104",
+                "BYWEEKNO=7",
+                "2024-02-15 2025-02-13 2026-02-12 2027-02-18",
+            ),
+            (
+                "20240104",
+                "BYWEEKNO=7,8;BYMONTH=2",
+                "2024-02-15 2024-02-22 2025-02-13 2025-02-20",
+            ),
+            # A week that begins in december belongs to the year of its middle.
+            (
+                "20180101",
+                "BYWEEKNO=1;BYDAY=MO,TH;BYSETPOS=1",
+                "2018-01-01 2018-12-31 2019-12-30 2021-01-04",
+            ),
+            (
+                "20181231",
+                "INTERVAL=2;BYWEEKNO=1;BYDAY=MO",
+                "2018-12-31 2021-01-04 2023-01-02 2024-12-30",
+            ),
+            (
+                "20200101",
+                "BYWEEKNO=1,53;BYDAY=SA,SU;BYSETPOS=-1;WKST=SU",
+                "2021-01-02 2021-01-09 2022-01-08 2023-01-07",
+            ),
+        ],
+    )
+    def test_they_make_up_years(self, start: str, rule: str, expected: str) -> None:
+        text = f"DTSTART:{start}T090000Z\nRRULE:FREQ=YEARLY;{rule}"
+        trigger = RecurrenceTrigger(text)
+        after: datetime | None = datetime(2017, 1, 1, tzinfo=UTC)
+        found = []
+        for _ in range(4):
+            assert after is not None
+            after = trigger.next_fire_time(after)
+            found.append(f"{after:%Y-%m-%d}")
+        assert found == expected.split()
+
+    def test_at_the_ends_of_time_they_are_cut(self) -> None:
+        text = "DTSTART:{}T090000Z\nRRULE:FREQ=YEARLY;BYWEEKNO=1;BYDAY=SU,MO;BYSETPOS=1"
+        first = RecurrenceTrigger(text.format("00010101") + ";WKST=SU")
+        begin = datetime.min.replace(tzinfo=UTC)
+        assert first.next_fire_time(begin) == datetime(1, 1, 1, 9, tzinfo=UTC)
+        last = RecurrenceTrigger(text.format("99980101"))
+        end = datetime(9999, 2, 1, tzinfo=UTC)
+        assert last.next_fire_time(end) is None
+
+
 class TestStart:
     def test_it_may_be_in_the_text_or_an_argument(self) -> None:
         start = datetime(2025, 1, 21, 9, 34, 5, 999_999, tzinfo=NEW_YORK)

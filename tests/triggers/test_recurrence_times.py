@@ -220,7 +220,9 @@ class TestAgainstDateutil:
         self, number: int
     ) -> None:
         start = datetime(1970, 1, 1)  # noqa: DTZ001
-        times = LocalTimes(RecurrenceRule(frequency="YEARLY", weeks=(number,)), start)
+        every_day = tuple(map(Weekday, range(7)))
+        rule = RecurrenceRule(frequency="YEARLY", weeks=(number,), weekdays=every_day)
+        times = LocalTimes(rule, start)
         days = range(start.toordinal(), start.replace(year=2170).toordinal())
         found = times.days(days.start)
         assert [day for day, _ in takewhile(lambda each: each[0] in days, found)] == [

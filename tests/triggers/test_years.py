@@ -273,6 +273,41 @@ class TestSets:
         expected = walked(trigger, begin, end)
         assert with_sets(trigger, begin, end) == expected
 
+    @pytest.mark.parametrize(
+        "rule",
+        [
+            "FREQ=DAILY;BYHOUR=1,2;BYMINUTE=30;COUNT=40",
+            "FREQ=DAILY;INTERVAL=3;UNTIL=20241110T120000Z",
+            "FREQ=MINUTELY;INTERVAL=20;COUNT=500",
+            "FREQ=MINUTELY;INTERVAL=20;UNTIL=20241104T000000Z",
+            "FREQ=HOURLY;INTERVAL=7;BYMINUTE=0,30",
+            "FREQ=MINUTELY;BYSECOND=0,30;BYMONTHDAY=3",
+            "FREQ=WEEKLY;BYDAY=SU,MO;BYSETPOS=-1",
+            "FREQ=YEARLY;BYWEEKNO=44,45",
+            "FREQ=YEARLY;BYEASTER=217",
+        ],
+    )
+    @pytest.mark.parametrize(
+        "more",
+        [
+            "",
+            "\nEXDATE;VALUE=DATE:20241103\nEXDATE:20241104T013000,20241105T023000",
+            "\nRDATE:20241103T013000\nRDATE:20241103T070000Z",
+            "\nRDATE:20241103T070000Z,20241103T080000Z\nEXDATE:20241103T080000Z",
+        ],
+    )
+    @pytest.mark.parametrize("overlap", ["first", "second", "both"])
+    def test_a_recurrence_is_told_with_all_its_lines(
+        self, rule: str, more: str, overlap: str
+    ) -> None:
+        start = "DTSTART;TZID=America/New_York:20241101T013000"
+        trigger = Rule(f"{start}\nRRULE:{rule}{more}", overlap=overlap)
+        window = (
+            datetime(2024, 10, 30, tzinfo=UTC),
+            datetime(2024, 11, 12, tzinfo=UTC),
+        )
+        assert with_sets(trigger, *window) == series(trigger, *window)
+
     @settings(max_examples=60, deadline=None)
     @given(
         trigger=combinations(),

@@ -80,11 +80,7 @@ class RecurrenceRule:
     def names_days(self) -> bool:
         """Whether it says which days, rather than leave them to its start."""
         return bool(
-            self.weeks
-            or self.year_days
-            or self.month_days
-            or self.weekdays
-            or self.easter_days
+            self.year_days or self.month_days or self.weekdays or self.easter_days
         )
 
     @property
@@ -106,6 +102,11 @@ class RecurrenceRule:
         per_day = self.periods_per_day
         return per_day > 1 and not self.hours and self.interval < per_day
 
+    @property
+    def counts_weeks(self) -> bool:
+        """Whether its years are made of whole weeks, each of the year of its middle."""
+        return self.frequency == "YEARLY" and bool(self.weeks)
+
     def pinned(self, start: datetime) -> RecurrenceRule:
         """This rule with what it leaves open taken from where it starts.
 
@@ -122,6 +123,8 @@ class RecurrenceRule:
         if self.names_days:
             return rule
         match self.frequency:
+            case "YEARLY" if self.weeks:
+                return replace(rule, weekdays=(Weekday(start.weekday()),))
             case "YEARLY":
                 months = self.months or (start.month,)
                 return replace(rule, months=months, month_days=(start.day,))
@@ -136,7 +139,7 @@ class RecurrenceRule:
 
         Neither INTERVAL, BYSETPOS nor BYEASTER is looked at.
         """
-        if not (self.months or self.names_days):
+        if not (self.months or self.weeks or self.names_days):
             return (1 << _length(year)) - 1
         by_month = self.months or range(1, 13)
         found = rrule(

@@ -136,7 +136,7 @@ class LocalTimes:
         """Whether a period can have as many times as BYSETPOS counts."""
         if not self._rule.picks_days:
             return bool(self._offsets)
-        days = {"WEEKLY": len(self._rule.weekdays) or 7, "MONTHLY": 31, "YEARLY": 366}
+        days = {"WEEKLY": len(self._rule.weekdays) or 7, "MONTHLY": 31, "YEARLY": 371}
         most = days[self._rule.frequency] * len(self._offsets)
         return min(map(abs, self._rule.positions)) <= most
 
@@ -167,11 +167,14 @@ class LocalTimes:
         return end, [each for each in picked if each[0] >= day]
 
     def _days_between(self, first: int, end: int) -> int:
-        """The days of a period, of a year at most, that the other parts allow."""
+        """The days of a period that the other parts allow."""
         new_year, next_year, days = self._year_of(first)
         days >>= first - new_year
-        if end > next_year:
-            days |= self._year_of(next_year)[2] << next_year - first
+        # Three years have a part in some that are made of weeks.
+        while next_year < min(end, _NEVER):
+            before = next_year
+            _, next_year, more = self._year_of(before)
+            days |= more << before - first
         return days & (1 << end - first) - 1
 
     def _matching(self, day: int) -> int:
@@ -241,6 +244,9 @@ class LocalTimes:
     def _period(self, day: int) -> int:
         """The number of the period, of the kind that FREQ counts, as a day begins."""
         match self._rule.frequency:
+            case "YEARLY" if self._rule.counts_weeks:
+                week = day - (day - 1 - self._rule.week_start) % 7
+                return date.fromordinal(min(max(week + 3, 1), _LAST_DAY)).year
             case "YEARLY":
                 return date.fromordinal(day).year
             case "MONTHLY":
@@ -252,6 +258,10 @@ class LocalTimes:
 
     def _first_day(self, period: int) -> int:
         match self._rule.frequency:
+            case "YEARLY" if self._rule.counts_weeks and period <= MAXYEAR:
+                # The week that the fourth of January is in.
+                day = date(period, 1, 4).toordinal()
+                return max(day - (day - 1 - self._rule.week_start) % 7, 1)
             case "YEARLY":
                 year, month = period, 1
             case "MONTHLY":

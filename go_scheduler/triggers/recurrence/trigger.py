@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -54,8 +54,8 @@ class RecurrenceTrigger(WallClockTrigger):
       ``INTERVAL`` counts from there, too. The start fires only if it matches.
     * Without ``DTSTART`` it starts when the definition is first scheduled, at a whole
       second, and fires after that.
-    * ``BYWEEKNO`` alone is each day of the week, and ``BYEASTER`` counts the days from
-      Easter Sunday.
+    * The years of a rule with ``BYWEEKNO`` are made of whole weeks, also for
+      ``INTERVAL`` and ``BYSETPOS``. ``BYEASTER`` counts the days from Easter Sunday.
     * ``EXDATE`` with a date excludes the whole day. A time without a ``Z`` is a local
       one; the clock shows some of them twice, and ``EXDATE`` excludes both.
     * ``UNTIL`` is the last time that may fire. With a date, that is the end of the day.
@@ -246,8 +246,14 @@ def _read_text(text: str, timezone: str | None) -> Recurrence:
 @lru_cache(maxsize=1024)
 def _can_fire(rule: RecurrenceRule) -> bool:
     """Whether a rule fires if it starts at the right time."""
-    times = LocalTimes(replace(rule, interval=1), _ANY_START)
-    return times.search(_ANY_START) is not None
+    starts = [_ANY_START]
+    if rule.weeks and not rule.names_days:
+        # It takes its day of the week from where it starts.
+        starts = [_ANY_START + timedelta(days=days) for days in range(7)]
+    return any(
+        LocalTimes(replace(rule, interval=1), each).search(_ANY_START) is not None
+        for each in starts
+    )
 
 
 # Definitions are read again and again, and make an equal trigger each time.
