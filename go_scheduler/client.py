@@ -146,6 +146,7 @@ class Client:
         return self._ready().get_definition(definition_id)
 
     aget_definition = awaitable(get_definition)
+    """Await what ``get_definition`` does; see there."""
 
     def list_definitions(
         self,
@@ -205,6 +206,7 @@ class Client:
         return page_of(found, order, limit=limit, position=Position.of_definition)
 
     alist_definitions = awaitable(list_definitions)
+    """Await what ``list_definitions`` does; see there."""
 
     def delete_definition(self, definition_id: UUID) -> bool:
         """Delete a definition and what has not started of it.
@@ -218,6 +220,7 @@ class Client:
         return self.delete_definitions(ids=[definition_id]) == 1
 
     adelete_definition = awaitable(delete_definition)
+    """Await what ``delete_definition`` does; see there."""
 
     def delete_definitions(
         self,
@@ -249,6 +252,7 @@ class Client:
         return deleted
 
     adelete_definitions = awaitable(delete_definitions)
+    """Await what ``delete_definitions`` does; see there."""
 
     def pause(self, definition_id: UUID, note: str | None = None) -> TaskDefinition:
         """Pause a definition: nothing of it starts until it is resumed.
@@ -274,6 +278,7 @@ class Client:
         return _only(paused, definition_id)
 
     apause = awaitable(pause)
+    """Await what ``pause`` does; see there."""
 
     def resume(self, definition_id: UUID) -> TaskDefinition:
         """End a definition's pause.
@@ -292,6 +297,7 @@ class Client:
         return resumed
 
     aresume = awaitable(resume)
+    """Await what ``resume`` does; see there."""
 
     def get_instance(self, instance_id: UUID) -> TaskInstance:
         """Read one instance.
@@ -303,6 +309,7 @@ class Client:
         return self._ready().get_instance(instance_id)
 
     aget_instance = awaitable(get_instance)
+    """Await what ``get_instance`` does; see there."""
 
     def list_instances(
         self,
@@ -357,6 +364,7 @@ class Client:
         return page_of(found, order, limit=limit, position=Position.of_instance)
 
     alist_instances = awaitable(list_instances)
+    """Await what ``list_instances`` does; see there."""
 
     def counts(self) -> Mapping[State, int]:
         """How many instances are in each state.
@@ -366,6 +374,7 @@ class Client:
         return self._ready().counts()
 
     acounts = awaitable(counts)
+    """Await what ``counts`` does; see there."""
 
     def check(self) -> None:
         """Ask the store for a sign of life, and make it ready if no call has yet.
@@ -382,6 +391,7 @@ class Client:
         self._ready().list_definitions(ids=[_NOBODYS], limit=1)
 
     acheck = awaitable(check)
+    """Await what ``check`` does; see there."""
 
     def cancel(self, instance_id: UUID) -> Cancelled | None:
         """Cancel an instance that has not started, or ask its run to stop.
@@ -403,6 +413,7 @@ class Client:
         return store.cancel_instances({instance_id: next_fire_time}).get(instance_id)
 
     acancel = awaitable(cancel)
+    """Await what ``cancel`` does; see there."""
 
     def _prepare(
         self, definition: TaskDefinition, *, joins: bool

@@ -57,11 +57,13 @@ class Scheduler(Client):
     ```
 
     In an application with an event loop, async handlers are called on that loop, in
-    the context in which the scheduler was entered::
+    the context in which the scheduler was entered:
 
-        async with Scheduler(handler, store) as scheduler:
-            await scheduler.aschedule(definition)
-            ...
+    ```python
+    async with Scheduler(handler, store) as scheduler:
+        await scheduler.aschedule(definition)
+        ...
+    ```
 
     Any number of schedulers, in any number of processes, may share a store that
     processes can share: each fire time is run by one of them.
