@@ -686,3 +686,12 @@ class TestEffort:
         with pytest.raises(UndecidedError):
             search.next_fire_time(datetime(2030, 1, 5, tzinfo=UTC))
         assert trigger.next_fire_time(END) is None
+
+    def test_what_is_rare_is_found_one_by_one_where_sets_take_too_much(self) -> None:
+        interval = IntervalTrigger(100_000 * SECOND, NOON)
+        trigger = AllOfTrigger([interval, Cron("0 12 20 2 *", "UTC")])
+        search = Search(trigger, effort=Effort(3))
+        found = search.next_fire_time(NOON)
+        assert found is not None
+        assert interval.next_fire_time(found - SECOND) == found
+        assert (found.month, found.day, found.hour) == (2, 20, 12)

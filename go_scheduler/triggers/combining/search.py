@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from contextlib import suppress
 from datetime import datetime, timedelta
 from sys import maxsize
 from typing import NamedTuple
@@ -24,7 +25,7 @@ MOST_CANDIDATES = 100_000
 
 # So many questions are answered sooner one by one than a year is worked out.
 _MOST_QUESTIONS = 250
-# What is this package's and yet no set steps by less than a second, and goes nowhere.
+# What is this package's and yet not found by sets is rare, or steps by odd lengths.
 _MOST_OF_OWN = 10_000
 _LONGEST_SEARCH = LONGEST_SEARCH * timedelta(days=365.2425)
 
@@ -136,7 +137,9 @@ class Search:
             if self._questions > self._most_questions:
                 times = _sets_of(self._trigger)
                 if times is not None:
-                    return times.next(start, self._leap, self._effort)
+                    # What few candidates lead to is found by them, if not by sets.
+                    with suppress(UndecidedError):
+                        return times.next(start, self._leap, self._effort)
                 self._most_questions = maxsize
                 if is_own(self._trigger):
                     self._left = min(self._left, _MOST_OF_OWN)
