@@ -143,6 +143,11 @@ def test_every_column_is_explained(table: Table) -> None:
     assert {*re.findall(r"`(\w+)`", firsts)} == {*table.columns.keys()}
 
 
+def test_the_rights_that_are_shown_are_for_every_table() -> None:
+    [granted] = re.findall(r"UPDATE, DELETE\s+ON ([\w, ]+?)\s+TO scheduler;", OPERATING)
+    assert {*granted.split(", ")} == {*metadata.tables}
+
+
 def test_the_reference_draws_the_tree_of_the_errors() -> None:
     branch = re.compile(r"^([│ ]*[├└]── \w+)(?: +(\(\w+\)))?", re.MULTILINE)
     drawn = branch.findall(errors.__doc__ or "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -228,6 +229,20 @@ def test_a_run_is_logged_as_done_or_failed(
         recipes["logged"](fail)(instance())
     told = [each.split(",")[0] for each in caplog.messages]
     assert told == ["job done", "job failed"]
+
+
+def test_an_async_run_is_logged_once_it_has_ended(
+    recipes: Recipes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work(instance: TaskInstance) -> None:
+        await asyncio.sleep(0)
+        assert not caplog.messages
+        recipes.ran.append(instance)
+
+    caplog.set_level(logging.INFO, logger="shop.jobs")
+    asyncio.run(recipes["logged_async"](work)(instance()))
+    assert caplog.messages == ["job has ended"]
+    assert len(recipes.ran) == 1
 
 
 def test_why_it_did_not_fire_is_told(why: Recipes, clock: ManualClock) -> None:
