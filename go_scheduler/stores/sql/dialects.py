@@ -187,7 +187,7 @@ class CockroachDBDialect(PostgreSQLDialect):
             return read(connection)
         past = "AS OF SYSTEM TIME follower_read_timestamp()"
         try:
-            return _within(past, connection, read)
+            return within(past, connection, read)
         except ProgrammingError:
             # The tables are younger than that.
             return read(connection)
@@ -204,15 +204,16 @@ class CockroachDBDialect(PostgreSQLDialect):
         except OperationalError as error:
             if getattr(error.orig, "sqlstate", None) != _LOCKED:
                 raise
-        return _within("PRIORITY HIGH", connection, read)
+        return within("PRIORITY HIGH", connection, read)
 
 
 _LOCKED = "55P03"
 
 
-def _within(
+def within(
     kind: str, connection: Connection, read: Callable[[Connection], Read]
 ) -> Read:
+    """What ``read`` reads within a transaction of a kind."""
     connection.exec_driver_sql(f"BEGIN {kind}")
     try:
         found = read(connection)

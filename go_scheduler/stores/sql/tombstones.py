@@ -59,7 +59,7 @@ class Tombstones:
         """Forget ids that ended by then, those first that ended first.
 
         Args:
-            connection: In a transaction.
+            connection: Not in a transaction, if reads wait for locks.
             until: By when.
             limit: The most to forget.
         """
@@ -71,7 +71,7 @@ class Tombstones:
         """Forget, of more than so many, those that ended first.
 
         Args:
-            connection: In a transaction.
+            connection: Not in a transaction, if reads wait for locks.
             most: How many are kept, and a hundredth more.
             made: How many may have been added since the last call.
             limit: The most to forget.
@@ -97,8 +97,16 @@ class Tombstones:
         self, connection: Connection, which: ColumnElement[bool], limit: int
     ) -> int:
         query = select(tombstones.c.id).where(which).order_by(*_ended).limit(limit)
+        found = self._dialect.past_locks(
+            connection, lambda each: each.execute(query).scalars().all()
+        )
+        if not found:
+            return 0
         # One that a transaction of a user's has locked waits for the next time.
-        found = connection.execute(query.with_for_update(skip_locked=True))
-        ids = found.scalars().all()
-        self.forget(connection, ids)
-        return len(ids)
+        free = (
+            select(tombstones.c.id)
+            .where(self._dialect.among(tombstones.c.id, found))
+            .with_for_update(skip_locked=True)
+        )
+        forget = delete(tombstones).where(tombstones.c.id.in_(free))
+        return connection.execute(forget).rowcount
