@@ -108,5 +108,6 @@ class Tombstones:
             .where(self._dialect.among(tombstones.c.id, found))
             .with_for_update(skip_locked=True)
         )
-        forget = delete(tombstones).where(tombstones.c.id.in_(free))
-        return connection.execute(forget).rowcount
+        ids = connection.execute(free).scalars().all()
+        self.forget(connection, ids)
+        return len(ids)
