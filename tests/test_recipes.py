@@ -22,6 +22,7 @@ from go_scheduler import (
     TaskInstance,
 )
 from go_scheduler.testing.clock import START
+from go_scheduler.triggers.calendars import base
 from tests.conftest import seconds
 from tests.test_examples import program
 
@@ -60,7 +61,9 @@ class Recipes:
 
 
 @pytest.fixture
-def recipes(clock: ManualClock) -> Iterator[Recipes]:
+def recipes(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Recipes]:
+    # What the page registers is forgotten.
+    monkeypatch.setattr(base, "_calendars", dict(base._calendars))
     found = Recipes("recipes.md", clock)
     with found.scheduler:
         yield found

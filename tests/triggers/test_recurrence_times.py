@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import dateutil.rrule
 import pytest
 from dateutil.rrule import rrule, weekday
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from go_scheduler.triggers.recurrence import RecurrenceTrigger
@@ -99,7 +99,8 @@ def by_dateutil(rule: RecurrenceRule, start: datetime, end: datetime) -> list[da
                 weekday(*each) if ordinals else weekday(each.day)
                 for each in rule.weekdays
             ]
-            or None,
+            # Without this it takes every day of a week.
+            or ([start.weekday()] if rule.weeks and not rule.names_days else None),
             byhour=rule.hours or None,
             byminute=rule.minutes or None,
             bysecond=rule.seconds or None,
@@ -178,6 +179,10 @@ class TestAgainstDateutil:
         if rule.frequency == "WEEKLY" and rule.positions:
             # dateutil takes the first week to begin with the start.
             start -= (start.weekday() - rule.week_start) % 7 * DAY
+        if rule.counts_weeks:
+            # It counts years from the one that the start is in, not from its week's.
+            week = start - (start.weekday() - rule.week_start) % 7 * DAY
+            assume((week + 3 * DAY).year == start.year)
         years = {"YEARLY": 9, "MONTHLY": 3, "WEEKLY": 1, "DAILY": 1}[rule.frequency]
         end = datetime(start.year + years, 12, 31, 23, 59, 59)  # noqa: DTZ001
         check(rule, start, end, by_dateutil(rule, start, end))
