@@ -24,7 +24,7 @@ from go_scheduler import (
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers.calendars import base
 from tests.conftest import seconds
-from tests.test_examples import program
+from tests.test_examples import FAILED_AFTER, program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,6 +130,24 @@ def test_what_has_failed_is_run_again(recipes: Recipes, clock: ManualClock) -> N
     recipes["run_failed_again"](recipes.scheduler, "once")
     clock.advance(seconds(10))
     assert len(recipes.ran) == 2
+
+
+def test_all_that_has_failed_is_run_again_and_not_a_page_of_it(
+    recipes: Recipes, clock: ManualClock
+) -> None:
+    def fail(instance: TaskInstance) -> None:
+        recipes.ran.append(instance)
+        raise ValueError("no paper")
+
+    recipes.handlers.register("fails")(fail)
+    now = ExecuteOnceTrigger(clock.now())
+    retry = RetryPolicy(max_attempts=1)
+    for _ in range(101):
+        recipes.scheduler.schedule(job(name="fails", trigger=now, retry=retry))
+    clock.advance(seconds(10))
+    recipes["run_failed_again"](recipes.scheduler, "fails")
+    clock.advance(seconds(10))
+    assert len(recipes.ran) == 202
 
 
 def test_what_is_late_is_dropped(recipes: Recipes, clock: ManualClock) -> None:
@@ -272,10 +290,62 @@ def test_why_it_did_not_fire_is_told(why: Recipes, clock: ManualClock) -> None:
         unserved = schedule(job(trigger=now, queue="mial"))
         fails = schedule(job(trigger=now, name="fails"))
         ended = schedule(job(trigger=now))
+        soon = schedule(job(trigger=ExecuteOnceTrigger(clock.now() + seconds(2))))
         last = schedule(job(trigger=now, name="fails", retry=retry))
+        clock.advance(seconds(1))
+        assert soon.next_fire_time is not None
+        assert answer(soon) == f"it fires at {soon.next_fire_time}"
         clock.advance(seconds(10))
         assert "queue 'mial'" in answer(unserved)
         assert "no paper" in answer(fails)
         assert answer(fails).startswith("it runs again at")
         assert answer(last).startswith("it has failed")
         assert answer(ended).startswith("it has ended")
+
+
+def test_an_application_ends_though_a_handler_holds_a_connection_of_its_pool(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for package in ("asyncpg", "fastapi"):
+        pytest.importorskip(package)
+    monkeypatch.setenv("DATABASE_URL", "memory://")
+    names: dict[str, Any] = {}
+    exec(program(DOCS / "web-applications.md").partition("nightly = ")[0], names)
+
+    class Pool:
+        """Waits for its connections when it is closed, as asyncpg's does."""
+
+        def __init__(self) -> None:
+            self.free = asyncio.Event()
+
+        async def __aenter__(self) -> Pool:
+            return self
+
+        async def __aexit__(self, *_: object) -> None:
+            await self.free.wait()
+
+        def terminate(self) -> None:
+            self.free.set()
+
+    class Stopped:
+        """A scheduler that stops, and a handler that does not."""
+
+        def __init__(self, *_: object) -> None:
+            pass
+
+        async def __aenter__(self) -> Stopped:
+            return self
+
+        async def __aexit__(self, *_: object) -> None:
+            pass
+
+        async def astop(self, timeout: timedelta) -> bool:
+            return False
+
+    async def live() -> None:
+        async with names["lifespan"](None):
+            pass
+
+    monkeypatch.setattr("asyncpg.create_pool", lambda url: Pool())
+    names["Scheduler"] = Stopped
+    asyncio.run(asyncio.wait_for(live(), FAILED_AFTER))

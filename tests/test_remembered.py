@@ -76,3 +76,19 @@ def test_what_is_scheduled_at_each_start_of_a_year_runs_as_often_as_it_says(
     }
     # What is remembered is no definition.
     assert store.list_definitions() == []
+
+
+def test_ids_that_are_too_many_to_be_remembered_are_told(
+    store: Store, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.most_remembered = 2
+    with Scheduler(print, store, clock=clock, retention=timedelta(0)) as scheduler:
+        for number in range(4):
+            scheduler.schedule(
+                TaskDefinition(
+                    id=TaskDefinition.id_for(str(number)),
+                    trigger=ExecuteOnceTrigger(START),
+                )
+            )
+        clock.advance(timedelta(minutes=2))
+    assert "2 ids of definitions that have ended are forgotten" in caplog.text
