@@ -33,10 +33,18 @@ class EventLoop:
         # The loop itself keeps only weak references to its tasks.
         self._tasks: dict[asyncio.Task[None], Run] = {}
 
-    def submit(self, perform: Perform, run: Run) -> None:
-        """Perform a run as a task of its own."""
+    def submit(
+        self, perform: Perform, run: Run, *, dropped: Callable[[Run], None]
+    ) -> None:
+        """Perform a run as a task of its own.
+
+        Args:
+            perform: Performs it, and lets nothing cancel it.
+            run: The run.
+            dropped: Called if the task was cancelled before it began.
+        """
         self._loop.call_soon_threadsafe(
-            self._start, perform, run, context=self._context
+            self._start, perform, run, dropped, context=self._context
         )
 
     def wait_for(self, result: Awaitable[object], run: Run) -> None:
@@ -49,8 +57,17 @@ class EventLoop:
         task = asyncio.current_task(self._loop)
         return task is not None and self._tasks.get(task) is run
 
-    def _start(self, perform: Perform, run: Run) -> None:
-        self._track(self._loop.create_task(perform(run)), run)
+    def _start(
+        self, perform: Perform, run: Run, dropped: Callable[[Run], None]
+    ) -> None:
+        task = self._loop.create_task(perform(run))
+        self._track(task, run)
+
+        def give_up(task: asyncio.Task[None]) -> None:
+            if task.cancelled():
+                dropped(run)
+
+        task.add_done_callback(give_up)
 
     async def _tracked(self, result: Awaitable[object], run: Run) -> None:
         task = asyncio.current_task()

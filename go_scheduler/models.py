@@ -156,15 +156,16 @@ class TaskDefinition:
         """Settle the id, whether it was passed, and whose revision it has."""
         id: UUID | None = self.id
         named: bool | None = self.named
-        if named is None:
-            named = id is not None
+        passed = id is not None
         if id is None:
             id = uuid4()
+        if named is None:
+            named = passed
         _check_id(id)
         check_type("named", named, bool)
         if self._revision_of not in (None, id):
             object.__setattr__(self, "revision", None)
-            named = True
+            named = passed
         object.__setattr__(self, "id", id)
         object.__setattr__(self, "named", named)
         object.__setattr__(self, "_revision_of", id)

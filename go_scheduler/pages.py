@@ -30,6 +30,10 @@ class Order(StrEnum):
     INSTANCES_NEWEST_FIRST = "in"
 
 
+# In which nothing is without a time.
+_BY_TIME = (Order.INSTANCES_OLDEST_FIRST, Order.INSTANCES_NEWEST_FIRST)
+
+
 class Page(list[_Item]):
     """A list that may go on.
 
@@ -73,9 +77,16 @@ def read_cursor(after: object, order: Order) -> Position | None:
             at=None if at is None else utc(datetime.fromisoformat(at), name="at"),
             id=UUID(id),
         )
-    except (ValueError, TypeError, AttributeError, ConfigurationError):
+    # RecursionError is one that anybody can write: brackets in brackets.
+    except (
+        ValueError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        ConfigurationError,
+    ):
         of = None
-    if of != order.value:
+    if of != order.value or (at is None and order in _BY_TIME):
         raise ConfigurationError(
             "after must be the `next` of a page of the same list in the same order, not"
             f" {shown(after)}"

@@ -167,7 +167,13 @@ class Workers:
 
     def _begin_task(self, run: Run) -> None:
         perform = partial(self._perform_async, places=self._tasks)
-        self._event_loop().submit(perform, run)
+        drop = partial(self._drop_task, places=self._tasks)
+        self._event_loop().submit(perform, run, dropped=drop)
+
+    def _drop_task(self, run: Run, *, places: Places) -> None:
+        """Give back a run whose task somebody cancelled before it began."""
+        self._give_back(run)
+        places.leave(run)
 
     def _is_blocked_by(self, run: Run) -> bool:
         """Whether a run keeps the event loop from all others."""

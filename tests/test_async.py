@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -147,6 +147,32 @@ class TestHandlers:
             loop.run_until_complete(asyncio.wait_for(called.wait(), FAILED_AFTER))
             assert scheduler.list_instances(definition_id=stored.id)[0].attempt == 1
         loop.close()
+
+    def test_one_whose_task_is_cancelled_before_it_begins_keeps_no_place(self) -> None:
+        async def main() -> None:
+            loop = asyncio.get_running_loop()
+            cancelled: list[object] = []
+
+            def cancel_first(
+                loop: asyncio.AbstractEventLoop, work: Any, **options: Any
+            ) -> asyncio.Task[Any]:
+                task = asyncio.Task(work, loop=loop, **options)
+                if not cancelled and work.__name__ == "_perform_async":
+                    cancelled.append(work)
+                    task.cancel()
+                return task
+
+            # As an application does that cancels all the tasks of its loop.
+            loop.set_task_factory(cancel_first)
+            job = Job()
+            job.go.set()
+            async with Scheduler(job, max_workers=1) as scheduler:
+                await scheduler.aschedule(at_once())
+                await job.called.wait()
+            assert cancelled
+            assert scheduler.counts()[State.COMPLETED] == 1
+
+        run(main())
 
     def test_one_that_blocks_the_loop_is_said_and_the_loop_stays(self) -> None:
         blocked, go = threading.Event(), threading.Event()

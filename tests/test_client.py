@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from base64 import urlsafe_b64encode
 from dataclasses import replace
 from datetime import timedelta
 from itertools import repeat
@@ -44,7 +46,14 @@ def soon(**values: object) -> TaskDefinition:
     return TaskDefinition(trigger=trigger, **values)  # type: ignore[arg-type]
 
 
+def timeless(order: str) -> str:
+    """A cursor of an order whose time has been taken out."""
+    text = json.dumps([order, None, str(uuid4())])
+    return urlsafe_b64encode(text.encode()).decode()
+
+
 NAIVE = START.replace(tzinfo=None)
+DEEP = urlsafe_b64encode(b"[" * 100_000).decode()
 REFUSED: list[tuple[str, Callable[[Client], object]]] = [
     ("limit 0", lambda client: client.list_definitions(limit=0)),
     ("limit", lambda client: client.list_instances(limit=MOST_LISTED + 1)),
@@ -72,6 +81,12 @@ REFUSED: list[tuple[str, Callable[[Client], object]]] = [
     ("after é", lambda client: client.list_instances(after="é")),
     ("after {}", lambda client: client.list_instances(after="e30=")),
     ("after 1", lambda client: client.list_instances(after="WzEsMiwzXQ==")),
+    ("after [", lambda client: client.list_instances(after=DEEP)),
+    ("after no time", lambda client: client.list_instances(after=timeless("i"))),
+    (
+        "newest after no time",
+        lambda client: client.list_instances(newest_first=True, after=timeless("in")),
+    ),
     ("note", lambda client: client.pause(uuid4(), 5)),  # type: ignore[arg-type]
     ("note NUL", lambda client: client.pause(uuid4(), "\0")),
     ("long note", lambda client: client.pause(uuid4(), "x" * (NOTE_LIMIT + 1))),

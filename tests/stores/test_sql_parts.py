@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter, deque
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -22,7 +22,7 @@ from go_scheduler.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from go_scheduler.models import Position, Skipped
+from go_scheduler.models import Position, Skipped, TaskDefinition
 from go_scheduler.stores.postgresql import PostgreSQLStore
 from go_scheduler.stores.sql import contents, driver, sqlite_database
 from go_scheduler.stores.sql import database as sql_database
@@ -55,6 +55,7 @@ from go_scheduler.testing.builders import (
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers.base import Trigger, UnknownTrigger
+from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from tests import servers
 from tests.faults import failing_statements
 
@@ -672,6 +673,25 @@ def test_a_turn_that_comes_at_the_last_moment_is_taken() -> None:
     with turns.turn():
         pass
     assert not turns._taken
+
+
+def test_an_id_passed_while_its_definition_is_cleaned_up_is_not_said_to_have_ended(
+    store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_up = TaskDefinition(trigger=ExecuteOnceTrigger(START), next_fire_time=START)
+    passed = replace(made_up, named=True)
+    ended(store, made_up)
+    live = store._edits.live
+
+    def cleaned_up_after(*arguments: Any) -> Any:
+        found = live(*arguments)
+        clean_up(store)
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store._edits, "live", cleaned_up_after)
+        assert put(store, passed).completed_at is None
+    assert store.get_definition(made_up.id).named
 
 
 def test_who_is_always_overtaken_is_told(

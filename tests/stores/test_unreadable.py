@@ -156,6 +156,20 @@ def test_an_id_whose_tombstone_cannot_be_read_runs_again(
     assert len(claimed) == 1
 
 
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+def test_a_delete_forgets_a_tombstone_that_could_not_be_read(
+    store: Store, write: Write
+) -> None:
+    new = definition(key=7)
+    ended(store, new)
+    assert clean_up(store) == 2
+    write("task_tombstones", "trigger_state = 'odd'", new.id)
+    assert put(store, new).completed_at is None
+    assert store.delete_definitions([new.id]) == {new.id}
+    with pytest.raises(AssertionError, match="rowcount"):
+        write("task_tombstones", "revision = 1", new.id)
+
+
 @pytest.mark.parametrize("engine", ["sqlite", "postgresql"], indirect=True)
 def test_of_a_definition_that_has_no_contents_nothing_is_remembered(
     store: Store, store_url: str

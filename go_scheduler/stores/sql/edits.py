@@ -215,9 +215,7 @@ class Edits:
         """What is stored; from now on named, if somebody has passed its id."""
         if old.named or not new.named:
             return old
-        connection.execute(
-            update(definitions).where(definitions.c.key == row.key).values(named=True)
-        )
+        self._change(connection, row, {"named": True})
         return replace(old, named=True)
 
     def _change(
@@ -327,9 +325,9 @@ class Edits:
             open_instances = OpenInstances(connection, self._dialect, deleted)
             open_instances.lock()
             open_instances.end(now)
-        found = set(deleted.values())
-        self._tombstones.forget(connection, set(ids) - found)
-        return found
+        # Of one that lived as well: of a former life that could not be read here.
+        self._tombstones.forget(connection, ids)
+        return set(deleted.values())
 
 
 # What instances have of their definition's, for claims and starts without a join.
