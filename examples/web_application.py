@@ -19,7 +19,7 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
@@ -59,7 +59,8 @@ class Reminders:
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     url = os.environ["DATABASE_URL"]
     async with asyncpg.create_pool(url, min_size=1, max_size=4) as pool:
-        await pool.execute(_TABLE)
+        with suppress(asyncpg.UniqueViolationError):  # by a worker that starts as well
+            await pool.execute(_TABLE)
         app.state.reminders = reminders = Reminders(pool)
         async with Scheduler(reminders.remind, open_store(url)) as scheduler:
             app.state.scheduler = scheduler

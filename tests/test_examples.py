@@ -10,6 +10,7 @@ package's own commands from a shell.
 from __future__ import annotations
 
 import ast
+import asyncio
 import os
 import re
 import sqlite3
@@ -190,6 +191,34 @@ def test_an_example_in_an_application_prints_what_it_says(
     assert run_python(str(example), store_url, cwd=tmp_path) == shown_output(example)
 
 
+def test_two_workers_of_the_web_application_may_make_its_table_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for package in ("fastapi", "httpx"):
+        pytest.importorskip(package)
+    asyncpg = pytest.importorskip("asyncpg")
+
+    class Pool:
+        async def __aenter__(self) -> Pool:
+            return self
+
+        async def __aexit__(self, *_: object) -> None:
+            pass
+
+        async def execute(self, statement: str) -> None:
+            # PostgreSQL says so in spite of IF NOT EXISTS.
+            raise asyncpg.UniqueViolationError(statement)
+
+    async def live() -> None:
+        application = loaded("web_application")
+        async with application.app.router.lifespan_context(application.app):
+            pass
+
+    monkeypatch.setattr(asyncpg, "create_pool", lambda *_, **__: Pool())
+    monkeypatch.setenv("DATABASE_URL", "memory://")
+    asyncio.run(live())
+
+
 @pytest.mark.slow
 def test_the_reminders_are_also_taken_from_the_arguments(tmp_path: Path) -> None:
     example = str(ROOT / "examples/reminders.py")
@@ -281,8 +310,9 @@ def test_an_example_says_what_it_shows_and_is_short(example: Path) -> None:
     assert len(example.read_text().splitlines()) < 260
 
 
-def own_store() -> Any:
-    spec = spec_from_file_location("own_store", ROOT / "examples/own_store.py")
+def loaded(name: str) -> Any:
+    """The module of an example."""
+    spec = spec_from_file_location(name, ROOT / f"examples/{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
@@ -296,14 +326,14 @@ class TestOwnStore(StoreSuite):
 
     @pytest.fixture
     def store(self, clock: ManualClock, tmp_path: Path) -> Iterator[Store]:
-        store: Store = own_store().FileStore(tmp_path / "tasks.json", clock)
+        store: Store = loaded("own_store").FileStore(tmp_path / "tasks.json", clock)
         store.initialize()
         yield store
         store.close()
 
 
 def test_what_a_store_kept_in_its_file_is_there_for_another(tmp_path: Path) -> None:
-    module = own_store()
+    module = loaded("own_store")
     path = tmp_path / "tasks.json"
     one, other = module.FileStore(path), module.FileStore(path)
     trigger = module.ExecuteOnceTrigger(one.now())
@@ -312,7 +342,7 @@ def test_what_a_store_kept_in_its_file_is_there_for_another(tmp_path: Path) -> N
 
 
 def test_a_file_that_is_no_store_is_an_error_and_stays(tmp_path: Path) -> None:
-    module = own_store()
+    module = loaded("own_store")
     path = tmp_path / "tasks.json"
     path.write_text("[")
     with pytest.raises(module.StoreError, match="does not hold a store"):
@@ -321,7 +351,7 @@ def test_a_file_that_is_no_store_is_an_error_and_stays(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
-    module = own_store()
+    module = loaded("own_store")
     store = module.FileStore(tmp_path / "tasks.json")
     trigger = module.ExecuteOnceTrigger(store.now())
     (tmp_path / "tasks.json.new").mkdir()
