@@ -82,17 +82,17 @@ def test_a_definition_knows_whether_its_id_was_passed() -> None:
         assert named.named
         assert replace(named, name="report").named
         # Its id is made up anew.
-        assert not replace(named, id=None).named
+        assert not replace(named, id=None).named  # type: ignore[arg-type]
     read = TaskDefinition(trigger=HOURLY, id=given, named=False)
     assert not replace(read, name="report").named
-    assert not replace(made, id=None).named
+    assert not replace(made, id=None).named  # type: ignore[arg-type]
 
 
 def test_a_copy_with_another_id_is_a_new_definition() -> None:
     read = replace(DEFINITION, revision=3)
     assert replace(read, name="report").revision == 3
     assert replace(read, id=UUID(int=8)).revision is None
-    assert replace(read, id=None).revision is None
+    assert replace(read, id=None).revision is None  # type: ignore[arg-type]
     assert replace(replace(read, id=UUID(int=8)), revision=2).revision == 2
 
 

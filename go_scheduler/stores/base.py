@@ -115,11 +115,11 @@ class Store(ABC):
         the delete, and no sooner. It is completed at once if its ``next_fire_time`` is
         None and its trigger does not wait.
 
-        An id that ``delete_finished`` has left remembered is no new one if the trigger
-        is equal to the one remembered: nothing is stored, and the answer is the
-        definition as given, with the ``revision`` and ``completed_at`` remembered and
-        without a ``next_fire_time``. With another trigger it is a new one, at a higher
-        revision, and no longer remembered.
+        An id that was passed, and that ``delete_finished`` has left remembered, is no
+        new one if the trigger is equal to the one remembered: nothing is stored, and
+        the answer is the definition as given, with the ``revision`` and
+        ``completed_at`` remembered and without a ``next_fire_time``. With another
+        trigger it is a new one, at a higher revision, and no longer remembered.
 
         One that ``is_same`` as what is stored changes nothing, but that it is ``named``
         from then on if the one put is. Otherwise the revision

@@ -137,7 +137,7 @@ class DefinitionTable:
                 equal=new.is_same(row.definition),
                 same_trigger=new.trigger == row.definition.trigger,
             )
-        remembered = self.remembered(new.id)
+        remembered = self.remembered(new.id) if new.named else None
         check_revision(new, remembered)
         over = is_over(new, remembered)
         return PutPlan(new, None, equal=over, same_trigger=over)
@@ -148,7 +148,8 @@ class DefinitionTable:
         if row is None:
             if plan.equal:
                 return ended_before(new, self._tombstones[new.id.int])
-            self.forget(new.id)
+            if new.named:
+                self.forget(new.id)
             row = DefinitionRow(created(new, now, revision=self._first))
             self._rows[new.id.int] = row
             self._list(row)

@@ -141,6 +141,16 @@ class RememberedTests:
         _gone(store, replace(passed, trigger=moved))
         assert put(store, replace(passed, trigger=moved)).completed_at == START
 
+    def test_what_is_remembered_says_nothing_to_whoever_made_the_id_up(
+        self, store: Store
+    ) -> None:
+        made_up = TaskDefinition(trigger=_ONCE, next_fire_time=START)
+        passed = TaskDefinition(trigger=_ONCE, id=made_up.id, next_fire_time=START)
+        _gone(store, passed)
+        live = put(store, made_up)
+        assert (live.completed_at, live.named) == (None, False)
+        assert store.list_definitions() == [live]
+
     def test_whether_an_id_was_passed_is_read_back(self, store: Store) -> None:
         passed = put(store, _once())
         made_up = put(store, TaskDefinition(trigger=_ONCE, next_fire_time=START))
