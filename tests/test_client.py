@@ -171,12 +171,17 @@ def test_pages_of_instances_go_on_at_their_next(
     assert (end, end.next) == ([], None)
 
 
-def test_definitions_are_deleted_by_metadata_page_after_page(client: Client) -> None:
-    for number in range(150):
-        client.schedule(soon(metadata={"odd": bool(number % 2)}))
-    assert client.delete_definitions(metadata={"odd": True}) == 75
+def test_definitions_are_deleted_by_metadata_page_after_page(
+    client: Client, store: Store
+) -> None:
+    given = [definition(metadata={"odd": bool(number % 2)}) for number in range(350)]
+    store.put_definitions(given)
+    assert client.delete_definitions(metadata={"odd": True}) == 175
     left = client.list_definitions(limit=1000)
-    assert [each.metadata["odd"] for each in left] == list(repeat(False, 75))
+    assert [each.metadata["odd"] for each in left] == list(repeat(False, 175))
+    # Two whole pages.
+    store.put_definitions([definition(metadata={"odd": None}) for _ in range(200)])
+    assert client.delete_definitions(metadata={"odd": None}) == 200
 
 
 def test_definitions_are_deleted_by_ids_and_metadata(client: Client) -> None:

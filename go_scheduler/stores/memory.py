@@ -325,7 +325,7 @@ class MemoryStore(Store):
             for row in idle:
                 self._definitions.bury(row)
             self._definitions.forget_ended(now - remember, limit)
-            forgotten = self._definitions.forget_most(self.most_remembered)
+            forgotten = self._definitions.forget_most(self.most_remembered, limit)
         note_forgotten(forgotten, most=self.most_remembered)
         return len(over) + len(idle)
 

@@ -248,9 +248,10 @@ class DefinitionTable:
             if completed_at <= until:
                 self.forget(UUID(int=key))
 
-    def forget_most(self, most: int) -> int:
+    def forget_most(self, most: int, limit: int) -> int:
         """Forget of more than so many ids those that ended first; say how many."""
-        oldest = tuple(islice(self._ended, max(0, len(self._ended) - most)))
+        too_many = max(0, len(self._ended) - most)
+        oldest = tuple(islice(self._ended, min(too_many, limit)))
         for _, key in oldest:
             self.forget(UUID(int=key))
         return len(oldest)

@@ -234,6 +234,18 @@ class RememberedTests:
         assert clean_up(store) == 8
         assert self.remembered(store, 4) == [3, 4]
 
+    def test_of_too_many_at_most_limit_are_forgotten(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        store.most_remembered = 1
+        for number in (1, 2, 3, 4, 5):
+            ended(store, _once(number))
+            clock.advance(MINUTE)
+        assert clean_up(store, limit=5) == 5
+        while clean_up(store, limit=1):
+            assert len(store.list_tombstones([_once(each).id for each in range(6)])) < 3
+        assert self.remembered(store, 5) == [5]
+
     @staticmethod
     def remembered(store: Store, most: int) -> Sequence[int]:
         """Which of the first definitions do not run again."""

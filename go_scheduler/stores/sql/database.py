@@ -148,7 +148,6 @@ class Database:
         self,
         work: Callable[[Connection], Result],
         *,
-        lane: Lane | None = None,
         repeatable: bool = True,
     ) -> Result:
         """Call ``work`` in one transaction; roll back and begin again as ``run``."""
@@ -157,7 +156,7 @@ class Database:
             with self._transaction(connection):
                 return work(connection)
 
-        return self.run(lane or self.writing, within, repeatable=repeatable)
+        return self.run(self.writing, within, repeatable=repeatable)
 
     def connect(self, lanes: Iterable[Lane]) -> None:
         """Open all the connections that these lanes may have.

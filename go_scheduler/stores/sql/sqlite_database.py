@@ -117,12 +117,11 @@ class SQLiteDatabase(Database):
         self,
         work: Callable[[Connection], Result],
         *,
-        lane: Lane | None = None,
         repeatable: bool = True,
     ) -> Result:
         """Call ``work`` within one transaction of the connection that writes."""
         with self._turns.turn():
-            return super().transact(work, lane=lane, repeatable=repeatable)
+            return super().transact(work, repeatable=repeatable)
 
     @contextmanager
     def transaction(self, connection: Connection) -> Iterator[None]:

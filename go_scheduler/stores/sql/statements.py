@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from sqlalchemy import column, text
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from go_scheduler.clock import Clock
     from go_scheduler.stores.sql.database import Database, Lane
     from go_scheduler.stores.sql.dialects import PostgreSQLDialect
-
-Result = TypeVar("Result")
 
 
 class Statements:
@@ -95,10 +93,6 @@ class Statements:
                 connection, lambda each: self._execute(each, statement, parameters)
             ),
         )
-
-    def transact(self, lane: Lane, work: Callable[[Connection], Result]) -> Result:
-        """Execute several in one transaction, as ``Database.transact``."""
-        return self._database.transact(work, lane=lane)
 
     def _execute(
         self,
