@@ -515,6 +515,19 @@ class TestSearch:
         with pytest.raises(UndecidedError, match="could not be decided"):
             trigger.next_fire_time(NOON)
 
+    def test_what_is_between_seconds_is_found_beside_what_is_not(self) -> None:
+        begin = datetime(2026, 1, 1, tzinfo=UTC)
+        december = datetime(2026, 12, 1, tzinfo=UTC)
+        half, quarter = SECOND / 2, SECOND / 4
+        between = IntervalTrigger(MINUTE, anchor=begin + half)
+        once = ExecuteOnceTrigger(december + quarter)
+        trigger = ExceptTrigger(
+            AnyOfTrigger([Cron("* * * * *"), between, once]),
+            [Cron("* * * 1-11 *"), LimitedTrigger(between, end=december)],
+        )
+        expected = [december, december + quarter, december + half, december + MINUTE]
+        assert series(trigger, begin, december + MINUTE) == expected
+
     def test_a_search_ends_with_time(self) -> None:
         trigger = ExceptTrigger(Cron(SECONDLY), Cron("* * * * 7-12 * *"))
         assert trigger.next_fire_time(datetime(9999, 8, 1, tzinfo=UTC)) is None
