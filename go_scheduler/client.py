@@ -182,12 +182,8 @@ class Client:
             ConfigurationError: An argument is wrong.
         """
         _check_limit(limit)
-        if name is not None:
-            check_type("name", name, str)
-            check_text(name, "name")
-        if queue is not None:
-            check_type("queue", queue, str)
-            check_text(queue, "queue")
+        _check_searched("name", name)
+        _check_searched("queue", queue)
         check_type("soonest_first", soonest_first, bool)
         order = Order.DEFINITIONS_BY_ID
         if soonest_first:
@@ -344,9 +340,7 @@ class Client:
         _check_limit(limit)
         if definition_id is not None:
             check_type("definition_id", definition_id, UUID)
-        if name is not None:
-            check_type("name", name, str)
-            check_text(name, "name")
+        _check_searched("name", name)
         check_type("newest_first", newest_first, bool)
         order = Order.INSTANCES_OLDEST_FIRST
         if newest_first:
@@ -497,6 +491,13 @@ def _check_limit(limit: int) -> None:
     check_type("limit", limit, int)
     if not 1 <= limit <= MOST_LISTED:
         raise ConfigurationError(f"limit must be 1 to {MOST_LISTED}: {shown(limit)}")
+
+
+def _check_searched(what: str, text: str | None) -> None:
+    """Refuse what no name or queue can be."""
+    if text is not None:
+        check_type(what, text, str)
+        check_text(text, what)
 
 
 def _ids(ids: Collection[UUID]) -> Collection[UUID]:

@@ -110,10 +110,9 @@ class Store(ABC):
 
         A new one is kept as it is, paused with its ``note`` if it says so, at revision
         1, or at a higher one than any deleted definition of its id had, so that none is
-        taken for another. That
-        may be forgotten by a ``delete_finished`` whose ``older_than`` has passed since
-        the delete, and no sooner. It is completed at once if its ``next_fire_time`` is
-        None and its trigger does not wait.
+        taken for another. That may be forgotten by a ``delete_finished`` whose
+        ``older_than`` has passed since the delete, and no sooner. It is completed at
+        once if its ``next_fire_time`` is None and its trigger does not wait.
 
         An id that was passed, and that ``delete_finished`` has left remembered, is no
         new one if the trigger is equal to the one remembered: nothing is stored, and
@@ -122,8 +121,8 @@ class Store(ABC):
         trigger it is a new one, at a higher revision, and no longer remembered.
 
         One that ``is_same`` as what is stored changes nothing, but that it is ``named``
-        from then on if the one put is. Otherwise the revision
-        rises by one, and what else happens depends on the trigger:
+        from then on if the one put is. Otherwise the revision rises by one, and what
+        else happens depends on the trigger:
 
         * An equal trigger: the stored trigger stays, with its anchor, and so does
           ``next_fire_time``. The next start of each instance uses the new values.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from heapq import merge
-from itertools import islice
+from itertools import islice, takewhile
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -209,8 +209,12 @@ class InstanceTable:
         self._by_time: SortedList[_Entry] = SortedList()
         self._pending: dict[str, SortedList[_Entry]] = {}
         self._leases: SortedList[_Entry] = SortedList()
-        # In the order in which they ended: those that failed, and all others.
-        self._over: dict[bool, dict[int, InstanceRow]] = {True: {}, False: {}}
+        # In the order in which they ended: those that failed, and all others. A dict
+        # would walk over what has been taken from its beginning, each time anew.
+        self._over: dict[bool, OrderedDict[int, InstanceRow]] = {
+            True: OrderedDict(),
+            False: OrderedDict(),
+        }
 
     def get(self, instance_id: UUID) -> InstanceRow | None:
         """The row of this id."""
@@ -396,12 +400,12 @@ class InstanceTable:
         self, until: datetime, limit: int, *, failed: bool
     ) -> Sequence[InstanceRow]:
         """Forget rows that ended by then, oldest first: those that failed, or not."""
+
+        def is_old(row: InstanceRow) -> bool:
+            return row.completed_at is not None and row.completed_at <= until
+
         over = self._over[failed]
-        forgotten = [
-            row
-            for row in islice(over.values(), limit)
-            if row.completed_at is not None and row.completed_at <= until
-        ]
+        forgotten = list(takewhile(is_old, islice(over.values(), limit)))
         for row in forgotten:
             del over[row.id.int]
             self._forget(row)
@@ -416,7 +420,7 @@ class InstanceTable:
         self.counts[state] += 1
         row.state = state
 
-    def _over_beside(self, row: InstanceRow) -> dict[int, InstanceRow]:
+    def _over_beside(self, row: InstanceRow) -> OrderedDict[int, InstanceRow]:
         return self._over[row.outcome is Outcome.FAILED]
 
     def _list_over(self, row: InstanceRow) -> None:

@@ -526,39 +526,16 @@ class ForgetsWhatNeverFires(MemoryStore):
 class DeletesTheYoung(MemoryStore):
     """Deletes what has ended, however lately."""
 
-    def delete_finished(
-        self,
-        *,
-        older_than: timedelta,
-        failed_older_than: timedelta,
-        remember: timedelta,
-        limit: int,
-    ) -> int:
-        return super().delete_finished(
-            older_than=ZERO,
-            failed_older_than=ZERO,
-            remember=remember,
-            limit=limit,
-        )
+    def delete_finished(self, **given: Any) -> int:
+        young = {"older_than": ZERO, "failed_older_than": ZERO}
+        return super().delete_finished(**{**given, **young})
 
 
 class ForgetsIds(MemoryStore):
     """Remembers no id of what has ended and is gone."""
 
-    def delete_finished(
-        self,
-        *,
-        older_than: timedelta,
-        failed_older_than: timedelta,
-        remember: timedelta,
-        limit: int,
-    ) -> int:
-        return super().delete_finished(
-            older_than=older_than,
-            failed_older_than=failed_older_than,
-            remember=ZERO,
-            limit=limit,
-        )
+    def delete_finished(self, **given: Any) -> int:
+        return super().delete_finished(**{**given, "remember": ZERO})
 
 
 class AlwaysCancelled(MemoryStore):
