@@ -151,6 +151,7 @@ class FileStore(MemoryStore):
     delete_finished = in_file(MemoryStore.delete_finished)
     note_contact = in_file(MemoryStore.note_contact)
     list_contacts = in_file(MemoryStore.list_contacts)
+    list_due_queues = in_file(MemoryStore.list_due_queues)
     get_instance = in_file(MemoryStore.get_instance)
     list_instances = in_file(MemoryStore.list_instances)
     counts = in_file(MemoryStore.counts)
@@ -216,6 +217,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "datetime": datetime.fromisoformat,
     "timedelta": lambda value: timedelta(microseconds=value),
     "UUID": UUID,
+    "tuple[str, ...]": tuple,
     "Outcome": Outcome,
     "Trigger": lambda value: load_trigger(*value),
     "RetryPolicy": lambda values: load(RetryPolicy, values),

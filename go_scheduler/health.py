@@ -33,8 +33,8 @@ class Health:
         trouble: Why it claims nothing: it has not been started, or an executor is
             broken; None: it claims.
         warnings: What somebody should look into, such as names that have no handler
-            here, or queues that this scheduler does not serve, each once; the log had
-            each of them once.
+            here, or queues in which something is due and that no node serves, each
+            once; the log had each of them once.
         node: The node's id; None: it does not run.
         loops: Each loop by its name.
         store_reachable: Whether it runs, and no loop's last tick failed for want of the

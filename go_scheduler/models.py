@@ -439,11 +439,13 @@ class NodeContact:
         node: The node.
         since: From when on.
         until: Up to when.
+        queues: Those that it serves; None: nobody knows.
     """
 
     node: UUID
     since: datetime
     until: datetime
+    queues: tuple[str, ...] | None = None
 
 
 class Cancelled(StrEnum):

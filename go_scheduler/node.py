@@ -21,6 +21,7 @@ from go_scheduler.pace import Pace
 from go_scheduler.run import run_here
 from go_scheduler.shown import shown
 from go_scheduler.ticker import Ticker
+from go_scheduler.unserved import UnservedQueues
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,7 +82,10 @@ class Node:
             runner_window=settings.runner_window,
             created=self._claim_soon,
         )
-        cleanup = Cleanup(
+        self._unserved = UnservedQueues(
+            store, clock, own=() if handler is None else settings.queues
+        )
+        self._cleanup = Cleanup(
             store,
             retention=settings.retention,
             retention_failed=settings.failed_kept,
@@ -92,7 +96,7 @@ class Node:
             "definition scheduler", self._definitions.tick, interval=half, clock=clock
         )
         self._cleaning = Ticker(
-            "cleanup", cleanup.tick, interval=settings.cleanup_window / 2, clock=clock
+            "cleanup", self._clean_up, interval=settings.cleanup_window / 2, clock=clock
         )
         self._execution: Execution | None = None
         if handler is not None:
@@ -217,7 +221,7 @@ class Node:
         return Health(
             ok=well and not (trouble or stuck or hanging or self._stopping),
             trouble=trouble,
-            warnings=() if execution is None else execution.intake.notices.texts,
+            warnings=self._warnings(),
             node=self._claimant.node,
             loops=loops,
             store_reachable=not any(
@@ -233,6 +237,17 @@ class Node:
     def _tickers(self) -> list[Ticker]:
         tickers = [self._scheduling, self._cleaning]
         return tickers if self._execution is None else self._execution.tickers + tickers
+
+    def _clean_up(self) -> timedelta | None:
+        again = self._cleanup.tick()
+        # Here, where nothing waits for it.
+        self._unserved.look()
+        return again
+
+    def _warnings(self) -> tuple[str, ...]:
+        if self._execution is None:
+            return self._unserved.texts
+        return self._execution.intake.notices.texts + self._unserved.texts
 
     def _claim_soon(self) -> None:
         if self._execution is not None:

@@ -176,6 +176,7 @@ class Scheduler(Client):
         super().__init__(MemoryStore(clock) if store is None else store)
         self._handler = handler
         self._notices = Notices()
+        self._elsewhere = Notices()
         self._clock = SystemClock() if clock is None else clock
         self._executor = executor
         self._loop = loop
@@ -387,14 +388,15 @@ class Scheduler(Client):
                 f" serves, {', '.join(map(repr, queues))}: what is scheduled there"
                 " waits for a node that serves it"
             )
-            # There may well be one.
-            self._notice(text, level=logging.INFO)
+            # There may well be one: if there is none, the nodes find out.
+            if self._elsewhere.add(text):
+                log.info("%s", text)
         elif isinstance(self._handler, HandlerRegistry) and definition.name is None:
             self._notice(f"{NAMELESS}: pass name= to TaskDefinition")
 
-    def _notice(self, text: str, *, level: int = logging.WARNING) -> None:
+    def _notice(self, text: str) -> None:
         if self._notices.add(text):
-            log.log(level, "%s", text)
+            log.warning("%s", text)
 
     def _running(self) -> Node | None:
         self._check_process()

@@ -49,6 +49,7 @@ class Takeover:
         self._store = store
         self._clock = clock
         self._node = claimant.node
+        self._queues = claimant.queues
         self._lease = claimant.lease
         self.contact = contact
         self._look = look
@@ -69,7 +70,9 @@ class Takeover:
         """Note this node's contact, and read that of the others while it is young."""
         try:
             self._clock.refresh()
-            self._store.note_contact(self._node, unbroken=self.contact.unbroken)
+            self._store.note_contact(
+                self._node, unbroken=self.contact.unbroken, queues=self._queues
+            )
             self.contact.made()
             if self.contact.unbroken < self._lease:
                 self._read_others()

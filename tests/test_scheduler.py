@@ -105,9 +105,7 @@ class TestWarnings:
     def warned(
         self, clock: ManualClock, caplog: pytest.LogCaptureFixture
     ) -> Callable[..., str]:
-        def warned(
-            handler: Handler | None, *scheduled: TaskDefinition, level: str
-        ) -> str:
+        def warned(handler: Handler | None, *scheduled: TaskDefinition) -> str:
             """The one warning there is."""
             scheduler = Scheduler(handler, MemoryStore(clock), clock=clock)
             caplog.clear()
@@ -121,29 +119,57 @@ class TestWarnings:
             [text] = health.warnings
             assert [
                 each.levelname for each in caplog.records if each.getMessage() == text
-            ] == [level]
+            ] == ["WARNING"]
             assert scheduler.health().warnings == ()
             return text
 
         return warned
 
     def test_a_scheduler_without_a_handler(self, warned: Callable[..., str]) -> None:
-        text = warned(None, once(START, queue="other"), level="WARNING")
+        text = warned(None, once(START, queue="other"))
         assert "no handler: it creates instances and runs none; pass one" in text
 
-    def test_a_queue_that_is_not_served(self, warned: Callable[..., str]) -> None:
-        text = warned(print, daily(queue="mial"), daily(queue="mial"), level="INFO")
-        assert text.startswith("queue 'mial' is not among those")
+    def test_another_queue_is_no_warning_while_another_node_may_serve_it(
+        self, clock: ManualClock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level("INFO")
+        with Scheduler(print, clock=clock) as scheduler:
+            for _ in range(2):
+                scheduler.schedule(daily(queue="mail"))
+            clock.advance(seconds(5))
+            assert scheduler.health().warnings == ()
+        [text] = [text for text in caplog.messages if "queue" in text]
+        assert text.startswith("queue 'mail' is not among those")
         assert "serves, 'default': what" in text
+
+    @pytest.mark.parametrize("handler", [print, None])
+    def test_a_queue_that_no_node_serves_until_one_does(
+        self, handler: Handler | None, clock: ManualClock
+    ) -> None:
+        store = MemoryStore(clock)
+
+        def warnings() -> list[str]:
+            texts = scheduler.health().warnings
+            return [each for each in texts if "served by no node" in each]
+
+        with Scheduler(handler, store, clock=clock) as scheduler:
+            scheduler.schedule(once(START, queue="mial"))
+            clock.advance(timedelta(minutes=2))
+            [text] = warnings()
+            assert "queue 'mial'" in text
+            with Scheduler(print, store, clock=clock, queues=["mial"]):
+                clock.advance(timedelta(minutes=1))
+                assert warnings() == []
+            assert scheduler.health().ok
 
     def test_a_definition_without_a_name_for_a_registry(
         self, warned: Callable[..., str]
     ) -> None:
-        text = warned(HandlerRegistry(), daily(), daily(), level="WARNING")
+        text = warned(HandlerRegistry(), daily(), daily())
         assert "without a name: pass name= to TaskDefinition" in text
 
     def test_a_name_that_is_not_registered(self, warned: Callable[..., str]) -> None:
-        text = warned(HandlerRegistry(), once(START, name="reprot"), level="WARNING")
+        text = warned(HandlerRegistry(), once(START, name="reprot"))
         assert "no handler is registered for definitions 'reprot' here" in text
 
 

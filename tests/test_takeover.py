@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from go_scheduler.testing import ManualClock
 
 SIXTH = LEASE / 6 + TICK
+QUEUES = ("default",)
 
 
 class Store(MemoryStore):
@@ -90,6 +91,7 @@ def test_it_notes_its_own_contact(
         house.takeover.tick()
         clock.advance(SIXTH)
     [noted] = store.list_contacts(within=LEASE)
+    assert noted.queues == claimant().queues
     assert (noted.node, noted.since, noted.until) == (NODE, began, began + 2 * SIXTH)
 
 
@@ -97,7 +99,7 @@ def test_with_another_in_contact_it_takes_over_at_once_what_lapsed_a_lease_ago(
     house: House, store: Store
 ) -> None:
     assert house.takeover.lapsed is None
-    store.note_contact(OTHER_NODE, unbroken=2 * LEASE)
+    store.note_contact(OTHER_NODE, unbroken=2 * LEASE, queues=QUEUES)
     house.takeover.tick()
     assert house.takeover.lapsed == LEASE
     assert house.looks == 1
@@ -108,7 +110,7 @@ def test_former_lives_of_a_few_seconds_show_that_the_store_was_there(
     house: House, store: Store, clock: ManualClock, pause: float
 ) -> None:
     for _ in range(int(20 / pause) + 1):
-        store.note_contact(uuid4(), unbroken=ZERO)
+        store.note_contact(uuid4(), unbroken=ZERO, queues=QUEUES)
         clock.advance(seconds(pause))
     house.takeover.tick()
     assert house.takeover.lapsed == LEASE
@@ -117,7 +119,7 @@ def test_former_lives_of_a_few_seconds_show_that_the_store_was_there(
 def test_a_gap_of_more_than_a_third_of_a_lease_may_have_been_an_outage(
     house: House, store: Store, clock: ManualClock
 ) -> None:
-    store.note_contact(OTHER_NODE, unbroken=2 * LEASE)
+    store.note_contact(OTHER_NODE, unbroken=2 * LEASE, queues=QUEUES)
     clock.advance(seconds(7))
     house.takeover.tick()
     assert house.takeover.lapsed is None
@@ -127,7 +129,7 @@ def test_a_gap_of_more_than_a_third_of_a_lease_may_have_been_an_outage(
 def test_what_others_have_shown_counts_no_more_after_a_break(
     house: House, store: Store, clock: ManualClock
 ) -> None:
-    store.note_contact(OTHER_NODE, unbroken=2 * LEASE)
+    store.note_contact(OTHER_NODE, unbroken=2 * LEASE, queues=QUEUES)
     house.takeover.tick()
     clock.advance(seconds(1))
     house.contact.broke()
@@ -139,7 +141,7 @@ def test_what_others_have_shown_counts_no_more_after_a_break(
 def test_a_failure_breaks_the_contact(
     house: House, store: Store, clock: ManualClock
 ) -> None:
-    store.note_contact(OTHER_NODE, unbroken=2 * LEASE)
+    store.note_contact(OTHER_NODE, unbroken=2 * LEASE, queues=QUEUES)
     house.takeover.tick()
     clock.advance(seconds(1))
     store.away = True
@@ -153,7 +155,7 @@ def test_it_calls_for_a_look_only_when_there_is_more_to_take_over(
     house: House, store: Store, clock: ManualClock
 ) -> None:
     for _ in range(4):
-        store.note_contact(OTHER_NODE, unbroken=2 * LEASE)
+        store.note_contact(OTHER_NODE, unbroken=2 * LEASE, queues=QUEUES)
         house.takeover.tick()
         clock.advance(SIXTH)
     assert house.looks == 1

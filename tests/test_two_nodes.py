@@ -174,6 +174,7 @@ class Outage:
         "list_claimed",
         "note_contact",
         "list_contacts",
+        "list_due_queues",
     )
 
     def __init__(self, store: Store) -> None:

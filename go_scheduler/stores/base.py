@@ -451,12 +451,15 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def note_contact(self, node: UUID, *, unbroken: timedelta) -> None:
+    def note_contact(
+        self, node: UUID, *, unbroken: timedelta, queues: Sequence[str]
+    ) -> None:
         """Record that a node has been in contact with the store up to now.
 
         Args:
             node: The node; what was recorded of it before is replaced.
             unbroken: For how long without a break; zero or more.
+            queues: Those that it serves.
         """
 
     @abstractmethod
@@ -468,6 +471,20 @@ class Store(ABC):
 
         Returns:
             One for each node, living or dead, in no order.
+        """
+
+    @abstractmethod
+    def list_due_queues(self, *, apart_from: Collection[str]) -> Collection[str]:
+        """Name queues in which something is due that nobody has claimed.
+
+        What is held is not due. Every node asks a few times a minute, to find out which
+        queues nobody serves.
+
+        Args:
+            apart_from: Queues that are left out, however much is due there.
+
+        Returns:
+            In no order, each once; of several at least one.
         """
 
     @abstractmethod

@@ -329,12 +329,14 @@ class MemoryStore(Store):
         note_forgotten(forgotten, most=self.most_remembered)
         return len(over) + len(idle)
 
-    def note_contact(self, node: UUID, *, unbroken: timedelta) -> None:
+    def note_contact(
+        self, node: UUID, *, unbroken: timedelta, queues: Sequence[str]
+    ) -> None:
         """Record that a node has been in contact with the store up to now."""
         with self._lock:
             now = self._time()
             self._contacts[node] = NodeContact(
-                node=node, since=now - unbroken, until=now
+                node=node, since=now - unbroken, until=now, queues=tuple(queues)
             )
 
     def list_contacts(self, *, within: timedelta) -> Sequence[NodeContact]:
@@ -342,6 +344,11 @@ class MemoryStore(Store):
         with self._lock:
             since = self._time() - within
             return [each for each in self._contacts.values() if each.until >= since]
+
+    def list_due_queues(self, *, apart_from: Collection[str]) -> Collection[str]:
+        """Name the queues in which something is due that nobody has claimed."""
+        with self._lock:
+            return self._instances.due_queues(self._time()).difference(apart_from)
 
     def get_instance(self, instance_id: UUID) -> TaskInstance:
         """Read one instance."""

@@ -396,6 +396,11 @@ class InstanceTable:
             del self._pending[name][:count]
         return found
 
+    def due_queues(self, now: datetime) -> set[str]:
+        """The queues in which something is pending that is due."""
+        lists = self._pending.items()
+        return {queue for queue, rows in lists if rows and rows[0][0] <= now}
+
     def forget_over(
         self, until: datetime, limit: int, *, failed: bool
     ) -> Sequence[InstanceRow]:

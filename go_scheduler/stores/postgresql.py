@@ -28,6 +28,7 @@ from go_scheduler.stores.sql.rows import (
     DefinitionRow,
     read_contacts,
     read_time,
+    write_queues,
 )
 from go_scheduler.stores.sql.schema import Schema
 from go_scheduler.stores.sql.spare import Spare
@@ -387,10 +388,16 @@ class PostgreSQLStore(SQLStore):
 
     # Nodes.
 
-    def note_contact(self, node: UUID, *, unbroken: timedelta) -> None:
+    def note_contact(
+        self, node: UUID, *, unbroken: timedelta, queues: Sequence[str]
+    ) -> None:
         """Record that a node has been in contact with the store up to now."""
         statement = self._statements.text(sql.NOTE_CONTACT, returns=("node",))
-        parameters = {"node": node, "unbroken": unbroken}
+        parameters = {
+            "node": node,
+            "unbroken": unbroken,
+            "queues": write_queues(queues),
+        }
         self._statements.run(Lane.RENEWALS, statement, parameters)
 
     def list_contacts(self, *, within: timedelta) -> Sequence[NodeContact]:

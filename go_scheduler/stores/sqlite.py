@@ -15,7 +15,11 @@ from go_scheduler.stores.sql import sqlite_statements as sql
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.dialects import SQLiteDialect
 from go_scheduler.stores.sql.reader import earliest_first, judged, with_definitions
-from go_scheduler.stores.sql.rows import DefinitionRow, read_contacts
+from go_scheduler.stores.sql.rows import (
+    DefinitionRow,
+    read_contacts,
+    write_queues,
+)
 from go_scheduler.stores.sql.schema import Schema
 from go_scheduler.stores.sql.sqlite_batches import (
     ends,
@@ -332,15 +336,20 @@ class SQLiteStore(SQLStore):
 
     # Nodes.
 
-    def note_contact(self, node: UUID, *, unbroken: timedelta) -> None:
+    def note_contact(
+        self, node: UUID, *, unbroken: timedelta, queues: Sequence[str]
+    ) -> None:
         """Record that a node has been in contact with the store up to now."""
 
         def note(connection: Connection) -> None:
             now = self._microseconds()
-            since = now - to_microseconds(unbroken)
-            connection.execute(
-                sql.NOTE_CONTACT, {"node": node.hex, "since": since, "now": now}
-            )
+            parameters = {
+                "node": node.hex,
+                "since": now - to_microseconds(unbroken),
+                "now": now,
+                "queues": write_queues(queues),
+            }
+            connection.execute(sql.NOTE_CONTACT, parameters)
 
         self._database.transact(note)
 

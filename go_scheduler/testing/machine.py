@@ -287,10 +287,24 @@ class StoreMachine(RuleBasedStateMachine):
         """A node tells that it has been in contact, and looks which others were."""
 
         def tell(store: Store) -> object:
-            store.note_contact(node, unbroken=unbroken)
+            store.note_contact(node, unbroken=unbroken, queues=[str(unbroken)])
             return {each.node: each for each in store.list_contacts(within=within)}
 
         self._alike(tell)
+
+    @rule(known=st.sets(st.sampled_from(_QUEUES)))
+    def due_queues(self, known: set[str]) -> None:
+        """Somebody looks where something is due, but for queues that are known."""
+
+        def look(store: Store) -> object:
+            settle(store)
+            found = set(known)
+            while more := store.list_due_queues(apart_from=found):
+                assert found.isdisjoint(more)
+                found.update(more)
+            return found
+
+        self._alike(look)
 
     @precondition(lambda self: self._claims)
     @rule(data=st.data(), node=_nodes)

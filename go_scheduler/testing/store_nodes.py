@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -24,16 +25,24 @@ from go_scheduler.testing.builders import (
     ids,
     passed_on,
     pending,
+    put,
     release,
     running,
+    waiting_for_retry,
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.settling import settle
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
     from go_scheduler.testing.clock import ManualClock
+
+
+QUEUES = ("default", "mail")
+OTHERS = ("Übrige \"'\\,",)
 
 
 class ListClaimedTests:
@@ -132,31 +141,37 @@ class ContactTests:
     def test_a_contact_is_listed_as_it_was_noted(
         self, store: Store, clock: ManualClock
     ) -> None:
-        store.note_contact(NODE, unbroken=ZERO)
+        store.note_contact(NODE, unbroken=ZERO, queues=QUEUES)
         clock.advance(MINUTE)
-        store.note_contact(OTHER_NODE, unbroken=SECOND + TICK)
+        store.note_contact(OTHER_NODE, unbroken=SECOND + TICK, queues=OTHERS)
         assert self.contacts(store) == {
-            NODE: NodeContact(node=NODE, since=START, until=START),
+            NODE: NodeContact(node=NODE, since=START, until=START, queues=QUEUES),
             OTHER_NODE: NodeContact(
                 node=OTHER_NODE,
                 since=START + MINUTE - SECOND - TICK,
                 until=START + MINUTE,
+                queues=OTHERS,
             ),
         }
 
     def test_a_contact_replaces_the_one_before(
         self, store: Store, clock: ManualClock
     ) -> None:
-        store.note_contact(NODE, unbroken=MINUTE)
+        store.note_contact(NODE, unbroken=MINUTE, queues=QUEUES)
         clock.advance(HOUR)
-        store.note_contact(NODE, unbroken=SECOND)
-        noted = NodeContact(node=NODE, since=START + HOUR - SECOND, until=START + HOUR)
+        store.note_contact(NODE, unbroken=SECOND, queues=OTHERS)
+        noted = NodeContact(
+            node=NODE,
+            since=START + HOUR - SECOND,
+            until=START + HOUR,
+            queues=OTHERS,
+        )
         assert self.contacts(store) == {NODE: noted}
 
     def test_only_nodes_seen_lately_are_listed(
         self, store: Store, clock: ManualClock
     ) -> None:
-        store.note_contact(NODE, unbroken=ZERO)
+        store.note_contact(NODE, unbroken=ZERO, queues=QUEUES)
         clock.advance(MINUTE)
         assert set(self.contacts(store, within=MINUTE)) == {NODE}
         assert self.contacts(store, within=MINUTE - TICK) == {}
@@ -164,9 +179,9 @@ class ContactTests:
     def test_contacts_are_kept_for_an_hour_and_deleted_uncounted(
         self, store: Store, clock: ManualClock
     ) -> None:
-        store.note_contact(NODE, unbroken=ZERO)
+        store.note_contact(NODE, unbroken=ZERO, queues=QUEUES)
         clock.advance(HOUR)
-        store.note_contact(OTHER_NODE, unbroken=ZERO)
+        store.note_contact(OTHER_NODE, unbroken=ZERO, queues=QUEUES)
         assert clean_up(store, older_than=ZERO, limit=10) == 0
         assert set(self.contacts(store)) == {NODE, OTHER_NODE}
         clock.advance(TICK)
@@ -179,3 +194,70 @@ class ContactTests:
     ) -> dict[object, NodeContact]:
         """The contacts of the last while, by node."""
         return {each.node: each for each in store.list_contacts(within=within)}
+
+
+class DueQueuesTests:
+    """``list_due_queues``."""
+
+    def test_only_queues_are_named_in_which_something_is_due(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        pending(store, definition(START + TICK, queue="later"))
+        for state in (claimed, running, ended):
+            state(store)
+        held = waiting_for_retry(store).definition
+        store.pause_definitions([held.id])
+        assert list(self.named(store)) == []
+        clock.advance(TICK)
+        assert list(self.named(store)) == ["later"]
+
+    def test_what_was_given_back_is_due_again(self, store: Store) -> None:
+        instance = running(store)
+        assert list(self.named(store)) == []
+        assert release(store, instance)
+        assert list(self.named(store)) == [instance.definition.queue]
+
+    def test_what_moves_is_due_in_its_new_queue(self, store: Store) -> None:
+        of = definition()
+        pending(store, of)
+        put(store, replace(of, queue="another"))
+        assert list(self.named(store)) == ["another"]
+
+    def test_queues_that_are_left_out_are_not_named(self, store: Store) -> None:
+        for queue in ("a", "b", "c"):
+            pending(store, definition(queue=queue))
+        assert list(self.named(store, "a", "c", "d")) == ["b"]
+        assert list(self.named(store, "c", "b", "a")) == []
+
+    def test_all_queues_are_named_in_the_end(self, store: Store) -> None:
+        queues = [
+            "z",
+            "Z",
+            "a",
+            "ä",
+            "Ä",
+            "a b",
+            "a-b",
+            "A",
+            "1",
+            "_",
+            "日",
+            "\U0001f40d",
+        ]
+        for queue in queues:
+            pending(store, definition(queue=queue))
+        # However a store orders them, what is left out hides nothing.
+        for known in (queues[::2], queues[1::2], []):
+            found = set(known)
+            while more := set(self.named(store, *found)):
+                assert not more & found
+                found |= more
+            assert found == set(queues)
+
+    @staticmethod
+    def named(store: Store, *apart_from: str) -> Collection[str]:
+        """Those that are named, each once."""
+        settle(store)
+        found = store.list_due_queues(apart_from=apart_from)
+        assert len(set(found)) == len(found)
+        return found

@@ -21,6 +21,7 @@ from go_scheduler.testing.store_lists import (
 )
 from go_scheduler.testing.store_nodes import (
     ContactTests,
+    DueQueuesTests,
     LapsedForTests,
     ListClaimedTests,
 )
@@ -67,6 +68,7 @@ class StoreSuite(
     ReleaseTests,
     CancelTests,
     ContactTests,
+    DueQueuesTests,
     DefinitionListTests,
     InstanceListTests,
     CleanupTests,

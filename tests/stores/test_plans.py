@@ -77,6 +77,7 @@ ALLOWED: Mapping[str, set[str | None]] = {
     },
     "start": {KEY, DEFINITION},
     "renew": {KEY},
+    "due queues": {"task_instances_claimable_idx"},
     "release": {KEY},
     "finish": {KEY, DEFINITION},
     "cancel": {KEY, DEFINITION},
@@ -335,6 +336,9 @@ def live_through(store: Store, explained: Callable[[str], None]) -> None:
     released = [Release(claim=each) for each in claims(instances)]
     assert len(store.release_instances(released).done) == BATCH
     explained("release")
+    assert list(store.list_due_queues(apart_from=["default", "mail"])) == []
+    assert list(store.list_due_queues(apart_from=["a", "z"])) == ["default"]
+    explained("due queues")
     again = claim(store, ahead=LATER / 2)
     assert ids(again) == ids(instances)
     explained("claim")

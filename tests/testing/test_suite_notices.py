@@ -350,9 +350,27 @@ class ListsEverybodysClaims(MemoryStore):
 class FirstContactStays(MemoryStore):
     """Keeps what was noted first."""
 
-    def note_contact(self, node: UUID, *, unbroken: timedelta) -> None:
+    def note_contact(
+        self, node: UUID, *, unbroken: timedelta, queues: Sequence[str]
+    ) -> None:
         if node not in self._contacts:
-            super().note_contact(node, unbroken=unbroken)
+            super().note_contact(node, unbroken=unbroken, queues=queues)
+
+
+class NamesAllQueues(MemoryStore):
+    """Names those as well that were to be left out."""
+
+    def list_due_queues(self, *, apart_from: Collection[str]) -> Collection[str]:
+        del apart_from
+        return super().list_due_queues(apart_from=())
+
+
+class HidesQueues(MemoryStore):
+    """Names none if one of them is known."""
+
+    def list_due_queues(self, *, apart_from: Collection[str]) -> Collection[str]:
+        due = super().list_due_queues(apart_from=())
+        return () if set(due) & set(apart_from) else due
 
 
 class KeepsEveryContact(MemoryStore):
@@ -660,6 +678,8 @@ NOTICED: dict[type[MemoryStore], str] = {
     IgnoresHowLongAgo: "test_a_claim_is_taken_over_that_has_lapsed_so_long_ago",
     ListsEverybodysClaims: "test_what_another_node_took_over_is_that_nodes",
     FirstContactStays: "test_a_contact_replaces_the_one_before",
+    NamesAllQueues: "test_queues_that_are_left_out_are_not_named",
+    HidesQueues: "test_all_queues_are_named_in_the_end",
     KeepsEveryContact: ("test_contacts_are_kept_for_an_hour_and_deleted_uncounted"),
     AcceptsStaleRenewal: "test_the_owner_before_cannot_renew",
     AcceptsStaleRelease: "test_the_owner_before_cannot_release",

@@ -138,10 +138,15 @@ class StubStore(Store):
     ) -> int:
         raise NotImplementedError
 
-    def note_contact(self, node: UUID, *, unbroken: timedelta) -> None:
+    def note_contact(
+        self, node: UUID, *, unbroken: timedelta, queues: Sequence[str]
+    ) -> None:
         raise NotImplementedError
 
     def list_contacts(self, *, within: timedelta) -> Sequence[NodeContact]:
+        raise NotImplementedError
+
+    def list_due_queues(self, *, apart_from: Collection[str]) -> Collection[str]:
         raise NotImplementedError
 
     def get_instance(self, instance_id: UUID) -> TaskInstance:

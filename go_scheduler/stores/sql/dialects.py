@@ -11,6 +11,7 @@ from sqlalchemy import (
     ARRAY,
     Boolean,
     LargeBinary,
+    Text,
     Uuid,
     any_,
     bindparam,
@@ -26,7 +27,7 @@ from go_scheduler.stores.sql.tables import contents, definitions
 from go_scheduler.stores.sql.types import Time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
     from sqlalchemy import ColumnElement, Connection, Delete, Select, Table, Update
@@ -88,6 +89,10 @@ class Dialect(ABC):
         driver: Any = connection.connection.dbapi_connection
         return bool(driver.autocommit)
 
+    @abstractmethod
+    def ordered(self, connection: Connection, texts: Collection[str]) -> Sequence[str]:
+        """Texts in the order in which an index has them."""
+
     def listed(
         self, connection: Connection, read: Callable[[Connection], Read]
     ) -> Read:
@@ -134,6 +139,15 @@ class PostgreSQLDialect(Dialect):
     def contains(self, metadata: Mapping[str, JSON]) -> ColumnElement[bool]:
         """By the index on the metadata."""
         return contents.c.metadata_search.contains(metadata)
+
+    def ordered(self, connection: Connection, texts: Collection[str]) -> Sequence[str]:
+        """By the database's collation."""
+        each = func.unnest(bindparam(None, list(texts), type_=ARRAY(Text)))
+        return (
+            connection.execute(select(each.label("text")).order_by("text"))
+            .scalars()
+            .all()
+        )
 
     def by_index(self, index: str) -> str:
         """What follows a table's name where rows are looked up by an index only."""
@@ -263,6 +277,10 @@ class SQLiteDialect(Dialect):
             stored, json.dumps(metadata), type_=Boolean
         )
         return found
+
+    def ordered(self, connection: Connection, texts: Collection[str]) -> Sequence[str]:
+        """By their bytes, which is by their characters."""
+        return sorted(texts)
 
     def insert_new_ids(self) -> SQLiteInsert:
         """Insert definitions, but for ids that exist."""

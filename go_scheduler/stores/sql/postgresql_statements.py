@@ -364,14 +364,16 @@ SELECT id, runs_on FROM ended
 """
 
 NOTE_CONTACT = """
-INSERT INTO task_nodes (node, contact_since, seen_at)
-VALUES (CAST(:node AS uuid), {now} - CAST(:unbroken AS interval), {now})
+INSERT INTO task_nodes (node, contact_since, seen_at, queues)
+VALUES (CAST(:node AS uuid), {now} - CAST(:unbroken AS interval), {now},
+        CAST(:queues AS text))
 ON CONFLICT (node) DO UPDATE
-   SET contact_since = excluded.contact_since, seen_at = excluded.seen_at
+   SET contact_since = excluded.contact_since, seen_at = excluded.seen_at,
+       queues = excluded.queues
 RETURNING node
 """
 CONTACTS = """
-SELECT node, contact_since, seen_at FROM task_nodes
+SELECT node, contact_since, seen_at, queues FROM task_nodes
  WHERE seen_at >= {now} - CAST(:within AS interval)
 """
 DELETE_CONTACTS = """

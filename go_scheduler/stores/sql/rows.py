@@ -103,7 +103,7 @@ _STAND_INS = {
 }
 
 
-CONTACT_COLUMNS = ("node", "contact_since", "seen_at")
+CONTACT_COLUMNS = ("node", "contact_since", "seen_at", "queues")
 
 
 class DefinitionRow(NamedTuple):
@@ -245,10 +245,23 @@ def missing_definition(key: object) -> TaskDefinition:
 def read_contacts(rows: Sequence[Row[Any]]) -> list[NodeContact]:
     """The contacts of rows of ``CONTACT_COLUMNS``, but for what cannot be read."""
     return [
-        NodeContact(node=node, since=since, until=until)
-        for node, since, until in rows
+        NodeContact(node=node, since=since, until=until, queues=_read_queues(queues))
+        for node, since, until, queues in rows
         if Unreadable not in (type(node), type(since), type(until))
     ]
+
+
+def write_queues(queues: Sequence[str]) -> str:
+    """The column of a node's queues."""
+    return json.dumps(list(queues))
+
+
+def _read_queues(text: str | None) -> tuple[str, ...] | None:
+    try:
+        queues = json.loads(text or "null")
+        return None if queues is None else tuple(map(str, queues))
+    except (ValueError, TypeError):
+        return None
 
 
 def read_tombstone(row: Row[Any]) -> Tombstone | None:

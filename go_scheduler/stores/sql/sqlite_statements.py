@@ -265,12 +265,14 @@ RETURNING id, definition_key, waits, outcome
 # Nodes.
 
 NOTE_CONTACT = text("""
-INSERT INTO task_nodes (node, contact_since, seen_at) VALUES (:node, :since, :now)
+INSERT INTO task_nodes (node, contact_since, seen_at, queues)
+VALUES (:node, :since, :now, :queues)
 ON CONFLICT (node) DO UPDATE
-   SET contact_since = excluded.contact_since, seen_at = excluded.seen_at
+   SET contact_since = excluded.contact_since, seen_at = excluded.seen_at,
+       queues = excluded.queues
 """)
 CONTACTS = text("""
-SELECT node, contact_since, seen_at FROM task_nodes WHERE seen_at >= :since
+SELECT node, contact_since, seen_at, queues FROM task_nodes WHERE seen_at >= :since
 """).columns(*(nodes.c[name] for name in CONTACT_COLUMNS))
 DELETE_CONTACTS = text("DELETE FROM task_nodes WHERE seen_at < :since")
 

@@ -19,6 +19,7 @@ from go_scheduler.errors import (
 from go_scheduler.models import DefinitionState, State
 from go_scheduler.stores.base import TransactionalStore
 from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.due_queues import due_queues
 from go_scheduler.stores.sql.edits import LIVE, Edits, definition_of, live_among
 from go_scheduler.stores.sql.ending import end_run
 from go_scheduler.stores.sql.joining import join, when_committed
@@ -265,6 +266,15 @@ class SQLStore(TransactionalStore):
             query = query.where(_comes_after(after, newest_first=newest_first))
         rows = self._list(lambda connection: connection.execute(query).all())
         return self._reader.instances(Lane.USERS, rows)
+
+    def list_due_queues(self, *, apart_from: Collection[str]) -> Collection[str]:
+        """Name queues in which something is due that nobody has claimed."""
+        return self._database.run(
+            Lane.SCANS,
+            lambda connection: self._dialect.past_locks(
+                connection, lambda each: due_queues(each, self._dialect, apart_from)
+            ),
+        )
 
     def counts(self) -> Mapping[State, int]:
         """How many instances are in each state; every state has a number."""

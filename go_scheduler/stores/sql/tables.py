@@ -136,6 +136,8 @@ nodes = Table(
     # The last time without a break in which it reached this store.
     Column("contact_since", Time, nullable=False),
     Column("seen_at", Time, nullable=False),
+    # That it serves, as JSON.
+    Column("queues", Text),
 )
 
 # The statements that name an instance by its id must walk the primary key. None of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import TIMESTAMP, BigInteger, Column, Uuid
+from sqlalchemy import TIMESTAMP, BigInteger, Column, Text, Uuid
 
 if TYPE_CHECKING:
     from alembic.operations import Operations
@@ -22,5 +22,6 @@ def upgrade(op: Operations) -> None:
         Column("node", Uuid(), primary_key=True),
         Column("contact_since", _TIME, nullable=False),
         Column("seen_at", _TIME, nullable=False),
+        Column("queues", Text()),
         if_not_exists=True,
     )

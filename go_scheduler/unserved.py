@@ -1,0 +1,89 @@
+"""Queues that no node serves, though something is due there."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from go_scheduler.clock import Clock
+    from go_scheduler.stores.base import Store
+
+log = logging.getLogger(__name__)
+
+_EVERY = timedelta(seconds=20)
+# Who serves it may be about to start.
+_PATIENCE = timedelta(minutes=1)
+# Nodes tell of themselves every sixth of their lease, of which this one knows nothing.
+_ALIVE = timedelta(minutes=5)
+_MOST = 100
+
+
+class UnservedQueues:
+    """Looks for them now and then, and says so once for each, until it is served.
+
+    Args:
+        store: Where to look.
+        clock: Measures elapsed time.
+        own: The queues that this node serves.
+    """
+
+    def __init__(self, store: Store, clock: Clock, *, own: Sequence[str]) -> None:
+        self._store = store
+        self._clock = clock
+        self._own = own
+        self._looked: timedelta | None = None
+        self._since: dict[str, timedelta] = {}
+        self._texts: dict[str, str] = {}
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What there is to say of them."""
+        return tuple(self._texts.values())
+
+    def look(self) -> None:
+        """Look, unless that was a moment ago."""
+        elapsed = self._clock.elapsed()
+        if self._looked is not None and elapsed - self._looked < _EVERY:
+            return
+        self._looked = elapsed
+        served = self._served()
+        unserved = () if served is None else self._find(served)
+        self._since = {each: self._since.get(each, elapsed) for each in unserved}
+        texts = {
+            queue: _text(queue, served or ())
+            for queue, since in self._since.items()
+            if elapsed - since >= _PATIENCE
+        }
+        for queue in texts.keys() - self._texts.keys():
+            log.warning("%s", texts[queue])
+        self._texts = texts
+
+    def _served(self) -> set[str] | None:
+        """The queues of this node and of all that live; None: of some nobody knows."""
+        served = set(self._own)
+        for contact in self._store.list_contacts(within=_ALIVE):
+            if contact.queues is None:
+                return None
+            served.update(contact.queues)
+        return served
+
+    def _find(self, served: set[str]) -> Sequence[str]:
+        found: list[str] = []
+        while len(found) < _MOST:
+            more = self._store.list_due_queues(apart_from=served.union(found))
+            if not more:
+                break
+            found += more
+        return found
+
+
+def _text(queue: str, served: Collection[str]) -> str:
+    names = ", ".join(map(repr, sorted(served)[:_MOST])) or "none"
+    return (
+        f"queue {queue!r} is served by no node, and something is due there; served are"
+        f" {names}: name it in the queues= of a scheduler, or mind its spelling"
+    )
