@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from go_scheduler.triggers.base import utc
 from go_scheduler.triggers.local_time import next_instant, period_at
+from go_scheduler.triggers.recurrence.far_count import FAR, FarCount
 from go_scheduler.triggers.recurrence.text import local_time
 from go_scheduler.triggers.recurrence.times import LocalTimes
 from go_scheduler.triggers.recurrence.years import RuleYears, is_instant, listed
@@ -279,13 +280,29 @@ class _Rule:
             return True
         if found >= self._over:
             return False
-        count = self._passed if self.elapsed else self._times.count
-        number += count(known, found, self._rule.count - number)
+        number += self._count(known, found, self._rule.count - number)
         if number < self._rule.count:
             self._known = found, number
             return True
         self._over = found
         return False
+
+    def _count(self, begin: datetime, end: datetime, most: int) -> int:
+        """How many of its times there are from one on and before another.
+
+        Args:
+            begin: An instant, if it follows elapsed time, else a local time.
+            end: Likewise.
+            most: Where to stop counting: there may be so many, or more.
+        """
+        if end - begin > FAR:
+            far = FarCount(self._times)
+            if self.elapsed:
+                return far.elapsed(begin, end, self._clock.zone, most)
+            return far.local(begin, end, most)
+        if self.elapsed:
+            return self._passed(begin, end, most)
+        return self._times.count(begin, end, most)
 
     def _passed(self, begin: datetime, end: datetime, most: int) -> int:
         """How often it fires from one instant on and before another; see ``count``."""

@@ -10,6 +10,8 @@ from itertools import groupby
 from math import gcd
 from typing import TYPE_CHECKING
 
+from go_scheduler.triggers.recurrence.rule import FREQUENCIES
+
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Sequence
 
@@ -20,7 +22,6 @@ _LAST_DAY = date.max.toordinal()
 _NEVER = _LAST_DAY + 1
 _PATIENCE = 36_525
 """How many days it looks for the next one that has a time: a hundred years."""
-_MOST_YEARS = 101
 _MOST_REMEMBERED = 64
 _MOST_IN_VAIN = 6_000
 """How many days or periods it tries; there are 5,218 weeks in a hundred years."""
@@ -74,8 +75,8 @@ class LocalTimes:
             most: Where to stop counting: there may be so many, or more.
         """
         first, last, total = begin.toordinal(), end.toordinal(), 0
-        for day, times in self.days(first):
-            if day > last or total >= most:
+        for day, times in self.days(first, last):
+            if total >= most:
                 break
             total += bisect_left(times, _second(end)) if day == last else len(times)
             if day == first:
@@ -98,9 +99,9 @@ class LocalTimes:
         while left and day <= last and (day := self._aligned(day)) <= last:
             left -= 1
             if self._rule.picks_days:
-                day, found = self._picked(day)
+                day, found = self._picked(day, last)
             else:
-                day, found = self._matched(day)
+                day, found = self._matched(day, last)
             for match, times in found:
                 if match > end:
                     return
@@ -121,7 +122,46 @@ class LocalTimes:
         """The days of a year, as bits, and their times; None: these differ."""
         if self._rule.interval > 1 or self._rule.picks_days or not self._can_match:
             return None
-        return self._days_of(year), self._times(date(year, 1, 1).toordinal())
+        return self.days_of(year), self._times(date(year, 1, 1).toordinal())
+
+    def cycle(self) -> array[int] | None:
+        """How many times each day has, if the other parts allow it, over and over.
+
+        It begins with the day before the first of all, whose ordinal is 0.
+
+        Returns:
+            None: INTERVAL counts months or years, or BYSETPOS picks days.
+        """
+        if self._rule.picks_days or self._rule.frequency in FREQUENCIES[:2]:
+            return None
+        interval, per_day, number = (
+            self._rule.interval,
+            self._per_day,
+            len(self._offsets),
+        )
+        if self._rule.frequency == "WEEKLY":
+            return array(
+                "I",
+                (
+                    number * ((self._period(day) - self._start) % interval == 0)
+                    for day in range(7 * interval)
+                ),
+            )
+        days = min(interval // gcd(interval, per_day), _NEVER)
+        if interval <= per_day:
+            firsts = ((self._start - day * per_day) % interval for day in range(days))
+            return array("I", (number * self._periods_from(each) for each in firsts))
+        found = array("I", bytes(4 * days))
+        for period in range(self._start % interval, days * per_day, interval):
+            if self._allowed is None or self._allowed[period % per_day]:
+                found[period // per_day] = number
+        return found
+
+    def _periods_from(self, first: int) -> int:
+        """How many periods of a day fire, of which INTERVAL allows so many first."""
+        if self._allowed is None:
+            return len(range(first, self._per_day, self._rule.interval))
+        return self._allowed[first :: self._rule.interval].count(1)
 
     def likeness(self, year: int) -> Hashable:
         """What two years share if they have the same times."""
@@ -129,7 +169,7 @@ class LocalTimes:
         day = first.toordinal()
         ahead = (self._start - self._period(day)) % self._rule.interval
         years = (year - 1, year, year + 1) if self._rule.picks_days else (year,)
-        days = [self._days_of(each) for each in years if 1 <= each <= MAXYEAR]
+        days = [self.days_of(each) for each in years if 1 <= each <= MAXYEAR]
         return first.weekday(), isleap(year), ahead, *days
 
     def _ever_picked(self) -> bool:
@@ -151,18 +191,25 @@ class LocalTimes:
         ahead = (self._start - period) % self._rule.interval
         return self._first_day(period + ahead) if ahead else day
 
-    def _matched(self, day: int) -> tuple[int, Sequence[tuple[int, Sequence[int]]]]:
+    def _matched(
+        self, day: int, last: int
+    ) -> tuple[int, Sequence[tuple[int, Sequence[int]]]]:
         """Where to go on from a day, and the day with its times if it matches."""
-        if (match := self._matching(day)) != day:
+        if (match := self._matching(day, last)) != day:
             return match, ()
         times = self._times(day)
         return day + 1, [(day, times)] if times else ()
 
-    def _picked(self, day: int) -> tuple[int, Sequence[tuple[int, Sequence[int]]]]:
+    def _picked(
+        self, day: int, last: int
+    ) -> tuple[int, Sequence[tuple[int, Sequence[int]]]]:
         """Where to go on after the period of a day, and what BYSETPOS picks of it."""
         period = self._period(day)
         first, end = self._first_day(period), self._first_day(period + 1)
-        days = [first + each for each in _numbers(self._days_between(first, end))]
+        matching = self._days_between(first, end)
+        if not matching:
+            return self._matching(end, last), ()
+        days = [first + each for each in _numbers(matching)]
         picked = _pick(days, self._offsets, self._rule.positions)
         return end, [each for each in picked if each[0] >= day]
 
@@ -177,11 +224,9 @@ class LocalTimes:
             days |= more << before - first
         return days & (1 << end - first) - 1
 
-    def _matching(self, day: int) -> int:
+    def _matching(self, day: int, last: int) -> int:
         """The first day from a given one on that the parts but INTERVAL allow."""
-        for _ in range(_MOST_YEARS):
-            if day > _LAST_DAY:
-                break
+        while day <= last:
             new_year, next_year, days = self._year_of(day)
             if left := days >> day - new_year:
                 return day + next(_numbers(left))
@@ -197,10 +242,10 @@ class LocalTimes:
         year = date.fromordinal(day).year
         first = date(year, 1, 1).toordinal()
         end = first + (366 if isleap(year) else 365)
-        self._year = known = first, end, self._days_of(year)
+        self._year = known = first, end, self.days_of(year)
         return known
 
-    def _days_of(self, year: int) -> int:
+    def days_of(self, year: int) -> int:
         """The days of a year, worked out once for all years with the same calendar."""
         key = date(year, 1, 1).weekday(), isleap(year), isleap(year - 1)
         if (days := self._days_of_year.get(key)) is None:

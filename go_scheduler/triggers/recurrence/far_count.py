@@ -1,0 +1,144 @@
+"""How many times a rule has over centuries: added up by the year."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+from itertools import compress
+from sys import maxsize
+from typing import TYPE_CHECKING
+
+from go_scheduler.triggers.clock_changes import changes
+from go_scheduler.triggers.local_time import period_at
+from go_scheduler.triggers.years.cells import days_in
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+    from datetime import tzinfo
+
+    from go_scheduler.triggers.recurrence.times import LocalTimes
+
+FAR = timedelta(days=1000)
+"""What is further apart is sooner added up by the year than one after the other."""
+
+_CENTURY = timedelta(days=36_525)
+_LONGEST_YEAR = 366
+
+
+class FarCount:
+    """Counts the times of a rule. Each year is like few others in all but its number.
+
+    Args:
+        times: The times.
+    """
+
+    def __init__(self, times: LocalTimes) -> None:
+        self._times = times
+        self._totals: dict[Hashable, int] = {}
+        self._days_of: dict[int, int] = {}
+        self._masks: dict[int, bytes] = {}
+        self._cycle = cycle = times.cycle()
+        if cycle is not None:
+            # So that a year can be cut out of it, wherever that begins.
+            more = cycle * (_LONGEST_YEAR // len(cycle) + 1)
+            self._cut = cycle + more[:_LONGEST_YEAR]
+
+    def local(self, begin: datetime, end: datetime, most: int) -> int:
+        """How many there are from one local time on and before another.
+
+        Args:
+            begin: The first that counts.
+            end: The first that does not.
+            most: Where to stop counting: there may be so many, or more.
+        """
+        total = -self._times.count(_midnight(begin), begin, maxsize)
+        day, last = begin.toordinal(), end.toordinal()
+        for year in range(begin.year, end.year + 1):
+            if total >= most:
+                return total
+            following = min(date(year, 1, 1).toordinal() + days_in(year), last)
+            total += self._on(day, following, year)
+            day = following
+        return total + self._times.count(_midnight(end), end, maxsize)
+
+    def elapsed(self, begin: datetime, end: datetime, zone: tzinfo, most: int) -> int:
+        """How many instants there are at which a clock shows one of the times.
+
+        Args:
+            begin: The first that counts.
+            end: The first that does not.
+            zone: Whose clock.
+            most: Where to stop counting: there may be so many, or more.
+        """
+        total = 0
+        while begin < end and total < most:
+            until = begin + min(_CENTURY, end - begin)
+            total += self.local(_shown(begin, zone), _shown(until, zone), maxsize)
+            total += sum(self._at_changes(begin, until, zone))
+            begin = until
+        return total
+
+    def _at_changes(
+        self, begin: datetime, end: datetime, zone: tzinfo
+    ) -> Iterator[int]:
+        """What a clock that is set back shows again; below zero: what one skips."""
+        for year in range(begin.year, end.year + 1):
+            for at, before, after in changes(zone, year):
+                if not begin < at <= end:
+                    continue
+                instant = at.replace(tzinfo=None)
+                first, last = sorted((instant + before, instant + after))
+                if self._has(first) or self._has(last):
+                    number = self._times.count(first, last, maxsize)
+                    yield number if after < before else -number
+
+    def _has(self, day: date) -> bool:
+        """Whether a rule that counts hours or less has times on a day."""
+        assert self._cycle is not None
+        number = day.toordinal()
+        passed = number - date(day.year, 1, 1).toordinal()
+        return bool(
+            self._days(day.year) >> passed & 1
+            and self._cycle[number % len(self._cycle)]
+        )
+
+    def _on(self, first: int, end: int, year: int) -> int:
+        """How many there are from one day of a year on and before another."""
+        if self._cycle is None:
+            key: Hashable = (end - first, self._times.likeness(year))
+        else:
+            days = self._days(year)
+            begin = first % len(self._cycle)
+            key = end - first, begin, days
+        total = self._totals.get(key)
+        if total is None:
+            if self._cycle is None:
+                total = sum(len(times) for _, times in self._times.days(first, end - 1))
+            else:
+                skipped = first - date(year, 1, 1).toordinal()
+                counts = self._cut[begin : begin + end - first]
+                total = sum(compress(counts, self._mask(days)[skipped:]))
+            self._totals[key] = total
+        return total
+
+    def _days(self, year: int) -> int:
+        """The days of a year on which it may have times, as bits."""
+        days = self._days_of.get(year)
+        if days is None:
+            days = self._days_of[year] = self._times.days_of(year)
+        return days
+
+    def _mask(self, days: int) -> bytes:
+        """A byte for each day of a year: whether it is one of some days, as bits."""
+        mask = self._masks.get(days)
+        if mask is None:
+            mask = bytes(days >> each & 1 for each in range(_LONGEST_YEAR))
+            self._masks[days] = mask
+        return mask
+
+
+def _shown(instant: datetime, zone: tzinfo) -> datetime:
+    return period_at(instant, zone).local(instant)
+
+
+def _midnight(at: datetime) -> datetime:
+    return at.replace(hour=0, minute=0, second=0, microsecond=0)
