@@ -9,7 +9,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Collection, Coroutine
     from contextvars import Context
 
     from go_scheduler.run import Run
@@ -29,7 +29,7 @@ class EventLoop:
         self, loop: asyncio.AbstractEventLoop, context: Context | None = None
     ) -> None:
         self._loop = loop
-        self._context = context
+        self._begins_in = context
         # The loop itself keeps only weak references to its tasks.
         self._tasks: dict[asyncio.Task[None], Run] = {}
 
@@ -44,7 +44,7 @@ class EventLoop:
             dropped: Called if the task was cancelled before it began.
         """
         self._loop.call_soon_threadsafe(
-            self._start, perform, run, dropped, context=self._context
+            self._start, perform, run, dropped, context=self._begins_in
         )
 
     def wait_for(self, result: Awaitable[object], run: Run) -> None:
@@ -135,7 +135,8 @@ class ApplicationLoop(EventLoop):
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop, copy_context())
+        self._context = copy_context()
+        super().__init__(loop, self._context)
 
     @property
     def trouble(self) -> str | None:
@@ -143,6 +144,17 @@ class ApplicationLoop(EventLoop):
         if self._loop.is_running():
             return None
         return "the application's event loop, where async handlers run, does not run"
+
+    def left_by_close(self) -> Collection[Run]:
+        """What ran there and never goes on, as the loop has been closed."""
+        return tuple(self._tasks.values()) if self._loop.is_closed() else ()
+
+    def call(self, function: Callable[[Run], None], run: Run) -> None:
+        """Call a function here, in the context in which the loop's tasks begin.
+
+        What it awaits on the loop is in that context as well.
+        """
+        self._context.copy().run(function, run)
 
     def is_for(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Whether this is that loop."""

@@ -79,6 +79,7 @@ class Execution:
             held=self.held,
             unrecorded=self.recorder.unrecorded_runs,
             give_up=self.recorder.give_up,
+            left=self._give_back_left,
             replace=self._replace,
             contact=contact,
             lease=settings.lease,
@@ -182,6 +183,9 @@ class Execution:
     def _has_room(self) -> None:
         if self._runner.hungry:
             self.look()
+
+    def _give_back_left(self) -> None:
+        self.workers.give_back_left()
 
     def _replace(self, run: Run) -> None:
         self.workers.replace(run)

@@ -107,8 +107,8 @@ class Held:
         return _take(run, self._waiting) or _take(run, self._queued)
 
     def end(self, run: Run) -> None:
-        """Say that a called run has come back."""
-        del self._running[run]
+        """Say that a called run has come back, or never will."""
+        self._running.pop(run, None)
         self._hung.pop(run, None)
         self._apart.pop(run, None)
 

@@ -29,6 +29,7 @@ class Keeper:
         held: The node's runs.
         unrecorded: Answers the runs whose end the store has not taken yet.
         give_up: Takes the runs that hang.
+        left: Called at each tick, to give back what never goes on.
         replace: Told of each of them afterwards, which may keep a worker for ever.
         contact: Told of every answer and every failure.
         lease: How long a claim holds; renewed every third of it.
@@ -43,6 +44,7 @@ class Keeper:
         held: Held,
         unrecorded: Callable[[], Sequence[Run]],
         give_up: Callable[[Run, str], None],
+        left: Callable[[], None],
         replace: Callable[[Run], None],
         contact: Contact,
         lease: timedelta,
@@ -52,6 +54,7 @@ class Keeper:
         self._held = held
         self._unrecorded = unrecorded
         self._give_up = give_up
+        self._left = left
         self._replace = replace
         self._contact = contact
         self._lease = lease
@@ -80,6 +83,7 @@ class Keeper:
         elapsed = self._clock.elapsed()
         # Before they are looked at: what is called from now on has to wake this again.
         self._next = elapsed + self._lease / 3
+        self._left()
         running = [run for run in self._held.running() if not run.settled]
         # After those that run: what ends meanwhile is in the one or the other.
         ended = self._unrecorded()

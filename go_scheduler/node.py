@@ -206,6 +206,8 @@ class Node:
         Returns:
             Whether it had stopped by then, and all came back and was recorded.
         """
+        if self._execution is not None:
+            self._execution.recorder.leave_behind()
         self._report_stopped(clean=False)
         return self._clean
 

@@ -55,6 +55,7 @@ class Recorder:
         self._store = store
         self._clock = clock
         self._max_hangs = max_hangs
+        self._left_behind = False
         self._outbox = Outbox(
             store,
             clock,
@@ -108,10 +109,17 @@ class Recorder:
         end = self._end_of(run, Outcome.COMPLETED)
         return store.finish_instance_in(connection, end)
 
+    def leave_behind(self) -> None:
+        """Count no failure from now on: what they need goes away with the program."""
+        self._left_behind = True
+
     def fail(self, run: Run, error: str) -> None:
         """Record that a run did not succeed: cancelled, due again, or failed."""
         if run.joined:
             self._fail_unless_committed(run, error)
+        elif self._left_behind and not run.cancel_requested:
+            self._report(run, "was left behind, has failed and is given back", error)
+            self.release(run)
         else:
             self._fail(run, error)
 
@@ -232,16 +240,24 @@ class Recorder:
 
     def _report_failed(self, run: Run, end: RunOutcome) -> None:
         """Say why a run failed, and what becomes of its instance."""
+        if end.outcome:
+            self._report(run, "has failed for good", end.error, level=logging.ERROR)
+        else:
+            what = f"has failed and runs again in {end.retry_in}"
+            self._report(run, what, end.error)
+
+    def _report(
+        self, run: Run, what: str, error: str | None, *, level: int = logging.WARNING
+    ) -> None:
         definition = run.instance.definition
-        follows = "for good" if end.outcome else f"and runs again in {end.retry_in}"
         self._log.write(
-            logging.ERROR if end.outcome else logging.WARNING,
-            "instance %s of %s: attempt %d has failed %s: %s",
-            end.claim.instance_id,
+            level,
+            "instance %s of %s: attempt %d %s: %s",
+            run.claim.instance_id,
             definition.name or definition.id,
-            end.claim.attempt,
-            follows,
-            end.error,
+            run.claim.attempt,
+            what,
+            error,
             ids={**_ids(run), "definition_id": definition.id},
         )
 

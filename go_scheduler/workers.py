@@ -145,6 +145,16 @@ class Workers:
                 self._leave_loop()
             self._tasks.leave(run)
 
+    def give_back_left(self) -> None:
+        """Give back what never goes on, as the application has closed its loop."""
+        if self._application is None:
+            return
+        for run in self._application.left_by_close():
+            # A thread that waits for the loop ends no sooner by this.
+            if self._is_async(run.instance) and run.settle():
+                self._recorder.release(run)
+                self._held.end(run)
+
     def stop(self) -> None:
         """Let the threads end once they are free; what runs goes on."""
         self._threads.stop()
@@ -204,6 +214,12 @@ class Workers:
             self._recorder.release(run)
 
     def _perform(self, run: Run) -> None:
+        if self._application is None:
+            self._perform_here(run)
+        else:
+            self._application.call(self._perform_here, run)
+
+    def _perform_here(self, run: Run) -> None:
         if not self._begin(run):
             return
         token = enter_run(run)

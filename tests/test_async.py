@@ -17,6 +17,7 @@ from go_scheduler.client import Client
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError, SchedulerStateError
 from go_scheduler.models import State, TaskDefinition
+from go_scheduler.policies import RetryPolicy
 from go_scheduler.run import current_run
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory import MemoryStore
@@ -94,10 +95,13 @@ class TestHandlers:
         self, *, threads: bool
     ) -> None:
         async def main() -> None:
+            tenant.set("ours")
             job = Job()
 
             def handler(instance: TaskInstance) -> Awaitable[None]:
                 called_on.append(threading.current_thread())
+                assert tenant.get() == "ours"
+                tenant.set("of this run")
                 return job(instance)
 
             called_on: list[threading.Thread] = []
@@ -106,11 +110,13 @@ class TestHandlers:
                 async with Scheduler(
                     handler, executor=executor if threads else None
                 ) as scheduler:
-                    await scheduler.aschedule(at_once())
-                    await job.called.wait()
-            assert job.loops == [asyncio.get_running_loop()]
-            assert called_on != [threading.current_thread()]
-            assert scheduler.counts()[State.COMPLETED] == 1
+                    for number in range(1, 3):
+                        await scheduler.aschedule(at_once())
+                        await until(lambda: len(job.loops) == number)  # noqa: B023
+            assert job.loops == 2 * [asyncio.get_running_loop()]
+            assert job.seen == 2 * ["of this run"]
+            assert threading.current_thread() not in called_on
+            assert scheduler.counts()[State.COMPLETED] == 2
 
         run(main())
 
@@ -244,6 +250,57 @@ class TestStop:
             job.go.set()
 
         run(main())
+
+    def test_what_is_left_behind_and_fails_is_given_back_and_no_failure(self) -> None:
+        async def handler(instance: TaskInstance) -> None:
+            called.set()
+            await closed.wait()
+            raise OSError("the pool is closed")
+
+        async def main() -> None:
+            await scheduler.astart()
+            definition = at_once(retry=RetryPolicy(max_attempts=1))
+            stored = await scheduler.aschedule(definition)
+            await called.wait()
+            assert not await scheduler.astop(timedelta(0))
+            closed.set()
+            [instance] = await scheduler.alist_instances(definition_id=stored.id)
+            while instance.state is State.RUNNING:
+                instance = await scheduler.aget_instance(instance.id)
+            assert (instance.state, instance.runs) == (State.PENDING, 0)
+
+        called, closed = asyncio.Event(), asyncio.Event()
+        scheduler = Scheduler(handler)
+        run(main())
+
+    def test_what_runs_on_a_loop_that_is_closed_is_given_back(self) -> None:
+        async def handler(instance: TaskInstance) -> None:
+            called.set()
+            await asyncio.get_running_loop().create_future()
+
+        async def main() -> UUID:
+            await scheduler.astart()
+            stored = await scheduler.aschedule(at_once())
+            await called.wait()
+            return stored.id
+
+        called = asyncio.Event()
+        scheduler = Scheduler(handler, expire_after=seconds(20))
+        loop = asyncio.new_event_loop()
+        definition_id = loop.run_until_complete(main())
+        # No task is cancelled by this.
+        loop.close()
+        assert scheduler._node is not None
+        assert scheduler._node._execution is not None
+        # As it looks by itself every third of the lease.
+        scheduler._node._execution._keep_soon()
+        [instance] = scheduler.list_instances(definition_id=definition_id)
+        while instance.state is State.RUNNING:
+            instance = scheduler.get_instance(instance.id)
+        assert (instance.state, instance.runs) == (State.PENDING, 0)
+        # Once is enough.
+        scheduler._node._execution.workers.give_back_left()
+        assert scheduler.stop()
 
     def test_one_whose_await_is_cancelled_stops_all_the_same(self) -> None:
         async def handler(instance: TaskInstance) -> None:

@@ -85,6 +85,7 @@ class House:
             held=self.held,
             unrecorded=lambda: self.unrecorded,
             give_up=lambda run, error: self.given_up.append((run, error)),
+            left=lambda: None,
             replace=lambda run: self.replaced.append((run, run in self.held.hung())),
             contact=self.contact,
             lease=LEASE,

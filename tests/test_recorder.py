@@ -236,6 +236,29 @@ def test_of_many_failures_five_a_second_are_logged(
     assert len(caplog.records) == 7
 
 
+def test_what_was_left_behind_and_fails_is_given_back_and_said(
+    desk: Desk,
+    store: FaultyStore,
+    clock: ManualClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    once = replace(definition(name="report"), retry=RetryPolicy(max_attempts=1))
+    run, cancelled = called(store, clock, once), called(store, clock)
+    desk.recorder.leave_behind()
+    desk.recorder.fail(run, "the pool is closed")
+    cancelled.cancel_requested = True
+    desk.recorder.fail(cancelled, "stopped")
+    desk.tick()
+    given_back = now(store, run)
+    assert (given_back.state, given_back.runs) == (State.PENDING, 0)
+    assert given_back.due_at == START
+    assert now(store, cancelled).state is State.CANCELLED
+    assert caplog.messages == [
+        f"instance {run.instance.id} of report: attempt 1 was left behind, has failed"
+        " and is given back: the pool is closed"
+    ]
+
+
 def test_a_run_that_raises_after_it_was_asked_to_stop_is_cancelled(
     desk: Desk,
     store: FaultyStore,

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
+from go_scheduler.clock import ZERO
 from go_scheduler.errors import TaskDefinitionNotFoundError
 from go_scheduler.models import State
 from go_scheduler.testing.builders import (
@@ -234,6 +235,18 @@ class TestNumbersOutOfRange:
         finish(store, good[1])
         states = [store.get_instance(each.id).state for each in good]
         assert states == [State.PENDING, State.COMPLETED]
+
+
+@pytest.mark.parametrize("value", ["NULL", "'odd'", "'3'"])
+@pytest.mark.parametrize("engine", ["sqlite", "postgresql"], indirect=True)
+def test_of_queues_that_cannot_be_read_nobody_knows(
+    store: Store, store_url: str, value: str
+) -> None:
+    store.note_contact(NODE, unbroken=ZERO, queues=["mail"])
+    change = f"UPDATE task_nodes SET queues = {value} WHERE node = '{{}}'"
+    by_hand(store_url, change, NODE)
+    [contact] = store.list_contacts(within=HOUR)
+    assert (contact.node, contact.queues) == (NODE, None)
 
 
 @pytest.mark.parametrize(("engine", "value"), UNREADABLE, indirect=["engine"])

@@ -258,8 +258,8 @@ def write_queues(queues: Sequence[str]) -> str:
 
 def _read_queues(text: str | None) -> tuple[str, ...] | None:
     try:
-        queues = json.loads(text or "null")
-        return None if queues is None else tuple(map(str, queues))
+        return tuple(map(str, json.loads(text)))  # type: ignore[arg-type]
+    # Whoever wrote it by hand may have written anything.
     except (ValueError, TypeError):
         return None
 
