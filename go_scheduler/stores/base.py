@@ -144,6 +144,7 @@ class Store(ABC):
         Raises:
             ConflictError: A revision that was set is not the one stored or remembered.
                 None was put.
+            ConfigurationError: An id is there twice. None was put.
         """
 
     @abstractmethod

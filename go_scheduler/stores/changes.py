@@ -5,12 +5,27 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from go_scheduler.errors import ConflictError
+from go_scheduler.errors import ConfigurationError, ConflictError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
+    from uuid import UUID
 
     from go_scheduler.models import TaskDefinition, Tombstone
+
+
+def check_each_once(definitions: Iterable[TaskDefinition]) -> None:
+    """Refuse to put two definitions of one id: which one is to be kept?
+
+    Raises:
+        ConfigurationError: An id is there twice.
+    """
+    ids: set[UUID] = set()
+    for each in definitions:
+        if each.id in ids:
+            raise ConfigurationError(f"definition {each.id} is there twice")
+        ids.add(each.id)
 
 
 def check_revision(

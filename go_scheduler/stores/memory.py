@@ -28,6 +28,7 @@ from go_scheduler.models import (
     Tombstone,
 )
 from go_scheduler.stores.base import CONTACTS_KEPT, Store
+from go_scheduler.stores.changes import check_each_once
 from go_scheduler.stores.memory_definitions import DefinitionTable
 from go_scheduler.stores.memory_instances import (
     DefinitionRow,
@@ -113,6 +114,7 @@ class MemoryStore(Store):
         self, definitions: Sequence[TaskDefinition]
     ) -> Sequence[TaskDefinition]:
         """Insert each definition, or replace the one with its id."""
+        check_each_once(definitions)
         with self._lock:
             # Comparing runs the triggers' own code: all of it comes before any change.
             plans = [self._definitions.plan_put(each) for each in definitions]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.errors import (
+    ConfigurationError,
     ConflictError,
     TaskDefinitionNotFoundError,
 )
@@ -53,6 +54,19 @@ class PutTests:
         )
         assert put(store, new) == new
         assert store.get_definition(new.id) == new
+
+    @pytest.mark.parametrize("exists", [False, True])
+    def test_an_id_that_is_there_twice_is_refused_and_none_is_put(
+        self, store: Store, *, exists: bool
+    ) -> None:
+        other, one = definition(), definition(name="old")
+        if exists:
+            put(store, one)
+        given = [other, replace(one, name="new"), replace(one, name="newer")]
+        with pytest.raises(ConfigurationError, match="twice"):
+            store.put_definitions(given)
+        found = store.list_definitions(ids=[other.id, one.id])
+        assert [each.name for each in found] == ["old"] * exists
 
     def test_a_new_definition_is_at_revision_one_and_not_paused(
         self, store: Store

@@ -484,6 +484,16 @@ class PutsInPart(MemoryStore):
         ]
 
 
+class TakesTheLast(MemoryStore):
+    """Puts the last one of an id that is there twice."""
+
+    def put_definitions(
+        self, definitions: Sequence[TaskDefinition]
+    ) -> Sequence[TaskDefinition]:
+        last = {each.id: each for each in definitions}
+        return super().put_definitions(list(last.values()))
+
+
 class NeverConflicts(MemoryStore):
     """Takes no notice of the revision that was read."""
 
@@ -692,6 +702,7 @@ NOTICED: dict[type[MemoryStore], str] = {
         "test_the_next_fire_time_goes_back_to_the_earliest_that_was_removed"
     ),
     PutsInPart: "test_where_one_definition_conflicts_none_is_put",
+    TakesTheLast: "test_an_id_that_is_there_twice_is_refused_and_none_is_put",
     NeverConflicts: "test_another_revision_than_the_stored_one_conflicts",
     MovesOnEdit: "test_another_value_raises_the_revision_and_moves_nothing",
     CutsMicroseconds: "test_a_definitions_times_come_back",

@@ -14,6 +14,7 @@ from uuid import UUID, uuid4
 from sqlalchemy import func, insert, select, update
 
 from go_scheduler.stores.changes import (
+    check_each_once,
     check_revision,
     created,
     edited,
@@ -74,6 +75,7 @@ class Edits:
             given: The definitions.
             late: Whether others may see them only much later.
         """
+        check_each_once(given)
         now = self._dialect.now(connection)
         ids = [each.id for each in given]
         stored = {row.id: row for row in self.live(connection, ids)}
