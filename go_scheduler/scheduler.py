@@ -46,6 +46,11 @@ _NO_HANDLER = (
     " start others that have one"
 )
 
+_STOPPED = (
+    "this scheduler has been stopped: what is scheduled by it waits for another one, or"
+    " until it is started again"
+)
+
 
 class Scheduler(Client):
     """Runs a handler for each fire time of the definitions in a store.
@@ -176,7 +181,7 @@ class Scheduler(Client):
         super().__init__(MemoryStore(clock) if store is None else store)
         self._handler = handler
         self._notices = Notices()
-        self._elsewhere = Notices()
+        self._said = Notices()
         self._clock = SystemClock() if clock is None else clock
         self._executor = executor
         self._loop = loop
@@ -377,6 +382,11 @@ class Scheduler(Client):
         prepared = super()._prepare(definition, joins=joins)
         if self._handler is not None:
             self._look_at(definition)
+        node = self._node
+        if node is not None and node.stopped:
+            # Others have what is in this memory only if they have this store.
+            alone = type(self._store) is MemoryStore
+            self._say(_STOPPED, level=logging.WARNING if alone else logging.INFO)
         return prepared
 
     def _look_at(self, definition: TaskDefinition) -> None:
@@ -389,10 +399,14 @@ class Scheduler(Client):
                 " waits for a node that serves it"
             )
             # There may well be one: if there is none, the nodes find out.
-            if self._elsewhere.add(text):
-                log.info("%s", text)
+            self._say(text, level=logging.INFO)
         elif isinstance(self._handler, HandlerRegistry) and definition.name is None:
             self._notice(f"{NAMELESS}: pass name= to TaskDefinition")
+
+    def _say(self, text: str, *, level: int) -> None:
+        """Say once what is no reason to look into anything later."""
+        if self._said.add(text):
+            log.log(level, "%s", text)
 
     def _notice(self, text: str) -> None:
         if self._notices.add(text):

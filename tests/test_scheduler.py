@@ -98,6 +98,10 @@ def test_without_a_handler_it_needs_a_store_that_others_have(
     Scheduler(None, MemoryStore(clock), clock=clock)
 
 
+class SharedStore(MemoryStore):
+    """One that others have as well."""
+
+
 class TestWarnings:
     """What will not run here is said once in the log, and in health."""
 
@@ -141,6 +145,28 @@ class TestWarnings:
         [text] = [text for text in caplog.messages if "queue" in text]
         assert text.startswith("queue 'mail' is not among those")
         assert "serves, 'default': what" in text
+
+    @pytest.mark.parametrize(
+        ("kind", "level"), [(MemoryStore, "WARNING"), (SharedStore, "INFO")]
+    )
+    def test_what_is_scheduled_after_the_stop_is_said_to_wait(
+        self,
+        kind: type[MemoryStore],
+        level: str,
+        clock: ManualClock,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        caplog.set_level("INFO")
+        scheduler = Scheduler(print, kind(clock), clock=clock)
+        scheduler.schedule(daily())
+        with scheduler:
+            scheduler.schedule(daily())
+        assert "started again" not in caplog.text
+        for _ in range(2):
+            scheduler.schedule(daily())
+        [said] = [each for each in caplog.records if "again" in each.getMessage()]
+        assert said.levelname == level
+        assert said.getMessage().startswith("this scheduler has been stopped: what")
 
     @pytest.mark.parametrize("handler", [print, None])
     def test_a_queue_that_no_node_serves_until_one_does(

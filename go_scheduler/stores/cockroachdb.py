@@ -5,6 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+# SQLAlchemy looks for it by itself, and does not say what to install.
+import sqlalchemy_cockroachdb  # type: ignore[import-untyped] # noqa: F401
+
 from go_scheduler.stores.postgresql import PostgreSQLStore
 from go_scheduler.stores.sql.dialects import CockroachDBDialect
 from go_scheduler.stores.sql.driver import EngineKind

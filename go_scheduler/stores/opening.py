@@ -43,9 +43,10 @@ def open_store(url: str, *, clock: Clock | None = None, **options: object) -> St
         **options: What else the class of that store takes, such as ``migrate=False``.
 
     Raises:
-        ConfigurationError: No store has this scheme, the store has no such option, or
-            what an installed package announces cannot be imported or makes no store.
-            The URL, which may hold a password, is not repeated.
+        ConfigurationError: No store has this scheme, the store has no such option, it
+            cannot be imported for want of its driver say, or what an installed package
+            announces makes no store. The URL, which may hold a password, is not
+            repeated.
     """
     if not isinstance(url, str) or "://" not in url:
         raise ConfigurationError(
@@ -57,7 +58,13 @@ def open_store(url: str, *, clock: Clock | None = None, **options: object) -> St
         return MemoryStore(clock)
     if (own := _OWN.get(scheme.partition("+")[0])) is not None:
         module, name = own
-        cls = getattr(import_module(module), name)
+        try:
+            cls = getattr(import_module(module), name)
+        except ImportError as error:
+            raise ConfigurationError(
+                f"the store of {scheme}:// cannot be imported: {error}; `pip install"
+                " go_scheduler` installs all that it needs"
+            ) from error
         _check_options(cls, scheme, options)
         opened: Store = cls(url, clock=clock, **options)
         return opened

@@ -72,6 +72,36 @@ def real_store(postgresql_url: str) -> Iterator[PostgreSQLStore]:
         yield cast("PostgreSQLStore", store)
 
 
+def test_a_database_that_is_not_there_is_no_store_that_is_away(
+    postgresql_url: str,
+) -> None:
+    url = make_url(postgresql_url).set(database="nowhere")
+    store = PostgreSQLStore(url)
+    with pytest.raises(StoreError) as refused:
+        store.initialize()
+    assert not isinstance(refused.value, StoreUnavailableError)
+    assert str(refused.value) == (
+        'database "nowhere" does not exist on this server: create it, or mind the URL'
+        " (3D000)"
+    )
+
+
+def test_a_store_that_is_closed_while_it_is_used_says_that_it_connects_again(
+    postgresql_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = PostgreSQLStore(postgresql_url)
+    with caplog.at_level("INFO"):
+        store.initialize()
+        assert "closed" not in caplog.text
+        for _ in range(2):
+            store.close()
+            store.now()
+            store.counts()
+    store.close()
+    said = "a store that was closed is used again, and opens connections"
+    assert caplog.messages == [said] * 2
+
+
 @pytest.mark.slow
 class TestConflicts(
     EditTests,

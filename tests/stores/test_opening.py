@@ -243,6 +243,22 @@ def test_a_store_that_cannot_be_imported_is_refused() -> None:
     assert isinstance(error.__cause__, ModuleNotFoundError)
 
 
+@pytest.mark.parametrize("scheme", ["postgresql", "cockroachdb", "sqlite"])
+def test_a_store_whose_driver_is_missing_is_refused_with_what_to_do(
+    scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cannot(name: str) -> object:
+        raise ModuleNotFoundError("No module named 'psycopg'", name="psycopg")
+
+    monkeypatch.setattr(opening, "import_module", cannot)
+    with pytest.raises(ConfigurationError) as refused:
+        open_store(f"{scheme}://{NOWHERE}")
+    assert str(refused.value) == (
+        f"the store of {scheme}:// cannot be imported: No module named 'psycopg'; `pip"
+        " install go_scheduler` installs all that it needs"
+    )
+
+
 def test_what_makes_no_store_is_refused() -> None:
     assert str(refusal("nothing://user:secret@host")) == (
         "what is announced for 'nothing' made a NoneType, not a Store"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import threading
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine, QueuePool
 
     from go_scheduler.stores.sql.spare import Spare
+
+log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
@@ -98,6 +101,7 @@ class Database:
         self._transaction = transaction
         self._spares = spares
         self._closed = threading.Event()
+        self._was_closed = False
         self._inherited: list[object] = []
         _open.add(self)
 
@@ -121,6 +125,9 @@ class Database:
             StoreError: It failed in another way.
         """
         closed = self._closed
+        if self._was_closed:
+            self._was_closed = False
+            log.info("a store that was closed is used again, and opens connections")
         for attempt in range(1, _TRIES + 1):
             try:
                 with self._engines[lane].connect() as connection:
@@ -184,6 +191,7 @@ class Database:
         for engine in self._engines.values():
             engine.dispose()
         self._closed = threading.Event()
+        self._was_closed = True
 
     def abandon(self) -> None:
         """Forget all connections without touching them: they are the parent's."""

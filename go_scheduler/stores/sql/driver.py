@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -199,7 +200,15 @@ def _connect_for(
     ) -> psycopg.Connection[Any]:
         given.pop("disable_cockroachdb_telemetry", None)
         options = _options({**given, **connect_args}, kind)
-        connection = make.connect(*args, **options)  # type: ignore[arg-type]
+        try:
+            connection = make.connect(*args, **options)  # type: ignore[arg-type]
+        except psycopg.OperationalError as error:
+            # The code comes with no error of a connection that there is not yet.
+            if (missing := _NO_DATABASE.search(str(error))) is not None:
+                raise psycopg.errors.InvalidCatalogName(
+                    f"{missing[0]} on this server: create it, or mind the URL"
+                ) from error
+            raise
         try:
             _set_up(connection, kind, settings)
         except BaseException:
@@ -276,6 +285,7 @@ def _set_up(
     connection.adapters.register_loader("timestamptz", TextLoader)
 
 
+_NO_DATABASE = re.compile('database ".*" does not exist')
 _READ_ONLY = "25006"
 _CONFLICTS = {"40001", "40P01"}
 # Lock and statement timeouts: of a batch they may concern a single row.
