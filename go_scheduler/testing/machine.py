@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from uuid import UUID
 
 from hypothesis import strategies as st
@@ -20,8 +20,10 @@ from go_scheduler.errors import ConflictError
 from go_scheduler.models import (
     Claim,
     Claimant,
+    DefinitionState,
     Firing,
     Outcome,
+    Position,
     Release,
     Renewal,
     RunOutcome,
@@ -436,6 +438,59 @@ class StoreMachine(RuleBasedStateMachine):
         self._deleted.clear()
         live = {each.id: self._lives[each.id] for each in self._stored()}
         self._read = [each for each in self._read if live.get(each[0].id) is each[1]]
+
+    @rule(
+        queue=st.none() | st.sampled_from(_QUEUES),
+        state=st.none() | st.sampled_from(DefinitionState),
+        soonest_first=st.booleans(),
+        limit=st.integers(1, 3),
+    )
+    def list_definitions(self, *, limit: int, **conditions: Any) -> None:
+        """Somebody pages through definitions; they and their order are the same."""
+
+        def read(store: Store) -> object:
+            found: list[TaskDefinition] = []
+            after = None
+            while page := store.list_definitions(
+                after=after, limit=limit, **conditions
+            ):
+                found += page
+                after = Position.of_definition(page[-1])
+            return [self._definition(store, each) for each in found]
+
+        self._alike(read)
+
+    @rule(
+        definition_id=st.none() | _ids,
+        state=st.none() | st.sampled_from(State),
+        since=st.none() | _offsets,
+        newest_first=st.booleans(),
+        limit=st.integers(1, 3),
+    )
+    def list_instances(
+        self,
+        *,
+        since: timedelta | None,
+        newest_first: bool,
+        limit: int,
+        **conditions: Any,
+    ) -> None:
+        """Somebody pages through instances, which each store orders by its own ids."""
+        conditions["since"] = None if since is None else self.clock.now() + since
+
+        def read(store: Store) -> object:
+            found: list[TaskInstance] = []
+            after = None
+            while page := store.list_instances(
+                newest_first=newest_first, after=after, limit=limit, **conditions
+            ):
+                found += page
+                after = Position.of_instance(page[-1])
+            order = [(each.execute_at, each.id) for each in found]
+            assert order == sorted(order, reverse=newest_first), f"no order: {order}"
+            return sorted(str(self._known(store, each)) for each in found)
+
+        self._alike(read)
 
     @invariant()
     def stores_are_alike(self) -> None:

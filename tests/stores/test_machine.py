@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from go_scheduler.models import Answer
+from go_scheduler.models import Answer, DefinitionState
 from go_scheduler.stores.memory import MemoryStore
 from go_scheduler.testing.machine import StoreMachine
 from tests.conftest import SHARED
@@ -18,6 +18,7 @@ from tests.servers import checked_out, delete_all_rows, make_store
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+    from datetime import datetime
     from uuid import UUID
 
     from go_scheduler.models import Claim, Claimant, TaskDefinition, TaskInstance
@@ -91,6 +92,28 @@ class FirstAgainStore(MemoryStore):
         return super().put_definitions(definitions)
 
 
+class ExclusiveStore(MemoryStore):
+    """Lists what comes after a time, and not what is at that time."""
+
+    def list_instances(
+        self, *, since: datetime | None = None, **conditions: Any
+    ) -> Sequence[TaskInstance]:
+        found = super().list_instances(since=since, **conditions)
+        return [each for each in found if each.execute_at != since]
+
+
+class UnpausedStore(MemoryStore):
+    """Lists what is paused among what is active."""
+
+    def list_definitions(
+        self, *, state: DefinitionState | None = None, **conditions: Any
+    ) -> Sequence[TaskDefinition]:
+        if state is not DefinitionState.ACTIVE:
+            return super().list_definitions(state=state, **conditions)
+        found = super().list_definitions(**conditions)
+        return [each for each in found if each.completed_at is None]
+
+
 class EarlyMachine(StoreMachine):
     def make_store(self, clock: ManualClock) -> Store:
         return EarlyStore(clock)
@@ -109,6 +132,16 @@ class UnrevisedMachine(StoreMachine):
 class FirstAgainMachine(StoreMachine):
     def make_store(self, clock: ManualClock) -> Store:
         return FirstAgainStore(clock)
+
+
+class ExclusiveMachine(StoreMachine):
+    def make_store(self, clock: ManualClock) -> Store:
+        return ExclusiveStore(clock)
+
+
+class UnpausedMachine(StoreMachine):
+    def make_store(self, clock: ManualClock) -> Store:
+        return UnpausedStore(clock)
 
 
 @pytest.mark.slow
@@ -134,7 +167,15 @@ def test_a_store_in_a_database_is_like_the_reference_store(store_url: str) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "machine", [EarlyMachine, ForgetfulMachine, UnrevisedMachine, FirstAgainMachine]
+    "machine",
+    [
+        EarlyMachine,
+        ForgetfulMachine,
+        UnrevisedMachine,
+        FirstAgainMachine,
+        ExclusiveMachine,
+        UnpausedMachine,
+    ],
 )
 def test_a_store_that_differs_is_found(machine: type[StoreMachine]) -> None:
     # It differs in what it says or in what it knows: an assertion or an unknown id.
