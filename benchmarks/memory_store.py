@@ -30,7 +30,7 @@ from go_scheduler import (
     Scheduler,
     TaskDefinition,
 )
-from go_scheduler.models import Claimant, Firing
+from go_scheduler.models import Claimant, Firing, Retention
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -173,6 +173,7 @@ def many_definitions(count: int) -> tuple[float, float, float]:
         expire_after=timedelta(minutes=5),
     )
     ahead, lead = timedelta(seconds=3), timedelta(milliseconds=20)
+    kept = Retention(ended=ahead, failed=ahead, remembered=ahead)
     ticks = 2000
     began = time.perf_counter()
     for _ in range(ticks):
@@ -180,9 +181,7 @@ def many_definitions(count: int) -> tuple[float, float, float]:
         store.claim_instances(
             claimant, ahead=ahead, lead=lead, limit=32, lapsed=timedelta(0)
         )
-        store.delete_finished(
-            older_than=ahead, failed_older_than=ahead, remember=ahead, limit=500
-        )
+        store.delete_finished(kept, limit=500)
     tick = (time.perf_counter() - began) / ticks * 1e6
     return size, rate, tick
 

@@ -9,6 +9,7 @@ from go_scheduler.clock import ZERO
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from go_scheduler.models import Retention
     from go_scheduler.stores.base import Store
 
 _BATCH = 500
@@ -19,30 +20,14 @@ class Cleanup:
 
     Args:
         store: Where to delete.
-        retention: How long what is finished is kept.
-        retention_failed: How long instances are kept that failed.
-        remember: How long the ids of completed definitions are remembered.
+        retention: How long what is over is kept.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        *,
-        retention: timedelta,
-        retention_failed: timedelta,
-        remember: timedelta,
-    ) -> None:
+    def __init__(self, store: Store, retention: Retention) -> None:
         self._store = store
         self._retention = retention
-        self._retention_failed = retention_failed
-        self._remember = remember
 
     def tick(self) -> timedelta | None:
         """Delete one batch; a full one asks for another at once."""
-        deleted = self._store.delete_finished(
-            older_than=self._retention,
-            failed_older_than=self._retention_failed,
-            remember=self._remember,
-            limit=_BATCH,
-        )
+        deleted = self._store.delete_finished(self._retention, limit=_BATCH)
         return ZERO if deleted >= _BATCH else None

@@ -432,6 +432,22 @@ class Answer(Generic[Done]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """For how long a store keeps what is over, by its time; zero or more of each.
+
+    Attributes:
+        ended: Instances since they ended, definitions since they were completed and
+            have no instance left, and what is known of deleted ones.
+        failed: Instances that failed.
+        remembered: Ids, since their definition was completed.
+    """
+
+    ended: timedelta
+    failed: timedelta
+    remembered: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeContact:
     """A time for which a node had unbroken contact with the store, by its clock.
 

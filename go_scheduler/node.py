@@ -85,12 +85,7 @@ class Node:
         self._unserved = UnservedQueues(
             store, clock, own=() if handler is None else settings.queues
         )
-        self._cleanup = Cleanup(
-            store,
-            retention=settings.retention,
-            retention_failed=settings.failed_kept,
-            remember=settings.remember,
-        )
+        self._cleanup = Cleanup(store, settings.kept)
         half = settings.schedule_window / 2
         self._scheduling = Ticker(
             "definition scheduler", self._definitions.tick, interval=half, clock=clock

@@ -14,6 +14,7 @@ from go_scheduler.checks import (
 )
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.models import Retention
 from go_scheduler.shown import shown
 
 _LEAST = {
@@ -77,11 +78,12 @@ class Settings:
         return self.max_hung
 
     @property
-    def failed_kept(self) -> timedelta:
-        """How long failed instances are kept; by default no shorter than others."""
-        if self.retention_failed is not None:
-            return self.retention_failed
-        return max(_FAILED_KEPT, self.retention) if self.retention else ZERO
+    def kept(self) -> Retention:
+        """How long what is over is kept; what failed by default no shorter."""
+        failed = self.retention_failed
+        if failed is None:
+            failed = max(_FAILED_KEPT, self.retention) if self.retention else ZERO
+        return Retention(ended=self.retention, failed=failed, remembered=self.remember)
 
 
 def _checked_queues(queues: object) -> tuple[str, ...]:

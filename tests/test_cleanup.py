@@ -9,14 +9,16 @@ import pytest
 from go_scheduler.cleanup import Cleanup
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreUnavailableError, TaskInstanceNotFoundError
+from go_scheduler.models import Retention
 from go_scheduler.stores.memory import MemoryStore
 from go_scheduler.testing.builders import HOUR, TICK, ended, pending
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from go_scheduler.stores.base import Store
     from go_scheduler.testing import ManualClock
+
+
+HOURS = Retention(ended=HOUR, failed=2 * HOUR, remembered=3 * HOUR)
 
 
 class Counted(MemoryStore):
@@ -25,20 +27,20 @@ class Counted(MemoryStore):
     def __init__(self, deleted: int) -> None:
         super().__init__()
         self.deleted = deleted
-        self.asked: list[Mapping[str, object]] = []
+        self.asked: list[tuple[Retention, int]] = []
 
-    def delete_finished(self, **asked: object) -> int:
-        self.asked.append(asked)
+    def delete_finished(self, retention: Retention, *, limit: int) -> int:
+        self.asked.append((retention, limit))
         return self.deleted
 
 
 class Away(MemoryStore):
-    def delete_finished(self, **_: object) -> int:
+    def delete_finished(self, retention: Retention, *, limit: int) -> int:
         raise StoreUnavailableError("away")
 
 
 def hourly(store: Store) -> Cleanup:
-    return Cleanup(store, retention=HOUR, retention_failed=2 * HOUR, remember=3 * HOUR)
+    return Cleanup(store, HOURS)
 
 
 def test_what_ended_is_kept_for_its_retention_and_then_deleted(
@@ -65,8 +67,7 @@ def test_what_has_not_ended_stays(clock: ManualClock, store: Store) -> None:
 def test_a_full_batch_asks_for_another_at_once() -> None:
     store = Counted(deleted=500)
     assert hourly(store).tick() == ZERO
-    asked = {"older_than": HOUR, "failed_older_than": 2 * HOUR, "remember": 3 * HOUR}
-    assert store.asked == [{**asked, "limit": 500}]
+    assert store.asked == [(HOURS, 500)]
 
 
 def test_a_batch_that_is_not_full_waits_for_the_interval() -> None:

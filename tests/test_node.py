@@ -121,7 +121,7 @@ def test_it_is_well_only_while_it_runs(store: MemoryStore, clock: ManualClock) -
 
 def test_a_loop_that_is_late_by_ten_seconds_is_not_well() -> None:
     class Hanging(MemoryStore):
-        def delete_finished(self, **_: object) -> int:
+        def delete_finished(self, *_: object, **__: object) -> int:
             ticking.set()
             assert go.wait(FAILED_AFTER)
             return 0

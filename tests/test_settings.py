@@ -83,8 +83,8 @@ def test_what_failed_is_kept_for_a_week_and_no_shorter_than_the_rest(
     retention: timedelta, kept: timedelta
 ) -> None:
     settings = replace(SETTINGS, retention=retention)
-    assert settings.failed_kept == kept
-    assert replace(settings, retention_failed=SECOND).failed_kept == SECOND
+    assert settings.kept.failed == kept
+    assert replace(settings, retention_failed=SECOND).kept.failed == SECOND
 
 
 @pytest.mark.parametrize("name", ["max_workers", "max_held", "max_hung", "max_hangs"])

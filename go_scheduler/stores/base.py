@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         Position,
         Release,
         Renewal,
+        Retention,
         RunOutcome,
         State,
         TaskDefinition,
@@ -111,7 +112,7 @@ class Store(ABC):
         A new one is kept as it is, paused with its ``note`` if it says so, at revision
         1, or at a higher one than any deleted definition of its id had, so that none is
         taken for another. That may be forgotten by a ``delete_finished`` whose
-        ``older_than`` has passed since the delete, and no sooner. It is completed at
+        ``ended`` has passed since the delete, and no sooner. It is completed at
         once if its ``next_fire_time`` is None and its trigger does not wait.
 
         An id that was passed, and that ``delete_finished`` has left remembered, is no
@@ -423,14 +424,7 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def delete_finished(
-        self,
-        *,
-        older_than: timedelta,
-        failed_older_than: timedelta,
-        remember: timedelta,
-        limit: int,
-    ) -> int:
+    def delete_finished(self, retention: Retention, *, limit: int) -> int:
         """Delete instances that ended long ago, then completed definitions without any.
 
         A definition goes once it has been completed for so long and has no instance
@@ -440,10 +434,7 @@ class Store(ABC):
         hour ago, go as well, uncounted.
 
         Args:
-            older_than: How long ago by the store's time; zero or more.
-            failed_older_than: The same for instances that failed.
-            remember: How long ago definitions must have been completed that are
-                forgotten; zero or more.
+            retention: How long ago that must have been.
             limit: Most rows to delete, definitions and instances together; at least 1.
                 At most so many ids are forgotten.
 

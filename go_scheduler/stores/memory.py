@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         Firing,
         Release,
         Renewal,
+        Retention,
         RunOutcome,
     )
 
@@ -304,21 +305,14 @@ class MemoryStore(Store):
                     answers[id] = Cancelled.CANCELLED
             return answers
 
-    def delete_finished(
-        self,
-        *,
-        older_than: timedelta,
-        failed_older_than: timedelta,
-        remember: timedelta,
-        limit: int,
-    ) -> int:
+    def delete_finished(self, retention: Retention, *, limit: int) -> int:
         """Delete what ended long ago."""
         with self._lock:
             now = self._time()
             self._forget_contacts(now - CONTACTS_KEPT)
-            until = now - older_than
+            until = now - retention.ended
             over = list(self._instances.forget_over(until, limit, failed=False))
-            left, failed_until = limit - len(over), now - failed_older_than
+            left, failed_until = limit - len(over), now - retention.failed
             over += self._instances.forget_over(failed_until, left, failed=True)
             for row in {instance.of for instance in over}:
                 if self._definitions.get(row.definition.id) is row:
@@ -326,7 +320,7 @@ class MemoryStore(Store):
             idle = self._definitions.idle_since(until, limit - len(over))
             for row in idle:
                 self._definitions.bury(row)
-            self._definitions.forget_ended(now - remember, limit)
+            self._definitions.forget_ended(now - retention.remembered, limit)
             forgotten = self._definitions.forget_most(self.most_remembered, limit)
         note_forgotten(forgotten, most=self.most_remembered)
         return len(over) + len(idle)

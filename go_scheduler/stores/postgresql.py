@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         NodeContact,
         Release,
         Renewal,
+        Retention,
         RunOutcome,
         TaskDefinition,
         TaskInstance,
@@ -409,20 +410,13 @@ class PostgreSQLStore(SQLStore):
 
     # Cleanup.
 
-    def delete_finished(
-        self,
-        *,
-        older_than: timedelta,
-        failed_older_than: timedelta,
-        remember: timedelta,
-        limit: int,
-    ) -> int:
+    def delete_finished(self, retention: Retention, *, limit: int) -> int:
         """Delete what ended long ago."""
-        older_than = min(older_than, LONGEST)
-        failed_older_than = min(failed_older_than, LONGEST)
+        older_than = min(retention.ended, LONGEST)
+        failed = min(retention.failed, LONGEST)
         left = limit - self._delete_over("ended", "<>", older_than, limit)
         if left:
-            left -= self._delete_over("failed", "=", failed_older_than, left)
+            left -= self._delete_over("failed", "=", failed, left)
         if left:
             completed = self._delete_definitions("completed_at", older_than, left)
             left -= completed
@@ -433,7 +427,7 @@ class PostgreSQLStore(SQLStore):
             forgotten = self._database.run(
                 Lane.SCANS,
                 lambda connection: self._forget(
-                    connection, remember, made=completed, limit=limit
+                    connection, retention.remembered, made=completed, limit=limit
                 ),
             )
             note_forgotten(forgotten, most=self.most_remembered)

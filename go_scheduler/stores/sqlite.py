@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         NodeContact,
         Release,
         Renewal,
+        Retention,
         RunOutcome,
         TaskDefinition,
         TaskInstance,
@@ -367,20 +368,13 @@ class SQLiteStore(SQLStore):
 
     # Cleanup.
 
-    def delete_finished(
-        self,
-        *,
-        older_than: timedelta,
-        failed_older_than: timedelta,
-        remember: timedelta,
-        limit: int,
-    ) -> int:
+    def delete_finished(self, retention: Retention, *, limit: int) -> int:
         """Delete what ended long ago."""
 
         def delete(connection: Connection) -> tuple[int, int]:
             now = self._microseconds()
-            until = now - to_microseconds(older_than)
-            failed_until = now - to_microseconds(failed_older_than)
+            until = now - to_microseconds(retention.ended)
+            failed_until = now - to_microseconds(retention.failed)
             left = limit
 
             def delete_over(statement: TextClause, bound: int) -> int:
@@ -396,7 +390,9 @@ class SQLiteStore(SQLStore):
                 connection, sql.DELETE_COMPLETED, until, left
             )
             left -= completed
-            forgotten = self._forget(connection, remember, made=completed, limit=limit)
+            forgotten = self._forget(
+                connection, retention.remembered, made=completed, limit=limit
+            )
             return limit - left, forgotten
 
         deleted, forgotten = self._database.transact(delete)

@@ -17,6 +17,7 @@ from go_scheduler.models import (
     Outcome,
     Release,
     Renewal,
+    Retention,
     RunOutcome,
     TaskDefinition,
 )
@@ -148,14 +149,12 @@ def clean_up(
 ) -> int:
     """Delete what ended long ago; what failed as soon as the rest, unless told."""
     settle(store)
-    return store.delete_finished(
-        older_than=older_than,
-        failed_older_than=(
-            older_than if failed_older_than is None else failed_older_than
-        ),
-        remember=remember,
-        limit=limit,
+    retention = Retention(
+        ended=older_than,
+        failed=older_than if failed_older_than is None else failed_older_than,
+        remembered=remember,
     )
+    return store.delete_finished(retention, limit=limit)
 
 
 def pending(store: Store, new: TaskDefinition | None = None) -> TaskInstance:

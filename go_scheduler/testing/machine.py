@@ -26,6 +26,7 @@ from go_scheduler.models import (
     Position,
     Release,
     Renewal,
+    Retention,
     RunOutcome,
     Skipped,
     State,
@@ -416,23 +417,19 @@ class StoreMachine(RuleBasedStateMachine):
         self._alike(cancel)
 
     @rule(
-        older_than=_seconds,
-        failed_older_than=_seconds,
-        remember=_seconds.map(lambda each: 10 * each),
+        retention=st.builds(
+            Retention,
+            ended=_seconds,
+            failed=_seconds,
+            remembered=_seconds.map(lambda each: 10 * each),
+        )
     )
-    def clean_up(
-        self, older_than: timedelta, failed_older_than: timedelta, remember: timedelta
-    ) -> None:
+    def clean_up(self, retention: Retention) -> None:
         """What is over is deleted, and with it what is known of earlier lives."""
 
         def clean_up(store: Store) -> object:
             settle(store)
-            return store.delete_finished(
-                older_than=older_than,
-                failed_older_than=failed_older_than,
-                remember=remember,
-                limit=_ALL,
-            )
+            return store.delete_finished(retention, limit=_ALL)
 
         self._alike(clean_up)
         self._deleted.clear()

@@ -23,6 +23,7 @@ from go_scheduler.models import (
     Position,
     Release,
     Renewal,
+    Retention,
     RunOutcome,
     State,
     TaskDefinition,
@@ -554,16 +555,16 @@ class ForgetsWhatNeverFires(MemoryStore):
 class DeletesTheYoung(MemoryStore):
     """Deletes what has ended, however lately."""
 
-    def delete_finished(self, **given: Any) -> int:
-        young = {"older_than": ZERO, "failed_older_than": ZERO}
-        return super().delete_finished(**{**given, **young})
+    def delete_finished(self, retention: Retention, *, limit: int) -> int:
+        none = replace(retention, ended=ZERO, failed=ZERO)
+        return super().delete_finished(none, limit=limit)
 
 
 class ForgetsIds(MemoryStore):
     """Remembers no id of what has ended and is gone."""
 
-    def delete_finished(self, **given: Any) -> int:
-        return super().delete_finished(**{**given, "remember": ZERO})
+    def delete_finished(self, retention: Retention, *, limit: int) -> int:
+        return super().delete_finished(replace(retention, remembered=ZERO), limit=limit)
 
 
 class AlwaysCancelled(MemoryStore):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Position,
         Release,
         Renewal,
+        Retention,
         RunOutcome,
         State,
         Tombstone,
@@ -128,14 +129,7 @@ class StubStore(Store):
     ) -> Mapping[UUID, Cancelled]:
         raise NotImplementedError
 
-    def delete_finished(
-        self,
-        *,
-        older_than: timedelta,
-        failed_older_than: timedelta,
-        remember: timedelta,
-        limit: int,
-    ) -> int:
+    def delete_finished(self, retention: Retention, *, limit: int) -> int:
         raise NotImplementedError
 
     def note_contact(
