@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, ClassVar, Self, cast
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, cast
 
 from go_scheduler.errors import (
     ConfigurationError,
@@ -28,6 +28,18 @@ OWN = "go_scheduler."
 _kinds: dict[str, type[Trigger]] = {}
 _announced = threading.Event()
 _broken: dict[str, str] = {}
+
+
+class Progression(NamedTuple):
+    """Instants at equal distances, for ever.
+
+    Attributes:
+        first: The first one, in microseconds since the year 1 began.
+        step: How far they are apart, likewise.
+    """
+
+    first: int
+    step: int
 
 
 class Trigger(ABC):
@@ -139,6 +151,10 @@ class Trigger(ABC):
         """
         return None
 
+    def _progression(self) -> Progression | None:
+        """Its fire times as a progression, if they are one."""
+        return None
+
     def _is_made_of_own(self) -> bool:
         """Whether what it calls is this package's, too."""
         return all(map(is_own, self.parts()))
@@ -243,6 +259,11 @@ def phases_of(trigger: Trigger) -> frozenset[int] | None:
 def years_of(trigger: Trigger, phase: int) -> Years | None:
     """Its fire times at one of these microseconds; None: they are not known as sets."""
     return trigger._years(phase) if _is_of_own_class(trigger) else None
+
+
+def progression_of(trigger: Trigger) -> Progression | None:
+    """Its fire times as a progression; None: they are none, or not known as such."""
+    return trigger._progression() if _is_of_own_class(trigger) else None
 
 
 def _is_of_own_class(trigger: Trigger) -> bool:

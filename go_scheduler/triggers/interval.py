@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.instead import write_instead
-from go_scheduler.triggers.base import Trigger, utc
+from go_scheduler.triggers.base import Progression, Trigger, utc
 from go_scheduler.triggers.delay import NEVER_FROM_NOW_ON, check_every, length
 from go_scheduler.triggers.execute_once import moment
 from go_scheduler.triggers.years.progression import phases, progression
@@ -102,14 +102,15 @@ class IntervalTrigger(Trigger):
         return replace(self, anchored_at=now)
 
     def _phases(self) -> frozenset[int] | None:
-        first = self.anchor or self.anchored_at
-        if first is None:
-            return None
-        return phases(microseconds_of(first), self.every // _MICROSECOND)
+        found = self._progression()
+        return found and phases(*found)
 
     def _years(self, phase: int) -> Years | None:
+        found = self._progression()
+        return found and progression(*found, phase)
+
+    def _progression(self) -> Progression | None:
         first = self.anchor or self.anchored_at
         if first is None:
             return None
-        every = self.every // _MICROSECOND
-        return progression(microseconds_of(first), every, phase)
+        return Progression(microseconds_of(first), self.every // _MICROSECOND)

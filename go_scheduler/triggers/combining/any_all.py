@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from go_scheduler.triggers.base import Trigger, phases_of
+from go_scheduler.triggers.base import (
+    Progression,
+    Trigger,
+    phases_of,
+    progression_of,
+)
 from go_scheduler.triggers.combining.compound import CompoundTrigger
 from go_scheduler.triggers.combining.parts import (
     all_years_of,
@@ -13,8 +18,9 @@ from go_scheduler.triggers.combining.parts import (
     checked_part,
     in_brackets,
 )
+from go_scheduler.triggers.progressions import ProgressionTrigger, meeting
 from go_scheduler.triggers.words import listed
-from go_scheduler.triggers.years.base import CombinedYears
+from go_scheduler.triggers.years.base import NEVER, CombinedYears
 from go_scheduler.triggers.years.clock import union
 
 if TYPE_CHECKING:
@@ -119,7 +125,9 @@ class AllOfTrigger(CompoundTrigger):
 
     def candidate(self, start: datetime, search: Search) -> Candidate | None:
         """A fire time of the first trigger if the others share it; else a later one."""
-        first, *others = self.triggers
+        if (triggers := self._met()) is None:
+            return None
+        first, *others = triggers
         found = search.ask(first, start)
         if found is None or not found.fires:
             return found
@@ -130,12 +138,49 @@ class AllOfTrigger(CompoundTrigger):
         return found
 
     def _phases(self) -> frozenset[int] | None:
-        found = [each for each in map(phases_of, self.triggers) if each is not None]
+        if (triggers := self._met()) is None:
+            return frozenset()
+        found = [each for each in map(phases_of, triggers) if each is not None]
         return frozenset.intersection(*found) if found else None
 
     def _years(self, phase: int) -> Years | None:
-        found = all_years_of(self.triggers, phase)
+        if (triggers := self._met()) is None:
+            return NEVER
+        found = all_years_of(triggers, phase)
         return None if found is None else CombinedYears(int.__and__, found)
+
+    def _progression(self) -> Progression | None:
+        triggers = self._met() or ()
+        return progression_of(triggers[0]) if len(triggers) == 1 else None
+
+    def _met(self) -> Sequence[Trigger] | None:
+        """Its triggers, with one for all that fire at equal distances.
+
+        Returns:
+            None: these never fire together.
+        """
+        try:
+            return self._meeting
+        except AttributeError:
+            object.__setattr__(self, "_meeting", self._with_meeting())
+            return self._meeting
+
+    def _with_meeting(self) -> Sequence[Trigger] | None:
+        known = [progression_of(each) for each in self.triggers]
+        found = [each for each in known if each is not None]
+        if len(found) < 2:
+            return self.triggers
+        met: Progression | None = found[0]
+        for each in found[1:]:
+            met = met and meeting(met, each)
+        if met is None:
+            return None
+        others = [
+            trigger
+            for trigger, each in zip(self.triggers, known, strict=True)
+            if each is None
+        ]
+        return ProgressionTrigger(met), *others
 
     def describe(self) -> str:
         """Such as ``whenever both every hour and every 90 minutes``."""

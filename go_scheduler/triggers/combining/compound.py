@@ -37,7 +37,7 @@ _BEGINNINGS = (
     datetime(2012, 7, 2, 18, tzinfo=UTC),
     datetime(2026, 1, 1, tzinfo=UTC),
 )
-_MOST_AT_CREATION = 500
+_MOST_AT_CREATION = 300
 _MOST_FOR_A_WARNING = 1_500
 
 

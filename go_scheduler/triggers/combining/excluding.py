@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from go_scheduler.triggers.base import Trigger, phases_of, years_of
+from go_scheduler.triggers.base import (
+    Trigger,
+    dump_trigger,
+    phases_of,
+    progression_of,
+    years_of,
+)
 from go_scheduler.triggers.calendars.base import are_own, checked_names, is_in
 from go_scheduler.triggers.calendars.base import years_of as years_of_names
-from go_scheduler.triggers.combining.compound import CompoundTrigger
+from go_scheduler.triggers.combining.compound import EARLIEST, CompoundTrigger
 from go_scheduler.triggers.combining.parts import (
     all_years_of,
     checked_items,
@@ -22,6 +28,7 @@ from go_scheduler.triggers.combining.parts import (
 from go_scheduler.triggers.combining.search import just_after
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.local_time import load_zone, period_at, zone_key
+from go_scheduler.triggers.progressions import covered_from, instant
 from go_scheduler.triggers.words import listed
 from go_scheduler.triggers.years.base import CombinedYears, without
 from go_scheduler.triggers.years.clock import ClockYears, union
@@ -35,6 +42,7 @@ if TYPE_CHECKING:
 
 _DAY = timedelta(days=1)
 _MIDNIGHT = time()
+_NO_END = datetime.max.replace(tzinfo=UTC)
 _DAYS_AHEAD = 30
 """How many days one step of a search looks through."""
 
@@ -171,6 +179,30 @@ class ExceptTrigger(FilteringTrigger):
             words.insert(0, f"on {listed(names)}")
         return " except ".join([self._described(), *words])
 
+    def candidate(self, start: datetime, search: Search) -> Candidate | None:
+        """As of any on some days, until nothing is left any more."""
+        found = FilteringTrigger.candidate(self, start, search)
+        if found is None or found.time >= self._nothing_left_from():
+            return None
+        return found
+
+    def _nothing_left_from(self) -> datetime:
+        """When its exceptions begin to leave nothing, if that is known at sight."""
+        try:
+            return self._ends
+        except AttributeError:
+            object.__setattr__(self, "_ends", self._covered_from())
+            return self._ends
+
+    def _covered_from(self) -> datetime:
+        exceptions = self._triggers()
+        if any(_are_same(self.trigger, each) for each in exceptions):
+            return EARLIEST
+        one = progression_of(self.trigger)
+        others = [each for each in map(progression_of, exceptions) if each]
+        end = one and covered_from(one, others)
+        return _NO_END if end is None else instant(end)
+
     def _day_test(self) -> Callable[[date], bool]:
         names = self._names()
         return lambda day: not is_in(names, day)
@@ -273,6 +305,11 @@ class OnlyTrigger(FilteringTrigger):
         self._check_trigger()
         names = checked_names("calendars", self.calendars)
         object.__setattr__(self, "calendars", names)
+
+
+def _are_same(one: Trigger, other: Trigger) -> bool:
+    """Whether two triggers always fire together, as what is kept of them is equal."""
+    return one == other and dump_trigger(one) == dump_trigger(other)
 
 
 def before_suffix(trigger: Trigger) -> str:

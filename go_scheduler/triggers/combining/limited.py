@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.shown import shown
-from go_scheduler.triggers.base import Trigger, phases_of, utc, years_of
+from go_scheduler.triggers.base import (
+    Trigger,
+    phases_of,
+    progression_of,
+    utc,
+    years_of,
+)
 from go_scheduler.triggers.calendars.base import edition
 from go_scheduler.triggers.combining.compound import EARLIEST, CompoundTrigger
 from go_scheduler.triggers.combining.excluding import before_suffix
@@ -26,6 +32,7 @@ from go_scheduler.triggers.combining.search import (
 from go_scheduler.triggers.delay import check_length, length
 from go_scheduler.triggers.execute_once import moment
 from go_scheduler.triggers.local_time import load_zone, period_at
+from go_scheduler.triggers.progressions import instant
 from go_scheduler.triggers.years.base import BoundedYears
 from go_scheduler.triggers.years.effort import Effort
 from go_scheduler.triggers.years.fire_times import (
@@ -33,7 +40,7 @@ from go_scheduler.triggers.years.fire_times import (
     Tally,
     microsecond_of,
 )
-from go_scheduler.triggers.years.seconds import seconds_until
+from go_scheduler.triggers.years.seconds import microseconds_of, seconds_until
 
 if TYPE_CHECKING:
     from go_scheduler.triggers.years.base import Years
@@ -140,6 +147,8 @@ class LimitedTrigger(CompoundTrigger):
             return None
         if self.limit is None or floor is None or not found.fires:
             return found
+        if progression_of(self.trigger):
+            return found
         count = _count(json.dumps(self.to_dict(), sort_keys=True), edition())
         return found if count.allows(found.time) else None
 
@@ -154,12 +163,12 @@ class LimitedTrigger(CompoundTrigger):
         bounded = BoundedYears(
             years, seconds_until(floor, phase), seconds_until(ceiling, phase)
         )
-        if self.limit is None:
+        if self.limit is None or progression_of(self.trigger):
             return bounded
         times = fire_times_of(self.trigger)
         if times is None:
             return None
-        return CountedYears(bounded, Tally(times, floor), self.limit, phase=phase)
+        return CountedYears(bounded, Tally(times, floor, self.limit), phase=phase)
 
     def describe(self) -> str:
         """Such as ``every hour starting 2030-01-01 00:00 until 2030-02-01 00:00``."""
@@ -201,11 +210,19 @@ class LimitedTrigger(CompoundTrigger):
 
     def _ceiling(self) -> datetime:
         """The last instant at which it may fire, as far as that is known."""
-        last = self.end or LATEST
+        last = min(self.end or LATEST, self._last_counted())
         begin = self.start or self.anchored_at
         if self.duration is None or begin is None or LATEST - begin <= self.duration:
             return last
         return min(last, begin + self.duration)
+
+    def _last_counted(self) -> datetime:
+        """The last instant within the limit, if that is told without counting."""
+        floor, found = self._floor(), progression_of(self.trigger)
+        if self.limit is None or floor is None or found is None:
+            return LATEST
+        passed = -((found.first - microseconds_of(floor)) // found.step)
+        return instant(found.first + (max(passed, 0) + self.limit - 1) * found.step)
 
     def _check(self) -> None:
         for name in ("start", "end", "anchored_at"):
@@ -256,18 +273,16 @@ class _SetCount:
     """How often a trigger whose fire times are sets has fired.
 
     Args:
-        tally: What counts.
-        limit: How many times it may fire.
+        tally: What counts, up to a limit.
     """
 
-    def __init__(self, tally: Tally, limit: int) -> None:
+    def __init__(self, tally: Tally) -> None:
         self._tally = tally
-        self._limit = limit
 
     def allows(self, fire_time: datetime) -> bool:
         """Whether a fire time is within the limit."""
         passed = self._tally.before(fire_time.year, microsecond_of(fire_time), Effort())
-        return passed < self._limit
+        return passed < self._tally.most
 
 
 @lru_cache(maxsize=512)
@@ -286,7 +301,7 @@ def _count(state: str, calendars: int) -> _Count | _SetCount:
     times = fire_times_of(trigger.trigger)
     if times is None:
         return _Count(trigger.trigger, floor, limit)
-    return _SetCount(Tally(times, floor), limit)
+    return _SetCount(Tally(times, floor, limit))
 
 
 def _checked_instant(name: str, value: object) -> datetime:

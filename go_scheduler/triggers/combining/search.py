@@ -6,7 +6,7 @@ from abc import abstractmethod
 from contextlib import suppress
 from datetime import datetime, timedelta
 from sys import maxsize
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.triggers.base import (
     Trigger,
@@ -20,13 +20,16 @@ from go_scheduler.triggers.calendars.base import edition
 from go_scheduler.triggers.years.effort import Effort, UndecidedError
 from go_scheduler.triggers.years.fire_times import LONGEST_SEARCH, FireTimes
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 MOST_CANDIDATES = 100_000
 """The most instants that one search tries in vain, of what is no set."""
 
 # So many questions are answered sooner one by one than a year is worked out.
 _MOST_QUESTIONS = 250
 # What is this package's and yet not found by sets is rare, or steps by odd lengths.
-_MOST_OF_OWN = 10_000
+_MOST_QUESTIONS_TO_OWN = 2_000
 _LONGEST_SEARCH = LONGEST_SEARCH * timedelta(days=365.2425)
 
 MICROSECOND = timedelta(microseconds=1)
@@ -49,9 +52,11 @@ class SearchedTrigger(Trigger):
     """A trigger that may have to try many instants before it finds a fire time."""
 
     # Worked out once and kept: no field, and neither compared nor stored nor pickled.
-    __slots__ = ("_is_anchored_for_good", "_sets")
+    __slots__ = ("_ends", "_is_anchored_for_good", "_meeting", "_sets")
 
+    _ends: datetime
     _is_anchored_for_good: bool
+    _meeting: Sequence[Trigger] | None
     _sets: tuple[FireTimes | None, int]
 
     @abstractmethod
@@ -119,8 +124,10 @@ class Search:
         self._left = most
         self._effort = effort or Effort()
         self._questions = 0
+        self._last_question = maxsize
         self._most_questions = _MOST_QUESTIONS if _known_sets(trigger) is None else 0
         self._since: dict[int, datetime] = {}
+        self._answers: dict[int, tuple[datetime, Candidate | None]] = {}
 
     def next_fire_time(self, after: datetime) -> datetime | None:
         """The first fire time strictly later than a given instant in UTC, or None.
@@ -142,7 +149,8 @@ class Search:
                         return times.next(start, self._leap, self._effort)
                 self._most_questions = maxsize
                 if is_own(self._trigger):
-                    self._left = min(self._left, _MOST_OF_OWN)
+                    most = min(self._left, _MOST_QUESTIONS_TO_OWN)
+                    self._last_question = self._questions + most
         return None
 
     def ask(self, trigger: Trigger, start: datetime) -> Candidate | None:
@@ -153,9 +161,17 @@ class Search:
         """
         if isinstance(trigger, SearchedTrigger):
             return trigger.candidate(start, self)
+        if (known := self._answers.get(id(trigger))) is not None:
+            since, answer = known
+            if since <= start and (answer is None or start <= answer.time):
+                return answer
+        if self._questions >= self._last_question:
+            raise _undecided(start)
         self._questions += 1
         found = next_fire_time_of(trigger, start - MICROSECOND)
-        return None if found is None else Candidate(found, fires=True)
+        answer = None if found is None else Candidate(found, fires=True)
+        self._answers[id(trigger)] = start, answer
+        return answer
 
     def vain(
         self, trigger: SearchedTrigger, until: datetime | None
@@ -176,10 +192,7 @@ class Search:
             return None
         self._left -= 1
         if self._left < 0:
-            raise UndecidedError(
-                "it could not be decided when it fires: too many times in a row are"
-                f" left out, the last one before {until:%Y-%m-%d %H:%M:%S}"
-            )
+            raise _undecided(until)
         since = self._since.setdefault(id(trigger), until)
         if until - since > _LONGEST_SEARCH:
             return None
@@ -213,6 +226,13 @@ def fire_times_of(trigger: Trigger) -> FireTimes | None:
     years = {each: years_of(trigger, each) for each in sorted(phases)}
     known = {phase: each for phase, each in years.items() if each is not None}
     return FireTimes(known) if len(known) == len(years) else None
+
+
+def _undecided(until: datetime) -> UndecidedError:
+    return UndecidedError(
+        "it could not be decided when it fires: too many times in a row are left out,"
+        f" the last one before {until:%Y-%m-%d %H:%M:%S}"
+    )
 
 
 def just_after(instant: datetime) -> datetime | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from go_scheduler.instead import write_instead
+from go_scheduler.triggers.base import Progression
 from go_scheduler.triggers.cron.ahead import CronAhead, LookAheadTrigger
 from go_scheduler.triggers.cron.description import describe
 from go_scheduler.triggers.cron.expression import normalise, parse, search, split
@@ -16,6 +17,7 @@ from go_scheduler.triggers.local_time import load_zone
 from go_scheduler.triggers.wall_clock import check_wall_clock
 from go_scheduler.triggers.years.base import NEVER
 from go_scheduler.triggers.years.clock import ClockYears
+from go_scheduler.triggers.years.seconds import SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,6 +126,11 @@ class CronTrigger(LookAheadTrigger):
             gap=self.gap,
             overlap=self.overlap,
         )
+
+    def _progression(self) -> Progression | None:
+        if self.expression == "* * * * * * *":
+            return Progression(0, SECOND)
+        return None
 
     def _look_ahead(self) -> CronAhead:
         return CronAhead(

@@ -6,27 +6,38 @@ from bisect import bisect_left, bisect_right
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from go_scheduler.triggers.base import utc
+from go_scheduler.triggers.base import Progression, utc
 from go_scheduler.triggers.local_time import next_instant, period_at
 from go_scheduler.triggers.recurrence.far_count import FAR, FarCount
+from go_scheduler.triggers.recurrence.rule import RecurrenceRule
 from go_scheduler.triggers.recurrence.text import local_time
 from go_scheduler.triggers.recurrence.times import LocalTimes
 from go_scheduler.triggers.recurrence.years import RuleYears, is_instant, listed
 from go_scheduler.triggers.years.base import BoundedYears, CombinedYears, without
 from go_scheduler.triggers.years.clock import ClockYears, union
 from go_scheduler.triggers.years.fire_times import CountedYears, FireTimes, Tally
-from go_scheduler.triggers.years.seconds import seconds_until
+from go_scheduler.triggers.years.seconds import (
+    SECOND,
+    microseconds_of,
+    seconds_until,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from go_scheduler.triggers.local_time import Search
-    from go_scheduler.triggers.recurrence.rule import RecurrenceRule
     from go_scheduler.triggers.recurrence.text import Recurrence
     from go_scheduler.triggers.years.base import Years
 
 _MICROSECOND = timedelta(microseconds=1)
 _DAY = timedelta(days=1)
+_SECONDS = {
+    "WEEKLY": 604_800,
+    "DAILY": 86_400,
+    "HOURLY": 3600,
+    "MINUTELY": 60,
+    "SECONDLY": 1,
+}
 _FIRST_INSTANT = datetime.min.replace(tzinfo=UTC)
 _LAST_INSTANT = datetime.max.replace(tzinfo=UTC)
 _LAST_TIME = datetime.max  # noqa: DTZ901 (local times are naive)
@@ -133,6 +144,12 @@ class RecurrenceSeries:
             return years
         return BoundedYears(years, seconds_until(self._after + _MICROSECOND))
 
+    def progression(self) -> Progression | None:
+        """The fire times as a progression, if they are one."""
+        if self._instants or self._exceptions or len(self._parts) > 1:
+            return None
+        return self._parts[0].progression()
+
     def fires(self, moment: date) -> bool:
         """Whether it fires at an instant, at a local time, or on a date."""
         if isinstance(moment, datetime) and moment.tzinfo is not None:
@@ -165,6 +182,8 @@ class _Part(Protocol):
 
     def years(self) -> Years: ...
 
+    def progression(self) -> Progression | None: ...
+
 
 class _Dates:
     """The local times that are listed one by one."""
@@ -184,6 +203,9 @@ class _Dates:
 
     def years(self) -> Years:
         return self._clock.years(listed(self._times))
+
+    def progression(self) -> Progression | None:
+        return None
 
 
 class _Rule:
@@ -248,12 +270,31 @@ class _Rule:
         left = self._counted(raw, raw, self._begin)
         return self._until(self._clock.years(_except(left, excluded)))
 
+    def progression(self) -> Progression | None:
+        """Its times as a progression: it must only count, and on an even clock."""
+        rule = self._rule
+        only_counts = RecurrenceRule(
+            frequency=rule.frequency,
+            interval=rule.interval,
+            week_start=rule.week_start,
+        )
+        seconds = _SECONDS.get(rule.frequency)
+        if rule != only_counts or seconds is None:
+            return None
+        step = rule.interval * seconds * SECOND
+        if step == SECOND:
+            return Progression(seconds_until(self._first) * SECOND, SECOND)
+        first = self._times.search(self._begin)
+        if self._clock.zone is not UTC or first is None:
+            return None
+        return Progression(microseconds_of(first), step)
+
     def _counted(self, years: Years, given: Years, begin: datetime) -> Years:
         """Some of its times, until so many were given as COUNT says."""
         if self._rule.count is None:
             return years
         return CountedYears(
-            years, Tally(FireTimes({0: given}), begin), self._rule.count
+            years, Tally(FireTimes({0: given}), begin, self._rule.count)
         )
 
     def _until(self, years: Years) -> Years:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Sequence
 
     from go_scheduler.triggers.recurrence.rule import RecurrenceRule
+    from go_scheduler.triggers.years.effort import Effort
 
 _SECONDS = 86_400
 _LAST_DAY = date.max.toordinal()
@@ -23,6 +24,7 @@ _NEVER = _LAST_DAY + 1
 _PATIENCE = 36_525
 """How many days it looks for the next one that has a time: a hundred years."""
 _MOST_REMEMBERED = 64
+_PER_TRY = 4
 _MOST_IN_VAIN = 6_000
 """How many days or periods it tries; there are 5,218 weeks in a hundred years."""
 
@@ -84,7 +86,7 @@ class LocalTimes:
         return total
 
     def days(
-        self, day: int, end: int = _LAST_DAY
+        self, day: int, end: int = _LAST_DAY, effort: Effort | None = None
     ) -> Iterator[tuple[int, Sequence[int]]]:
         """The days that have times, from a given one on, and the seconds of these.
 
@@ -93,11 +95,14 @@ class LocalTimes:
         Args:
             day: The first day.
             end: The last one.
+            effort: What may be spent, if that is bounded.
         """
         last = min(day + _PATIENCE, end) if self._can_match else 0
         left = _MOST_IN_VAIN
         while left and day <= last and (day := self._aligned(day)) <= last:
             left -= 1
+            if effort is not None:
+                effort.spend(_PER_TRY)
             if self._rule.picks_days:
                 day, found = self._picked(day, last)
             else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.shown import shown
-from go_scheduler.triggers.base import utc
+from go_scheduler.triggers.base import Progression, utc
 from go_scheduler.triggers.local_time import load_zone
 from go_scheduler.triggers.recurrence.description import describe
 from go_scheduler.triggers.recurrence.parts import write_rule
@@ -207,6 +207,13 @@ class RecurrenceTrigger(WallClockTrigger):
         known = self._reading()[0]
         assert isinstance(known, RecurrenceSeries)
         return NEVER if phase else known.years()
+
+    def _progression(self) -> Progression | None:
+        if self.anchored_at is None and not self._has_start():
+            return None
+        known = self._reading()[0]
+        assert isinstance(known, RecurrenceSeries)
+        return known.progression()
 
     def _recurrence(self) -> Recurrence:
         return _read(self.rule, self.timezone, None)

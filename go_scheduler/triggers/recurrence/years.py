@@ -59,7 +59,7 @@ class RuleYears(Years):
         # Most days have the identical times, or equal steps.
         by_times: dict[object, tuple[Sequence[int], int]] = {}
         rest = (1 << number) - 1
-        for day, times in self._times.days(first, first + number - 1):
+        for day, times in self._times.days(first, first + number - 1, effort):
             bit = 1 << day - first
             key = times if isinstance(times, range) else id(times)
             days = by_times[key][1] if key in by_times else 0

@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
 from datetime import MAXYEAR
-from functools import reduce
 from sys import maxsize
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
@@ -15,6 +14,7 @@ from go_scheduler.triggers.years.cells import (
     combined,
     days_in,
     first_second,
+    is_nothing,
     nothing,
     on_days,
     within,
@@ -103,6 +103,7 @@ class CombinedYears(Years):
     def __init__(self, operation: Operation, parts: Sequence[Years]) -> None:
         self._operation = operation
         self._parts = parts
+        self._only_takes_away = operation is not int.__or__
         self._known: Remembered[Combined] = Remembered(cells_of)
 
     @property
@@ -111,18 +112,20 @@ class CombinedYears(Years):
         return max(each.settled for each in self._parts)
 
     def cells(self, year: int, effort: Effort) -> Cells:
-        """The operation, on a year of each."""
-        parts = [each.cells(year, effort) for each in self._parts]
-        if len(parts) == 1:
-            return parts[0]
+        """The operation, on a year of each, as far as there is something left."""
+        first, *others = self._parts
+        found = first.cells(year, effort)
+        for each in others:
+            if self._only_takes_away and is_nothing(found):
+                break
+            found = self._both(found, each.cells(year, effort), effort)
+        return found
 
+    def _both(self, one: Cells, other: Cells, effort: Effort) -> Cells:
         def make() -> Combined:
-            def both(one: Cells, other: Cells) -> Cells:
-                return combined(one, other, self._operation, effort)
+            return combined(one, other, self._operation, effort), (one, other)
 
-            return reduce(both, parts), parts
-
-        return self._known.get(tuple(map(id, parts)), make)[0]
+        return self._known.get((id(one), id(other)), make)[0]
 
 
 class BoundedYears(Years):

@@ -49,6 +49,11 @@ def nothing(number: int) -> Cells:
     return on_days(0, number)
 
 
+def is_nothing(cells: Cells) -> bool:
+    """Whether nothing fires on any day."""
+    return len(cells) == 1 and 0 in cells
+
+
 def combined(
     one: Cells, other: Cells, operation: Callable[[int, int], int], effort: Effort
 ) -> Cells:

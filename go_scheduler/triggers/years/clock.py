@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from go_scheduler.triggers.years.effort import Effort
 
 _SECOND = timedelta(seconds=1)
+_PER_YEAR = 60
 _LONG_GAP = LONG_GAP // _SECOND
 _EPOCH_LOCAL = datetime(1970, 1, 1)  # noqa: DTZ001 (local times are naive)
 
@@ -116,6 +117,7 @@ class ClockYears(Years):
         self, local: Mapping[int, int], shifts: Sequence[Shift], effort: Effort
     ) -> Cells:
         """A year of UTC, of the local days from the one before it on."""
+        effort.spend(_PER_YEAR)
         number = sum(local.values()).bit_length() - 2
         found: dict[int, int] = {}
         left = (1 << number) - 1

@@ -125,14 +125,19 @@ class FireTimes:
 class Tally:
     """How many fire times there are from an instant on; they are counted once.
 
+    Attributes:
+        most: Where it stops counting: there may be so many, or more.
+
     Args:
         times: The fire times.
         begin: The instant; or a local time, if they are local.
+        most: Where to stop.
     """
 
-    def __init__(self, times: FireTimes, begin: datetime) -> None:
+    def __init__(self, times: FireTimes, begin: datetime, most: int) -> None:
         self._times = times
         self._begin = begin
+        self.most = most
         # Before each year that has been counted up to.
         self._before: dict[int, int] = {}
 
@@ -143,6 +148,13 @@ class Tally:
 
     def before(self, year: int, until: int, effort: Effort) -> int:
         """How many there are before a microsecond of a year that is not too early."""
+        found = self.before_year(year, effort)
+        if found >= self.most:
+            return found
+        return found + self._times.count(year, until, effort)
+
+    def before_year(self, year: int, effort: Effort) -> int:
+        """How many there are before a year that is not too early."""
         if not self._before:
             passed = self._times.count(
                 self._begin.year, microsecond_of(self._begin), effort
@@ -150,10 +162,12 @@ class Tally:
             self._before[self._begin.year] = -passed
         last = max(self._before)
         for each in range(last, year):
+            if self._before[each] >= self.most:
+                return self._before[each]
             effort.spend(_PER_YEAR)
             total = self._before[each] + self._times.total(each, effort)
             self._before[each + 1] = total
-        return self._before[year] + self._times.count(year, until, effort)
+        return self._before[year]
 
 
 class CountedYears(Years):
@@ -161,17 +175,13 @@ class CountedYears(Years):
 
     Args:
         years: The set.
-        tally: What counts.
-        limit: How many there may be.
+        tally: What counts, up to a limit.
         phase: So many microseconds after its seconds its instants are.
     """
 
-    def __init__(
-        self, years: Years, tally: Tally, limit: int, *, phase: int = 0
-    ) -> None:
+    def __init__(self, years: Years, tally: Tally, *, phase: int = 0) -> None:
         self._years = years
         self._tally = tally
-        self._limit = limit
         self._phase = phase
 
     @property
@@ -184,13 +194,16 @@ class CountedYears(Years):
 
         def passed(second: int) -> bool:
             until = second * SECOND + self._phase
-            return self._tally.before(year, until, effort) >= self._limit
+            return self._tally.before(year, until, effort) >= self._tally.most
 
         number = days_in(year)
-        if year < self._tally.first_year or passed(0):
+        if (
+            year < self._tally.first_year
+            or self._tally.before_year(year, effort) >= self._tally.most
+        ):
             return nothing(number)
         cells = self._years.cells(year, effort)
-        if not passed(number * DAY):
+        if self._tally.before_year(year + 1, effort) <= self._tally.most:
             return cells
         end = bisect_left(range(number * DAY), True, key=passed)
         return combined(cells, within(0, end, number), int.__and__, effort)

@@ -1,0 +1,80 @@
+"""Instants at equal distances, as numbers: where they meet, and what they cover."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from math import gcd, lcm
+from typing import TYPE_CHECKING
+
+from go_scheduler.triggers.base import Progression, Trigger, utc
+from go_scheduler.triggers.years.progression import phases, progression
+from go_scheduler.triggers.years.seconds import microseconds_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from go_scheduler.triggers.years.base import Years
+
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
+_LAST = microseconds_of(datetime.max.replace(tzinfo=UTC))
+_MICROSECOND = timedelta(microseconds=1)
+_MOST_IN_TURN = 100_000
+
+
+@dataclass(frozen=True)
+class ProgressionTrigger(Trigger):
+    """Fires at the instants of a progression; it only stands in for others."""
+
+    progression: Progression
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        """The first of them later than an instant."""
+        first, step = self.progression
+        passed = microseconds_of(utc(after, name="after")) - first
+        number = first + max(passed // step + 1, 0) * step
+        return instant(number) if number <= _LAST else None
+
+    def _phases(self) -> frozenset[int] | None:
+        return phases(*self.progression)
+
+    def _years(self, phase: int) -> Years:
+        return progression(*self.progression, phase)
+
+
+def instant(number: int) -> datetime:
+    """The instant of a number of microseconds, or the last one of all."""
+    return _EARLIEST + min(number, _LAST) * _MICROSECOND
+
+
+def meeting(one: Progression, other: Progression) -> Progression | None:
+    """The instants that two have in common; None: there are none."""
+    common = gcd(one.step, other.step)
+    apart = other.first - one.first
+    if apart % common:
+        return None
+    cycle = other.step // common
+    ahead = apart // common * pow(one.step // common, -1, cycle) % cycle
+    step = one.step * cycle
+    met = one.first + ahead * one.step
+    late = max(one.first, other.first) - met
+    return Progression(met + max(-(-late // step), 0) * step, step)
+
+
+def covered_from(one: Progression, others: Sequence[Progression]) -> int | None:
+    """From when on each instant of one is among those of others.
+
+    Returns:
+        A number of microseconds; None: never, or that would take too long to find out.
+    """
+    found = [each for other in others if (each := meeting(one, other))]
+    # The others as numbers of its instants: every so many, from one on.
+    cycles = [each.step // one.step for each in found]
+    together = lcm(*cycles)
+    if not found or together > _MOST_IN_TURN:
+        return None
+    covered = bytearray(together)
+    for each, cycle in zip(found, cycles, strict=True):
+        number = (each.first - one.first) // one.step
+        covered[number % cycle :: cycle] = b"\1" * (together // cycle)
+    return max(each.first for each in found) if all(covered) else None
