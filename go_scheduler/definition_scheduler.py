@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.clock import StoreClock
-    from go_scheduler.guard import Guard
     from go_scheduler.models import Firing, TaskDefinition
     from go_scheduler.pace import Pace
+    from go_scheduler.planning import Planning
     from go_scheduler.stores.base import Store
 
 # Doubled while pages are full: a long way to the store is gone a few times only.
@@ -45,7 +45,7 @@ class DefinitionScheduler:
     Args:
         store: Where the definitions are.
         clock: The store's time, as this node has it.
-        guard: Calls the triggers.
+        planning: Asks the triggers.
         pace: Says how far past the store's time to create instances.
         runner_window: Instances due within it are told to the runner at once.
         created: Called when there are such instances, and after each look: what was
@@ -57,14 +57,14 @@ class DefinitionScheduler:
         store: Store,
         clock: StoreClock,
         *,
-        guard: Guard,
+        planning: Planning,
         pace: Pace,
         runner_window: timedelta,
         created: Callable[[], None],
     ) -> None:
         self._store = store
         self._clock = clock
-        self._guard = guard
+        self._planning = planning
         self._pace = pace
         self._runner_window = runner_window
         self._created = created
@@ -97,13 +97,15 @@ class DefinitionScheduler:
         self._aside.take_busy(sent)
         self._aside.take_failed(sent)
         ready = [each for each in page if _key(each) not in self._aside]
-        firings = self._guard.plan(
+        planned = self._planning.plan(
             ready, now=now, until=now + ahead, failed=self._fail_to_plan
         )
-        won = [each for part in self._parts(firings) for each in self._fire(part)]
+        won = [
+            each for part in self._parts(planned.firings) for each in self._fire(part)
+        ]
         if asked or _any_due(won, now + self._runner_window):
             self._created()
-        if any(_has_more(each, now + ahead) for each in won):
+        if not planned.complete or any(_has_more(each, now + ahead) for each in won):
             self._again = True
         if len(page) == limit:
             self._after = page[-1]

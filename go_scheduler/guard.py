@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import DrivingClock
@@ -14,16 +15,18 @@ from go_scheduler.ticker import Ticker
 from go_scheduler.triggers.base import is_own
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence, Set
+    from collections.abc import Callable, Mapping, Sequence, Set
     from datetime import datetime, timedelta
     from uuid import UUID
 
     from go_scheduler.clock import Clock
+    from go_scheduler.displacement import LastFired
     from go_scheduler.models import Firing, TaskDefinition
 
 # Their whole plan has to be made within the patience.
 _MOST_FOREIGN = 100
 _MOST_HANGING = 4
+_NOTHING_KNOWN: Mapping[UUID, LastFired] = MappingProxyType({})
 
 
 class Guard:
@@ -55,6 +58,7 @@ class Guard:
         now: datetime,
         until: datetime,
         failed: Callable[[TaskDefinition, Exception], None],
+        last: Mapping[UUID, LastFired] = _NOTHING_KNOWN,
     ) -> Sequence[Firing]:
         """Plan the step of each definition.
 
@@ -62,7 +66,9 @@ class Guard:
             definitions: Due definitions.
             now: The store's time.
             until: How far ahead to go.
-            failed: Told of each whose trigger raised, misbehaved or hung.
+            failed: Told of each whose trigger raised, misbehaved or hung, or of which
+                has to be known what fired last.
+            last: What fired last of those of which that is known.
 
         Returns:
             The firings of the others, in no order.
@@ -73,7 +79,13 @@ class Guard:
         def plan_one(definition: TaskDefinition) -> Firing | Exception:
             try:
                 most = MOST_FIRE_TIMES if is_own(definition.trigger) else _MOST_FOREIGN
-                return plan(definition, now=now, until=until, most=most)
+                return plan(
+                    definition,
+                    now=now,
+                    until=until,
+                    most=most,
+                    last=last.get(definition.id),
+                )
             # Foreign code: SystemExit from a trigger must not look like ours.
             except BaseException as error:
                 if isinstance(error, Exception):

@@ -18,10 +18,12 @@ from go_scheduler.guard import Guard
 from go_scheduler.health import Health, LoopHealth
 from go_scheduler.models import Claimant
 from go_scheduler.pace import Pace
+from go_scheduler.planning import Planning
 from go_scheduler.run import run_here
 from go_scheduler.shown import shown
 from go_scheduler.ticker import Ticker
 from go_scheduler.unserved import UnservedQueues
+from go_scheduler.zone_watch import ZoneWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,12 +75,15 @@ class Node:
             expire_after=settings.expire_after,
         )
         store_clock = StoreClock(clock, store.now, error=settings.clock_error)
-        self._guard = Guard(clock, patience=_PATIENCE)
+        # Whatever hangs in the one is not to keep the other from its work.
+        self._guards = [Guard(clock, patience=_PATIENCE) for _ in range(2)]
+        planning, in_the_background = (Planning(store, each) for each in self._guards)
+        ahead = 2 * settings.runner_window + settings.schedule_window
         self._definitions = DefinitionScheduler(
             store,
             store_clock,
-            guard=self._guard,
-            pace=Pace(2 * settings.runner_window + settings.schedule_window),
+            planning=planning,
+            pace=Pace(ahead),
             runner_window=settings.runner_window,
             created=self._claim_soon,
         )
@@ -86,6 +91,13 @@ class Node:
             store, clock, own=() if handler is None else settings.queues
         )
         self._cleanup = Cleanup(store, settings.kept)
+        zones = ZoneWatch(
+            store,
+            store_clock,
+            planning=in_the_background,
+            ahead=ahead,
+            created=self._claim_soon,
+        )
         half = settings.schedule_window / 2
         self._scheduling = Ticker(
             "definition scheduler", self._definitions.tick, interval=half, clock=clock
@@ -93,6 +105,7 @@ class Node:
         self._cleaning = Ticker(
             "cleanup", self._clean_up, interval=settings.cleanup_window / 2, clock=clock
         )
+        self._watching = Ticker("zone watch", zones.tick, interval=None, clock=clock)
         self._execution: Execution | None = None
         if handler is not None:
             self._execution = Execution(
@@ -213,7 +226,7 @@ class Node:
         execution = self._execution
         stuck = 0 if execution is None else execution.keeper.stuck()
         trouble = None if execution is None else execution.workers.trouble
-        hanging = len(self._guard.hanging())
+        hanging = len(set().union(*(each.hanging() for each in self._guards)))
         well = all(loop.ok for loop in loops.values())
         return Health(
             ok=well and not (trouble or stuck or hanging or self._stopping),
@@ -232,7 +245,7 @@ class Node:
         )
 
     def _tickers(self) -> list[Ticker]:
-        tickers = [self._scheduling, self._cleaning]
+        tickers = [self._scheduling, self._cleaning, self._watching]
         return tickers if self._execution is None else self._execution.tickers + tickers
 
     def _clean_up(self) -> timedelta | None:
@@ -280,7 +293,7 @@ class Node:
 
     def _stop_making(self) -> bool:
         """Claim and create nothing more, and give back what has not been called."""
-        makers = [self._scheduling, self._cleaning]
+        makers = [self._scheduling, self._cleaning, self._watching]
         if self._execution is not None:
             makers += self._execution.makers
         for ticker in makers:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+from go_scheduler.displacement import DisplacedError, is_displaced, replaced
 from go_scheduler.errors import StoreError
 from go_scheduler.models import Firing, Skipped
 from go_scheduler.triggers.base import next_fire_time_of
+from go_scheduler.triggers.latest import latest_fire_time
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from go_scheduler.displacement import LastFired
     from go_scheduler.models import TaskDefinition
     from go_scheduler.triggers.base import Trigger
 
@@ -36,8 +39,9 @@ def plan(
     now: datetime,
     until: datetime,
     most: int = MOST_FIRE_TIMES,
+    last: LastFired | None = None,
 ) -> Firing:
-    """One step of a due definition.
+    """One step of a definition.
 
     Each fire time up to ``until`` becomes an instance, but those missed by more than
     the grace of its ``catch_up``: they are skipped, all but the latest if nothing was
@@ -48,8 +52,11 @@ def plan(
         now: The store's time.
         until: How far ahead to go.
         most: The most missed fire times to count one by one, and the most to create.
+        last: What has fired last of it, needed if its ``next_fire_time`` was computed
+            by other data of a time zone.
 
     Raises:
+        DisplacedError: It is needed.
         StoreError: Its ``next_fire_time`` cannot be read.
         Exception: Whatever its trigger raises, ``InvalidTriggerError`` for what it
             returns.
@@ -59,6 +66,10 @@ def plan(
         raise StoreError("its stored next_fire_time cannot be read")
     if trigger.waits:
         return Firing(definition=definition, fire_times=(fire_time,))
+    if last is not None:
+        fire_time = replaced(trigger, fire_time, until, last)
+    elif is_displaced(trigger, fire_time, until):
+        raise DisplacedError
     grace = definition.catch_up.grace
     missed, following = _pass_over(trigger, fire_time, now - grace - _MICROSECOND, most)
     fire_times: list[datetime] = []
@@ -91,32 +102,10 @@ def _pass_over(
         following = next_fire_time_of(trigger, following)
     counted = following is None or following > cut
     if following is not None and not counted:
-        last = _latest(trigger, following, cut)
-        before_last = _latest(trigger, fire_time, last - _MICROSECOND)
+        last = latest_fire_time(trigger, following, cut)
+        before_last = latest_fire_time(trigger, fire_time, last - _MICROSECOND)
         following = next_fire_time_of(trigger, last)
     return _Missed(fire_time, before_last, last, count, counted), following
-
-
-def _latest(trigger: Trigger, low: datetime, until: datetime) -> datetime:
-    """The latest fire time that is not after ``until``, by bisection.
-
-    Args:
-        trigger: Its fire times do not depend on where the search starts.
-        low: A fire time that is not after ``until``.
-        until: The end.
-    """
-    high = until
-    while low < high:
-        following = next_fire_time_of(trigger, low)
-        if following is None or following > until:
-            break
-        middle = following + (high - following) / 2
-        beyond = next_fire_time_of(trigger, middle)
-        if beyond is None or beyond > until:
-            low, high = following, middle
-        else:
-            low = beyond
-    return low
 
 
 def _without_last(missed: _Missed) -> _Missed | None:

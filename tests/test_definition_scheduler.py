@@ -16,6 +16,7 @@ from go_scheduler.errors import StoreError, StoreUnavailableError
 from go_scheduler.guard import Guard
 from go_scheduler.models import Answer, State
 from go_scheduler.pace import Pace
+from go_scheduler.planning import Planning
 from go_scheduler.stores.memory import MemoryStore
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import (
@@ -114,7 +115,7 @@ class Loop:
         self._loop = DefinitionScheduler(
             store,
             StoreClock(clock, read or store.now),
-            guard=Guard(clock, patience=SECOND),
+            planning=Planning(store, Guard(clock, patience=SECOND)),
             pace=Pace(AHEAD),
             runner_window=WINDOW,
             created=self._tell,

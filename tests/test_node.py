@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from go_scheduler.testing import ManualClock
 
 FAILED_AFTER = 30.0
-LOOPS = {"definition scheduler", "cleanup"}
+LOOPS = {"definition scheduler", "cleanup", "zone watch"}
 EXECUTION = {
     "takeover",
     "instance runner",
@@ -73,7 +73,7 @@ def once(store: MemoryStore) -> TaskDefinition:
     return put(store, definition(now, trigger=ExecuteOnceTrigger(now)))
 
 
-def test_it_has_eight_loops_and_two_without_a_handler(
+def test_it_has_nine_loops_and_three_without_a_handler(
     store: MemoryStore, clock: ManualClock
 ) -> None:
     assert set(node(print, store, clock).health().loops) == LOOPS | EXECUTION
@@ -295,7 +295,7 @@ def test_whoever_waits_for_the_stop_finds_the_loops_ended(
     assert ended == [True]
 
 
-@pytest.mark.parametrize("started", range(9))
+@pytest.mark.parametrize("started", range(10))
 def test_a_node_that_cannot_start_all_its_threads_starts_none(
     monkeypatch: pytest.MonkeyPatch, started: int
 ) -> None:
@@ -311,7 +311,7 @@ def test_a_node_that_cannot_start_all_its_threads_starts_none(
 
     monkeypatch.setattr(threading.Thread, "start", start)
     one = node(lambda _: None, MemoryStore(), SystemClock())
-    if started < 8:
+    if started < 9:
         with pytest.raises(RuntimeError, match="new thread"):
             one.start()
         assert one.stopping

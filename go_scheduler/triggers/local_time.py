@@ -9,14 +9,11 @@ more, such as a move of the date line, fires nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import MAXYEAR, UTC, datetime, timedelta, tzinfo
+from datetime import MAXYEAR, UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo
 
-from go_scheduler.errors import InvalidTriggerError
-from go_scheduler.shown import shown
 from go_scheduler.triggers.base import utc
 from go_scheduler.triggers.clock_changes import (
     FIRST_INSTANT,
@@ -28,6 +25,7 @@ from go_scheduler.triggers.clock_changes import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from datetime import tzinfo
 
     from go_scheduler.triggers.clock_changes import Change
 
@@ -45,48 +43,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_LOCAL = datetime(1970, 1, 1)  # noqa: DTZ001 (local times are naive)
 _EARLIEST = datetime.min  # noqa: DTZ901
 _LATEST = datetime.max  # noqa: DTZ901
-# They mean something else on each machine, or count leap seconds.
-_NOT_ZONES = ("localtime", "posixrules", "right/")
-
-
-def zone_key(timezone: object) -> str:
-    """The name under which a time zone is stored.
-
-    Args:
-        timezone: A name of the IANA database, or a ``ZoneInfo`` that has one.
-
-    Raises:
-        InvalidTriggerError: It is neither, or there is no zone of this name here.
-    """
-    key = timezone.key if isinstance(timezone, ZoneInfo) else timezone
-    if not isinstance(key, str):
-        raise InvalidTriggerError(
-            "timezone must be a name, such as 'Europe/Berlin', or a ZoneInfo that has"
-            f" a name, not {shown(timezone)}"
-        )
-    load_zone(key)
-    return str(key)
-
-
-# ZoneInfo itself keeps only eight zones that nobody holds.
-@lru_cache(maxsize=1024)
-def load_zone(key: str) -> tzinfo:
-    """The time zone of a name.
-
-    Raises:
-        InvalidTriggerError: There is no zone of this name here.
-    """
-    if key == "UTC":
-        return UTC
-    try:
-        if not key.startswith(_NOT_ZONES):
-            return ZoneInfo(key)
-    except (LookupError, OSError, ValueError):
-        pass
-    raise InvalidTriggerError(
-        f"there is no time zone {shown(key)}; names are such as 'Europe/Berlin'. If"
-        " none is known, install tzdata"
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,12 +9,8 @@ from typing import TYPE_CHECKING
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.shown import shown
 from go_scheduler.triggers.base import Trigger, utc
-from go_scheduler.triggers.local_time import (
-    load_zone,
-    next_instant,
-    period_at,
-    zone_key,
-)
+from go_scheduler.triggers.local_time import next_instant, period_at
+from go_scheduler.triggers.zones import load_zone, zone_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -45,7 +41,8 @@ class WallClockTrigger(Trigger):
             the ``second`` or ``both``.
     """
 
-    # Derived once and kept: no field, and neither compared nor stored nor pickled.
+    # Derived and kept until the data of its zone change: no field, and neither compared
+    # nor stored nor pickled.
     __slots__ = ("_read",)
 
     timezone: str
@@ -131,12 +128,12 @@ class WallClockTrigger(Trigger):
         return _WHOLE
 
     def _reading(self) -> tuple[Search, bool, tzinfo]:
-        try:
-            return self._read
-        except AttributeError:
-            read = (*self._rule(), load_zone(self.timezone))
+        zone = load_zone(self.timezone)
+        read: tuple[Search, bool, tzinfo] | None = getattr(self, "_read", None)
+        if read is None or read[2] is not zone:
+            read = (*self._rule(), zone)
             object.__setattr__(self, "_read", read)
-            return read
+        return read
 
     def _warning(self, skipped: datetime, period: Period) -> str:
         until = clock_time(period.resumes)

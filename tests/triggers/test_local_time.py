@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
-from go_scheduler.triggers import local_time
-from go_scheduler.triggers.local_time import load_zone, next_instant, period_at
+from go_scheduler.triggers import zones
+from go_scheduler.triggers.local_time import next_instant, period_at
+from go_scheduler.triggers.zones import load_zone
 from tests.triggers.cron_oracle import CHANGES, DAY, HOUR, MICROSECOND, MINUTE
 
 if TYPE_CHECKING:
@@ -258,11 +259,13 @@ class TestNextInstant:
 
 class TestZones:
     def test_utc_needs_no_time_zone_data(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def none(key: str) -> ZoneInfo:
-            raise zoneinfo.ZoneInfoNotFoundError(key)
+        class NoZones:
+            @staticmethod
+            def no_cache(key: str) -> ZoneInfo:
+                raise zoneinfo.ZoneInfoNotFoundError(key)
 
-        load_zone.cache_clear()
-        monkeypatch.setattr(local_time, "ZoneInfo", none)
+        monkeypatch.setattr(zones, "_zones", {})
+        monkeypatch.setattr(zones, "ZoneInfo", NoZones)
         assert load_zone("UTC") is UTC
         with pytest.raises(InvalidTriggerError, match="install tzdata"):
             load_zone("Europe/Berlin")

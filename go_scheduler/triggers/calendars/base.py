@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.errors import InvalidTriggerError, UnknownTriggerError
 from go_scheduler.shown import shown
+from go_scheduler.triggers import zones
 from go_scheduler.triggers.base import OWN
 from go_scheduler.triggers.calendars.years import AskedYears, WeekdayYears
 from go_scheduler.triggers.years.base import CombinedYears, ListedYears, without
@@ -189,8 +190,11 @@ def calendar_names() -> Sequence[str]:
 
 
 def edition() -> int:
-    """A number that rises whenever a name comes to stand for other days."""
-    return _edition
+    """A number that rises whenever a name comes to stand for something else.
+
+    The name of a calendar for other days, or that of a time zone for other rules.
+    """
+    return _edition + zones.edition()
 
 
 def is_in(names: Iterable[str], day: date) -> bool:

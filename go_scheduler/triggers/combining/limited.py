@@ -31,7 +31,7 @@ from go_scheduler.triggers.combining.search import (
 )
 from go_scheduler.triggers.delay import check_length, length
 from go_scheduler.triggers.execute_once import moment
-from go_scheduler.triggers.local_time import load_zone, period_at
+from go_scheduler.triggers.local_time import period_at
 from go_scheduler.triggers.progressions import instant
 from go_scheduler.triggers.years.base import BoundedYears
 from go_scheduler.triggers.years.effort import Effort
@@ -41,6 +41,7 @@ from go_scheduler.triggers.years.fire_times import (
     microsecond_of,
 )
 from go_scheduler.triggers.years.seconds import microseconds_of, seconds_until
+from go_scheduler.triggers.zones import load_zone
 
 if TYPE_CHECKING:
     from go_scheduler.triggers.years.base import Years
@@ -286,13 +287,13 @@ class _SetCount:
 
 
 @lru_cache(maxsize=512)
-def _count(state: str, calendars: int) -> _Count | _SetCount:
-    """The count of a trigger, remembered as long as no calendar changes.
+def _count(state: str, of: int) -> _Count | _SetCount:
+    """The count of a trigger, remembered as long as no calendar or zone changes.
 
     Args:
         state: The trigger as it is stored, as JSON text: not all triggers have a hash,
             and each time a definition is read, its trigger is another object.
-        calendars: Their edition.
+        of: The edition of the calendars and zones.
     """
     trigger = LimitedTrigger.from_dict(json.loads(state))
     floor, limit = trigger._floor(), trigger.limit

@@ -205,17 +205,19 @@ class Search:
 
 
 def _sets_of(trigger: Trigger) -> FireTimes | None:
-    """Its fire times as sets, worked out once until a calendar changes."""
+    """Its fire times as sets, worked out once until a calendar or a zone changes."""
     if (known := _known_sets(trigger)) is not None:
         return known
+    # Asked for first: if one changes meanwhile, they are worked out again.
+    of = edition()
     times = fire_times_of(trigger)
-    object.__setattr__(trigger, "_sets", (times, edition()))
+    object.__setattr__(trigger, "_sets", (times, of))
     return times
 
 
 def _known_sets(trigger: Trigger) -> FireTimes | None:
-    times, calendars = getattr(trigger, "_sets", (None, None))
-    return times if calendars == edition() else None
+    times, of = getattr(trigger, "_sets", (None, None))
+    return times if of == edition() else None
 
 
 def fire_times_of(trigger: Trigger) -> FireTimes | None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from go_scheduler.triggers.local_time import next_instant, period_at
 from go_scheduler.triggers.wall_clock import WallClockTrigger
+from go_scheduler.triggers.zones import edition, load_zone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import tzinfo
 
     from go_scheduler.triggers.cron.fields import CronFields
     from go_scheduler.triggers.cron.search import CronSearch
@@ -34,31 +34,43 @@ class CronAhead:
     ask at once, since they exchange nothing but whole links.
 
     Attributes:
+        edition: Of the data of zones from before it was made: it is good for this one.
         link: What was answered last, and what follows it.
 
     Args:
         fields: What local times match.
         search: Finds them.
-        zone: Where they are read.
+        timezone: The name of the zone in which they are read.
         gap: As ``next_instant`` takes it.
         overlap: As ``next_instant`` takes it.
     """
 
-    __slots__ = ("_elapsed", "_fields", "_gap", "_overlap", "_search", "_zone", "link")
+    __slots__ = (
+        "_elapsed",
+        "_fields",
+        "_gap",
+        "_overlap",
+        "_search",
+        "_zone",
+        "edition",
+        "link",
+    )
 
     def __init__(
         self,
         fields: CronFields,
         search: CronSearch,
         *,
-        zone: tzinfo,
+        timezone: str,
         gap: str,
         overlap: str,
     ) -> None:
+        # In this order: if the data change in between, it is asked for again.
+        self.edition = edition()
+        self._zone = load_zone(timezone)
         self._fields = fields
         self._elapsed = fields.elapsed
         self._search = search
-        self._zone = zone
         self._gap = gap
         self._overlap = overlap
         self.link: Link = (_NEVER, None)
@@ -121,7 +133,7 @@ class LookAheadTrigger(WallClockTrigger):
 
     @abstractmethod
     def _look_ahead(self) -> CronAhead:
-        """What answers; asked once, and kept."""
+        """What answers; kept until the data of zones change."""
 
     def next_fire_time(self, after: datetime) -> datetime | None:
         """The first matching instant strictly later than a given one.
@@ -132,9 +144,8 @@ class LookAheadTrigger(WallClockTrigger):
         Returns:
             A time in UTC; None if there is none before the year 10000.
         """
-        try:
-            ahead = self._ahead
-        except AttributeError:
+        ahead: CronAhead | None = getattr(self, "_ahead", None)
+        if ahead is None or ahead.edition != edition():
             ahead = self._look_ahead()
             object.__setattr__(self, "_ahead", ahead)
         # Read once: another thread may put another link there.

@@ -18,7 +18,6 @@ from go_scheduler.triggers.cron import CronTrigger
 from go_scheduler.triggers.delay import DelayTrigger
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
-from go_scheduler.triggers.local_time import load_zone
 from go_scheduler.triggers.phrases.days import check_often, whole_days, without
 from go_scheduler.triggers.phrases.moments import Present, duration
 from go_scheduler.triggers.phrases.parts import (
@@ -33,6 +32,7 @@ from go_scheduler.triggers.phrases.recurring import Recurring, any_of
 from go_scheduler.triggers.phrases.times import times_of
 from go_scheduler.triggers.phrases.words import PhraseError, ambiguous
 from go_scheduler.triggers.words import MONTHS
+from go_scheduler.triggers.zones import load_zone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

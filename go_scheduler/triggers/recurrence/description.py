@@ -7,7 +7,6 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
-from go_scheduler.triggers.local_time import load_zone
 from go_scheduler.triggers.recurrence.text import local_time
 from go_scheduler.triggers.recurrence.words import (
     clock_at,
@@ -29,6 +28,7 @@ from go_scheduler.triggers.recurrence.words import (
 )
 from go_scheduler.triggers.wall_clock import clock_time
 from go_scheduler.triggers.words import MONTHS, listed
+from go_scheduler.triggers.zones import load_zone
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

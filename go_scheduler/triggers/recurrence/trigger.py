@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.shown import shown
 from go_scheduler.triggers.base import Progression, utc
-from go_scheduler.triggers.local_time import load_zone
 from go_scheduler.triggers.recurrence.description import describe
 from go_scheduler.triggers.recurrence.parts import write_rule
 from go_scheduler.triggers.recurrence.series import Clock, RecurrenceSeries
@@ -19,6 +18,7 @@ from go_scheduler.triggers.recurrence.times import LocalTimes
 from go_scheduler.triggers.recurrence.warnings import idle_exceptions, passed_over
 from go_scheduler.triggers.wall_clock import WallClockTrigger, check_wall_clock
 from go_scheduler.triggers.years.base import NEVER
+from go_scheduler.triggers.zones import load_zone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
