@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from go_scheduler.triggers.base import (
     load_trigger,
     next_fire_time_of,
 )
+from go_scheduler.triggers.years.effort import UndecidedError
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -34,7 +36,7 @@ def prepare(definition: TaskDefinition, now: datetime) -> TaskDefinition:
     Raises:
         ConfigurationError: It is no definition.
         InvalidTriggerError: Its trigger raised, does not survive being stored, or
-            returned what is no fire time.
+            returned what is no fire time, or none that is later.
     """
     check_type("definition", definition, TaskDefinition)
     given = definition.trigger
@@ -48,6 +50,7 @@ def prepare(definition: TaskDefinition, now: datetime) -> TaskDefinition:
         first = trigger.first_fire_time(now)
         if first is not None:
             first = checked_fire_time(trigger, first)
+            _check_that_it_goes_on(trigger, first)
         _check_storable(trigger, given)
     except GoSchedulerError:
         raise
@@ -61,6 +64,14 @@ def next_after_end(definition: TaskDefinition, now: datetime) -> datetime | None
     if not definition.trigger.waits:
         return None
     return next_fire_time_of(definition.trigger, now)
+
+
+def _check_that_it_goes_on(trigger: Trigger, first: datetime) -> None:
+    """Refuse a trigger of the user's that answers with what it was asked about."""
+    if not is_own(trigger):
+        # One that stays open after its first fire time fires then all the same.
+        with suppress(UndecidedError):
+            next_fire_time_of(trigger, first)
 
 
 def _check_storable(trigger: Trigger, given: Trigger) -> None:

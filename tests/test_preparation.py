@@ -18,12 +18,14 @@ from go_scheduler.preparation import next_after_end, prepare
 from go_scheduler.testing.builders import HOUR, HOURLY, WAITING, definition
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers import (
+    AnyOfTrigger,
     DelayTrigger,
     ExecuteOnceTrigger,
     IntervalTrigger,
     Trigger,
     UnknownTrigger,
 )
+from go_scheduler.triggers.years.effort import UndecidedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -112,6 +114,31 @@ class HalfHourTrigger(Trigger):
         return 1
 
 
+@dataclass(frozen=True)
+class NineTrigger(Trigger):
+    """Answers nine o'clock, and also when it is asked at nine."""
+
+    kind: ClassVar[str] = "tests.preparation.nine"
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        nine = after.replace(hour=9, minute=0, second=0, microsecond=0)
+        return nine if after <= nine else nine + timedelta(days=1)
+
+
+class OpenTrigger(ForgetfulTrigger):
+    """Cannot tell what follows its first fire time."""
+
+    kind: ClassVar[str] = "tests.preparation.open"
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        if after >= START + HOUR:
+            raise UndecidedError("it stays open")
+        return START + HOUR
+
+    def anchored(self, now: datetime) -> Self:
+        return self
+
+
 def refusal(trigger: Trigger) -> InvalidTriggerError:
     with pytest.raises(InvalidTriggerError) as caught:
         prepare(definition(trigger=trigger), START)
@@ -122,6 +149,22 @@ def test_a_definition_is_given_its_first_fire_time() -> None:
     given = TaskDefinition(trigger=HOURLY)
     prepared = prepare(given, START)
     assert prepared == given
+    assert prepared.next_fire_time == START + HOUR
+
+
+@pytest.mark.parametrize(
+    "trigger", [NineTrigger(), AnyOfTrigger([NineTrigger(), ExecuteOnceTrigger(START)])]
+)
+def test_a_trigger_that_answers_what_it_was_asked_about_is_refused(
+    trigger: Trigger,
+) -> None:
+    message = str(refusal(trigger))
+    assert "NineTrigger.next_fire_time(" in message
+    assert "which is not later" in message
+
+
+def test_a_trigger_that_stays_open_after_its_first_fire_time_is_not_refused() -> None:
+    prepared = prepare(definition(trigger=OpenTrigger()), START)
     assert prepared.next_fire_time == START + HOUR
 
 
