@@ -435,7 +435,7 @@ class Client:
             )
             return stored
         (stored,) = self._ready().put_definitions([definition])
-        self._look()
+        self._look(stored)
         return stored
 
     def _ready(self) -> Store:
@@ -444,8 +444,8 @@ class Client:
             self._initialized = True
         return self._store
 
-    def _look(self) -> None:
-        """Something may be due; a scheduler looks at once."""
+    def _look(self, stored: TaskDefinition | None = None) -> None:
+        """Something may be due, what was just stored perhaps: a scheduler looks."""
 
 
 def _changes_nothing(store: Store, prepared: TaskDefinition) -> bool:

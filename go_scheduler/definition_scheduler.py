@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -31,6 +32,7 @@ _MOST_ALONE = 10
 _FAILED_AT_FIRST = timedelta(seconds=1)
 _FAILED_AT_MOST = timedelta(minutes=1)
 _MOST_ASIDE = 10_000
+_MOST_TOLD = 1_000
 
 _Key: TypeAlias = "tuple[UUID, int | None]"
 
@@ -47,6 +49,7 @@ class DefinitionScheduler:
         clock: The store's time, as this node has it.
         planning: Asks the triggers.
         pace: Says how far past the store's time to create instances.
+        interval: How long after a look the next one is due that nobody asks for.
         runner_window: Instances due within it are told to the runner at once.
         created: Called when there are such instances, and after each look: what was
             there before is to be looked for as well.
@@ -59,6 +62,7 @@ class DefinitionScheduler:
         *,
         planning: Planning,
         pace: Pace,
+        interval: timedelta,
         runner_window: timedelta,
         created: Callable[[], None],
     ) -> None:
@@ -66,59 +70,101 @@ class DefinitionScheduler:
         self._clock = clock
         self._planning = planning
         self._pace = pace
+        self._interval = interval
         self._runner_window = runner_window
         self._created = created
         self._after: TaskDefinition | None = None
         self._page = _FIRST_PAGE
         self._asked = False
         self._again = False
+        self._next_look = ZERO
+        self._told: deque[TaskDefinition] = deque()
         self._repeats = Repeats(clock, settling=store.settling)
         self._aside: Aside[_Key] = Aside(
             at_first=_FAILED_AT_FIRST, at_most=_FAILED_AT_MOST
         )
         self._log = BoundedLog(logging.getLogger(__name__))
 
-    def look(self) -> None:
-        """Begin with the first page, once this pass over the pages has ended."""
-        # Not sooner, else who calls this often keeps the later pages from being read.
-        self._asked = True
+    def look(self, stored: TaskDefinition | None = None) -> None:
+        """Begin with the first page, once this pass over the pages has ended.
+
+        Args:
+            stored: What alone may be due by now: it fires without being looked for.
+        """
+        if stored is not None and len(self._told) < _MOST_TOLD:
+            self._told.append(stored)
+        else:
+            # Not sooner, else who calls this often keeps later pages from being read.
+            self._asked = True
 
     def tick(self) -> timedelta | None:
-        """Fire one page of due definitions; answer how soon there may be more."""
+        """Fire what it was told of, or a page; answer how soon there may be more."""
         self._clock.refresh()
         self._log.begin()
         sent = self._clock.elapsed()
+        ahead = self._pace.ahead
+        told = self._take_told(ahead)
+        if told:
+            self._fire_due(told, ahead)
+        looks = not told or self._must_look(sent)
+        if looks:
+            self._read_page(sent, ahead)
+        self._pace.took(self._clock.elapsed() - sent)
+        self._aside.forget_beyond(_MOST_ASIDE)
+        return self._next(has_looked=looks)
+
+    def _must_look(self, now: timedelta) -> bool:
+        waits = self._after is not None or self._asked or self._again
+        return waits or self._next_look <= now
+
+    def _read_page(self, now: timedelta, ahead: timedelta) -> None:
         after, self._after = self._after, None
-        asked = after is None and self._begin_pass()
-        limit, ahead = self._page, self._pace.ahead
+        asked = after is None and self._begin_pass(now)
+        limit = self._page
         page = self._store.due_definitions(ahead=ahead, after=after, limit=limit)
-        now = self._clock.now()
         # They are tried when a page has them, unless they are gone.
-        self._aside.take_busy(sent)
-        self._aside.take_failed(sent)
-        ready = [each for each in page if _key(each) not in self._aside]
+        self._aside.take_busy(now)
+        self._aside.take_failed(now)
+        created = self._fire_due(page, ahead)
+        if asked and not created:
+            self._created()
+        if len(page) == limit:
+            self._after = page[-1]
+            self._page = min(2 * limit, _LARGEST_PAGE)
+        if asked:
+            # Counted from now, they keep out of the way of the claim that comes next.
+            self._repeats.begin()
+
+    def _take_told(self, ahead: timedelta) -> Sequence[TaskDefinition]:
+        """What was stored here since the last tick, and fires soon."""
+        until = self._clock.now() + ahead
+        told: dict[UUID, TaskDefinition] = {}
+        while self._told:
+            stored = self._told.popleft()
+            told[stored.id] = stored
+        return [each for each in told.values() if _is_due(each, until)]
+
+    def _fire_due(self, due: Sequence[TaskDefinition], ahead: timedelta) -> bool:
+        """Fire definitions; true if the runner was told of instances due at once."""
+        now = self._clock.now()
         planned = self._planning.plan(
-            ready, now=now, until=now + ahead, failed=self._fail_to_plan
+            [each for each in due if _key(each) not in self._aside],
+            now=now,
+            until=now + ahead,
+            failed=self._fail_to_plan,
         )
         won = [
             each for part in self._parts(planned.firings) for each in self._fire(part)
         ]
-        if asked or _any_due(won, now + self._runner_window):
-            self._created()
         if not planned.complete or any(_has_more(each, now + ahead) for each in won):
             self._again = True
-        if len(page) == limit:
-            self._after = page[-1]
-            self._page = min(2 * limit, _LARGEST_PAGE)
-        self._pace.took(self._clock.elapsed() - sent)
-        self._aside.forget_beyond(_MOST_ASIDE)
-        if asked:
-            # Counted from now, they keep out of the way of the claim that comes next.
-            self._repeats.begin()
-        return self._next()
+        if created := _any_due(won, now + self._runner_window):
+            self._created()
+        return created
 
-    def _begin_pass(self) -> bool:
+    def _begin_pass(self, now: timedelta) -> bool:
         """Begin with the first page; true if this look was asked for."""
+        self._next_look = now + self._interval
         self._repeats.take()
         asked = self._asked or self._again
         self._asked = self._again = False
@@ -161,10 +207,13 @@ class DefinitionScheduler:
                 self._aside.forget(_key(definition))
         return [firing for firing in firings if firing.definition.id in won]
 
-    def _next(self) -> timedelta | None:
+    def _next(self, *, has_looked: bool) -> timedelta | None:
         if self._after is not None or self._again or self._asked:
             return ZERO
-        waits = [self._repeats.wait, self._aside.next_busy(self._clock.elapsed())]
+        elapsed = self._clock.elapsed()
+        waits = [self._repeats.wait, self._aside.next_busy(elapsed)]
+        if not has_looked:
+            waits.append(self._next_look - elapsed)
         return min((each for each in waits if each is not None), default=None)
 
     def _leave_busy(self, definition: TaskDefinition) -> None:
@@ -201,6 +250,11 @@ class DefinitionScheduler:
                 ids={"definition_id": definition.id},
                 error=error,
             )
+
+
+def _is_due(definition: TaskDefinition, until: datetime) -> bool:
+    at = definition.next_fire_time
+    return at is not None and at <= until and not definition.paused
 
 
 def _key(definition: TaskDefinition) -> _Key:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from go_scheduler.clock import Clock
     from go_scheduler.event_loop import ApplicationLoop
     from go_scheduler.handlers import Handler
+    from go_scheduler.models import TaskDefinition
     from go_scheduler.settings import Settings
     from go_scheduler.stores.base import Store
 
@@ -79,11 +80,13 @@ class Node:
         self._guards = [Guard(clock, patience=_PATIENCE) for _ in range(2)]
         planning, in_the_background = (Planning(store, each) for each in self._guards)
         ahead = 2 * settings.runner_window + settings.schedule_window
+        half = settings.schedule_window / 2
         self._definitions = DefinitionScheduler(
             store,
             store_clock,
             planning=planning,
             pace=Pace(ahead),
+            interval=half,
             runner_window=settings.runner_window,
             created=self._claim_soon,
         )
@@ -98,7 +101,6 @@ class Node:
             ahead=ahead,
             created=self._claim_soon,
         )
-        half = settings.schedule_window / 2
         self._scheduling = Ticker(
             "definition scheduler", self._definitions.tick, interval=half, clock=clock
         )
@@ -169,10 +171,14 @@ class Node:
                 return
         tell()
 
-    def look(self) -> None:
-        """Look for due definitions at once, and for instances as soon as they fired."""
+    def look(self, stored: TaskDefinition | None = None) -> None:
+        """Look for due definitions at once, and for instances as soon as they fired.
+
+        Args:
+            stored: One that has been stored a moment ago.
+        """
         # A claim before that would only be in the way of the one that finds them.
-        self._definitions.look()
+        self._definitions.look(stored)
         self._scheduling.wake()
 
     def request_stop(self) -> None:

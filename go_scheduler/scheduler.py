@@ -427,10 +427,10 @@ class Scheduler(Client):
                 f" may be waiting: use `{instead}`"
             )
 
-    def _look(self) -> None:
+    def _look(self, stored: TaskDefinition | None = None) -> None:
         node = self._node
         if node is not None and not node.stopping and node.process == os.getpid():
-            node.look()
+            node.look(stored)
 
     def _check_process(self) -> None:
         if self._node is not None and self._node.process != os.getpid():

@@ -117,6 +117,7 @@ class Loop:
             StoreClock(clock, read or store.now),
             planning=Planning(store, Guard(clock, patience=SECOND)),
             pace=Pace(AHEAD),
+            interval=WINDOW / 2,
             runner_window=WINDOW,
             created=self._tell,
         )
@@ -293,6 +294,89 @@ def test_a_thousand_broken_definitions_do_not_block_a_healthy_one(
     assert loop.tick_until_idle(most=2) == 2
     assert times(instances(store, healthy)) == [START]
     assert pending(store) == 1
+
+
+def test_what_the_loop_is_told_of_fires_without_being_looked_for(
+    store: Faulty, loop: Loop
+) -> None:
+    loop.tick()
+    store.limits.clear()
+    given = put(store, once(START))
+    loop.look(given)
+    assert loop.tick() == WINDOW / 2
+    assert times(instances(store, given)) == [START]
+    assert loop.told == 1
+    assert store.limits == []
+
+
+def test_who_tells_the_loop_all_the_time_does_not_keep_it_from_looking(
+    clock: ManualClock, store: Faulty, loop: Loop
+) -> None:
+    loop.tick()
+    other = put(store, once(START + WINDOW / 4))
+    for _ in range(3):
+        loop.look(put(store, once(clock.now())))
+        loop.tick()
+        clock.advance(WINDOW / 4)
+    assert times(instances(store, other)) == [START + WINDOW / 4]
+
+
+def test_a_look_that_was_asked_for_follows_what_the_loop_is_told_of(
+    store: Faulty, loop: Loop
+) -> None:
+    loop.tick()
+    other, told = put(store, once(START)), put(store, once(START))
+    loop.look(told)
+    loop.look()
+    assert loop.tick() is None
+    assert [len(instances(store, each)) for each in (other, told)] == [1, 1]
+    assert store.batches == [1, 1]
+
+
+def test_what_the_loop_is_told_of_fires_once_however_often_it_is_told(
+    store: Faulty, loop: Loop
+) -> None:
+    given = put(store, once(START))
+    for _ in range(3):
+        loop.look(given)
+    assert loop.tick() is None
+    assert times(instances(store, given)) == [START]
+    assert store.batches == [1]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param(once(START + HOUR), id="later"),
+        pytest.param(replace(once(START), paused=True), id="paused"),
+        pytest.param(replace(once(START), next_fire_time=None), id="never"),
+    ],
+)
+def test_of_what_the_loop_is_told_of_nothing_else_fires(
+    store: Faulty, loop: Loop, given: TaskDefinition
+) -> None:
+    loop.look(put(store, given))
+    assert loop.tick() is None
+    assert store.batches == []
+
+
+def test_what_was_changed_since_the_loop_was_told_of_it_fires_as_it_is_now(
+    store: Faulty, loop: Loop
+) -> None:
+    given = put(store, once(START))
+    loop.look(given)
+    store.put_definitions([replace(once(START + SECOND), id=given.id)])
+    assert loop.tick() is None
+    assert times(instances(store, given)) == [START + SECOND]
+
+
+def test_what_the_loop_is_told_of_is_bounded_and_found_all_the_same(
+    store: Faulty, loop: Loop
+) -> None:
+    for each in put_many(store, 1_200, ExecuteOnceTrigger(START)):
+        loop.look(each)
+    loop.tick_until_idle(most=5)
+    assert pending(store) == 1_200
 
 
 @pytest.mark.slow

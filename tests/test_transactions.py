@@ -157,7 +157,7 @@ class Watching(Client):
 
     looks = 0
 
-    def _look(self) -> None:
+    def _look(self, stored: TaskDefinition | None = None) -> None:
         self.looks += 1
 
 

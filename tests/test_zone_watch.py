@@ -431,6 +431,7 @@ def scheduling(clock: ManualClock, store: Store) -> DefinitionScheduler:
         StoreClock(clock, store.now),
         planning=Planning(store, Guard(clock, patience=SECOND)),
         pace=Pace(AHEAD),
+        interval=SECOND,
         runner_window=SECOND,
         created=lambda: None,
     )

@@ -21,6 +21,7 @@ from go_scheduler.stores.sql.claims import Claims
 from go_scheduler.stores.sql.database import Database, Lane
 from go_scheduler.stores.sql.dialects import PostgreSQLDialect
 from go_scheduler.stores.sql.driver import EngineKind, judge, make_engines
+from go_scheduler.stores.sql.newcomers import Newcomers
 from go_scheduler.stores.sql.reader import earliest_first, judged
 from go_scheduler.stores.sql.rows import (
     CONTACT_COLUMNS,
@@ -117,6 +118,7 @@ class PostgreSQLStore(SQLStore):
         super().__init__(database, dialect, schema=schema, clock=clock)
         self._url = engines[Lane.USERS].url
         self._statements = Statements(database, dialect, clock=clock)
+        self._newcomers = Newcomers(self._statements, dialect)
         self._writes = Writes(self._statements)
         self._claims = Claims(
             self._statements, shards=dialect.shards, reads_rows=dialect.reads_rows
@@ -145,6 +147,45 @@ class PostgreSQLStore(SQLStore):
         return PostgreSQLDialect(clock)
 
     # Definitions.
+
+    def put_definitions(
+        self, definitions: Sequence[TaskDefinition]
+    ) -> Sequence[TaskDefinition]:
+        """Insert each definition, or replace the one with its id."""
+        if len(definitions) == 1 and (stored := self._insert_one(definitions)):
+            return [stored]
+        return super().put_definitions(definitions)
+
+    def _insert_one(
+        self, definitions: Sequence[TaskDefinition]
+    ) -> TaskDefinition | None:
+        """Insert one that is new: no transaction has to be begun and ended for it."""
+        made = self._database.run(
+            Lane.USERS,
+            lambda connection: self._newcomers.insert(
+                connection, definitions, late=False
+            ),
+        )
+        for each in made.values():
+            # It may well be due now.
+            self._reader.remember(each.key, 1, each.contents)
+            return each.definition
+        return None
+
+    def _put(
+        self,
+        connection: Connection,
+        definitions: Sequence[TaskDefinition],
+        *,
+        late: bool,
+    ) -> Sequence[TaskDefinition]:
+        made = self._newcomers.insert(connection, definitions, late=late)
+        put = {each.id: each for each, *_ in made.values()}
+        others = [each for each in definitions if each.id not in put]
+        if others:
+            changed = self._edits.put(connection, others, late=late)
+            put.update((each.id, each) for each in changed)
+        return [put[each.id] for each in definitions]
 
     def due_definitions(
         self, *, ahead: timedelta, after: TaskDefinition | None = None, limit: int

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from uuid import UUID
 
-    from go_scheduler.models import TaskInstance
+    from go_scheduler.models import Claimant, TaskInstance
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.postgresql import PostgreSQLStore
 
@@ -323,7 +323,7 @@ def live_through(store: Store, explained: Callable[[str], None]) -> None:
     ]
     assert len(store.fire_definitions(firings).done) == BATCH
     explained("fire")
-    assert claim(store, ahead=-HOUR) == []
+    assert claim(store, claimant(queues=["idle"]), ahead=LATER) == []
     explained("claim nothing")
     instances = claim(store, ahead=LATER / 2)
     assert len(instances) == BATCH
@@ -406,10 +406,11 @@ def use(store: PostgreSQLStore, url: str, explained: Callable[[str], None]) -> N
     store._reader = Reader(store._database, store._dialect)
     with locked(url, "task_instances", claimed[0].id):
         started = store.start_instances(NODE, claims(claimed))
-        assert started.busy == {claimed[0].id}
+        # On a busy machine what writes the others may take too long as well.
+        assert claimed[0].id in started.busy
         explained("start past a lock")
         finished = store.finish_instances([ended(each) for each in claimed])
-        assert finished.busy == {claimed[0].id}
+        assert claimed[0].id in finished.busy
         explained("finish past a lock")
     store.delete_definitions(keys)
     explained("delete")
@@ -428,11 +429,15 @@ def locked(url: str, table: str, id: UUID, live: str = "") -> Iterator[None]:
 
 
 def claim(
-    store: Store, *, ahead: timedelta, lapsed: timedelta | None = None
+    store: Store,
+    node: Claimant = NODE,
+    *,
+    ahead: timedelta,
+    lapsed: timedelta | None = None,
 ) -> Sequence[TaskInstance]:
     settle(store)
     return store.claim_instances(
-        NODE, ahead=ahead, lead=ZERO, limit=BATCH, lapsed=lapsed
+        node, ahead=ahead, lead=ZERO, limit=BATCH, lapsed=lapsed
     )
 
 

@@ -100,22 +100,91 @@ class Statements:
 # What is put.
 
 
-def test_many_definitions_are_written_by_a_statement_for_each_table(
+@contextmanager
+def executed(store: PostgreSQLStore, *lanes: Lane) -> Iterator[list[str]]:
+    """What is executed meanwhile, and what is begun."""
+    statements: list[str] = []
+
+    def note(connection: object, cursor: object, text: str, *_: object) -> None:
+        statements.append(text)
+
+    def begin(connection: Connection) -> None:
+        if connection.get_execution_options().get("isolation_level"):
+            statements.append("BEGIN")
+
+    engines = [store._database._engines[lane] for lane in lanes]
+    for engine in engines:
+        event.listen(engine, "before_cursor_execute", note)
+        event.listen(engine, "begin", begin)
+    yield statements
+    for engine in engines:
+        event.remove(engine, "before_cursor_execute", note)
+        event.remove(engine, "begin", begin)
+
+
+def test_one_new_definition_costs_one_statement_and_no_transaction(
     store: PostgreSQLStore,
 ) -> None:
-    # What is sent once for each row has parameters for each.
-    once: list[bool] = []
+    put(store)
+    with executed(store, Lane.USERS) as statements:
+        put(store)
+    assert len(statements) == 1
 
-    def note(
-        connection: object, cursor: object, text: str, given: Any, *_: Any
+
+def test_many_new_definitions_cost_one_statement_in_a_transaction(
+    store: PostgreSQLStore,
+) -> None:
+    with executed(store, Lane.USERS) as statements:
+        store.put_definitions([definition(key=key) for key in range(10)])
+    assert [each == "BEGIN" for each in statements] == [True, False]
+
+
+def test_of_new_and_stored_definitions_each_is_put_and_answered_in_its_place(
+    store: PostgreSQLStore,
+) -> None:
+    old = put(store, definition(key=1))
+    edit = replace(old, name="edited", revision=None)
+    new = [definition(key=key) for key in (0, 2)]
+    put_all = store.put_definitions([new[0], edit, new[1]])
+    assert [each.id for each in put_all] == [new[0].id, old.id, new[1].id]
+    assert [each.revision for each in put_all] == [1, 2, 1]
+    assert put_all == [store.get_definition(each.id) for each in put_all]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_who_inserts_what_somebody_else_inserts_meanwhile_begins_again(
+    store: PostgreSQLStore, count: int
+) -> None:
+    new = [definition(key=key) for key in range(count)]
+    others: list[TaskDefinition] = []
+
+    def insert_first(
+        connection: object, cursor: object, statement: str, *_: object
     ) -> None:
-        once.append(isinstance(given, dict))
+        if "INSERT INTO task_definitions" in statement and not others:
+            others.append(new[0])
+            others.extend(store.put_definitions(new[:1]))
+            # As the server says of what it did not see when it began.
+            raise exc.IntegrityError("", {}, psycopg.errors.UniqueViolation())
 
     engine = store._database._engines[Lane.USERS]
-    event.listen(engine, "before_cursor_execute", note)
-    store.put_definitions([definition(key=key) for key in range(10)])
-    event.remove(engine, "before_cursor_execute", note)
-    assert all(once)
+    event.listen(engine, "before_cursor_execute", insert_first)
+    stored = store.put_definitions(new)
+    event.remove(engine, "before_cursor_execute", insert_first)
+    assert stored[0] == others[1]
+    assert [each.revision for each in stored] == [1] * count
+    assert store.retries == {"overtaken": 1}
+
+
+def test_what_is_due_when_it_is_put_is_claimed_without_its_contents_being_read(
+    store: PostgreSQLStore,
+) -> None:
+    [new] = store.put_definitions([replace(definition(), metadata={"a": "'\\\"{,é"})])
+    fire(store, new, START)
+    with executed(store, Lane.SCANS) as statements:
+        [instance] = claim(store)
+    assert instance.definition == replace(new, next_fire_time=None, completed_at=START)
+    assert not any("task_contents" in each for each in statements)
 
 
 # What is claimed, and where.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Row
 
-    from go_scheduler.stores.sql.rows import Contents
+    from go_scheduler.stores.sql.rows import Contents, ContentsRow
 
 _MOST = 32 * 1024 * 1024
 _OVERHEAD = 1024
@@ -47,7 +47,9 @@ class ContentsCache:
             self._entries.move_to_end(key)
             return entry.contents
 
-    def put(self, key: UUID, revision: int, row: Row[Any] | None) -> Contents:
+    def put(
+        self, key: UUID, revision: int, row: ContentsRow | Row[Any] | None
+    ) -> Contents:
         """Read a row of ``task_contents``, and remember what it says."""
         contents = read_contents(row)
         if isinstance(contents.trigger, UnknownTrigger):

@@ -80,7 +80,8 @@ class Dialect(ABC):
 
     def write_contents(self, definition: TaskDefinition) -> dict[str, object]:
         """The columns of ``task_contents``, but for the key."""
-        return write_contents(definition)
+        row = write_contents(definition)
+        return {**row._asdict(), "metadata_search": json.loads(row.metadata)}
 
     def in_autocommit(self, connection: Connection) -> bool:
         """Whether a connection of the user's commits each statement by itself."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.sql.database import Database, Lane
     from go_scheduler.stores.sql.dialects import Dialect
+    from go_scheduler.stores.sql.rows import ContentsRow
 
 _OF_DEFINITION = len(DEFINITION_COLUMNS) - 1
 
@@ -60,6 +61,10 @@ class Reader:
             )
             for row in rows
         ]
+
+    def remember(self, key: UUID, revision: int, row: ContentsRow) -> None:
+        """Keep what has just been committed, so that it need not be fetched."""
+        self._contents.put(key, revision, row)
 
     def _fetch(self, lane: Lane, keys: Sequence[UUID]) -> Mapping[UUID, Row[Any]]:
         rows = self._look_up(lane, select(contents), contents, keys)

@@ -131,23 +131,31 @@ class Contents(NamedTuple):
     catch_up: CatchUp
 
 
-def write_contents(definition: TaskDefinition) -> dict[str, object]:
-    """The columns of ``task_contents``, but for the key."""
+class ContentsRow(NamedTuple):
+    """The texts of ``task_contents`` that contents are read from."""
+
+    name: str | None
+    metadata: str
+    trigger_kind: str
+    trigger_state: str
+    policies: str
+
+
+def write_contents(definition: TaskDefinition) -> ContentsRow:
+    """What ``read_contents`` reads."""
     kind, state = dump_trigger(definition.trigger)
-    metadata = _dump(definition.metadata)
-    return {
-        "name": definition.name,
-        "metadata": metadata,
-        "metadata_search": json.loads(metadata),
-        "trigger_kind": kind,
-        "trigger_state": _dump(state),
-        "policies": _dump(
+    return ContentsRow(
+        name=definition.name,
+        metadata=_dump(definition.metadata),
+        trigger_kind=kind,
+        trigger_state=_dump(state),
+        policies=_dump(
             {
                 "retry": {"max_attempts": definition.retry.max_attempts},
                 "catch_up": {"grace": to_microseconds(definition.catch_up.grace)},
             }
         ),
-    }
+    )
 
 
 def write_definition(definition: TaskDefinition) -> dict[str, object]:
@@ -162,7 +170,7 @@ def write_definition(definition: TaskDefinition) -> dict[str, object]:
     }
 
 
-def read_contents(row: Row[Any] | None) -> Contents:
+def read_contents(row: ContentsRow | Row[Any] | None) -> Contents:
     """What ``write_contents`` wrote, or a stand-in that says what is wrong with it."""
     if row is None:
         return _unreadable("", None, "it has no contents")

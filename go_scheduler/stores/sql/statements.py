@@ -79,7 +79,7 @@ class Statements:
         """Execute a statement and fetch what it returns, as ``Database.run``."""
         return self._database.run(
             lane,
-            lambda connection: self._execute(connection, statement, parameters),
+            lambda connection: self.execute(connection, statement, parameters),
             repeatable=repeatable,
         )
 
@@ -90,16 +90,17 @@ class Statements:
         return self._database.run(
             lane,
             lambda connection: self._dialect.past_locks(
-                connection, lambda each: self._execute(each, statement, parameters)
+                connection, lambda each: self.execute(each, statement, parameters)
             ),
         )
 
-    def _execute(
+    def execute(
         self,
         connection: Connection,
         statement: TextualSelect,
         parameters: Mapping[str, object],
     ) -> Sequence[Row[Any]]:
+        """Execute a statement on a connection and fetch what it returns."""
         if self._clock is not None:
             parameters = {**parameters, "now": self._clock.now()}
         return connection.execute(statement, parameters).all()

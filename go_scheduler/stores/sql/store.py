@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 Listed = TypeVar("Listed")
 
-_MANY = 500
+MANY = 500
 
 
 class SQLStore(TransactionalStore):
@@ -111,12 +111,22 @@ class SQLStore(TransactionalStore):
             return []
         return self._database.transact(
             # Of very many the first may lie below every bound when the last is written.
-            lambda connection: self._edits.put(
-                connection, definitions, late=len(definitions) > _MANY
+            lambda connection: self._put(
+                connection, definitions, late=len(definitions) > MANY
             ),
             # Done and then repeated, it would conflict with itself.
             repeatable=all(each.revision is None for each in definitions),
         )
+
+    def _put(
+        self,
+        connection: Connection,
+        definitions: Sequence[TaskDefinition],
+        *,
+        late: bool,
+    ) -> Sequence[TaskDefinition]:
+        """Put definitions within a transaction of ours."""
+        return self._edits.put(connection, definitions, late=late)
 
     def put_definitions_in(
         self,
