@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
@@ -17,6 +18,39 @@ NOW = datetime(2025, 1, 15, 10, tzinfo=ZONE)
 
 # Each with its canonical phrase and the first time.
 UNDERSTOOD = [
+    *(
+        (text, "the last day of every month at 17:00", "Fri 01-31 17:00")
+        for text in (
+            "end of month at 5pm",
+            "at the end of the month at 5pm",
+            "the end of each month at 5pm",
+            "every month end at 5pm",
+            "5pm at the end of every month",
+            "last day of the month at 17:00",
+        )
+    ),
+    *(
+        (text, "every hour at :15", "Wed 01-15 10:15")
+        for text in ("at quarter past", "every hour at a quarter past the hour")
+    ),
+    ("half past", "every hour at :30", "Wed 01-15 10:30"),
+    ("at half past every hour", "every hour at :30", "Wed 01-15 10:30"),
+    ("every hour at quarter to", "every hour at :45", "Wed 01-15 10:45"),
+    ("a week from tomorrow", "at 2025-01-23 15:00Z", "Thu 01-23 10:00"),
+    ("a week from tomorrow at 9am", "at 2025-01-23 14:00Z", "Thu 01-23 09:00"),
+    ("2 days from tomorrow at noon", "at 2025-01-18 17:00Z", "Sat 01-18 12:00"),
+    ("a fortnight from tomorrow at 9am", "at 2025-01-30 14:00Z", "Thu 01-30 09:00"),
+    (
+        "whenever both every friday at 09:00 and the 13th of every month at 09:00",
+        "whenever both every friday at 09:00 and the 13th of every month at 09:00",
+        "Fri 06-13 09:00",
+    ),
+    (
+        "every 2 days at 9am, 17:30 starting 2025-02-01 10:00",
+        "every 2 days at 09:00 starting 2025-02-03 09:00:00"
+        " or every 2 days at 17:30 starting 2025-02-01 17:30:00",
+        "Sat 02-01 17:30",
+    ),
     ("once every 2 hours", "every 2 hours", "Wed 01-15 12:00"),
     ("once every hour", "every hour", "Wed 01-15 11:00"),
     ("once an hour", "every hour", "Wed 01-15 11:00"),
@@ -441,7 +475,6 @@ REFUSED = [
     "tomorrow night at 1am",
     "tonight at 1am",
     "nightly",
-    "a week from tomorrow at 9am",
     "on the 5th at 9am",
     "the 5th at 9am",
     "5th of june at 9am",
@@ -453,12 +486,10 @@ REFUSED = [
     "every monday at 9am until friday",
     "every day at 9am until 2020-01-01",
     "next friday at 9am",
-    "every hour at quarter past",
     "biweekly on friday at 5pm",
     "only once at 2030-01-01 09:00",
     "every day at 5 o'clock",
     "daily at 9",
-    "end of month at 5pm",
     "at 7:30am in the evening every day",
     "every day between 9am and 5pm",
     "every friday the 13th at 9am",
@@ -472,6 +503,40 @@ def test_it_is_understood(text: str, canonical: str, first: str) -> None:
     found = trigger.next_fire_time(NOW)
     assert found is not None
     assert f"{found.astimezone(ZONE):%a %m-%d %H:%M}" == first
+
+
+# What is not clear, and what it is told to write, which is a phrase.
+ADVICE = [
+    ("every friday the 13th at 9am", "write 'whenever both every friday at 09:00"),
+    ("friday the 13th", "write 'whenever both every friday at 09:00"),
+    ("every day at the end of the day", "write 'the last day of every month at 17:00'"),
+    ("end of the week", "or 'every day at 23:59'"),
+    ("start of the month at 9am", "write 'the 1st of every month at 09:00'"),
+    ("quarterly", "write 'every 3 months on the 1st at 09:00'"),
+    ("a month from tomorrow", "only days and weeks can be counted"),
+    ("2 hours from tomorrow", "only days and weeks can be counted"),
+    ("twice a day", "as in 'every day at 09:00 and 17:00'"),
+    ("twice an hour", "as in 'every hour at :15 and :45'"),
+    ("twice a week", "as in 'every monday and thursday at 09:00'"),
+    ("twice a month", "as in 'the 1st and 15th of every month at 09:00'"),
+    ("twice a year", "as in 'every 1 january and 1 july at 09:00'"),
+    ("twice a fortnight", "as in 'every day at 09:00 and 17:00'"),
+    ("every day at half past nine", "write '09:30' or '21:30'"),
+    ("at quarter past 12 every day", "write '00:15' or '12:15'"),
+    ("a quarter to one on monday", "write '00:45' or '12:45'"),
+    ("quarter to twelve on mondays", "write '11:45' or '23:45'"),
+    ("half past thirteen every day", "does not fit there"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), ADVICE)
+def test_it_is_told_what_to_write(text: str, message: str) -> None:
+    with pytest.raises(InvalidTriggerError) as caught:
+        parse_phrase(text, NEW_YORK, NOW)
+    assert message in str(caught.value)
+    advice = str(caught.value).partition(" write ")[2].partition("; understood")[0]
+    for advised in re.findall(r"'([a-z][^']+ at [^']+)'", advice):
+        parse_phrase(advised, NEW_YORK, NOW)
 
 
 @pytest.mark.parametrize("text", REFUSED)

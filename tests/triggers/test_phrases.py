@@ -847,6 +847,9 @@ _PARTS = st.one_of(
             "until 2030-01-01",
             "starting tomorrow",
             "starting 2026-01-01 09:00",
+            "starting 2026-01-01 18:00",
+            "at the end of the month",
+            "at half past",
             "for 3 days",
             "5 times",
             "every day",
@@ -868,6 +871,25 @@ def test_parts_in_any_order_make_a_trigger_that_describes_itself(parts: str) -> 
     again = parse(trigger.describe())
     if trigger.anchored(LATER) is not trigger:
         assert times == [again.next_fire_time(NOW), again.next_fire_time(LATER)]
+
+
+@pytest.mark.parametrize("times", ["9am", "9am, 17:30", "noon, 6:15pm, midnight"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        *("2 days", "3 weeks on monday and friday", "other tuesday"),
+        *("2 months on the 1st and 15th", "2 years on 25 december"),
+    ],
+)
+@pytest.mark.parametrize("start", ["2026-02-01", "2026-02-03 10:00"])
+def test_steps_at_several_times_describe_themselves(
+    step: str, times: str, start: str
+) -> None:
+    trigger = parse(f"every {step} at {times} starting {start}")
+    again = parse(trigger.describe())
+    assert again == trigger
+    assert again.describe() == trigger.describe()
+    assert next_times(again, 9) == next_times(trigger, 9)
 
 
 WORDS = """

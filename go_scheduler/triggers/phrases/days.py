@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.triggers.phrases.clock import spans
-from go_scheduler.triggers.phrases.parts import Every
+from go_scheduler.triggers.phrases.parts import EITHER_OR_BOTH, Every
 from go_scheduler.triggers.phrases.words import PhraseError, ambiguous
 from go_scheduler.triggers.recurrence.parts import WEEKDAY_CODES
 
@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 
 _CRON_DAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
 _ALL = frozenset(range(7))
+_ALL_OF = {
+    "hour": "every hour at :15 and :45",
+    "day": "every day at 09:00 and 17:00",
+    "week": "every monday and thursday at 09:00",
+    "month": "the 1st and 15th of every month at 09:00",
+    "year": "every 1 january and 1 july at 09:00",
+}
 _MONDAY_TO_FRIDAY = frozenset(range(5))
 
 
@@ -165,7 +172,7 @@ def checked_days(parts: Parts) -> Parts:
         raise PhraseError(f"days of the month do not go with every so many {unit}s")
     ways = parts.given() & {"weekdays", "nth", "dates"}
     if len(ways) > 1:
-        raise PhraseError("it says in several ways on which days: write them with 'or'")
+        raise PhraseError(f"it says in several ways on which days: {EITHER_OR_BOTH}")
     if unit == "year" and parts.nth is not None and parts.months is None:
         parts = replace(parts, months=of_the_year(parts.nth))
     needed = {"week": {"weekdays"}, "fortnight": {"weekdays"}, "month": {"nth"}}
@@ -206,7 +213,7 @@ def check_often(parts: Parts) -> None:
     if number != parts.often:
         raise PhraseError(
             f"it says {parts.often} times a {unit}, and names {number or 'none'}: write"
-            " all of them, as in 'every day at 09:00 and 17:00'"
+            f" all of them, as in {_ALL_OF.get(unit, _ALL_OF['day'])!r}"
         )
 
 

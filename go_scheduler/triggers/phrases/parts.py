@@ -123,6 +123,8 @@ class Parts:
             if name == "every" and isinstance(value, Every):
                 value = _finer(known, value)
                 known = None
+            if name == "lone" and known not in (None, value):
+                raise PhraseError(f"it says twice on which day: {EITHER_OR_BOTH}")
             if known is not None and known != value:
                 raise PhraseError(f"it says twice {SAID[name]}")
             setattr(self, name, value)
@@ -148,6 +150,12 @@ def _finer(known: Every | None, other: Every) -> Every:
         return known
     raise PhraseError(f"it says twice {SAID['every']}")
 
+
+EITHER_OR_BOTH = (
+    "write them with 'or'; for those that are both, as a friday that is a 13th, write"
+    " 'whenever both every friday at 09:00 and the 13th of every month at 09:00'"
+)
+"""What to write instead of days of the week beside days of the month."""
 
 # With days and times they say nothing of their own.
 _WHENEVER = (Every(1, "year"), Every(1, "month"), Every(1, "week"), Every(1, "day"))

@@ -122,6 +122,8 @@ class PartsReader(Transformer[Token, object]):
         match children:
             case [[[number], Word("UNIT", unit)]] if number > 1:
                 return {"step": Every(number, unit)}
+            case [Word("MONTH_END")]:
+                return {"nth": (Nth(-1),), "every": Every(1, "month")}
         scope: Said = {}
         found: list[Nth] = []
         pending: list[int] = []
@@ -320,9 +322,10 @@ class PartsReader(Transformer[Token, object]):
             for each in children
             if each.type in ("NUMBER", "HALF", "UNIT", "TODAY")
         )
+        length = Every(count.value, unit.value)
         if day and day[0].value:
-            raise PhraseError("only so long from now, or from today, can be counted")
-        return {"later": Every(count.value, unit.value)}
+            return {"later": _days_from(day[0].value, length)}
+        return {"later": length}
 
     def delay(self, children: list[Any]) -> Said:
         """How long after each run."""
@@ -336,6 +339,16 @@ def _values(children: Sequence[Any]) -> list[Any]:
         for each in children
         if _type(each) not in ("AND", "AT")
     ]
+
+
+def _days_from(ahead: int, length: Every) -> Every:
+    """How many days from today it is from another day on."""
+    days = {"day": 1, "week": 7, "fortnight": 14}.get(length.unit)
+    if days is None:
+        raise PhraseError(
+            "from another day than today only days and weeks can be counted"
+        )
+    return Every(length.number * days + ahead, "day")
 
 
 def _type(child: object) -> str | None:

@@ -107,10 +107,15 @@ class Recurring:
                 for each in counted
             ]
         else:
-            made = [
-                RecurrenceTrigger(each, self._timezone, start=first) for each in counted
-            ]
+            made = [self._from(each, first) for each in counted]
         return any_of(made)
+
+    def _from(self, rule: str, start: datetime) -> RecurrenceTrigger:
+        """A rule whose steps count from an instant, from its own first time on."""
+        trigger = RecurrenceTrigger(rule, self._timezone, start=start)
+        first = trigger.next_fire_time(start - _MICROSECOND)
+        assert first is not None, "or it would have been refused"
+        return RecurrenceTrigger(rule, self._timezone, start=first)
 
     def _first(self, rules: Sequence[str], after: datetime) -> datetime:
         triggers = [

@@ -42,6 +42,14 @@ def _vocabulary() -> Mapping[tuple[str, ...], _Entry]:
         add("PART", part, part)
         add("DAY_PARTS", f"{part}s,in the {part}s", part)
         add("IN_PART", f"in the {part},at {part}", part)
+    for month in ("month", "the month", "each month", "every month"):
+        end = f"end of {month}"
+        add("MONTH_END", f"{end},at {end},at the {end}")
+    add("MONTH_END", "month end,month-end,every month end,each month end")
+    for words, minute in (("quarter past", 15), ("half past", 30), ("quarter to", 45)):
+        for before in ("", "a "):
+            for after in ("", " the hour", " each hour", " every hour"):
+                add("MINUTE", f"{before}{words}{after}", minute)
     add("HALF", "half,half an,half a", 0.5)
     add("HALF", "quarter,quarter of an,a quarter,a quarter of an", 0.25)
     for type, spellings in _PLAIN.items():
@@ -152,6 +160,12 @@ AMBIGUOUS = {
     "semiweekly": ("on two days of the week that you name",),
     "semimonthly": ("on two days of the month that you name",),
     "m": ("minutes", "months"),
+    "end": ("the last day of every month at 17:00", "every day at 23:59"),
+    "start": ("the 1st of every month at 09:00", "starting 2030-12-31"),
+    "quarterly": (
+        "every 3 months on the 1st at 09:00",
+        "on the 1st of january, april, july and october at 09:00",
+    ),
     "next": ("this friday", "2030-12-31"),
 }
 """Of a word that people read in several ways, what to write instead."""

@@ -204,6 +204,8 @@ def _entry_at(words: Sequence[Word], at: int, text: str) -> tuple[Word, int]:
         if entry is not None and len(some) == count:
             start, end = first.start, some[-1].end
             word = Word(*entry, text[start:end], start, end)
+            if word.type == "MINUTE":
+                _check_hour(word, words[at + count : at + count + 1])
             if word.type == "NUMBER" and _is_times(words, at + count):
                 end = words[at + count].end
                 text = text[start:end]
@@ -212,6 +214,17 @@ def _entry_at(words: Sequence[Word], at: int, text: str) -> tuple[Word, int]:
     if (readings := AMBIGUOUS.get(first.text.lower())) is not None:
         raise PhraseError(ambiguous(first.text, readings), first.start)
     return first, 1
+
+
+def _check_hour(minute: Word, after: Sequence[Word]) -> None:
+    """Refuse an hour after its minutes, as in ``half past nine``: there are two."""
+    text = after[0].text.lower() if after else ""
+    _, hour = VOCABULARY.get((text,), ("", int(text) if text.isdecimal() else 0))
+    if not isinstance(hour, int) or not 1 <= hour <= 12:
+        return
+    first = (hour - (minute.value == 45)) % 12
+    readings = [f"{each:02}:{minute.value}" for each in (first, first + 12)]
+    raise PhraseError(ambiguous(f"{minute.text} {text}", readings), minute.start)
 
 
 def _number(words: Sequence[Word], at: int) -> tuple[Word, int]:
