@@ -68,11 +68,12 @@ class DefinitionState(StrEnum):
     """Where a definition stands."""
 
     ACTIVE = "active"
-    """It fires, or waits for a run to end."""
+    """It has a fire time to come, or waits for a run to end."""
     PAUSED = "paused"
     """Nothing of it starts until it is resumed."""
     COMPLETED = "completed"
-    """Nothing is left to fire, paused or not."""
+    """Each fire time has its instance, paused or not. The last may still be to run, as
+    instances are made shortly before they are due; ``list_instances`` shows it."""
 
 
 @write_instead('TaskDefinition(trigger=CronTrigger("0 9 * * *"), name="report")')
@@ -83,7 +84,7 @@ class TaskDefinition:
     Two definitions are equal if all that a user sets is; what the store keeps
     (``named``, ``next_fire_time``, ``paused``, ``note``, ``completed_at``,
     ``revision``) is not compared. A copy with another ``id`` is a new definition, at no
-    revision.
+    revision; that of a paused one is paused, too.
 
     Attributes:
         trigger: Says when it fires.

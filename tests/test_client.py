@@ -207,6 +207,26 @@ def test_a_new_definition_may_be_paused(client: Client) -> None:
     assert not client.schedule(replace(soon(paused=True), id=kept.id)).paused
 
 
+def test_a_copy_of_a_paused_definition_is_paused(client: Client) -> None:
+    paused = client.pause(client.schedule(soon()).id, note="not yet")
+    copy = client.schedule(replace(paused, id=uuid4()))
+    assert (copy.paused, copy.note, copy.revision) == (True, "not yet", 1)
+    again = client.schedule(replace(paused, id=uuid4(), paused=False, note=None))
+    assert not again.paused
+
+
+def test_a_definition_is_completed_when_its_last_instance_is_still_to_run(
+    store: Store, client: Client
+) -> None:
+    kept = client.schedule(definition(trigger=ExecuteOnceTrigger(START + HOUR)))
+    assert kept.state is DefinitionState.ACTIVE
+    [pending] = fire(store, kept)
+    assert pending.state is State.PENDING
+    [completed] = client.list_definitions(state="completed")
+    assert completed.id == kept.id
+    assert client.list_instances(definition_id=kept.id) == [pending]
+
+
 def test_a_store_without_transactions_takes_part_in_none() -> None:
     client = Client(MemoryStore())
     with pytest.raises(ConfigurationError, match="MemoryStore takes part in no"):
