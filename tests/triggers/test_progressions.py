@@ -36,7 +36,10 @@ from tests.triggers.combinations import (
     NOON,
     SECOND,
     ListedTrigger,
+    SteadyTrigger,
     examples,
+    forget,
+    listed,
     series,
 )
 
@@ -154,6 +157,29 @@ class TestAllOf:
         met = AllOfTrigger([odd, every(1013)])
         trigger = AllOfTrigger([met, every(0.25), CronTrigger("* * * * *")])
         assert trigger.next_fire_time(NOON) == NOON + 1009 * 1013 * 60 * SECOND
+
+    def test_what_is_nested_meets_as_well(self) -> None:
+        minutes = CronTrigger("* * * * *")
+        inner = AllOfTrigger([every(1013), minutes])
+        trigger = AllOfTrigger([AnyOfTrigger([every(1009)]), inner])
+        assert trigger.next_fire_time(NOON) == NOON + 1009 * 1013 * 60 * SECOND
+        assert progression_of(AnyOfTrigger([every(7), every(9)])) is None
+
+    def test_the_one_that_fires_the_most_seldom_says_how_far_to_go_on(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        forget(monkeypatch)
+        steady = [SteadyTrigger(7), SteadyTrigger(11, 1)]
+        far = AllOfTrigger(steady).next_fire_time(NOON + 9000 * DAY)
+        assert far is not None
+        trigger = AllOfTrigger([*steady, listed(far)])
+        SteadyTrigger.asked.clear()
+        assert trigger.next_fire_time(NOON) == far
+        assert len(SteadyTrigger.asked) < 10
+
+    def test_many_meet_where_all_fire(self) -> None:
+        trigger = AllOfTrigger([CronTrigger(f"*/{n} * * * *") for n in range(1, 13)])
+        assert trigger.next_fire_time(NOON) == NOON + HOUR
 
     def test_where_they_meet_is_told_as_a_set(self) -> None:
         trigger = AllOfTrigger([every(1009, 0.5), every(1013, 0.5)])

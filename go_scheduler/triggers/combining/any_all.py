@@ -24,11 +24,15 @@ from go_scheduler.triggers.years.base import NEVER, CombinedYears
 from go_scheduler.triggers.years.clock import union
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
     from go_scheduler.triggers.combining.search import Candidate, Search
     from go_scheduler.triggers.years.base import Years
+
+
+# Of so many each is asked: the one that fires the most seldom says how far to go on.
+_FEW = 8
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -77,6 +81,9 @@ class AnyOfTrigger(CompoundTrigger):
     def _years(self, phase: int) -> Years | None:
         found = all_years_of(self.triggers, phase)
         return None if found is None else union(found)
+
+    def _progression(self) -> Progression | None:
+        return progression_of(self.triggers[0]) if len(self.triggers) == 1 else None
 
     def describe(self) -> str:
         """Such as ``every weekday at 09:00 or every sunday at 12:00``."""
@@ -131,11 +138,14 @@ class AllOfTrigger(CompoundTrigger):
         found = search.ask(first, start)
         if found is None or not found.fires:
             return found
+        latest = found.time
         for each in others:
-            other = search.ask(each, found.time)
-            if other is None or other.time > found.time:
-                return search.vain(self, None if other is None else other.time)
-        return found
+            if (other := search.ask(each, latest)) is None:
+                return None
+            latest = other.time
+            if latest > found.time and len(others) > _FEW:
+                break
+        return found if latest == found.time else search.vain(self, latest)
 
     def _phases(self) -> frozenset[int] | None:
         if (triggers := self._met()) is None:
@@ -166,10 +176,11 @@ class AllOfTrigger(CompoundTrigger):
             return self._meeting
 
     def _with_meeting(self) -> Sequence[Trigger] | None:
-        known = [progression_of(each) for each in self.triggers]
+        triggers = list(self._flat())
+        known = [progression_of(each) for each in triggers]
         found = [each for each in known if each is not None]
         if len(found) < 2:
-            return self.triggers
+            return triggers
         met: Progression | None = found[0]
         for each in found[1:]:
             met = met and meeting(met, each)
@@ -177,10 +188,18 @@ class AllOfTrigger(CompoundTrigger):
             return None
         others = [
             trigger
-            for trigger, each in zip(self.triggers, known, strict=True)
+            for trigger, each in zip(triggers, known, strict=True)
             if each is None
         ]
         return ProgressionTrigger(met), *others
+
+    def _flat(self) -> Iterator[Trigger]:
+        """Its triggers, and theirs in place of those that are of this kind."""
+        for each in self.triggers:
+            if isinstance(each, AllOfTrigger):
+                yield from each._flat()
+            else:
+                yield each
 
     def describe(self) -> str:
         """Such as ``whenever both every hour and every 90 minutes``."""

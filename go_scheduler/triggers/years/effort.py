@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from go_scheduler.errors import InvalidTriggerError
 
-MOST_EFFORT = 70_000
+MOST_EFFORT = 75_000
 """What may be spent on one question: about as many microseconds."""
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 LONGEST_SEARCH = 400
 """After so many years without a fire time there is none: all calendars have passed."""
 
-_PER_YEAR = 5
+_PER_YEAR = 8
 _MICROSECOND = timedelta(microseconds=1)
 
 
