@@ -14,7 +14,6 @@ from datetime import datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.triggers.base import next_fire_time_of
-from go_scheduler.triggers.clock_changes import FIRST_INSTANT
 from go_scheduler.triggers.latest import latest_fire_time
 
 if TYPE_CHECKING:
@@ -30,7 +29,8 @@ class LastFired(NamedTuple):
     """What has fired last of a definition.
 
     Attributes:
-        at: The last fire time that has an instance; None: there is none.
+        at: The last fire time that has an instance; None: there is none, or none any
+            more.
     """
 
     at: datetime | None
@@ -51,7 +51,11 @@ def is_displaced(trigger: Trigger, fire_time: datetime, until: datetime) -> bool
     if not _reads_a_zone(trigger):
         return False
     start = min(fire_time - _MICROSECOND, until)
-    return next_fire_time_of(trigger, start) != fire_time
+    found = next_fire_time_of(trigger, start)
+    if found is None or found == fire_time:
+        return found is None
+    # What counts from where it is asked has no clock on a wall: it stays as planned.
+    return next_fire_time_of(trigger, found - _MICROSECOND) == found
 
 
 def replaced(
@@ -59,7 +63,8 @@ def replaced(
 ) -> datetime:
     """What a displaced fire time is by the present rules.
 
-    That is its counterpart, unless that has run; or what comes before it.
+    That is its counterpart, unless that has run; or what comes before it, unless that
+    may have run.
 
     Args:
         trigger: The trigger.
@@ -70,14 +75,14 @@ def replaced(
     Returns:
         The fire time; the one given if there is none within half a day of it.
     """
-    done = FIRST_INSTANT
+    found = _counterpart(trigger, fire_time)
+    times: tuple[datetime | None, ...] = (found,)
     if last.at is not None:
         done = max(last.at, _counterpart(trigger, last.at))
-    found = _counterpart(trigger, fire_time)
-    times = (
-        found if found > done else next_fire_time_of(trigger, done),
-        next_fire_time_of(trigger, max(until, done)),
-    )
+        times = (
+            found if found > done else next_fire_time_of(trigger, done),
+            next_fire_time_of(trigger, max(until, done)),
+        )
     first = min(filter(None, times), default=fire_time)
     return first if abs(first - fire_time) < _FURTHEST else fire_time
 

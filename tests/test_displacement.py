@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -273,6 +274,45 @@ def test_without_a_history_what_is_nearest_is_what_is_meant(zones: Zones) -> Non
     zones.bring(then=0)
     life.goes_on_until(BEGIN + 5 * DAY)
     assert shown(life.fired)[3:] == ["06 09:00", "07 09:00"]
+
+
+@pytest.mark.parametrize("then", [0, -1])
+def test_without_a_history_nothing_before_it_fires_as_it_may_have_run(
+    then: float, zones: Zones
+) -> None:
+    life = Life(CronTrigger("0 9,17 * * *", ZONE), remembers=False)
+    life.goes_on_until(BEGIN + DAY + 8.5 * HOUR)
+    zones.bring(then=then)
+    life.goes_on_until(BEGIN + 2 * DAY)
+    assert len(life.fired) == 4
+    assert life.fired[-1] == BEGIN + DAY + (17 - then) * HOUR
+
+
+@dataclass(frozen=True)
+class LaterTrigger(Trigger):
+    """Counts from where it is asked, on the clock of a zone."""
+
+    kind: ClassVar[str] = "displacement.later"
+
+    timezone: str
+    every: timedelta
+
+    def next_fire_time(self, after: datetime) -> datetime:
+        local = after.astimezone(load_zone(self.timezone)) + self.every
+        return local.astimezone(UTC)
+
+
+@pytest.mark.parametrize("hours", [1, 13, 24, 200])
+def test_what_counts_from_where_it_is_asked_fires_as_it_was_planned(
+    hours: int, zones: Zones
+) -> None:
+    life = Life(LaterTrigger(ZONE, hours * HOUR)).goes_on_until(BEGIN + 20 * DAY)
+    zones.bring(then=2)
+    life.goes_on_until(BEGIN + LONG_ENOUGH)
+    first = BEGIN + hours * HOUR
+    assert life.fired[0] == first
+    assert life.fired == [first + n * hours * HOUR for n in range(len(life.fired))]
+    assert len(life.fired) == (LONG_ENOUGH + AHEAD) // (hours * HOUR)
 
 
 @pytest.mark.parametrize("hours", [-20, 20])

@@ -14,7 +14,6 @@ from uuid import UUID, uuid4
 from sqlalchemy import func, insert, select, update
 
 from go_scheduler.stores.changes import (
-    check_each_once,
     check_revision,
     created,
     edited,
@@ -72,10 +71,9 @@ class Edits:
 
         Args:
             connection: In a transaction.
-            given: The definitions.
+            given: The definitions, each once.
             late: Whether others may see them only much later.
         """
-        check_each_once(given)
         now = self._dialect.now(connection)
         ids = [each.id for each in given]
         stored = {row.id: row for row in self.live(connection, ids)}

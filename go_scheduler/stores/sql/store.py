@@ -18,6 +18,7 @@ from go_scheduler.errors import (
 )
 from go_scheduler.models import DefinitionState, State
 from go_scheduler.stores.base import TransactionalStore
+from go_scheduler.stores.changes import check_each_once
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.due_queues import due_queues
 from go_scheduler.stores.sql.edits import LIVE, Edits, definition_of, live_among
@@ -109,6 +110,7 @@ class SQLStore(TransactionalStore):
         """Insert each definition, or replace the one with its id."""
         if not definitions:
             return []
+        check_each_once(definitions)
         return self._database.transact(
             # Of very many the first may lie below every bound when the last is written.
             lambda connection: self._put(
@@ -136,6 +138,7 @@ class SQLStore(TransactionalStore):
         committed: Callable[[], None] | None = None,
     ) -> Sequence[TaskDefinition]:
         """Put definitions within a transaction of the user's."""
+        check_each_once(definitions)
         joined = self._join(connection)
         # It becomes visible at any time later, below the bound of every scan.
         put = self._database.join(
