@@ -63,8 +63,8 @@ def replaced(
 ) -> datetime:
     """What a displaced fire time is by the present rules.
 
-    That is its counterpart, unless that has run; or what comes before it, unless that
-    may have run.
+    That is its counterpart; if that has run, the next one; or what comes before that,
+    unless it may have run.
 
     Args:
         trigger: The trigger.
@@ -73,18 +73,21 @@ def replaced(
         last: What has fired last.
 
     Returns:
-        The fire time; the one given if there is none within half a day of it.
+        The fire time; the one given if no change of clocks explains it.
     """
     found = _counterpart(trigger, fire_time)
-    times: tuple[datetime | None, ...] = (found,)
-    if last.at is not None:
+    if last.at is None:
+        # What comes sooner may have run, and not be known any more.
+        start = until + _FURTHEST
+    else:
         done = max(last.at, _counterpart(trigger, last.at))
-        times = (
-            found if found > done else next_fire_time_of(trigger, done),
-            next_fire_time_of(trigger, max(until, done)),
-        )
-    first = min(filter(None, times), default=fire_time)
-    return first if abs(first - fire_time) < _FURTHEST else fire_time
+        if found <= done:
+            found = next_fire_time_of(trigger, done) or fire_time
+        start = max(until, done)
+    coming = next_fire_time_of(trigger, start)
+    if coming is not None and fire_time - coming < _FURTHEST:
+        return min(found, coming)
+    return found
 
 
 def _counterpart(trigger: Trigger, instant: datetime) -> datetime:

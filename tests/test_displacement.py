@@ -154,6 +154,41 @@ def test_what_has_fired_does_not_fire_again_when_its_time_comes_again(
     assert shown(life.fired) == ["03 08:00", "04 08:00", "05 09:00"]
 
 
+def test_what_has_fired_does_not_fire_again_beside_what_is_to_come_that_day(
+    zones: Zones,
+) -> None:
+    life = Life(CronTrigger("0 9,15 * * *", ZONE))
+    life.goes_on_until(BEGIN + 8.5 * HOUR)
+    zones.bring(then=0)
+    life.goes_on_until(BEGIN + DAY)
+    assert shown(life.fired) == ["03 08:00", "03 15:00"]
+
+
+def test_what_has_fired_and_comes_again_by_old_data_does_not_fire_again(
+    zones: Zones,
+) -> None:
+    # As written by a node of a version that does not look.
+    zones.bring(then=2)
+    fired, again = BEGIN + 7 * HOUR, BEGIN + 8 * HOUR
+    given = TaskDefinition(trigger=CronTrigger(DAILY, ZONE), next_fire_time=again)
+    firing = plan(given, now=fired, until=again, last=LastFired(fired))
+    assert firing.fire_times == ()
+    assert firing.next_fire_time == BEGIN + DAY + 7 * HOUR
+
+
+def test_what_is_written_down_beyond_the_end_of_a_series_fires_all_the_same(
+    zones: Zones,
+) -> None:
+    # Rather one run too many than one too few.
+    zones.bring(then=2)
+    fired, again = BEGIN + 7 * HOUR, BEGIN + 8 * HOUR
+    trigger = LimitedTrigger(CronTrigger(DAILY, ZONE), start=BEGIN, limit=1)
+    given = TaskDefinition(trigger=trigger, next_fire_time=again)
+    firing = plan(given, now=fired, until=again, last=LastFired(fired))
+    assert firing.fire_times == (again,)
+    assert firing.next_fire_time is None
+
+
 @pytest.mark.slow
 def test_data_that_come_and_go_make_no_difference_to_what_has_fired(
     zones: Zones,
@@ -251,12 +286,12 @@ def test_limits_ends_and_counts_are_right(
 
 
 def test_clocks_of_several_zones_go_each_by_its_own_rules(zones: Zones) -> None:
-    trigger = AnyOfTrigger(
-        [CronTrigger(DAILY, ZONE), CronTrigger("30 8 * * *"), CronTrigger("0 20 * * *")]
-    )
-    life = Life(trigger)
-    life.goes_on_until(NOON)
-    zones.bring((NOON + HOUR, 1), then=2)
+    crons = ("30 8 * * *", "UTC"), (DAILY, ZONE), ("0 20 * * *", "UTC")
+    life = Life(AnyOfTrigger([CronTrigger(*each) for each in crons]))
+    night = NOON + 9 * HOUR
+    life.goes_on_until(night)
+    assert life.next == BEGIN + 3 * DAY + 8 * HOUR
+    zones.bring((night, 1), then=2)
     life.goes_on_until(BEGIN + 4 * DAY)
     assert shown(life.fired[-4:]) == ["05 20:00", "06 07:00", "06 08:30", "06 20:00"]
 
@@ -269,11 +304,24 @@ def test_intervals_and_what_reads_utc_are_not_asked_where_they_stand() -> None:
 
 
 def test_without_a_history_what_is_nearest_is_what_is_meant(zones: Zones) -> None:
-    life = Life(CronTrigger(DAILY, ZONE), remembers=False)
-    life.goes_on_until(NOON)
-    zones.bring(then=0)
-    life.goes_on_until(BEGIN + 5 * DAY)
-    assert shown(life.fired)[3:] == ["06 09:00", "07 09:00"]
+    trigger = CronTrigger("0 9,15 * * *", ZONE)
+    afternoon = BEGIN + 14 * HOUR
+    zones.bring((BEGIN + 12 * HOUR, 1), then=0)
+    given = TaskDefinition(trigger=trigger, next_fire_time=afternoon)
+    noon = BEGIN + 12 * HOUR
+    firing = plan(given, now=noon, until=noon, last=LastFired(None))
+    assert firing.fire_times == ()
+    assert firing.next_fire_time == afternoon + HOUR
+
+
+def test_without_a_history_what_comes_before_it_after_a_night_fires_as_well(
+    zones: Zones,
+) -> None:
+    life = Life(CronTrigger("0 9-17 * * *", ZONE), remembers=False)
+    life.goes_on_until(BEGIN + 17 * HOUR)
+    zones.bring((BEGIN + 18 * HOUR, 1), then=2)
+    life.goes_on_until(BEGIN + 2 * DAY)
+    assert shown(life.fired)[8:11] == ["03 16:00", "04 07:00", "04 08:00"]
 
 
 @pytest.mark.parametrize("then", [0, -1])

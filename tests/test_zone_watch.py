@@ -141,6 +141,8 @@ class TestASchedulerThatGoesOn:
             assert watch.tick() == MINUTE
             clock.advance(HOUR)
             walk(watch, clock)
+            clock.advance(12 * HOUR)
+            walk(watch, clock)
         assert [each.getMessage() for each in caplog.records] == [
             "new time zone data: Test/Zone; what fires by them is gone over",
             "2 definitions fire at other instants, by the present data of their time"

@@ -265,7 +265,8 @@ class Store(ABC):
         A firing wins if the definition exists, is not paused, and has the
         ``next_fire_time`` and ``revision`` that were read; and, if its trigger waits,
         no open instance. The others change nothing. A fire time that has its instance
-        already gets no second one. The revision stays.
+        already gets no second one. One without fire times only moves its definition, to
+        an earlier time as well. The revision stays.
 
         An instance is pending, in the definition's queue, with ``execute_at`` and
         ``due_at`` at its fire time. Skipped ones become one instance with the outcome

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
-from go_scheduler.models import Outcome, Skipped, State
+from go_scheduler.models import Firing, Outcome, Skipped, State
 from go_scheduler.testing.builders import (
     HOUR,
     MINUTE,
@@ -185,6 +185,25 @@ class FireTests:
         fire(store, read)
         stored = store.get_definition(read.id)
         assert (stored.next_fire_time, stored.completed_at) == (None, None)
+
+    def test_a_firing_without_fire_times_only_moves_the_definition(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        read = put(store, definition(START + HOUR))
+        for earlier_or_later in (START + MINUTE, START + 2 * HOUR):
+            step = Firing(
+                definition=store.get_definition(read.id),
+                fire_times=(),
+                next_fire_time=earlier_or_later,
+            )
+            assert store.fire_definitions([step]).done == {read.id}
+            moved = store.get_definition(read.id)
+            assert moved.next_fire_time == earlier_or_later
+            assert (moved.revision, moved.completed_at) == (read.revision, None)
+        assert store.fire_definitions([step]).done == set()
+        assert instances(store, read) == []
+        clock.advance(2 * HOUR)
+        assert due(store) == [read]
 
     def test_firing_nothing_wins_nothing(self, store: Store) -> None:
         assert store.fire_definitions([]).done == set()

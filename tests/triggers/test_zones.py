@@ -200,7 +200,14 @@ def test_a_zone_comes_from_the_package_where_the_system_has_none(
     assert zone.utcoffset(JUNE) == HOUR
 
 
-@pytest.mark.parametrize("key", ["../Test/Zone", "/etc/passwd", "Test", "\0", ""])
-def test_no_file_is_read_that_is_no_zone(key: str, zones: Zones) -> None:
+@pytest.mark.parametrize("key", ["../secret", "/etc/passwd", "Test", "\0", ""])
+def test_no_file_is_read_that_is_no_zone(
+    key: str, zones: Zones, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(path: Path) -> bytes:
+        raise AssertionError(path)
+
+    monkeypatch.setattr("pathlib.Path.read_bytes", read)
+    (tmp_path.parent / "secret").touch()
     with pytest.raises(InvalidTriggerError, match="there is no time zone"):
         load_zone(key)
