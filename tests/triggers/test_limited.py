@@ -15,6 +15,7 @@ from go_scheduler.triggers import (
     DelayTrigger,
     ExecuteOnceTrigger,
     IntervalTrigger,
+    RecurrenceTrigger,
     Trigger,
 )
 from go_scheduler.triggers.calendars import DateCalendar, register_calendar
@@ -24,6 +25,7 @@ from go_scheduler.triggers.combining import (
     ExceptTrigger,
     LimitedTrigger,
 )
+from go_scheduler.triggers.years.effort import UndecidedError
 from tests.triggers.combinations import (
     BEGINNING,
     DAILY,
@@ -35,6 +37,7 @@ from tests.triggers.combinations import (
     MINUTE,
     NAIVE,
     NOON,
+    SECOND,
     SteadyTrigger,
     Suite,
     brief,
@@ -214,6 +217,20 @@ class TestLimits:
         register_calendar("tests.off", DateCalendar([NOON.date() + 2 * DAY]))
         found = series(trigger, NOON, NOON + 9 * DAY)
         assert [each.day for each in found] == [1, 2]
+
+    def test_a_low_limit_is_counted_one_by_one_where_sets_take_too_much(self) -> None:
+        rules = [
+            RecurrenceTrigger(f"FREQ=SECONDLY;INTERVAL={n}", start=NOON)
+            for n in range(1009, 1049)
+        ]
+        trigger = AnyOfTrigger(rules)
+        begin = NOON - 700 * DAY
+        low = LimitedTrigger(trigger, start=begin, limit=3)
+        expected = [NOON, NOON + 1009 * SECOND, NOON + 1010 * SECOND]
+        assert series(low, begin, NOON + DAY) == expected
+        high = LimitedTrigger(trigger, start=begin, limit=101)
+        with pytest.raises(UndecidedError):
+            high.next_fire_time(begin)
 
     def test_a_count_that_takes_too_many_candidates_is_left_open(self) -> None:
         seldom = AllOfTrigger([SteadyTrigger(20), SteadyTrigger(21)])

@@ -34,7 +34,7 @@ from go_scheduler.triggers.execute_once import moment
 from go_scheduler.triggers.local_time import period_at
 from go_scheduler.triggers.progressions import instant
 from go_scheduler.triggers.years.base import BoundedYears
-from go_scheduler.triggers.years.effort import Effort
+from go_scheduler.triggers.years.effort import Effort, UndecidedError
 from go_scheduler.triggers.years.fire_times import (
     CountedYears,
     Tally,
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 LATEST = datetime.max.replace(tzinfo=UTC)
 MOST_TIMES = 100_000
 """The most fire times a limit can count."""
+
+_MOST_WALKED = 100
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -275,14 +277,22 @@ class _SetCount:
 
     Args:
         tally: What counts, up to a limit.
+        walk: What counts one by one, where sets take too much and the limit is low.
     """
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, tally: Tally, walk: _Count) -> None:
         self._tally = tally
+        self._walk = walk
 
     def allows(self, fire_time: datetime) -> bool:
         """Whether a fire time is within the limit."""
-        passed = self._tally.before(fire_time.year, microsecond_of(fire_time), Effort())
+        until = microsecond_of(fire_time)
+        try:
+            passed = self._tally.before(fire_time.year, until, Effort())
+        except UndecidedError:
+            if self._tally.most > _MOST_WALKED:
+                raise
+            return self._walk.allows(fire_time)
         return passed < self._tally.most
 
 
@@ -299,10 +309,8 @@ def _count(state: str, of: int) -> _Count | _SetCount:
     floor, limit = trigger._floor(), trigger.limit
     assert floor is not None
     assert limit is not None
-    times = fire_times_of(trigger.trigger)
-    if times is None:
-        return _Count(trigger.trigger, floor, limit)
-    return _SetCount(Tally(times, floor, limit))
+    times, walk = fire_times_of(trigger.trigger), _Count(trigger.trigger, floor, limit)
+    return walk if times is None else _SetCount(Tally(times, floor, limit), walk)
 
 
 def _checked_instant(name: str, value: object) -> datetime:

@@ -29,7 +29,7 @@ MOST_CANDIDATES = 100_000
 # So many questions are answered sooner one by one than a year is worked out.
 _MOST_QUESTIONS = 250
 # What is this package's and yet not found by sets is rare, or steps by odd lengths.
-_MOST_QUESTIONS_TO_OWN = 2_000
+_MOST_QUESTIONS_TO_OWN = 1_200
 _LONGEST_SEARCH = LONGEST_SEARCH * timedelta(days=365.2425)
 
 MICROSECOND = timedelta(microseconds=1)
