@@ -10,10 +10,11 @@ it has run at the instant that others gave it.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, tzinfo
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.triggers.base import next_fire_time_of
+from go_scheduler.triggers.combining.parts import zone_of
 from go_scheduler.triggers.latest import latest_fire_time
 
 if TYPE_CHECKING:
@@ -104,7 +105,9 @@ def _counterpart(trigger: Trigger, instant: datetime) -> datetime:
 
 def _reads_a_zone(trigger: Trigger) -> bool:
     """Whether it, or a part of it, has a ``timezone`` other than UTC."""
-    zone = getattr(trigger, "timezone", None)
-    if isinstance(zone, str | tzinfo) and str(zone) != "UTC":
-        return True
+    if getattr(trigger, "timezone", None) is not None:
+        # To ask for it here lets its data be looked at, if it is a user's trigger.
+        zone = zone_of(trigger)
+        if zone is not None and zone != "UTC":
+            return True
     return any(map(_reads_a_zone, trigger.parts()))

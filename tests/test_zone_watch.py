@@ -360,6 +360,23 @@ class TestOneBadRow:
         assert store.get_definition(own.id).next_fire_time == NINE + HOUR
         assert store.get_definition(given.id).next_fire_time == NINE + HOUR
 
+    @pytest.mark.parametrize("timezone", [ZONE, "UTC", "Nowhere/Else", 5, UTC])
+    def test_a_zone_that_a_foreign_trigger_names_is_looked_at(
+        self, timezone: object, clock: ManualClock, zones: Zones
+    ) -> None:
+        store = MemoryStore(clock)
+        trigger = Own(ZONE)
+        given = put(store, definition(NINE, trigger=trigger))
+        object.__setattr__(trigger, "timezone", timezone)
+        watch = Watch(clock, store)
+        clock.advance(MINUTE)
+        walk(watch, clock)
+        zones.write(then=0)
+        clock.advance(HOUR)
+        walk(watch, clock)
+        moved = timezone == ZONE
+        assert store.get_definition(given.id).next_fire_time == NINE + moved * HOUR
+
 
 @dataclass(frozen=True)
 class Own(Trigger):
