@@ -55,6 +55,25 @@ class TestFarCount:
         expected = times.count(first, last, maxsize)
         assert FarCount(times).local(first, last, maxsize) == expected
 
+    @pytest.mark.parametrize(
+        "rule",
+        [
+            RecurrenceRule(frequency="DAILY", months=(7,)),
+            RecurrenceRule(frequency="HOURLY", interval=24, months=(7,)),
+            RecurrenceRule(
+                frequency="MONTHLY", months=(7,), month_days=tuple(range(1, 32))
+            ),
+        ],
+    )
+    def test_the_end_of_a_year_is_not_taken_for_as_many_days_at_its_beginning(
+        self, rule: RecurrenceRule
+    ) -> None:
+        begin, end = datetime(2009, 7, 1), datetime(2015, 7, 4)  # noqa: DTZ001
+        times = LocalTimes(rule, begin)
+        expected = 6 * 31 + 3
+        assert times.count(begin, end, maxsize) == expected
+        assert FarCount(times).local(begin, end, maxsize) == expected
+
     @pytest.mark.parametrize("zone", ZONES)
     @pytest.mark.parametrize(
         "rule",

@@ -103,18 +103,18 @@ class FarCount:
 
     def _on(self, first: int, end: int, year: int) -> int:
         """How many there are from one day of a year on and before another."""
+        skipped = first - date(year, 1, 1).toordinal()
         if self._cycle is None:
-            key: Hashable = (end - first, self._times.likeness(year))
+            key: Hashable = skipped, end - first, self._times.likeness(year)
         else:
             days = self._days(year)
             begin = first % len(self._cycle)
-            key = end - first, begin, days
+            key = skipped, end - first, begin, days
         total = self._totals.get(key)
         if total is None:
             if self._cycle is None:
                 total = sum(len(times) for _, times in self._times.days(first, end - 1))
             else:
-                skipped = first - date(year, 1, 1).toordinal()
                 counts = self._cut[begin : begin + end - first]
                 total = sum(compress(counts, self._mask(days)[skipped:]))
             self._totals[key] = total
