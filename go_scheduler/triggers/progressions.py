@@ -70,6 +70,8 @@ def covered_from(one: Progression, others: Sequence[Progression]) -> int | None:
     found = [each for other in others if (each := meeting(one, other))]
     # The others as numbers of its instants: every so many, from one on.
     cycles = [each.step // one.step for each in found]
+    if 1 in cycles:
+        return found[cycles.index(1)].first
     together = lcm(*cycles)
     if not found or together > _MOST_IN_TURN:
         return None

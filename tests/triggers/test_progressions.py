@@ -83,10 +83,9 @@ class TestProgressions:
         assert end is None or max(left, default=-1) < end
 
     def test_what_takes_too_long_to_find_out_stays_open(self) -> None:
-        primes = (101, 103, 107, 109)
-        assert (
-            covered_from(Progression(0, 1), [Progression(0, p) for p in primes]) is None
-        )
+        others = [Progression(0, prime) for prime in (101, 103, 107, 109)]
+        assert covered_from(Progression(0, 1), others) is None
+        assert covered_from(Progression(0, 1), [*others, Progression(7, 1)]) == 7
 
     @pytest.mark.parametrize("anchored", [True, False])
     @pytest.mark.parametrize(
