@@ -465,3 +465,21 @@ def test_heard_of_too_late_each_day_has_its_one_time_all_the_same(
         assert days == sorted(set(days))
         expected = [each.astimezone(zone).date() for each in all_of(trigger)]
         assert days[1:-1] == [each for each in expected if days[0] < each < days[-1]]
+
+
+@pytest.mark.slow
+@given(cron=MANY_TIMES, before=OFFSETS, by=SHIFTS, heard=MOMENTS)
+def test_heard_of_too_late_what_fires_many_times_goes_on_by_the_new_rules(
+    cron: str, before: float, by: float, heard: datetime
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, zones_in(Path(folder)) as zones:
+        zones.write(then=before)
+        trigger = CronTrigger(cron, ZONE)
+        life = Life(trigger).goes_on_until(heard)
+        number = len(life.fired)
+        zones.bring(then=before + by)
+        life.goes_on_until(BEGIN + LONG_ENOUGH)
+        fired = life.fired[number:]
+        assert fired == [each for each in all_of(trigger) if each >= fired[0]]
+        assert fired[0] - heard < 36 * HOUR
+        assert life.fired == sorted(set(life.fired))
