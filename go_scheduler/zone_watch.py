@@ -126,7 +126,9 @@ class ZoneWatch:
 
 def _waits_until_after(definition: TaskDefinition, until: datetime) -> bool:
     fire_time = definition.next_fire_time
-    return not definition.paused and fire_time is not None and fire_time > until
+    # What counts from the end of a run reads no clock, and fires whenever it is planned.
+    is_left = definition.paused or definition.trigger.waits
+    return not is_left and fire_time is not None and fire_time > until
 
 
 def _changes(firing: Firing) -> bool:

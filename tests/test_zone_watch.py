@@ -275,8 +275,9 @@ class TestAWalk:
     ) -> None:
         paused = replace(daily(), paused=True)
         waiting = definition(None, trigger=WAITING)
+        rests = definition(NINE, trigger=WAITING)
         over = definition(None, trigger=HOURLY)
-        store.put_definitions([paused, waiting, over])
+        store.put_definitions([paused, waiting, rests, over])
         zones.bring(then=0)
         watch = Watch(clock, store)
         clock.advance(MINUTE)
@@ -284,6 +285,7 @@ class TestAWalk:
         walk(watch, clock)
         assert store.get_definition(paused.id).next_fire_time == NINE
         assert store.get_definition(waiting.id).next_fire_time is None
+        assert store.get_definition(rests.id).next_fire_time == NINE
         assert store.get_definition(over.id).next_fire_time is None
 
     def test_an_edit_at_the_same_moment_wins(
