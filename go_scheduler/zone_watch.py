@@ -126,7 +126,7 @@ class ZoneWatch:
 
 def _waits_until_after(definition: TaskDefinition, until: datetime) -> bool:
     fire_time = definition.next_fire_time
-    # What counts from the end of a run reads no clock, and fires whenever it is planned.
+    # What counts from the end of a run reads no clock: once planned, it fires.
     is_left = definition.paused or definition.trigger.waits
     return not is_left and fire_time is not None and fire_time > until
 
