@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 Listed = TypeVar("Listed")
 
-MANY = 500
+_MANY = 500
 
 
 class SQLStore(TransactionalStore):
@@ -114,7 +114,7 @@ class SQLStore(TransactionalStore):
         return self._database.transact(
             # Of very many the first may lie below every bound when the last is written.
             lambda connection: self._put(
-                connection, definitions, late=len(definitions) > MANY
+                connection, definitions, late=len(definitions) > _MANY
             ),
             # Done and then repeated, it would conflict with itself.
             repeatable=all(each.revision is None for each in definitions),
