@@ -110,18 +110,26 @@ class Recorder:
         return store.finish_instance_in(connection, end)
 
     def leave_behind(self) -> None:
-        """Count no failure from now on: what they need goes away with the program."""
+        """Give back what fails from now on: what it needs goes with the program."""
         self._left_behind = True
 
     def fail(self, run: Run, error: str) -> None:
         """Record that a run did not succeed: cancelled, due again, or failed."""
         if run.joined:
             self._fail_unless_committed(run, error)
-        elif self._left_behind and not run.cancel_requested:
-            self._report(run, "was left behind, has failed and is given back", error)
-            self.release(run)
+        elif self._left_behind:
+            self.give_back(run, error)
         else:
             self._fail(run, error)
+
+    def give_back(self, run: Run, error: str) -> None:
+        """Count no run that was called and could not end, unless it was the last."""
+        # A handler that is to be called once is not to be called again.
+        if run.cancel_requested or self._due_again(run, error).outcome is not None:
+            self._fail(run, error)
+        else:
+            self._report(run, "was left behind, has failed and is given back", error)
+            self.release(run)
 
     def give_up(self, run: Run, error: str) -> None:
         """Record that a run is presumed hung."""
@@ -157,7 +165,7 @@ class Recorder:
     def _hangs_for_good(self, run: Run) -> bool:
         return self._max_hangs is not None and run.instance.hangs + 1 >= self._max_hangs
 
-    def _due_again(self, run: Run, error: str, *, hung: bool) -> RunOutcome:
+    def _due_again(self, run: Run, error: str, *, hung: bool = False) -> RunOutcome:
         assert run.called is not None
         retry_in = run.instance.definition.retry.retry_in(
             runs=run.instance.runs,

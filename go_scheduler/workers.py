@@ -152,7 +152,7 @@ class Workers:
         for run in self._application.left_by_close():
             # A thread that waits for the loop ends no sooner by this.
             if self._is_async(run.instance) and run.settle():
-                self._recorder.release(run)
+                self._recorder.give_back(run, "its event loop has been closed")
                 self._held.end(run)
 
     def stop(self) -> None:

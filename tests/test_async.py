@@ -17,7 +17,6 @@ from go_scheduler.client import Client
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError, SchedulerStateError
 from go_scheduler.models import State, TaskDefinition
-from go_scheduler.policies import RetryPolicy
 from go_scheduler.run import current_run
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory import MemoryStore
@@ -259,8 +258,7 @@ class TestStop:
 
         async def main() -> None:
             await scheduler.astart()
-            definition = at_once(retry=RetryPolicy(max_attempts=1))
-            stored = await scheduler.aschedule(definition)
+            stored = await scheduler.aschedule(at_once())
             await called.wait()
             assert not await scheduler.astop(timedelta(0))
             closed.set()

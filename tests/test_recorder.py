@@ -242,8 +242,8 @@ def test_what_was_left_behind_and_fails_is_given_back_and_said(
     clock: ManualClock,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    once = replace(definition(name="report"), retry=RetryPolicy(max_attempts=1))
-    run, cancelled = called(store, clock, once), called(store, clock)
+    twice = replace(definition(name="report"), retry=RetryPolicy(max_attempts=2))
+    run, cancelled = called(store, clock, twice), called(store, clock)
     desk.recorder.leave_behind()
     desk.recorder.fail(run, "the pool is closed")
     cancelled.cancel_requested = True
@@ -257,6 +257,19 @@ def test_what_was_left_behind_and_fails_is_given_back_and_said(
         f"instance {run.instance.id} of report: attempt 1 was left behind, has failed"
         " and is given back: the pool is closed"
     ]
+
+
+def test_what_is_to_be_tried_once_is_not_given_back_when_it_was_left_behind(
+    desk: Desk, store: FaultyStore, clock: ManualClock
+) -> None:
+    once = replace(definition(), retry=RetryPolicy(max_attempts=1))
+    run = called(store, clock, once)
+    desk.recorder.leave_behind()
+    desk.recorder.fail(run, "the pool is closed")
+    desk.tick()
+    failed = now(store, run)
+    assert (failed.state, failed.runs) == (State.FAILED, 1)
+    assert failed.error == "the pool is closed"
 
 
 def test_a_run_that_raises_after_it_was_asked_to_stop_is_cancelled(
