@@ -54,6 +54,8 @@ def zones_in(folder: Path) -> Iterator[Zones]:
     """Have zones looked for in a folder first, and none be known yet."""
     paths, known = zoneinfo.TZPATH, dict(zones._zones)
     zones._zones.clear()
+    # What Python may have of another test.
+    zoneinfo.ZoneInfo.clear_cache(only_keys=[ZONE])
     zoneinfo.reset_tzpath([folder, *paths])
     try:
         yield Zones(folder)
