@@ -152,25 +152,23 @@ class PostgreSQLStore(SQLStore):
         self, definitions: Sequence[TaskDefinition]
     ) -> Sequence[TaskDefinition]:
         """Insert each definition, or replace the one with its id."""
-        if len(definitions) == 1 and (stored := self._insert_one(definitions)):
+        if len(definitions) == 1 and (stored := self._insert(definitions[0])):
             return [stored]
         return super().put_definitions(definitions)
 
-    def _insert_one(
-        self, definitions: Sequence[TaskDefinition]
-    ) -> TaskDefinition | None:
+    def _insert(self, definition: TaskDefinition) -> TaskDefinition | None:
         """Insert one that is new: no transaction has to be begun and ended for it."""
         made = self._database.run(
             Lane.USERS,
             lambda connection: self._newcomers.insert(
-                connection, definitions, late=False
+                connection, [definition], late=False
             ),
         )
-        for each in made.values():
-            # It may well be due now.
-            self._reader.remember(each.key, 1, each.contents)
-            return each.definition
-        return None
+        if (newcomer := made.get(definition.id)) is None:
+            return None
+        # It may well be due now.
+        self._reader.remember(newcomer.key, 1, newcomer.contents)
+        return newcomer.definition
 
     def _put(
         self,
@@ -179,6 +177,9 @@ class PostgreSQLStore(SQLStore):
         *,
         late: bool,
     ) -> Sequence[TaskDefinition]:
+        if len(definitions) == 1:
+            # It is not new: that was tried.
+            return self._edits.put(connection, definitions, late=late)
         made = self._newcomers.insert(connection, definitions, late=late)
         put = {each.id: each for each, *_ in made.values()}
         others = [each for each in definitions if each.id not in put]

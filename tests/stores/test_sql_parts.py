@@ -131,6 +131,13 @@ def test_one_new_definition_costs_one_statement_and_no_transaction(
     assert len(statements) == 1
 
 
+def test_one_that_is_there_is_tried_as_a_new_one_once(store: PostgreSQLStore) -> None:
+    old = put(store)
+    with executed(store, Lane.USERS) as statements:
+        assert store.put_definitions([replace(old, revision=None)]) == [old]
+    assert sum("INSERT INTO task_definitions" in each for each in statements) == 1
+
+
 def test_many_new_definitions_cost_one_statement_in_a_transaction(
     store: PostgreSQLStore,
 ) -> None:
