@@ -1,5 +1,6 @@
 """Trigger-based task scheduling for Python: a scheduler, a handler, a store."""
 
+from go_scheduler.client.pages import Page
 from go_scheduler.errors import (
     ClaimLostError,
     ConfigurationError,
@@ -14,14 +15,13 @@ from go_scheduler.errors import (
     TaskInstanceNotFoundError,
     UnknownTriggerError,
 )
-from go_scheduler.handlers import HandlerRegistry
+from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.models import DefinitionState, State, TaskDefinition, TaskInstance
-from go_scheduler.pages import Page
 from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.run import current_run
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.base import Store
-from go_scheduler.stores.memory import MemoryStore
+from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.triggers import (
     CronTrigger,
     DelayTrigger,

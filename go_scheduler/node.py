@@ -11,28 +11,28 @@ from uuid import uuid4
 
 from go_scheduler.cleanup import Cleanup
 from go_scheduler.clock import StoreClock
-from go_scheduler.definition_scheduler import DefinitionScheduler
 from go_scheduler.errors import StoreError
-from go_scheduler.execution import Execution
-from go_scheduler.guard import Guard
+from go_scheduler.firing.definition_scheduler import DefinitionScheduler
+from go_scheduler.firing.guard import Guard
+from go_scheduler.firing.planning import Planning
+from go_scheduler.firing.zone_watch import ZoneWatch
 from go_scheduler.health import Health, LoopHealth
 from go_scheduler.models import Claimant
-from go_scheduler.pace import Pace
-from go_scheduler.planning import Planning
 from go_scheduler.run import run_here
+from go_scheduler.running.execution import Execution
 from go_scheduler.shown import shown
-from go_scheduler.ticker import Ticker
+from go_scheduler.ticking.pace import Pace
+from go_scheduler.ticking.ticker import Ticker
 from go_scheduler.unserved import UnservedQueues
-from go_scheduler.zone_watch import ZoneWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Executor
 
     from go_scheduler.clock import Clock
-    from go_scheduler.event_loop import ApplicationLoop
-    from go_scheduler.handlers import Handler
+    from go_scheduler.handlers.registry import Handler
     from go_scheduler.models import TaskDefinition
+    from go_scheduler.running.calling.event_loop import ApplicationLoop
     from go_scheduler.settings import Settings
     from go_scheduler.stores.base import Store
 

@@ -15,26 +15,26 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Self
 
 from go_scheduler.checks import LONGEST, check_type
-from go_scheduler.client import Client
+from go_scheduler.client.client import Client
 from go_scheduler.clock import ZERO, Clock, DrivingClock, SystemClock
 from go_scheduler.errors import (
     ConfigurationError,
     SchedulerStateError,
     StoreError,
 )
-from go_scheduler.event_loop import ApplicationLoop, running_loop
-from go_scheduler.handlers import NAMELESS, HandlerRegistry, check_handler
+from go_scheduler.events.notices import Notices
+from go_scheduler.handlers.registry import NAMELESS, HandlerRegistry, check_handler
 from go_scheduler.health import Health, not_running
 from go_scheduler.node import Node
-from go_scheduler.notices import Notices
+from go_scheduler.running.calling.event_loop import ApplicationLoop, running_loop
 from go_scheduler.settings import Settings
-from go_scheduler.stores.memory import MemoryStore
+from go_scheduler.stores.memory.store import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import FrameType, TracebackType
 
-    from go_scheduler.handlers import Handler
+    from go_scheduler.handlers.registry import Handler
     from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.base import Store
 

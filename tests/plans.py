@@ -14,7 +14,7 @@ from psycopg.errors import LockNotAvailable
 from sqlalchemy import event
 
 from go_scheduler.stores.cockroachdb import CockroachDBStore
-from go_scheduler.stores.postgresql import PostgreSQLStore
+from go_scheduler.stores.postgresql.store import PostgreSQLStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

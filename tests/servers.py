@@ -22,7 +22,7 @@ from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.dialects import within
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.stores.sql.tables import metadata
-from go_scheduler.stores.sqlite import SQLiteStore
+from go_scheduler.stores.sqlite.store import SQLiteStore
 from go_scheduler.testing import settle
 
 if TYPE_CHECKING:

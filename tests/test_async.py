@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from go_scheduler.client import Client
+from go_scheduler.client.client import Client
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError, SchedulerStateError
 from go_scheduler.models import State, TaskDefinition
 from go_scheduler.run import current_run
 from go_scheduler.scheduler import Scheduler
-from go_scheduler.stores.memory import MemoryStore
+from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.clock import START, ManualClock
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from tests.conftest import seconds

@@ -22,7 +22,7 @@ from go_scheduler import (
     Scheduler,
     TaskDefinition,
 )
-from go_scheduler.client import Client
+from go_scheduler.client.client import Client
 from go_scheduler.errors import (
     ConfigurationError,
     TaskDefinitionNotFoundError,
@@ -32,9 +32,9 @@ from go_scheduler.run import Run
 from go_scheduler.shown import LONGEST_SHOWN, shown
 from go_scheduler.stores import open_store
 from go_scheduler.stores.cockroachdb import CockroachDBStore
-from go_scheduler.stores.postgresql import PostgreSQLStore
+from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql.schema import schema_sql
-from go_scheduler.stores.sqlite import SQLiteStore
+from go_scheduler.stores.sqlite.store import SQLiteStore
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import EXPIRE_AFTER, HOUR, HOURLY
 from go_scheduler.testing.clock import START

@@ -10,7 +10,7 @@ from go_scheduler.cleanup import Cleanup
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreUnavailableError, TaskInstanceNotFoundError
 from go_scheduler.models import Retention
-from go_scheduler.stores.memory import MemoryStore
+from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.builders import HOUR, TICK, ended, pending
 
 if TYPE_CHECKING:

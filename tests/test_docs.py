@@ -16,9 +16,9 @@ from go_scheduler import Scheduler, errors
 from go_scheduler.health import Health
 from go_scheduler.stores import Store, opening
 from go_scheduler.stores.cockroachdb import CockroachDBStore
-from go_scheduler.stores.postgresql import PostgreSQLStore
+from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql.tables import metadata
-from go_scheduler.stores.sqlite import SQLiteStore
+from go_scheduler.stores.sqlite.store import SQLiteStore
 
 if TYPE_CHECKING:
     from sqlalchemy import Table
@@ -131,7 +131,9 @@ def test_every_scheme_of_a_url_is_in_the_tables_of_stores(scheme: str) -> None:
 
 @pytest.mark.parametrize("kind", DATABASES.values())
 def test_the_stores_of_databases_are_in_the_reference(kind: type[Store]) -> None:
-    assert f"::: {kind.__module__}.{kind.__name__}" in REFERENCE.splitlines()
+    where = kind.__module__.removesuffix(".store")
+    assert getattr(import_module(where), kind.__name__) is kind
+    assert f"::: {where}.{kind.__name__}" in REFERENCE.splitlines()
     assert kind.__doc__
 
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.clock import DrivingClock, SystemClock
-from go_scheduler.held import Held
 from go_scheduler.models import State
 from go_scheduler.node import Node
 from go_scheduler.run import Run
+from go_scheduler.running.held import Held
 from go_scheduler.settings import Settings
-from go_scheduler.stores.memory import MemoryStore
+from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.builders import definition, put
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from go_scheduler.clock import Clock
-    from go_scheduler.handlers import Handler
+    from go_scheduler.handlers.registry import Handler
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.testing import ManualClock
 

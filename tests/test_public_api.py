@@ -22,8 +22,8 @@ from go_scheduler.triggers.base import _kinds
 PACKAGES = ["go_scheduler", "go_scheduler.stores", "go_scheduler.triggers"]
 DATABASES = [
     ("go_scheduler.stores.cockroachdb", "CockroachDBStore"),
-    ("go_scheduler.stores.postgresql", "PostgreSQLStore"),
-    ("go_scheduler.stores.sqlite", "SQLiteStore"),
+    ("go_scheduler.stores.postgresql.store", "PostgreSQLStore"),
+    ("go_scheduler.stores.sqlite.store", "SQLiteStore"),
 ]
 NOT_LOADED = [
     "alembic",

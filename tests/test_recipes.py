@@ -29,7 +29,7 @@ from tests.test_examples import FAILED_AFTER, program
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from go_scheduler.handlers import Handler
+    from go_scheduler.handlers.registry import Handler
     from go_scheduler.testing import ManualClock
 
 DOCS = Path(__file__).parents[1] / "docs"

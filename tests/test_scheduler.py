@@ -26,11 +26,11 @@ from go_scheduler.errors import (
     TaskDefinitionNotFoundError,
     TaskInstanceNotFoundError,
 )
-from go_scheduler.handlers import HandlerRegistry
+from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.models import Cancelled, State, TaskDefinition, TaskInstance
 from go_scheduler.run import current_run
 from go_scheduler.scheduler import Scheduler
-from go_scheduler.stores.memory import MemoryStore
+from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import NOBODY
 from go_scheduler.testing.clock import START
@@ -43,7 +43,7 @@ from tests.conftest import seconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from go_scheduler.handlers import Handler
+    from go_scheduler.handlers.registry import Handler
     from go_scheduler.stores.base import Store
 
 FAILED_AFTER = 30.0

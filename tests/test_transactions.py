@@ -29,7 +29,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from go_scheduler.client import Client
+from go_scheduler.client.client import Client
 from go_scheduler.errors import (
     ClaimLostError,
     ConfigurationError,
@@ -39,8 +39,8 @@ from go_scheduler.errors import (
 )
 from go_scheduler.models import Cancelled, Outcome, Renewal, State, TaskDefinition
 from go_scheduler.policies import CatchUp, RetryPolicy
-from go_scheduler.recorder import Recorder
 from go_scheduler.run import Run, current_run
+from go_scheduler.running.recorder import Recorder
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.cockroachdb import CockroachDBStore
 from go_scheduler.stores.opening import open_store

@@ -14,7 +14,7 @@ import pytest
 
 from go_scheduler.clock import Driven, SystemClock
 from go_scheduler.errors import StoreUnavailableError
-from go_scheduler.handlers import HandlerRegistry
+from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.models import Answer, State, TaskDefinition, TaskInstance
 from go_scheduler.policies import RetryPolicy
 from go_scheduler.run import Run, current_run
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from go_scheduler.handlers import Handler
+    from go_scheduler.handlers.registry import Handler
     from go_scheduler.models import RunOutcome
     from go_scheduler.stores.base import Store
 

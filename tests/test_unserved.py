@@ -8,7 +8,7 @@ import pytest
 
 from go_scheduler.clock import ZERO
 from go_scheduler.models import NodeContact
-from go_scheduler.stores.memory import MemoryStore
+from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.builders import (
     LEASE,
     MINUTE,

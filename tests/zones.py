@@ -7,8 +7,8 @@ import zoneinfo
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from go_scheduler.triggers import zones
-from go_scheduler.triggers.zones import renew_zones
+from go_scheduler.triggers.wall import zones
+from go_scheduler.triggers.wall.zones import renew_zones
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -20,7 +20,7 @@ from go_scheduler.models import (
     Tombstone,
 )
 from go_scheduler.stores.base import Store
-from go_scheduler.stores.memory import MemoryStore, Snapshot
+from go_scheduler.stores.memory.store import MemoryStore, Snapshot
 from go_scheduler.stores.opening import open_store
 
 __all__ = [

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 # SQLAlchemy looks for it by itself, and does not say what to install.
 import sqlalchemy_cockroachdb  # type: ignore[import-untyped] # noqa: F401
 
-from go_scheduler.stores.postgresql import PostgreSQLStore
+from go_scheduler.stores.postgresql.driver import EngineKind
+from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql.dialects import CockroachDBDialect
-from go_scheduler.stores.sql.driver import EngineKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

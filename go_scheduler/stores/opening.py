@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.shown import shown
 from go_scheduler.stores.base import Store
-from go_scheduler.stores.memory import MemoryStore
+from go_scheduler.stores.memory.store import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,9 +22,9 @@ ENTRY_POINTS = "go_scheduler.stores"
 # By name, so that a store's driver is loaded when that store is asked for.
 _OWN = {
     "cockroachdb": ("go_scheduler.stores.cockroachdb", "CockroachDBStore"),
-    "postgres": ("go_scheduler.stores.postgresql", "PostgreSQLStore"),
-    "postgresql": ("go_scheduler.stores.postgresql", "PostgreSQLStore"),
-    "sqlite": ("go_scheduler.stores.sqlite", "SQLiteStore"),
+    "postgres": ("go_scheduler.stores.postgresql.store", "PostgreSQLStore"),
+    "postgresql": ("go_scheduler.stores.postgresql.store", "PostgreSQLStore"),
+    "sqlite": ("go_scheduler.stores.sqlite.store", "SQLiteStore"),
 }
 
 

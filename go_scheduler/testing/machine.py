@@ -33,7 +33,7 @@ from go_scheduler.models import (
     TaskDefinition,
     TaskInstance,
 )
-from go_scheduler.stores.memory import MemoryStore
+from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.clock import ManualClock
 from go_scheduler.testing.settling import settle
 from go_scheduler.triggers.base import Trigger, dump_trigger

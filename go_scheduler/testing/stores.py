@@ -5,39 +5,39 @@ from __future__ import annotations
 import pytest
 
 from go_scheduler.testing.clock import ManualClock
-from go_scheduler.testing.store_claims import ClaimTests, LapsedTests
-from go_scheduler.testing.store_definitions import PutTests
-from go_scheduler.testing.store_edits import DeleteTests, EditTests
-from go_scheduler.testing.store_firings import (
+from go_scheduler.testing.store.claims import ClaimTests, LapsedTests
+from go_scheduler.testing.store.definitions import PutTests
+from go_scheduler.testing.store.edits import DeleteTests, EditTests
+from go_scheduler.testing.store.firings import (
     DueTests,
     FireTests,
     SkipTests,
     WaitingTests,
 )
-from go_scheduler.testing.store_lists import (
+from go_scheduler.testing.store.lists import (
     CleanupTests,
     DefinitionListTests,
     InstanceListTests,
 )
-from go_scheduler.testing.store_nodes import (
+from go_scheduler.testing.store.nodes import (
     ContactTests,
     DueQueuesTests,
     LapsedForTests,
     ListClaimedTests,
 )
-from go_scheduler.testing.store_pauses import PauseTests, ResumeTests
-from go_scheduler.testing.store_remembered import RememberedTests
-from go_scheduler.testing.store_runs import (
+from go_scheduler.testing.store.pauses import PauseTests, ResumeTests
+from go_scheduler.testing.store.remembered import RememberedTests
+from go_scheduler.testing.store.runs import (
     CancelTests,
     FinishTests,
     NextFireTimeTests,
     ReleaseTests,
     RetryTests,
 )
-from go_scheduler.testing.store_starts import RenewTests, StartTests
-from go_scheduler.testing.store_successes import SuccessTests
-from go_scheduler.testing.store_threads import ThreadTests
-from go_scheduler.testing.store_values import (
+from go_scheduler.testing.store.starts import RenewTests, StartTests
+from go_scheduler.testing.store.successes import SuccessTests
+from go_scheduler.testing.store.threads import ThreadTests
+from go_scheduler.testing.store.values import (
     OpenTests,
     TimeTests,
     UnknownTriggerTests,

@@ -10,9 +10,9 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.shown import shown
 from go_scheduler.triggers.base import Trigger, next_fire_time_of, utc
 from go_scheduler.triggers.combining.parts import zone_of
-from go_scheduler.triggers.wall_clock import WallClockTrigger
+from go_scheduler.triggers.wall.wall_clock import WallClockTrigger
+from go_scheduler.triggers.wall.zones import load_zone, zone_key
 from go_scheduler.triggers.words import WEEKDAYS
-from go_scheduler.triggers.zones import load_zone, zone_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

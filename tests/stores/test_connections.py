@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import QueuePool
 
 from go_scheduler.errors import StoreUnavailableError
-from go_scheduler.stores.postgresql import PostgreSQLStore
+from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.spare import OLDEST
 from go_scheduler.testing import builders

@@ -18,9 +18,9 @@ from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailable
 from go_scheduler.models import Outcome, State, TaskDefinition
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.cockroachdb import CockroachDBStore
-from go_scheduler.stores.postgresql import PostgreSQLStore
+from go_scheduler.stores.postgresql import driver
+from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql import database as sql_database
-from go_scheduler.stores.sql import driver
 from go_scheduler.testing.builders import (
     HOUR,
     SECOND,
@@ -33,14 +33,14 @@ from go_scheduler.testing.builders import (
     running,
     start,
 )
-from go_scheduler.testing.store_claims import ClaimTests, LapsedTests
-from go_scheduler.testing.store_edits import DeleteTests, EditTests
-from go_scheduler.testing.store_firings import FireTests
-from go_scheduler.testing.store_lists import CleanupTests
-from go_scheduler.testing.store_pauses import PauseTests
-from go_scheduler.testing.store_runs import FinishTests, NextFireTimeTests, ReleaseTests
-from go_scheduler.testing.store_starts import RenewTests, StartTests
-from go_scheduler.testing.store_threads import ThreadTests
+from go_scheduler.testing.store.claims import ClaimTests, LapsedTests
+from go_scheduler.testing.store.edits import DeleteTests, EditTests
+from go_scheduler.testing.store.firings import FireTests
+from go_scheduler.testing.store.lists import CleanupTests
+from go_scheduler.testing.store.pauses import PauseTests
+from go_scheduler.testing.store.runs import FinishTests, NextFireTimeTests, ReleaseTests
+from go_scheduler.testing.store.starts import RenewTests, StartTests
+from go_scheduler.testing.store.threads import ThreadTests
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from tests import servers
 from tests.faults import (

@@ -14,8 +14,8 @@ from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError, StoreUnavailableError
 from go_scheduler.stores import open_store
 from go_scheduler.stores.cockroachdb import CockroachDBStore
-from go_scheduler.stores.postgresql import PostgreSQLStore
-from go_scheduler.stores.sql import driver
+from go_scheduler.stores.postgresql import driver
+from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.testing.builders import put
 from tests import servers

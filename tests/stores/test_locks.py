@@ -22,7 +22,7 @@ from go_scheduler.models import (
     RunOutcome,
     State,
 )
-from go_scheduler.stores.postgresql import PostgreSQLStore
+from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.reader import Reader
 from go_scheduler.testing.builders import (

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from go_scheduler.models import Answer, DefinitionState
-from go_scheduler.stores.memory import MemoryStore
+from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.machine import StoreMachine
 from tests.conftest import SHARED
 from tests.servers import checked_out, delete_all_rows, make_store

@@ -27,7 +27,7 @@ from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.schema import DIALECTS, Schema, main, schema_sql
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.stores.sql.tables import metadata
-from go_scheduler.stores.sqlite import SQLiteStore
+from go_scheduler.stores.sqlite.store import SQLiteStore
 from tests.servers import fresh_database
 
 if TYPE_CHECKING:

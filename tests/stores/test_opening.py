@@ -15,8 +15,8 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.stores import MemoryStore, Store, opening
 from go_scheduler.stores.cockroachdb import CockroachDBStore
 from go_scheduler.stores.opening import open_store
-from go_scheduler.stores.postgresql import PostgreSQLStore
-from go_scheduler.stores.sqlite import SQLiteStore
+from go_scheduler.stores.postgresql.store import PostgreSQLStore
+from go_scheduler.stores.sqlite.store import SQLiteStore
 
 if TYPE_CHECKING:
     from go_scheduler.clock import Clock

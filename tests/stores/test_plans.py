@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import Claimant, TaskInstance
     from go_scheduler.stores.base import Store
-    from go_scheduler.stores.postgresql import PostgreSQLStore
+    from go_scheduler.stores.postgresql.store import PostgreSQLStore
 
 BATCH = 200
 FIRE_TIMES = 2

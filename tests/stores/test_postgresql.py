@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from go_scheduler.stores.postgresql import PostgreSQLStore
+from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql.dialects import CockroachDBDialect, PostgreSQLDialect
-from go_scheduler.testing.store_claims import ClaimTests, LapsedTests
-from go_scheduler.testing.store_firings import DueTests
-from go_scheduler.testing.store_lists import CleanupTests
-from go_scheduler.testing.store_threads import ThreadTests
+from go_scheduler.testing.store.claims import ClaimTests, LapsedTests
+from go_scheduler.testing.store.firings import DueTests
+from go_scheduler.testing.store.lists import CleanupTests
+from go_scheduler.testing.store.threads import ThreadTests
 from go_scheduler.testing.stores import StoreSuite
 from tests.servers import checked_out, delete_all_rows, opened
 

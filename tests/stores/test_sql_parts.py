@@ -23,19 +23,21 @@ from go_scheduler.errors import (
     StoreUnavailableError,
 )
 from go_scheduler.models import Position, Skipped, TaskDefinition
-from go_scheduler.stores.postgresql import PostgreSQLStore
-from go_scheduler.stores.sql import contents, driver, sqlite_database
+from go_scheduler.stores.postgresql import driver
+from go_scheduler.stores.postgresql.statements import APART
+from go_scheduler.stores.postgresql.store import PostgreSQLStore
+from go_scheduler.stores.sql import contents
 from go_scheduler.stores.sql import database as sql_database
 from go_scheduler.stores.sql.contents import ContentsCache
 from go_scheduler.stores.sql.database import Fault, Lane, Overtaken
 from go_scheduler.stores.sql.dialects import CockroachDBDialect
-from go_scheduler.stores.sql.postgresql_statements import APART
 from go_scheduler.stores.sql.reader import Reader
 from go_scheduler.stores.sql.rows import read_definition
-from go_scheduler.stores.sql.sqlite_database import SQLiteDatabase
 from go_scheduler.stores.sql.tables import definitions
-from go_scheduler.stores.sql.turns import Turns
 from go_scheduler.stores.sql.types import UNREADABLE
+from go_scheduler.stores.sqlite import database as sqlite_database
+from go_scheduler.stores.sqlite.database import SQLiteDatabase
+from go_scheduler.stores.sqlite.turns import Turns
 from go_scheduler.testing.builders import (
     HOUR,
     NODE,

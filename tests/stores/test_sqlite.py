@@ -26,7 +26,7 @@ from go_scheduler.errors import (
 from go_scheduler.models import Outcome, Position, RunOutcome, State
 from go_scheduler.stores.opening import open_store
 from go_scheduler.stores.sql.database import Lane
-from go_scheduler.stores.sqlite import SQLiteStore
+from go_scheduler.stores.sqlite.store import SQLiteStore
 from go_scheduler.testing.builders import (
     HOUR,
     LEASE,

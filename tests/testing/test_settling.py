@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.clock import ZERO
-from go_scheduler.stores.memory import MemoryStore
+from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing import settle
 from go_scheduler.testing.builders import claim, clean_up, due
 

@@ -29,9 +29,9 @@ from go_scheduler.models import (
     TaskDefinition,
     TaskInstance,
 )
-from go_scheduler.stores.memory import MemoryStore
+from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.builders import at_once
-from go_scheduler.testing.store_threads import THREADS
+from go_scheduler.testing.store.threads import THREADS
 from go_scheduler.testing.stores import StoreSuite
 
 if TYPE_CHECKING:

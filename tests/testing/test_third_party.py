@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 import pytest
 from go_scheduler.stores.base import Store
-from go_scheduler.stores.memory import MemoryStore as MyStore
+from go_scheduler.stores.memory.store import MemoryStore as MyStore
 from go_scheduler.testing import ManualClock, StoreMachine, StoreSuite
 
 

@@ -23,7 +23,7 @@ from go_scheduler.triggers import (
     preview,
     register_calendar,
 )
-from go_scheduler.triggers.zones import edition, load_zone, renew_zones
+from go_scheduler.triggers.wall.zones import edition, load_zone, renew_zones
 from tests.zones import ZONE, Zones, zones_in
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from sqlalchemy.orm import Session
 from go_scheduler import Scheduler, Store, TaskDefinition, TaskInstance, current_run
 from go_scheduler.stores import open_store
 from go_scheduler.stores.cockroachdb import CockroachDBStore
-from go_scheduler.stores.postgresql import PostgreSQLStore
+from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql.schema import schema_sql
-from go_scheduler.stores.sqlite import SQLiteStore
+from go_scheduler.stores.sqlite.store import SQLiteStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.errors import InvalidTriggerError, UnknownTriggerError
 from go_scheduler.shown import shown
-from go_scheduler.triggers import zones
 from go_scheduler.triggers.base import OWN
 from go_scheduler.triggers.calendars.years import AskedYears, WeekdayYears
+from go_scheduler.triggers.wall import zones
 from go_scheduler.triggers.years.base import CombinedYears, ListedYears, without
 from go_scheduler.triggers.years.clock import union
 

@@ -19,7 +19,7 @@ from go_scheduler.triggers.calendars.ical_text import read_text, split_events
 from go_scheduler.triggers.recurrence.parts import RefusedError, read_rule
 from go_scheduler.triggers.recurrence.rule import RecurrenceRule
 from go_scheduler.triggers.recurrence.times import LocalTimes
-from go_scheduler.triggers.zones import load_zone, zone_key
+from go_scheduler.triggers.wall.zones import load_zone, zone_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

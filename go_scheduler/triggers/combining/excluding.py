@@ -27,12 +27,12 @@ from go_scheduler.triggers.combining.parts import (
 )
 from go_scheduler.triggers.combining.search import just_after
 from go_scheduler.triggers.interval import IntervalTrigger
-from go_scheduler.triggers.local_time import period_at
 from go_scheduler.triggers.progressions import covered_from, instant
+from go_scheduler.triggers.wall.local_time import period_at
+from go_scheduler.triggers.wall.zones import load_zone, zone_key
 from go_scheduler.triggers.words import listed
 from go_scheduler.triggers.years.base import CombinedYears, without
 from go_scheduler.triggers.years.clock import ClockYears, union
-from go_scheduler.triggers.zones import load_zone, zone_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -31,8 +31,9 @@ from go_scheduler.triggers.combining.search import (
 )
 from go_scheduler.triggers.delay import check_length, length
 from go_scheduler.triggers.execute_once import moment
-from go_scheduler.triggers.local_time import period_at
 from go_scheduler.triggers.progressions import instant
+from go_scheduler.triggers.wall.local_time import period_at
+from go_scheduler.triggers.wall.zones import load_zone
 from go_scheduler.triggers.years.base import BoundedYears
 from go_scheduler.triggers.years.effort import Effort, UndecidedError
 from go_scheduler.triggers.years.fire_times import (
@@ -41,7 +42,6 @@ from go_scheduler.triggers.years.fire_times import (
     microsecond_of,
 )
 from go_scheduler.triggers.years.seconds import microseconds_of, seconds_until
-from go_scheduler.triggers.zones import load_zone
 
 if TYPE_CHECKING:
     from go_scheduler.triggers.years.base import Years

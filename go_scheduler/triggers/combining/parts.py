@@ -17,7 +17,7 @@ from go_scheduler.triggers.base import (
     years_of,
 )
 from go_scheduler.triggers.combining.search import SearchedTrigger
-from go_scheduler.triggers.zones import zone_key
+from go_scheduler.triggers.wall.zones import zone_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,9 +7,9 @@ from bisect import bisect_left, bisect_right
 from datetime import MAXYEAR, UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
-from go_scheduler.triggers.local_time import next_instant, period_at
-from go_scheduler.triggers.wall_clock import WallClockTrigger
-from go_scheduler.triggers.zones import edition, load_zone
+from go_scheduler.triggers.wall.local_time import next_instant, period_at
+from go_scheduler.triggers.wall.wall_clock import WallClockTrigger
+from go_scheduler.triggers.wall.zones import edition, load_zone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

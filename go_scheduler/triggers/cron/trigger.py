@@ -13,18 +13,18 @@ from go_scheduler.triggers.cron.expression import normalise, parse, search, spli
 from go_scheduler.triggers.cron.warnings import warnings
 from go_scheduler.triggers.cron.years import CronYears
 from go_scheduler.triggers.delay import NEVER_FROM_NOW_ON
-from go_scheduler.triggers.wall_clock import check_wall_clock
+from go_scheduler.triggers.wall.wall_clock import check_wall_clock
+from go_scheduler.triggers.wall.zones import load_zone
 from go_scheduler.triggers.years.base import NEVER
 from go_scheduler.triggers.years.clock import ClockYears
 from go_scheduler.triggers.years.seconds import SECOND
-from go_scheduler.triggers.zones import load_zone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
-    from go_scheduler.triggers.local_time import Search
+    from go_scheduler.triggers.wall.local_time import Search
     from go_scheduler.triggers.years.base import Years
 
 

@@ -31,8 +31,8 @@ from go_scheduler.triggers.phrases.parts import (
 from go_scheduler.triggers.phrases.recurring import Recurring, any_of
 from go_scheduler.triggers.phrases.times import times_of
 from go_scheduler.triggers.phrases.words import PhraseError, ambiguous
+from go_scheduler.triggers.wall.zones import load_zone
 from go_scheduler.triggers.words import MONTHS
-from go_scheduler.triggers.zones import load_zone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -26,9 +26,9 @@ from go_scheduler.triggers.recurrence.words import (
     weekday_names,
     weekdays_of,
 )
-from go_scheduler.triggers.wall_clock import clock_time
+from go_scheduler.triggers.wall.wall_clock import clock_time
+from go_scheduler.triggers.wall.zones import load_zone
 from go_scheduler.triggers.words import MONTHS, listed
-from go_scheduler.triggers.zones import load_zone
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

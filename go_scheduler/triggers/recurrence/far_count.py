@@ -7,8 +7,8 @@ from itertools import compress
 from sys import maxsize
 from typing import TYPE_CHECKING
 
-from go_scheduler.triggers.clock_changes import changes
-from go_scheduler.triggers.local_time import period_at
+from go_scheduler.triggers.wall.clock_changes import changes
+from go_scheduler.triggers.wall.local_time import period_at
 from go_scheduler.triggers.years.cells import days_in
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from go_scheduler.triggers.base import Progression, utc
-from go_scheduler.triggers.local_time import next_instant, period_at
 from go_scheduler.triggers.recurrence.far_count import FAR, FarCount
 from go_scheduler.triggers.recurrence.rule import RecurrenceRule
 from go_scheduler.triggers.recurrence.text import local_time
 from go_scheduler.triggers.recurrence.times import LocalTimes
 from go_scheduler.triggers.recurrence.years import RuleYears, is_instant, listed
+from go_scheduler.triggers.wall.local_time import next_instant, period_at
 from go_scheduler.triggers.years.base import BoundedYears, CombinedYears, without
 from go_scheduler.triggers.years.clock import ClockYears, union
 from go_scheduler.triggers.years.fire_times import CountedYears, FireTimes, Tally
@@ -25,8 +25,8 @@ from go_scheduler.triggers.years.seconds import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from go_scheduler.triggers.local_time import Search
     from go_scheduler.triggers.recurrence.text import Recurrence
+    from go_scheduler.triggers.wall.local_time import Search
     from go_scheduler.triggers.years.base import Years
 
 _MICROSECOND = timedelta(microseconds=1)

@@ -15,7 +15,6 @@ from zoneinfo import ZoneInfo
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.shown import shown
 from go_scheduler.triggers.base import utc
-from go_scheduler.triggers.local_time import period_at
 from go_scheduler.triggers.recurrence.parts import (
     RefusedError,
     read_moment,
@@ -24,7 +23,8 @@ from go_scheduler.triggers.recurrence.parts import (
     write_rule,
 )
 from go_scheduler.triggers.recurrence.rule import RecurrenceRule
-from go_scheduler.triggers.zones import load_zone, zone_key
+from go_scheduler.triggers.wall.local_time import period_at
+from go_scheduler.triggers.wall.zones import load_zone, zone_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

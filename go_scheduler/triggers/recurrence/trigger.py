@@ -16,17 +16,17 @@ from go_scheduler.triggers.recurrence.series import Clock, RecurrenceSeries
 from go_scheduler.triggers.recurrence.text import LONGEST, local_time, read_recurrence
 from go_scheduler.triggers.recurrence.times import LocalTimes
 from go_scheduler.triggers.recurrence.warnings import idle_exceptions, passed_over
-from go_scheduler.triggers.wall_clock import WallClockTrigger, check_wall_clock
+from go_scheduler.triggers.wall.wall_clock import WallClockTrigger, check_wall_clock
+from go_scheduler.triggers.wall.zones import load_zone
 from go_scheduler.triggers.years.base import NEVER
-from go_scheduler.triggers.zones import load_zone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from zoneinfo import ZoneInfo
 
-    from go_scheduler.triggers.local_time import Search
     from go_scheduler.triggers.recurrence.rule import RecurrenceRule
     from go_scheduler.triggers.recurrence.text import Recurrence
+    from go_scheduler.triggers.wall.local_time import Search
     from go_scheduler.triggers.years.base import Years
 
 _ANY_START = datetime(2000, 1, 1)  # noqa: DTZ001 (local times are naive)

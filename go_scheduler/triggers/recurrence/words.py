@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from go_scheduler.triggers.recurrence.rule import FREQUENCIES
-from go_scheduler.triggers.wall_clock import clock_time
+from go_scheduler.triggers.wall.wall_clock import clock_time
 from go_scheduler.triggers.words import MONTHS, WEEKDAYS, listed
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from go_scheduler.triggers.clock_changes import SETTLED, year_alike
-from go_scheduler.triggers.local_time import LONG_GAP, periods_of
+from go_scheduler.triggers.wall.clock_changes import SETTLED, year_alike
+from go_scheduler.triggers.wall.local_time import LONG_GAP, periods_of
 from go_scheduler.triggers.years.base import (
     CombinedYears,
     Remembered,

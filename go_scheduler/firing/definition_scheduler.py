@@ -1,0 +1,288 @@
+"""Loop 1, the definition scheduler: creates instances of definitions that fire soon."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeAlias
+
+from go_scheduler.clock import ZERO
+from go_scheduler.events.bounded_log import BoundedLog
+from go_scheduler.ticking.aside import Aside
+from go_scheduler.ticking.batches import write_in_halves
+from go_scheduler.ticking.repeats import Repeats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from go_scheduler.clock import StoreClock
+    from go_scheduler.firing.planning import Planning
+    from go_scheduler.models import Firing, TaskDefinition
+    from go_scheduler.stores.base import Store
+    from go_scheduler.ticking.pace import Pace
+
+# Doubled while pages are full: a long way to the store is gone a few times only.
+_FIRST_PAGE = 500
+_LARGEST_PAGE = 2000
+_MOST_ROWS = 500
+_MOST_ALONE = 10
+_FAILED_AT_FIRST = timedelta(seconds=1)
+_FAILED_AT_MOST = timedelta(minutes=1)
+_MOST_ASIDE = 10_000
+_MOST_TOLD = 1_000
+
+_Key: TypeAlias = "tuple[UUID, int | None]"
+
+
+class DefinitionScheduler:
+    """Reads definitions that fire soon, creates their instances, and moves them on.
+
+    One tick is one page. A definition that is locked by another transaction, whose
+    trigger fails, or that cannot be written, is left alone for a while, a little longer
+    each time, and delays no other.
+
+    Args:
+        store: Where the definitions are.
+        clock: The store's time, as this node has it.
+        planning: Asks the triggers.
+        pace: Says how far past the store's time to create instances.
+        interval: How long after a look the next one is due that nobody asks for.
+        runner_window: Instances due within it are told to the runner at once.
+        created: Called when there are such instances, and after each look: what was
+            there before is to be looked for as well.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: StoreClock,
+        *,
+        planning: Planning,
+        pace: Pace,
+        interval: timedelta,
+        runner_window: timedelta,
+        created: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._planning = planning
+        self._pace = pace
+        self._interval = interval
+        self._runner_window = runner_window
+        self._created = created
+        self._after: TaskDefinition | None = None
+        self._page = _FIRST_PAGE
+        self._asked = False
+        self._again = False
+        self._next_look = ZERO
+        self._told: deque[TaskDefinition] = deque()
+        self._repeats = Repeats(clock, settling=store.settling)
+        self._aside: Aside[_Key] = Aside(
+            at_first=_FAILED_AT_FIRST, at_most=_FAILED_AT_MOST
+        )
+        self._log = BoundedLog(logging.getLogger(__name__))
+
+    def look(self, stored: TaskDefinition | None = None) -> None:
+        """Begin with the first page, once this pass over the pages has ended.
+
+        Args:
+            stored: What alone may be due by now: it fires without being looked for.
+        """
+        if stored is not None and len(self._told) < _MOST_TOLD:
+            self._told.append(stored)
+        else:
+            # Not sooner, else who calls this often keeps later pages from being read.
+            self._asked = True
+
+    def tick(self) -> timedelta | None:
+        """Fire what it was told of, or a page; answer how soon there may be more."""
+        self._clock.refresh()
+        self._log.begin()
+        sent = self._clock.elapsed()
+        ahead = self._pace.ahead
+        told = self._take_told(ahead)
+        if told:
+            self._fire_due(told, ahead)
+        looks = not told or self._must_look(sent)
+        if looks:
+            self._read_page(sent, ahead)
+        self._pace.took(self._clock.elapsed() - sent)
+        self._aside.forget_beyond(_MOST_ASIDE)
+        return self._next(has_looked=looks)
+
+    def _must_look(self, now: timedelta) -> bool:
+        waits = self._after is not None or self._asked or self._again
+        return waits or self._next_look <= now
+
+    def _read_page(self, now: timedelta, ahead: timedelta) -> None:
+        after, self._after = self._after, None
+        asked = after is None and self._begin_pass(now)
+        limit = self._page
+        page = self._store.due_definitions(ahead=ahead, after=after, limit=limit)
+        # They are tried when a page has them, unless they are gone.
+        self._aside.take_busy(now)
+        self._aside.take_failed(now)
+        created = self._fire_due(page, ahead)
+        if asked and not created:
+            self._created()
+        if len(page) == limit:
+            self._after = page[-1]
+            self._page = min(2 * limit, _LARGEST_PAGE)
+        if asked:
+            # Counted from now, they keep out of the way of the claim that comes next.
+            self._repeats.begin()
+
+    def _take_told(self, ahead: timedelta) -> Sequence[TaskDefinition]:
+        """What was stored here since the last tick, and fires soon."""
+        until = self._clock.now() + ahead
+        told: dict[UUID, TaskDefinition] = {}
+        while self._told:
+            stored = self._told.popleft()
+            told[stored.id] = stored
+        return [each for each in told.values() if _is_due(each, until)]
+
+    def _fire_due(self, due: Sequence[TaskDefinition], ahead: timedelta) -> bool:
+        """Fire definitions; true if the runner was told of instances due at once."""
+        now = self._clock.now()
+        planned = self._planning.plan(
+            [each for each in due if _key(each) not in self._aside],
+            now=now,
+            until=now + ahead,
+            failed=self._fail_to_plan,
+        )
+        won = [
+            each for part in self._parts(planned.firings) for each in self._fire(part)
+        ]
+        if not planned.complete or any(_has_more(each, now + ahead) for each in won):
+            self._again = True
+        if created := _any_due(won, now + self._runner_window):
+            self._created()
+        return created
+
+    def _begin_pass(self, now: timedelta) -> bool:
+        """Begin with the first page; true if this look was asked for."""
+        self._next_look = now + self._interval
+        self._repeats.take()
+        asked = self._asked or self._again
+        self._asked = self._again = False
+        self._page = _FIRST_PAGE
+        return asked
+
+    def _parts(self, firings: Sequence[Firing]) -> Iterator[Sequence[Firing]]:
+        """The firings, so many at a time that no write delays others by much.
+
+        Those of few fire times come first, then what was locked and what has failed
+        before, which must not hold up the others again.
+        """
+        others, locked, failed = [], [], []
+        for firing in firings:
+            key = _key(firing.definition)
+            if self._aside.has_failed(key):
+                failed.append(firing)
+            elif self._aside.was_busy(key):
+                locked.append(firing)
+            else:
+                others.append(firing)
+        yield from _in_parts(sorted(others, key=_rows_of))
+        yield from _in_parts(locked)
+        yield from ([each] for each in failed[:_MOST_ALONE])
+
+    def _fire(self, firings: Sequence[Firing]) -> Sequence[Firing]:
+        failed: set[UUID] = set()
+
+        def fail(firing: Firing, error: Exception) -> None:
+            failed.add(firing.definition.id)
+            self._leave_failed(firing.definition, error)
+
+        answers = write_in_halves(firings, self._store.fire_definitions, fail)
+        busy = set().union(*(answer.busy for answer in answers))
+        won = set().union(*(answer.done for answer in answers))
+        for definition in (firing.definition for firing in firings):
+            if definition.id in busy:
+                self._leave_busy(definition)
+            elif definition.id not in failed:
+                self._aside.forget(_key(definition))
+        return [firing for firing in firings if firing.definition.id in won]
+
+    def _next(self, *, has_looked: bool) -> timedelta | None:
+        if self._after is not None or self._again or self._asked:
+            return ZERO
+        elapsed = self._clock.elapsed()
+        waits = [self._repeats.wait, self._aside.next_busy(elapsed)]
+        if not has_looked:
+            waits.append(self._next_look - elapsed)
+        return min((each for each in waits if each is not None), default=None)
+
+    def _leave_busy(self, definition: TaskDefinition) -> None:
+        if self._aside.leave_busy(_key(definition), self._clock.elapsed()):
+            self._log.write(
+                logging.WARNING,
+                "definition %s: another transaction has locked it, its firing has to"
+                " wait",
+                definition.id,
+                ids={"definition_id": definition.id},
+            )
+
+    def _fail_to_plan(self, definition: TaskDefinition, error: Exception) -> None:
+        self._leave_failed(definition, error, at_least=_FAILED_AT_MOST)
+
+    def _leave_failed(
+        self,
+        definition: TaskDefinition,
+        error: Exception,
+        *,
+        at_least: timedelta = ZERO,
+    ) -> None:
+        key = _key(definition)
+        is_new = not self._aside.has_failed(key)
+        elapsed = self._clock.elapsed()
+        delay = self._aside.leave_failed(key, elapsed, at_least=at_least)
+        if is_new:
+            self._log.write(
+                logging.ERROR,
+                "definition %s cannot fire and is left alone for %d s: %r",
+                definition.id,
+                delay.total_seconds(),
+                error,
+                ids={"definition_id": definition.id},
+                error=error,
+            )
+
+
+def _is_due(definition: TaskDefinition, until: datetime) -> bool:
+    at = definition.next_fire_time
+    return at is not None and at <= until and not definition.paused
+
+
+def _key(definition: TaskDefinition) -> _Key:
+    """One that has been edited since is another one."""
+    return definition.id, definition.revision
+
+
+def _in_parts(firings: Sequence[Firing]) -> Iterator[Sequence[Firing]]:
+    """The firings, so many at a time that no write delays others by much."""
+    part: list[Firing] = []
+    rows = 0
+    for firing in firings:
+        part.append(firing)
+        rows += _rows_of(firing)
+        if rows >= _MOST_ROWS:
+            yield part
+            part, rows = [], 0
+    if part:
+        yield part
+
+
+def _rows_of(firing: Firing) -> int:
+    return 1 + len(firing.fire_times)
+
+
+def _any_due(firings: Sequence[Firing], until: datetime) -> bool:
+    return any(each.fire_times and each.fire_times[0] <= until for each in firings)
+
+
+def _has_more(firing: Firing, until: datetime) -> bool:
+    return firing.next_fire_time is not None and firing.next_fire_time <= until

@@ -1,0 +1,196 @@
+"""The guard: a trigger that raises or hangs costs only its own definition."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from go_scheduler.clock import DrivingClock
+from go_scheduler.errors import InvalidTriggerError
+from go_scheduler.firing.planner import MOST_FIRE_TIMES, plan
+from go_scheduler.shown import shown
+from go_scheduler.ticking.ticker import Ticker
+from go_scheduler.triggers.base import is_own
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence, Set
+    from datetime import datetime, timedelta
+    from uuid import UUID
+
+    from go_scheduler.clock import Clock
+    from go_scheduler.firing.displacement import LastFired
+    from go_scheduler.models import Firing, TaskDefinition
+
+# Their whole plan has to be made within the patience.
+_MOST_FOREIGN = 100
+_MOST_HANGING = 4
+_NOTHING_KNOWN: Mapping[UUID, LastFired] = MappingProxyType({})
+
+
+class Guard:
+    """Plans firings: the package's own triggers in place, foreign ones on a thread.
+
+    A foreign trigger that does not answer in time is left behind with its thread, at
+    most four at a time; while there are four, no foreign trigger is called.
+
+    Args:
+        clock: Measures how long a trigger takes. On a driving clock, which has no
+            threads, foreign triggers are called in place.
+        patience: How long the plan of one definition may take.
+    """
+
+    def __init__(self, clock: Clock, *, patience: timedelta) -> None:
+        self._clock = clock
+        self._patience = patience
+        self._left_behind: list[_Helper] = []
+
+    def hanging(self) -> Set[UUID]:
+        """The definitions whose trigger was called and has not answered yet."""
+        # Asked by other threads as well, so it forgets nobody: only plan() does.
+        return {id for id, _ in self._hanging()}
+
+    def plan(
+        self,
+        definitions: Sequence[TaskDefinition],
+        *,
+        now: datetime,
+        until: datetime,
+        failed: Callable[[TaskDefinition, Exception], None],
+        last: Mapping[UUID, LastFired] = _NOTHING_KNOWN,
+    ) -> Sequence[Firing]:
+        """Plan the step of each definition.
+
+        Args:
+            definitions: Due definitions.
+            now: The store's time.
+            until: How far ahead to go.
+            failed: Told of each whose trigger raised, misbehaved or hung, or of which
+                has to be known what fired last.
+            last: What fired last of those of which that is known.
+
+        Returns:
+            The firings of the others, in no order.
+        """
+        firings: list[Firing] = []
+        foreign: deque[TaskDefinition] = deque()
+
+        def plan_one(definition: TaskDefinition) -> Firing | Exception:
+            try:
+                most = MOST_FIRE_TIMES if is_own(definition.trigger) else _MOST_FOREIGN
+                return plan(
+                    definition,
+                    now=now,
+                    until=until,
+                    most=most,
+                    last=last.get(definition.id),
+                )
+            # Foreign code: SystemExit from a trigger must not look like ours.
+            except BaseException as error:
+                if isinstance(error, Exception):
+                    return error
+                return InvalidTriggerError(f"the trigger raised {shown(error)}")
+
+        def take(definition: TaskDefinition, result: Firing | Exception) -> None:
+            if isinstance(result, Exception):
+                failed(definition, result)
+            else:
+                firings.append(result)
+
+        hanging = self._hanging()
+        for definition in definitions:
+            if self._is_trusted(definition):
+                take(definition, plan_one(definition))
+            elif (definition.id, definition.revision) in hanging:
+                failed(definition, _hung("it has not answered yet"))
+            else:
+                foreign.append(definition)
+        while foreign:
+            self._left_behind = [each for each in self._left_behind if not each.done]
+            if len(self._left_behind) >= _MOST_HANGING:
+                for definition in foreign:
+                    failed(definition, _hung("as many as are allowed to do so already"))
+                break
+            helper = _Helper(foreign, plan_one, self._clock)
+            for definition, result in helper.run(self._patience):
+                take(definition, result)
+            if helper.hung is not None:
+                self._left_behind.append(helper)
+                failed(helper.hung, _hung(f"it did not answer within {self._patience}"))
+        return firings
+
+    def _hanging(self) -> Set[tuple[UUID, int | None]]:
+        """The id and the revision of each, as another revision may have been mended."""
+        return {
+            (helper.hung.id, helper.hung.revision)
+            for helper in self._left_behind
+            if helper.hung is not None and not helper.done
+        }
+
+    def _is_trusted(self, definition: TaskDefinition) -> bool:
+        return is_own(definition.trigger) or isinstance(self._clock, DrivingClock)
+
+
+class _Helper:
+    """A thread that takes definitions off a queue until it is empty, or until left."""
+
+    def __init__(
+        self,
+        waiting: deque[TaskDefinition],
+        plan_one: Callable[[TaskDefinition], Firing | Exception],
+        clock: Clock,
+    ) -> None:
+        self.done = False
+        self.hung: TaskDefinition | None = None
+        self._waiting = waiting
+        self._plan_one = plan_one
+        self._clock = clock
+        self._condition = threading.Condition()
+        self._called: timedelta | None = None
+        self._results: list[tuple[TaskDefinition, Firing | Exception]] = []
+        self._ticker = Ticker("trigger helper", self._work, interval=None, clock=clock)
+
+    def run(
+        self, patience: timedelta
+    ) -> Sequence[tuple[TaskDefinition, Firing | Exception]]:
+        """Plan until the queue is empty, or one takes longer than ``patience``.
+
+        Returns:
+            What was planned. If ``hung`` is not None, that one was not.
+        """
+        self._ticker.start()
+        with self._condition:
+            while not self.done:
+                # The patience counts from the call, however late the thread came to it.
+                until = None if self._called is None else self._called + patience
+                if until is not None and self._clock.elapsed() >= until:
+                    self.hung = self._current
+                    break
+                self._clock.wait(self._condition, until)
+            return self._results
+
+    def _work(self) -> None:
+        result = None
+        while (definition := self._take(result)) is not None:
+            result = (definition, self._plan_one(definition))
+        self._ticker.stop()
+
+    def _take(
+        self, result: tuple[TaskDefinition, Firing | Exception] | None
+    ) -> TaskDefinition | None:
+        """Hand in what was planned and take the next, in one step."""
+        with self._condition:
+            self._condition.notify()
+            if result is not None and self.hung is None:
+                self._results.append(result)
+            if self.hung is not None or not self._waiting:
+                self.done = True
+                return None
+            self._current = self._waiting.popleft()
+            self._called = self._clock.elapsed()
+            return self._current
+
+
+def _hung(what: str) -> InvalidTriggerError:
+    return InvalidTriggerError(f"its trigger hangs: {what}")

@@ -1,0 +1,81 @@
+"""Planning: definitions planned under guard, with what has to be read for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from go_scheduler.firing.displacement import DisplacedError, LastFired
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    from go_scheduler.firing.guard import Guard
+    from go_scheduler.models import Firing, TaskDefinition
+    from go_scheduler.stores.base import Store
+
+MOST_DISPLACED = 50
+"""The most definitions for which is read at once what has fired last, one by one."""
+
+
+class Planned(NamedTuple):
+    """What came of planning.
+
+    Attributes:
+        firings: The steps to take, in no order.
+        complete: Whether there is no definition for which there was no time.
+    """
+
+    firings: Sequence[Firing]
+    complete: bool
+
+
+class Planning:
+    """Plans definitions; what time zones have displaced by what has fired last.
+
+    Args:
+        store: Tells what has fired last.
+        guard: Calls the triggers.
+    """
+
+    def __init__(self, store: Store, guard: Guard) -> None:
+        self._store = store
+        self._guard = guard
+
+    def plan(
+        self,
+        definitions: Sequence[TaskDefinition],
+        *,
+        now: datetime,
+        until: datetime,
+        failed: Callable[[TaskDefinition, Exception], None],
+    ) -> Planned:
+        """Plan the step of each definition.
+
+        Args:
+            definitions: The definitions, with a ``next_fire_time``.
+            now: The store's time.
+            until: How far ahead to go.
+            failed: Told of each whose trigger raised, misbehaved or hung.
+        """
+        displaced: list[TaskDefinition] = []
+
+        def fail(definition: TaskDefinition, error: Exception) -> None:
+            if isinstance(error, DisplacedError):
+                displaced.append(definition)
+            else:
+                failed(definition, error)
+
+        firings = self._guard.plan(definitions, now=now, until=until, failed=fail)
+        if not displaced:
+            return Planned(firings, complete=True)
+        some = displaced[:MOST_DISPLACED]
+        last = {each.id: self._last_fired(each) for each in some}
+        found = self._guard.plan(some, now=now, until=until, failed=failed, last=last)
+        return Planned([*firings, *found], complete=len(some) == len(displaced))
+
+    def _last_fired(self, definition: TaskDefinition) -> LastFired:
+        newest = self._store.list_instances(
+            definition_id=definition.id, newest_first=True, limit=1
+        )
+        return LastFired(newest[0].fire_time if newest else None)

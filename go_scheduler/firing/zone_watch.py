@@ -1,0 +1,140 @@
+"""The zone watch: brings new data of time zones to definitions that wait to fire."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from go_scheduler.clock import ZERO
+from go_scheduler.firing.planning import MOST_DISPLACED
+from go_scheduler.models import Position
+from go_scheduler.ticking.batches import write_in_halves
+from go_scheduler.triggers.wall.zones import edition, renew_zones
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    from go_scheduler.clock import StoreClock
+    from go_scheduler.firing.planning import Planning
+    from go_scheduler.models import Firing, TaskDefinition
+    from go_scheduler.stores.base import Store
+
+log = logging.getLogger(__name__)
+
+_LOOK_EVERY = timedelta(hours=1)
+# A node that starts has other things to do.
+_WALK_AFTER = timedelta(minutes=1)
+# What a node with older data has written since the last walk is found within a day, the
+# time for a walk over a million included.
+_WALK_EVERY = timedelta(hours=12)
+# A hundred a second, whatever there is: nobody waits for it.
+_PAGE = MOST_DISPLACED
+_PAUSE = timedelta(seconds=0.5)
+
+
+class ZoneWatch:
+    """Looks whether time zones have new data, and moves what they have displaced.
+
+    It looks at the data each hour. It walks over all definitions, page by page with
+    pauses, when they have changed; and soon after its start and then twice a day, since
+    another node, or the one before, may have had other data. What is due by the time it
+    is met is left to the definition scheduler, which looks itself.
+
+    Args:
+        store: Where the definitions are.
+        clock: The store's time, as this node has it.
+        planning: Says what is displaced, and where it belongs.
+        ahead: So far past the store's time a definition is due.
+        created: Called when there are new instances.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: StoreClock,
+        *,
+        planning: Planning,
+        ahead: timedelta,
+        created: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._planning = planning
+        self._ahead = ahead
+        self._created = created
+        self._edition = edition()
+        self._look_at = clock.elapsed() + _LOOK_EVERY
+        self._walk_at = clock.elapsed() + _WALK_AFTER
+        self._after: Position | None = None
+        self._moved = 0
+
+    def tick(self) -> timedelta | None:
+        """Look, or walk over one page, if it is time; answer how soon it will be."""
+        if self._clock.elapsed() >= self._look_at:
+            self._look_at = self._clock.elapsed() + _LOOK_EVERY
+            self._look()
+        # By itself, or by another node of this process.
+        if self._edition != edition():
+            self._edition = edition()
+            self._after, self._walk_at = None, self._clock.elapsed()
+        if self._clock.elapsed() >= self._walk_at:
+            pause = self._walk()
+            self._walk_at = self._clock.elapsed() + pause
+        return max(ZERO, min(self._look_at, self._walk_at) - self._clock.elapsed())
+
+    def _look(self) -> None:
+        if changed := renew_zones():
+            log.info(
+                "new time zone data: %s; what fires by them is gone over",
+                ", ".join(changed),
+            )
+
+    def _walk(self) -> timedelta:
+        """Walk over a page; answer how long to wait for the next one."""
+        self._clock.refresh()
+        page = self._store.list_definitions(after=self._after, limit=_PAGE)
+        self._move(page)
+        if len(page) == _PAGE:
+            self._after = Position.of_definition(page[-1])
+            return _PAUSE
+        if self._moved:
+            log.info(
+                "%d definitions fire at other instants, by the present data of their"
+                " time zones",
+                self._moved,
+            )
+        self._after, self._moved = None, 0
+        return _WALK_EVERY
+
+    def _move(self, page: Sequence[TaskDefinition]) -> None:
+        now = self._clock.now()
+        until = now + self._ahead
+        planned = self._planning.plan(
+            [each for each in page if _waits_until_after(each, until)],
+            now=now,
+            until=until,
+            failed=_leave,
+        )
+        moves = [each for each in planned.firings if _changes(each)]
+        for answer in write_in_halves(moves, self._store.fire_definitions, _leave):
+            self._moved += len(answer.done)
+        if any(each.fire_times for each in moves):
+            self._created()
+
+
+def _waits_until_after(definition: TaskDefinition, until: datetime) -> bool:
+    fire_time = definition.next_fire_time
+    # What counts from the end of a run reads no clock: once planned, it fires.
+    is_left = definition.paused or definition.trigger.waits
+    return not is_left and fire_time is not None and fire_time > until
+
+
+def _changes(firing: Firing) -> bool:
+    stays = firing.next_fire_time == firing.definition.next_fire_time
+    return bool(firing.fire_times) or not stays
+
+
+def _leave(what: object, error: Exception) -> None:
+    """Leave what cannot be moved; it is told of when it is due and cannot fire."""

@@ -1,0 +1,5 @@
+"""Handlers: what is called with a due instance, and a registry of them by name."""
+
+from go_scheduler.handlers.registry import Handler, HandlerRegistry
+
+__all__ = ["Handler", "HandlerRegistry"]

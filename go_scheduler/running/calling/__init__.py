@@ -1,0 +1,1 @@
+"""How handlers are called: on threads, an event loop, or an executor."""

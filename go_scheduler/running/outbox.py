@@ -1,0 +1,334 @@
+"""The outbox: what became of runs, on its way to the store, many in one write."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeVar
+
+from go_scheduler.clock import ZERO
+from go_scheduler.errors import StoreError, TaskInstanceNotFoundError
+from go_scheduler.events.bounded_log import BoundedLog
+from go_scheduler.models import Outcome, Release, RunOutcome
+from go_scheduler.ticking.aside import Aside
+from go_scheduler.ticking.batches import write_in_halves
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+    from uuid import UUID
+
+    from go_scheduler.clock import StoreClock
+    from go_scheduler.models import Answer, Claim, TaskInstance
+    from go_scheduler.run import Run
+    from go_scheduler.stores.base import Store
+
+_GAP = timedelta(milliseconds=3)
+_BATCH = 500
+_MOST_ASIDE = 1000
+# So many lines say enough, and each costs a way to the store while others wait.
+_MOST_ASKED = 10
+
+Record = TypeVar("Record", RunOutcome, Release)
+
+
+class End:
+    """The end of one run, until the store has taken it.
+
+    Args:
+        run: The run.
+        record: What is to be recorded of it.
+        raised: What its handler raised, if that is not all of the record's error.
+    """
+
+    __slots__ = ("joined", "raised", "record", "run", "unsure")
+
+    def __init__(
+        self, run: Run, record: RunOutcome | Release, *, raised: str | None = None
+    ) -> None:
+        self.run = run
+        self.record = record
+        self.raised = raised
+        # Whether the run called complete_in before this was decided.
+        self.joined = run.joined
+        # Whether it has been sent and the answer was lost.
+        self.unsure = False
+
+
+class Outbox:
+    """Writes at once after a pause, else what has gathered, every few milliseconds.
+
+    What the store does not take is kept and written again: all of it if the store is
+    away; what is locked or fails alone is left aside and costs only itself.
+
+    Args:
+        store: Where to write.
+        clock: The store's time, as this node has it.
+        wake: Makes the recorder's ticker tick.
+        written: Called after a write that made room.
+        rolled_back: Told of ends that are known only now: ``complete_in`` was called,
+            and its transaction has not committed.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: StoreClock,
+        *,
+        wake: Callable[[], None],
+        written: Callable[[], None],
+        rolled_back: Callable[[Run, RunOutcome], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._wake = wake
+        self._written = written
+        self._rolled_back = rolled_back
+        # All of them: pending, being written, or aside.
+        self._ends: dict[End, None] = {}
+        self._pending: deque[End] = deque()
+        self._aside: Aside[End] = Aside()
+        self._announced = False
+        self._last: timedelta | None = None
+        self._asked = 0
+        self._freed = _Freed()
+        self._log = BoundedLog(logging.getLogger(__name__))
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    @property
+    def backlog(self) -> int:
+        """How many keep the node from claiming more: of those aside a thousand do not.
+
+        A few locked rows must not cost it workers, and endless ones not its memory.
+        """
+        return len(self._ends) - min(len(self._aside), _MOST_ASIDE)
+
+    def runs(self) -> Sequence[Run]:
+        """Those whose end the store has not taken yet."""
+        return [end.run for end in self._ends.copy()]
+
+    def written_since(self, elapsed: timedelta) -> int:
+        """How many called runs were recorded since then; older ones are forgotten."""
+        return self._freed.since(elapsed)
+
+    def put(self, end: End) -> None:
+        """Write this soon."""
+        self._ends[end] = None
+        self._pending.append(end)
+        # In this order, and reset before the pending are taken: no end waits
+        # unannounced.
+        if not self._announced:
+            self._announced = True
+            self._wake()
+
+    def tick(self) -> timedelta | None:
+        """Write what has gathered, unless the last write was a moment ago."""
+        elapsed = self._clock.elapsed()
+        self._announced = False
+        if self._last is None or elapsed >= self._last + _GAP:
+            self._log.begin()
+            self._asked = 0
+            self._write_pending()
+            # Apart from what is new, which is not to suffer from it.
+            self._write_all(self._aside.take_busy(elapsed, _BATCH))
+            self._write_all(self._aside.take_failed(elapsed, _BATCH))
+        return self._next(self._clock.elapsed())
+
+    def _next(self, elapsed: timedelta) -> timedelta | None:
+        gap = ZERO if self._last is None else max(ZERO, self._last + _GAP - elapsed)
+        if self._pending:
+            return gap
+        left = self._aside.next(elapsed)
+        return None if left is None else max(gap, left)
+
+    def _write_pending(self) -> None:
+        size = min(len(self._pending), _BATCH)
+        self._write_all([self._pending.popleft() for _ in range(size)])
+
+    def _write_all(self, ends: Sequence[End]) -> None:
+        if not ends:
+            return
+        try:
+            for batch in _each_instance_once(ends):
+                self._write(batch)
+        except BaseException:
+            unwritten = [end for end in ends if end in self._ends]
+            for end in unwritten:
+                # What had been taken before the failure is answered as lost the next
+                # time.
+                end.unsure = True
+                self._aside.forget(end)
+            self._pending.extendleft(reversed(unwritten))
+            raise
+        self._last = self._clock.elapsed()
+        self._freed.note(self._last)
+        self._written()
+
+    def _write(self, batch: Sequence[End]) -> None:
+        outcomes = [end for end in batch if isinstance(end.record, RunOutcome)]
+        releases = [end for end in batch if isinstance(end.record, Release)]
+        self._send(
+            [end for end in outcomes if not end.joined], self._store.finish_instances
+        )
+        self._send(releases, self._store.release_instances)
+        # Last: the others do not wait for a transaction that may still lock these.
+        self._send(
+            [end for end in outcomes if end.joined], self._store.finish_instances
+        )
+
+    def _send(
+        self,
+        ends: Sequence[End],
+        write: Callable[[Sequence[Record]], Answer[Set[UUID]]],
+    ) -> None:
+        failed: dict[UUID, Exception] = {}
+
+        def fail(record: Record, error: Exception) -> None:
+            failed[record.claim.instance_id] = error
+
+        records: Sequence[Record] = [end.record for end in ends]  # type: ignore[misc]
+        answers = write_in_halves(records, write, fail)
+        done = {each for answer in answers for each in answer.done}
+        busy = {each for answer in answers for each in answer.busy}
+        for end in ends:
+            instance_id = end.run.instance.id
+            if instance_id in busy:
+                self._leave_busy(end)
+            elif instance_id in failed:
+                self._leave_failed(end, failed[instance_id])
+            else:
+                self._take_out(end, recorded=instance_id in done)
+
+    def _leave_busy(self, end: End) -> None:
+        if self._aside.leave_busy(end, self._clock.elapsed()):
+            self._log.write(
+                logging.WARNING,
+                "instance %s: its end is not recorded yet, another transaction has"
+                " locked it; it is tried again every second",
+                end.run.instance.id,
+                ids=_ids(end.run.claim),
+            )
+
+    def _leave_failed(self, end: End, error: Exception) -> None:
+        delay = self._aside.leave_failed(end, self._clock.elapsed())
+        self._log.write(
+            logging.ERROR,
+            "instance %s: its end cannot be recorded, next try in %g s: %r",
+            end.run.instance.id,
+            delay.total_seconds(),
+            error,
+            ids=_ids(end.run.claim),
+            error=error,
+        )
+
+    def _take_out(self, end: End, *, recorded: bool) -> None:
+        if isinstance(end.record, RunOutcome):
+            # What was given back has freed no worker.
+            self._freed.count += end.record.started_at is not None
+            if not recorded:
+                self._report_not_taken(end, end.record)
+            elif end.joined:
+                self._rolled_back(end.run, end.record)
+        self._aside.forget(end)
+        # Last: until then the claim is renewed, and a stop waits.
+        del self._ends[end]
+
+    def _report_not_taken(self, end: End, outcome: RunOutcome) -> None:
+        """Say that a result was discarded, unless it has been recorded before.
+
+        That was by the transaction in which the run called ``complete_in``, or by an
+        earlier write whose answer was lost.
+        """
+        claim, found = outcome.claim, None
+        if end.joined or end.unsure:
+            if self._asked == _MOST_ASKED:
+                return
+            self._asked += 1
+            found = self._find(claim)
+        if found is not None and end.joined and _is_completed_by(found, claim):
+            self._report_raised(claim, end.raised)
+        elif found is not None and end.unsure and _is_recorded(found, outcome):
+            if end.joined:
+                self._rolled_back(end.run, outcome)
+        # That it hangs was a presumption, and has been reported.
+        elif not outcome.hung:
+            self._log.write(
+                logging.WARNING,
+                "instance %s: the result of attempt %d is discarded, its claim is lost",
+                claim.instance_id,
+                claim.attempt,
+                ids=_ids(claim),
+            )
+
+    def _report_raised(self, claim: Claim, error: str | None) -> None:
+        """Say what a handler raised after its transaction had committed."""
+        if error is not None:
+            self._log.write(
+                logging.ERROR,
+                "instance %s: attempt %d is completed, but failed afterwards: %s",
+                claim.instance_id,
+                claim.attempt,
+                error,
+                ids=_ids(claim),
+            )
+
+    def _find(self, claim: Claim) -> TaskInstance | None:
+        try:
+            return self._store.get_instance(claim.instance_id)
+        # Gone, or unreadable: it is only about a line in the log.
+        except (StoreError, TaskInstanceNotFoundError):
+            return None
+
+
+class _Freed:
+    """How many runs freed a worker, and when."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._lock = threading.Lock()
+        self._noted: deque[tuple[timedelta, int]] = deque()
+        self._lately = 0
+
+    def note(self, elapsed: timedelta) -> None:
+        """What has been counted was freed now."""
+        with self._lock:
+            self._noted.append((elapsed, self.count))
+            self._lately += self.count
+        self.count = 0
+
+    def since(self, elapsed: timedelta) -> int:
+        """How many were freed since then; older ones are forgotten."""
+        with self._lock:
+            while self._noted and self._noted[0][0] < elapsed:
+                self._lately -= self._noted.popleft()[1]
+            return self._lately
+
+
+def _each_instance_once(ends: Iterable[End]) -> Iterator[Sequence[End]]:
+    """Split what two runs of one instance have left, in its order."""
+    batch: dict[UUID, End] = {}
+    for end in ends:
+        instance_id = end.run.instance.id
+        if instance_id in batch:
+            yield list(batch.values())
+            batch = {}
+        batch[instance_id] = end
+    yield list(batch.values())
+
+
+def _is_completed_by(instance: TaskInstance, claim: Claim) -> bool:
+    completed = instance.outcome is Outcome.COMPLETED
+    return completed and instance.ended_attempt == claim.attempt
+
+
+def _is_recorded(instance: TaskInstance, outcome: RunOutcome) -> bool:
+    ends = outcome.outcome is not None
+    attempt = instance.ended_attempt if ends else instance.attempt
+    return attempt == outcome.claim.attempt
+
+
+def _ids(claim: Claim) -> dict[str, object]:
+    return {"instance_id": claim.instance_id, "attempt": claim.attempt}

@@ -1,0 +1,155 @@
+"""Renewals: claims made to hold longer, and those that cannot be, one by one."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from go_scheduler.events.bounded_log import BoundedLog
+from go_scheduler.models import Renewal
+from go_scheduler.ticking.aside import Aside
+from go_scheduler.ticking.batches import write_in_halves
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from uuid import UUID
+
+    from go_scheduler.clock import StoreClock
+    from go_scheduler.run import Run
+    from go_scheduler.stores.base import Store
+
+_BATCH = 1000
+# Past the time when a run is presumed hung: until then nobody else takes it over.
+_SLACK = timedelta(seconds=2)
+
+
+class Renewals:
+    """Renews claims in one write, and apart from it those that it could not renew.
+
+    Args:
+        store: Where to renew.
+        clock: The store's time, as this node has it.
+        lease: How long a claim holds.
+        lost: Takes the runs whose claim is not theirs any more.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: StoreClock,
+        *,
+        lease: timedelta,
+        lost: Callable[[Run], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._lease = lease
+        self._lost = lost
+        self._aside: Aside[Run] = Aside()
+        self._log = BoundedLog(logging.getLogger(__name__))
+
+    def renew(self, runs: Sequence[Run], *, every: bool) -> bool:
+        """Renew what lapses soon, and what was left aside long enough.
+
+        Args:
+            runs: All that need their claim.
+            every: Renew what lapses later as well.
+
+        Returns:
+            Whether the store was asked, and has answered.
+        """
+        self._log.begin()
+        elapsed = self._clock.elapsed()
+        newest = self._newest(runs)
+        self._aside.forget_unless(lambda run: newest.get(run.instance.id) is run)
+        soon = self._clock.at(elapsed) + self._lease * 2 / 3
+        wanted = [
+            run
+            for run in newest.values()
+            # What has ended is about to be written, and not to be met with a lock then.
+            if ((every and not run.settled) or run.expires_at < soon)
+            and run not in self._aside
+        ]
+        busy = self._aside.take_busy(elapsed, _BATCH)
+        failed = self._aside.take_failed(elapsed, _BATCH)
+        for start in range(0, len(wanted), _BATCH):
+            self._write(wanted[start : start + _BATCH])
+        self._write(busy)
+        self._write(failed)
+        return bool(wanted or busy or failed)
+
+    def next(self) -> timedelta | None:
+        """How long until one that was left aside is tried again; None: none was."""
+        return self._aside.next(self._clock.elapsed())
+
+    def _newest(self, runs: Sequence[Run]) -> dict[UUID, Run]:
+        """Of two runs of one instance the newer: the older one has lost its claim."""
+        newest: dict[UUID, Run] = {}
+        for run in sorted(runs, key=lambda run: -run.claim.attempt):
+            if newest.setdefault(run.instance.id, run) is not run:
+                self._lost(run)
+        return newest
+
+    def _write(self, runs: Sequence[Run]) -> None:
+        # Read before the write is sent: the store counts from a later time, never an
+        # earlier.
+        elapsed = self._clock.elapsed()
+        now = self._clock.at(elapsed)
+        renewals = [
+            Renewal(claim=run.claim, lease=self._lease_of(run, elapsed)) for run in runs
+        ]
+        failed: dict[UUID, Exception] = {}
+
+        def fail(renewal: Renewal, error: Exception) -> None:
+            failed[renewal.claim.instance_id] = error
+
+        answers = write_in_halves(renewals, self._store.renew_claims, fail)
+        owned: dict[UUID, bool] = {}
+        busy: set[UUID] = set()
+        for answer in answers:
+            owned.update(answer.done)
+            busy.update(answer.busy)
+        for run, renewal in zip(runs, renewals, strict=True):
+            instance_id = run.instance.id
+            # It has joined its handler's transaction meanwhile, and may be completed.
+            if run.joined:
+                continue
+            if instance_id in busy:
+                self._leave_busy(run)
+            elif instance_id in failed:
+                self._leave_failed(run, failed[instance_id])
+            elif instance_id in owned:
+                self._aside.forget(run)
+                run.expires_at = now + renewal.lease
+                run.cancel_requested = owned[instance_id]
+            else:
+                self._lost(run)
+
+    def _lease_of(self, run: Run, elapsed: timedelta) -> timedelta:
+        # What has ended may wait for the store for longer than it might run.
+        if run.settled:
+            return self._lease
+        return min(self._lease, run.left(elapsed) + _SLACK)
+
+    def _leave_busy(self, run: Run) -> None:
+        if self._aside.leave_busy(run, self._clock.elapsed()):
+            self._log.write(
+                logging.WARNING,
+                "instance %s: its claim is not renewed yet, another transaction has"
+                " locked it; it is tried again every second",
+                run.instance.id,
+                ids={"instance_id": run.instance.id},
+            )
+
+    def _leave_failed(self, run: Run, error: Exception) -> None:
+        delay = self._aside.leave_failed(run, self._clock.elapsed())
+        self._log.write(
+            logging.ERROR,
+            "instance %s: its claim cannot be renewed, next try in %g s: %r",
+            run.instance.id,
+            delay.total_seconds(),
+            error,
+            ids={"instance_id": run.instance.id},
+            error=error,
+        )

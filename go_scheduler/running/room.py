@@ -1,0 +1,76 @@
+"""How much a node may claim at a moment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from go_scheduler.clock import StoreClock
+    from go_scheduler.running.calling.workers import Workers
+    from go_scheduler.running.held import Held
+    from go_scheduler.running.recorder import Recorder
+    from go_scheduler.settings import Settings
+
+_BATCH = 500
+
+
+class Allowance(NamedTuple):
+    """What a claim may take.
+
+    Attributes:
+        limit: How many instances; none if it is not above zero.
+        ahead: Whether instances whose time is still to come are among them; else only
+            what is about to start.
+    """
+
+    limit: int
+    ahead: bool
+
+
+class Room:
+    """What a node has room for: workers for what is due, places for what is held.
+
+    Args:
+        clock: Measures elapsed time.
+        settings: The most to hold, and the runner's window.
+        held: The node's runs.
+        recorder: Tells how many ends are not recorded, and how many were lately.
+        workers: Tells how many there are, and whether they can be given anything.
+    """
+
+    def __init__(
+        self,
+        clock: StoreClock,
+        settings: Settings,
+        *,
+        held: Held,
+        recorder: Recorder,
+        workers: Workers,
+    ) -> None:
+        self._clock = clock
+        self._settings = settings
+        self._held = held
+        self._recorder = recorder
+        self._workers = workers
+
+    def measure(self, *, all_due_taken: bool) -> Allowance:
+        """How much there is now.
+
+        Of what is due no more than can be called within a window: the free workers, and
+        as many as came free in the last one. Of what is not due yet, what may be held.
+
+        Args:
+            all_due_taken: Whether the claim before has left nothing that is due.
+        """
+        if not self._workers.ready():
+            return Allowance(0, ahead=True)
+        since = self._clock.elapsed() - self._settings.runner_window
+        recently = self._recorder.written_since(since)
+        busy = self._held.busy + self._recorder.backlog
+        due = self._workers.size + recently - busy
+        ahead = self._settings.max_held - self._held.waiting
+        if ahead <= 0:
+            return Allowance(min(due, _BATCH), ahead=False)
+        if due > 0 and all_due_taken:
+            return Allowance(min(ahead, _BATCH), ahead=True)
+        return Allowance(min(due, ahead, _BATCH), ahead=True)

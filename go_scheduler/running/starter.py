@@ -1,0 +1,227 @@
+"""The starter: records the start of each claimed instance shortly before it is due."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from datetime import timedelta
+from heapq import heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING
+
+from go_scheduler.clock import ZERO
+from go_scheduler.events.bounded_log import BoundedLog
+from go_scheduler.ticking.aside import Aside
+from go_scheduler.ticking.batches import write_in_halves
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from go_scheduler.clock import StoreClock
+    from go_scheduler.models import Answer, Claim, Claimant, TaskInstance
+    from go_scheduler.run import Run
+    from go_scheduler.running.contact import Contact
+    from go_scheduler.running.held import Held
+    from go_scheduler.running.intake import Intake
+    from go_scheduler.running.timer import Timer
+    from go_scheduler.stores.base import Store
+    from go_scheduler.ticking.pace import Pace
+
+_BATCH = 500
+_SLACK = timedelta(milliseconds=20)
+_FAILED_AT_FIRST = timedelta(milliseconds=100)
+_FAILED_AT_MOST = timedelta(seconds=1)
+_MOST_ALONE = 10
+
+
+class Starter:
+    """Holds what is claimed and not started, and starts all that is due about then.
+
+    A start that is locked by another transaction, or fails alone, is left aside for a
+    moment and tried again apart from the others, a little later each time.
+
+    Args:
+        store: Where to record.
+        clock: The store's time, as this node has it.
+        claimant: This node.
+        held: The node's runs.
+        intake: Looks once more at what was started.
+        timer: Takes what has been started.
+        pace: Says how long before an instance is due its start is recorded.
+        contact: Told of every failure.
+        wake: Makes the starter's ticker tick.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: StoreClock,
+        claimant: Claimant,
+        *,
+        held: Held,
+        intake: Intake,
+        timer: Timer,
+        pace: Pace,
+        contact: Contact,
+        wake: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._claimant = claimant
+        self._held = held
+        self._intake = intake
+        self._timer = timer
+        self._pace = pace
+        self._contact = contact
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._unstarted: list[tuple[datetime, int, Run]] = []
+        self._sequence = count()
+        self._aside: Aside[Run] = Aside(
+            at_first=_FAILED_AT_FIRST, at_most=_FAILED_AT_MOST
+        )
+        self._log = BoundedLog(logging.getLogger(__name__))
+
+    @property
+    def lead(self) -> timedelta:
+        """How long before it is due an instance is to be started now."""
+        return self._pace.lead(len(self._unstarted))
+
+    def hold(self, runs: Iterable[Run]) -> None:
+        """Take claimed runs, of which some may have been started by the claim."""
+        started: list[Run] = []
+        unstarted: list[Run] = []
+        for run in runs:
+            is_started = run.instance.started_at is not None
+            (started if is_started else unstarted).append(run)
+        self._timer.hold(started)
+        if self._push(unstarted):
+            self._wake()
+
+    def tick(self) -> timedelta | None:
+        """Start what is nearly due; answer how long until the next is."""
+        self._log.begin()
+        try:
+            self._start_due()
+            self._start_aside()
+        except BaseException:
+            self._contact.broke()
+            raise
+        return self._next()
+
+    def _start_due(self) -> None:
+        """Record the start of what is due within the lead and a little more."""
+        if (wait := self._wait()) is None or wait > ZERO:
+            return
+        until = self._clock.now() + self.lead + _SLACK
+        while runs := self._take_due(until):
+            self._start(runs)
+
+    def _start_aside(self) -> None:
+        """Try again what was left aside; what failed alone by itself, and a few."""
+        elapsed = self._clock.elapsed()
+        self._start(self._aside.take_busy(elapsed, _BATCH))
+        for _ in range(_MOST_ALONE):
+            self._start(self._aside.take_failed(elapsed, 1))
+
+    def _start(self, runs: Sequence[Run]) -> None:
+        try:
+            self._record(runs)
+        except BaseException:
+            # Whether they have been started is not known; starting again is harmless.
+            self._push(runs)
+            raise
+
+    def _record(self, runs: Sequence[Run]) -> None:
+        failed: dict[UUID, Exception] = {}
+
+        def write(claims: Sequence[Claim]) -> Answer[Sequence[TaskInstance]]:
+            return self._store.start_instances(self._claimant, claims)
+
+        def fail(claim: Claim, error: Exception) -> None:
+            failed[claim.instance_id] = error
+
+        sent = self._clock.elapsed()
+        answers = write_in_halves([run.claim for run in runs], write, fail)
+        if answers:
+            self._pace.took(self._clock.elapsed() - sent)
+        busy = set().union(*(answer.busy for answer in answers))
+        done = {
+            (instance.id, instance.attempt): instance
+            for answer in answers
+            for instance in answer.done
+        }
+        started = []
+        for run in runs:
+            if run.instance.id in busy:
+                self._leave_busy(run)
+                continue
+            if run.instance.id in failed:
+                self._leave_failed(run, failed[run.instance.id])
+                continue
+            self._aside.forget(run)
+            instance = done.get(run.token)
+            if instance is not None and self._intake.takes(run.start(instance)):
+                started.append(run)
+            else:
+                self._held.drop(run)
+        self._timer.hold(started)
+
+    def _leave_busy(self, run: Run) -> None:
+        if self._aside.leave_busy(run, self._clock.elapsed()):
+            self._log.write(
+                logging.WARNING,
+                "instance %s: another transaction has locked it, its start has to wait",
+                run.instance.id,
+                ids=_ids(run.claim),
+            )
+
+    def _leave_failed(self, run: Run, error: Exception) -> None:
+        is_new = not self._aside.has_failed(run)
+        self._aside.leave_failed(run, self._clock.elapsed())
+        if is_new:
+            self._log.write(
+                logging.ERROR,
+                "instance %s: its start cannot be recorded, it is tried again: %r",
+                run.instance.id,
+                error,
+                ids=_ids(run.claim),
+                error=error,
+            )
+
+    def _push(self, runs: Sequence[Run]) -> bool:
+        """Hold what is to be started; true if the first of all is another one now."""
+        with self._lock:
+            first = self._unstarted[0] if self._unstarted else None
+            for run in runs:
+                entry = (run.instance.due_at, next(self._sequence), run)
+                heappush(self._unstarted, entry)
+            return bool(self._unstarted) and self._unstarted[0] is not first
+
+    def _take_due(self, until: datetime) -> Sequence[Run]:
+        runs: list[Run] = []
+        with self._lock:
+            while self._unstarted and len(runs) < _BATCH:
+                if self._unstarted[0][0] > until:
+                    break
+                runs.append(heappop(self._unstarted)[2])
+        return runs
+
+    def _wait(self) -> timedelta | None:
+        """How long until the first has to be started; None: there is none."""
+        with self._lock:
+            if not self._unstarted:
+                return None
+            first = self._unstarted[0][0]
+        return first - self._clock.now() - self.lead
+
+    def _next(self) -> timedelta | None:
+        waits = [self._wait(), self._aside.next(self._clock.elapsed())]
+        first = min((each for each in waits if each is not None), default=None)
+        return None if first is None else max(ZERO, first)
+
+
+def _ids(claim: Claim) -> dict[str, object]:
+    return {"instance_id": claim.instance_id, "attempt": claim.attempt}

@@ -1,0 +1,92 @@
+"""Takeover: whether a node may take claims that have lapsed, and since when."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from go_scheduler.clock import ZERO
+from go_scheduler.running.contact import cover
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from go_scheduler.clock import StoreClock
+    from go_scheduler.models import Claimant
+    from go_scheduler.running.contact import Contact
+    from go_scheduler.stores.base import Store
+
+
+# No store keeps contacts for longer.
+_KEPT = timedelta(hours=1)
+
+
+class Takeover:
+    """Decides on lapsed claims, and tells other nodes of the contact with the store.
+
+    After an outage every node must have had the time to renew what it runs before any
+    node takes over claims that have lapsed meanwhile. A node knows that there was none
+    from its own contact with the store, once that has lasted for a lease. One that has
+    just started knows it from what all nodes, living and dead, have noted of theirs.
+
+    Args:
+        store: Where contacts are noted.
+        clock: The store's time, as this node has it.
+        claimant: This node.
+        contact: The node's own contact.
+        look: Called when there may be something to take over, for the first time.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: StoreClock,
+        claimant: Claimant,
+        *,
+        contact: Contact,
+        look: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._node = claimant.node
+        self._queues = claimant.queues
+        self._lease = claimant.lease
+        self.contact = contact
+        self._look = look
+        self._covered_at: timedelta | None = None
+
+    @property
+    def lapsed(self) -> timedelta | None:
+        """How long ago claims must have lapsed to be taken over; None: none may be."""
+        unbroken = self.contact.unbroken
+        if unbroken >= self._lease:
+            return ZERO
+        # What the others had shown says nothing of an outage since.
+        if self._covered_at is None or self.contact.broken_since(self._covered_at):
+            return None
+        return self._lease
+
+    def tick(self) -> timedelta | None:
+        """Note this node's contact, and read that of the others while it is young."""
+        try:
+            self._clock.refresh()
+            self._store.note_contact(
+                self._node, unbroken=self.contact.unbroken, queues=self._queues
+            )
+            self.contact.made()
+            if self.contact.unbroken < self._lease:
+                self._read_others()
+        except BaseException:
+            self.contact.broke()
+            raise
+        return None
+
+    def _read_others(self) -> None:
+        contacts = self._store.list_contacts(within=min(self._lease, _KEPT))
+        now = self._clock.now()
+        before = self.lapsed
+        self._covered_at = None
+        if cover(contacts, since=now - self._lease, until=now, gap=self._lease / 3):
+            self._covered_at = self._clock.elapsed()
+        if before is None and self.lapsed is not None:
+            self._look()

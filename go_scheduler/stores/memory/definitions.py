@@ -1,0 +1,382 @@
+"""The definitions of a ``MemoryStore``, and the sorted lists that find what is due."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice, takewhile
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID, uuid4
+
+from sortedcontainers import SortedDict, SortedList
+
+from go_scheduler.models import Outcome, State, Tombstone
+from go_scheduler.stores.changes import (
+    check_revision,
+    created,
+    edited,
+    next_revision,
+    rescheduled,
+)
+from go_scheduler.stores.memory.instances import DefinitionRow, InstanceRow
+from go_scheduler.stores.remembered import ended_before, is_over
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+    from datetime import datetime
+
+    from go_scheduler.models import Firing, TaskDefinition
+    from go_scheduler.stores.memory.instances import InstanceTable
+
+
+class DefinitionTable:
+    """The rows by id, those with a ``next_fire_time`` in its order, and the idle ones.
+
+    Args:
+        instances: Where instances are created and removed.
+    """
+
+    def __init__(self, instances: InstanceTable) -> None:
+        self._instances = instances
+        # So that nobody takes a new definition for the one that had its id before.
+        self._first = 1
+        self._rows: SortedDict[int, DefinitionRow] = SortedDict()
+        self._due: SortedList[tuple[datetime, int, DefinitionRow]] = SortedList()
+        self._idle: SortedList[tuple[datetime, int, DefinitionRow]] = SortedList()
+        self._tombstones: dict[int, Tombstone] = {}
+        # And in the order in which they ended.
+        self._ended: SortedList[tuple[datetime, int]] = SortedList()
+
+    def get(self, definition_id: UUID) -> DefinitionRow | None:
+        """The row of this id."""
+        return self._rows.get(definition_id.int)
+
+    @property
+    def rows(self) -> Sequence[DefinitionRow]:
+        """All rows, in the order of their ids."""
+        return tuple(self._rows.values())
+
+    @property
+    def tombstones(self) -> Sequence[Tombstone]:
+        """What is remembered of ids, in no order."""
+        return tuple(self._tombstones.values())
+
+    def remembered(self, definition_id: UUID) -> Tombstone | None:
+        """What is remembered of an id."""
+        return self._tombstones.get(definition_id.int)
+
+    @property
+    def first_revision(self) -> int:
+        """The revision of a new definition."""
+        return self._first
+
+    def restore(
+        self,
+        rows: Iterable[DefinitionRow],
+        tombstones: Iterable[Tombstone],
+        first_revision: int,
+    ) -> None:
+        """Take rows as they are, with their instances, and what is remembered."""
+        for row in rows:
+            self._rows[row.definition.id.int] = row
+            self._list(row)
+        for each in tombstones:
+            self._remember(each)
+        self._first = first_revision
+
+    def find(self, ids: Collection[UUID]) -> Sequence[DefinitionRow]:
+        """The rows of those of these ids that exist, in no order."""
+        keys = {id.int for id in ids}
+        return [self._rows[key] for key in keys if key in self._rows]
+
+    def walk(
+        self, keys: Sequence[int] | None, last: int, limit: int
+    ) -> Sequence[TaskDefinition]:
+        """Definitions in the order of their ids.
+
+        Args:
+            keys: Only these ids, as sorted numbers; None: all.
+            last: Only ids after this one.
+            limit: The most to return.
+        """
+        found: Iterable[int]
+        if keys is None:
+            found = self._rows.irange(last, inclusive=(False, True))
+        else:
+            found = (key for key in keys if key > last and key in self._rows)
+        return [self._rows[key].definition for key in islice(found, limit)]
+
+    def due(
+        self, until: datetime, after: TaskDefinition | None, limit: int
+    ) -> Sequence[TaskDefinition]:
+        """Definitions due by then, in the order of their next fire time and id."""
+        found: Iterable[tuple[datetime, int, DefinitionRow]]
+        if after is None or after.next_fire_time is None:
+            found = self._due.islice()
+        else:
+            last = (after.next_fire_time, after.id.int + 1)
+            found = self._due.irange(last)  # type: ignore[arg-type]
+        return [
+            row.definition
+            for _, _, row in takewhile(
+                lambda entry: entry[0] <= until, islice(found, limit)
+            )
+        ]
+
+    def plan_put(self, new: TaskDefinition) -> PutPlan:
+        """What putting a definition comes to; changes nothing.
+
+        Raises:
+            ConflictError: The revision that is set is not the stored one.
+        """
+        row = self._rows.get(new.id.int)
+        if row is not None:
+            check_revision(new, row.definition)
+            return PutPlan(
+                new,
+                row,
+                equal=new.is_same(row.definition),
+                same_trigger=new.trigger == row.definition.trigger,
+            )
+        remembered = self.remembered(new.id) if new.named else None
+        check_revision(new, remembered)
+        over = is_over(new, remembered)
+        return PutPlan(new, None, equal=over, same_trigger=over)
+
+    def put(self, plan: PutPlan, now: datetime) -> TaskDefinition:
+        """Insert or replace a definition as planned."""
+        new, row = plan.definition, plan.row
+        if row is None:
+            if plan.equal:
+                return ended_before(new, self._tombstones[new.id.int])
+            if new.named:
+                self.forget(new.id)
+            row = DefinitionRow(created(new, now, revision=self._first))
+            self._rows[new.id.int] = row
+            self._list(row)
+        elif plan.equal:
+            named = row.definition.named or new.named
+            row.definition = replace(row.definition, named=named)
+        elif plan.same_trigger:
+            self._edit(row, new)
+        else:
+            self._reschedule(row, new, now)
+        return row.definition
+
+    def _edit(self, row: DefinitionRow, new: TaskDefinition) -> None:
+        old = row.definition
+        self._unlist(row)
+        row.definition = edited(old, new)
+        self._list(row)
+        if new.queue != old.queue:
+            self._move(row)
+
+    def _move(self, row: DefinitionRow) -> None:
+        for instance in row.rows:
+            self._instances.move(instance, row.definition.queue)
+
+    def _reschedule(
+        self, row: DefinitionRow, new: TaskDefinition, now: datetime
+    ) -> None:
+        old = row.definition
+        self._unlist(row)
+        for instance in row.rows:
+            if instance.removable:
+                self._instances.remove(instance)
+        row.definition = rescheduled(old, new, now)
+        self._list(row)
+        if new.queue != old.queue:
+            self._move(row)
+
+    def pause(self, row: DefinitionRow, note: str | None) -> None:
+        """Pause a definition; one that is paused already only takes the note."""
+        if row.definition.paused:
+            row.definition = replace(row.definition, note=note)
+            return
+        again = row.definition.next_fire_time
+        for instance in row.rows:
+            if instance.removable:
+                self._instances.remove(instance)
+                assert instance.fire_time is not None
+                again = min(again or instance.fire_time, instance.fire_time)
+            elif instance.state is State.CLAIMED:
+                self._instances.free(instance, instance.due_at)
+        completed_at = row.definition.completed_at if again is None else None
+        self._change(
+            row,
+            paused=True,
+            note=note,
+            next_fire_time=again,
+            completed_at=completed_at,
+            revision=next_revision(row.definition),
+        )
+        for instance in row.rows:
+            if instance.state is State.PENDING:
+                self._instances.unlist_pending(instance)
+
+    def resume(self, row: DefinitionRow, now: datetime) -> None:
+        """End a definition's pause, if it is paused."""
+        if not row.definition.paused:
+            return
+        self._change(
+            row, paused=False, note=None, revision=next_revision(row.definition)
+        )
+        for instance in row.rows:
+            if instance.state is State.PENDING:
+                self._instances.list_pending(instance)
+            elif instance.state is State.RUNNING:
+                assert instance.expires_at is not None
+                self._instances.renew(instance, max(instance.expires_at, now))
+
+    def delete(self, row: DefinitionRow, now: datetime) -> None:
+        """Delete a definition and what has not started of it; cancel what runs."""
+        for instance in row.rows:
+            if instance.state is State.RUNNING:
+                self._instances.end(instance, Outcome.CANCELLED, now)
+            elif instance.completed_at is None:
+                self._instances.remove(instance)
+        row.instances = None
+        self._remove(row)
+
+    def forget(self, definition_id: UUID) -> None:
+        """Forget an id, if it is remembered."""
+        if remembered := self._tombstones.pop(definition_id.int, None):
+            self._ended.remove((remembered.completed_at, definition_id.int))
+
+    def forget_ended(self, until: datetime, limit: int) -> None:
+        """Forget ids that ended by then, oldest first."""
+        for completed_at, key in tuple(islice(self._ended, limit)):
+            if completed_at <= until:
+                self.forget(UUID(int=key))
+
+    def forget_most(self, most: int, limit: int) -> int:
+        """Forget of more than so many ids those that ended first; say how many."""
+        too_many = max(0, len(self._ended) - most)
+        oldest = tuple(islice(self._ended, min(too_many, limit)))
+        for _, key in oldest:
+            self.forget(UUID(int=key))
+        return len(oldest)
+
+    def idle_since(self, until: datetime, limit: int) -> Sequence[DefinitionRow]:
+        """Rows completed by then that have no instance, first completed first."""
+        return [
+            row
+            for completed_at, _, row in islice(self._idle, limit)
+            if completed_at <= until
+        ]
+
+    def fire(self, firing: Firing, now: datetime) -> bool:
+        """Create the instances of a firing, if its definition is as it was read."""
+        read = firing.definition
+        row = self._rows.get(read.id.int)
+        if row is None or row.definition.paused:
+            return False
+        stored = row.definition
+        if (stored.next_fire_time, stored.revision) != (
+            read.next_fire_time,
+            read.revision,
+        ):
+            return False
+        if stored.trigger.waits and row.open:
+            return False
+        self._unlist(row)
+        if firing.skipped is not None:
+            self._skip(row, firing, now)
+        for fire_time in firing.fire_times:
+            if row.instances is None or fire_time not in row.instances:
+                self._instances.add(
+                    InstanceRow(uuid4(), row, fire_time, fire_time=fire_time)
+                )
+        row.definition = replace(stored, next_fire_time=firing.next_fire_time)
+        self._settle(row, now)
+        return True
+
+    def _skip(self, row: DefinitionRow, firing: Firing, now: datetime) -> None:
+        assert firing.skipped is not None
+        first = firing.skipped.first
+        if row.instances is None or first not in row.instances:
+            instance = InstanceRow(uuid4(), row, first, fire_time=first)
+            instance.skipped = firing.skipped
+            self._instances.add(instance)
+            self._instances.end(instance, Outcome.SKIPPED, now)
+
+    def go_on(
+        self, row: DefinitionRow, next_fire_time: datetime | None, now: datetime
+    ) -> None:
+        """Move a definition on that waited for the end of an instance."""
+        definition = row.definition
+        if (
+            definition.trigger.waits
+            and definition.next_fire_time is None
+            and definition.completed_at is None
+        ):
+            self._unlist(row)
+            completed_at = now if next_fire_time is None else None
+            row.definition = replace(
+                definition, next_fire_time=next_fire_time, completed_at=completed_at
+            )
+            self._list(row)
+
+    def _change(self, row: DefinitionRow, **changes: object) -> None:
+        self._unlist(row)
+        row.definition = replace(row.definition, **changes)  # type: ignore[arg-type]
+        self._list(row)
+
+    def _settle(self, row: DefinitionRow, now: datetime) -> None:
+        """List a definition, completed if nothing is left to wait for."""
+        definition = row.definition
+        if definition.next_fire_time is None and not definition.trigger.waits:
+            row.definition = replace(definition, completed_at=now)
+        self._list(row)
+
+    def _list(self, row: DefinitionRow) -> None:
+        definition = row.definition
+        if definition.next_fire_time is not None and not definition.paused:
+            self._due.add((definition.next_fire_time, definition.id.int, row))
+        self.note_idle(row)
+
+    def _unlist(self, row: DefinitionRow) -> None:
+        definition = row.definition
+        if definition.next_fire_time is not None:
+            self._due.discard((definition.next_fire_time, definition.id.int, row))
+        if definition.completed_at is not None:
+            self._idle.discard((definition.completed_at, definition.id.int, row))
+
+    def note_idle(self, row: DefinitionRow) -> None:
+        """Offer a completed definition without instances to ``idle_since``."""
+        definition = row.definition
+        if definition.completed_at is not None and not row.instances:
+            self._idle.add((definition.completed_at, definition.id.int, row))
+
+    def bury(self, row: DefinitionRow) -> None:
+        """Delete the row of a definition that has ended; remember its id if given."""
+        definition = row.definition
+        assert definition.completed_at is not None
+        assert definition.revision is not None
+        self._remove(row)
+        if definition.named:
+            self._remember(
+                Tombstone(
+                    id=definition.id,
+                    trigger=definition.trigger,
+                    revision=definition.revision,
+                    completed_at=definition.completed_at,
+                )
+            )
+
+    def _remember(self, tombstone: Tombstone) -> None:
+        self._tombstones[tombstone.id.int] = tombstone
+        self._ended.add((tombstone.completed_at, tombstone.id.int))
+
+    def _remove(self, row: DefinitionRow) -> None:
+        self._first = max(self._first, next_revision(row.definition))
+        self._unlist(row)
+        del self._rows[row.definition.id.int]
+
+
+class PutPlan(NamedTuple):
+    """What putting a definition comes to."""
+
+    definition: TaskDefinition
+    row: DefinitionRow | None
+    equal: bool
+    same_trigger: bool

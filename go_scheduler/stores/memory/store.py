@@ -1,0 +1,502 @@
+"""A store in this process's memory: the reference for all others, and the default."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from go_scheduler.clock import SystemClock
+from go_scheduler.errors import (
+    TaskDefinitionNotFoundError,
+    TaskInstanceNotFoundError,
+)
+from go_scheduler.json import contains
+from go_scheduler.models import (
+    Answer,
+    Cancelled,
+    NodeContact,
+    Outcome,
+    Position,
+    State,
+    TaskDefinition,
+    TaskInstance,
+    Tombstone,
+)
+from go_scheduler.stores.base import CONTACTS_KEPT, Store
+from go_scheduler.stores.changes import check_each_once
+from go_scheduler.stores.memory.definitions import DefinitionTable
+from go_scheduler.stores.memory.instances import (
+    DefinitionRow,
+    InstanceRow,
+    InstanceTable,
+    Span,
+)
+from go_scheduler.stores.remembered import note_forgotten
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Set
+    from datetime import timedelta
+    from uuid import UUID
+
+    from go_scheduler.clock import Clock
+    from go_scheduler.json import JSON
+    from go_scheduler.models import (
+        Claim,
+        Claimant,
+        DefinitionState,
+        Firing,
+        Release,
+        Renewal,
+        Retention,
+        RunOutcome,
+    )
+
+_CHUNK = 1000
+_LATEST = datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """All that a ``MemoryStore`` keeps at one moment.
+
+    Attributes:
+        definitions: The definitions.
+        instances: Their instances.
+        orphans: What has ended of definitions that have been deleted.
+        contacts: When nodes were in contact with the store, one for each.
+        tombstones: What is remembered of definitions that have ended and are gone.
+        first_revision: The revision of the next new definition.
+    """
+
+    definitions: Sequence[TaskDefinition] = ()
+    instances: Sequence[TaskInstance] = ()
+    orphans: Sequence[TaskInstance] = ()
+    contacts: Sequence[NodeContact] = ()
+    tombstones: Sequence[Tombstone] = ()
+    first_revision: int = 1
+
+
+class MemoryStore(Store):
+    """Keeps everything in this process's memory, and nothing when it ends.
+
+    It is shared by the schedulers of one process only. Looking for what is due costs
+    what is due, not what is stored.
+
+    Args:
+        clock: Used instead of the system's clock, for tests.
+    """
+
+    most_remembered = 100_000
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        super().__init__(clock)
+        self._time = (clock or SystemClock()).now
+        self._lock = threading.Lock()
+        self._instances = InstanceTable()
+        self._definitions = DefinitionTable(self._instances)
+        self._contacts: dict[UUID, NodeContact] = {}
+
+    def initialize(self) -> None:
+        """Nothing needs to be done."""
+
+    def close(self) -> None:
+        """Nothing needs to be done; what is stored stays."""
+
+    def now(self) -> datetime:
+        """The time of the clock that was passed, else the system's."""
+        return self._time()
+
+    def put_definitions(
+        self, definitions: Sequence[TaskDefinition]
+    ) -> Sequence[TaskDefinition]:
+        """Insert each definition, or replace the one with its id."""
+        check_each_once(definitions)
+        with self._lock:
+            # Comparing runs the triggers' own code: all of it comes before any change.
+            plans = [self._definitions.plan_put(each) for each in definitions]
+            now = self._time()
+            return [self._definitions.put(plan, now) for plan in plans]
+
+    def get_definition(self, definition_id: UUID) -> TaskDefinition:
+        """Read one definition."""
+        with self._lock:
+            row = self._definitions.get(definition_id)
+        if row is None:
+            raise TaskDefinitionNotFoundError(definition_id)
+        return row.definition
+
+    def list_definitions(
+        self,
+        *,
+        ids: Collection[UUID] | None = None,
+        metadata: Mapping[str, JSON] | None = None,
+        name: str | None = None,
+        queue: str | None = None,
+        state: DefinitionState | None = None,
+        soonest_first: bool = False,
+        after: Position | None = None,
+        limit: int = 100,
+    ) -> Sequence[TaskDefinition]:
+        """Read a page of the definitions that meet every condition given."""
+        walk = self._soonest_first if soonest_first else self._walk_definitions
+        found = (
+            definition
+            for definition in walk(ids, after)
+            if (name is None or definition.name == name)
+            and (queue is None or definition.queue == queue)
+            and (state is None or definition.state is state)
+            and (metadata is None or contains(definition.metadata, metadata))
+        )
+        return list(islice(found, limit))
+
+    def delete_definitions(self, ids: Collection[UUID]) -> Set[UUID]:
+        """Delete definitions, at once and with all that is not running."""
+        with self._lock:
+            now = self._time()
+            rows = self._definitions.find(ids)
+            for row in rows:
+                self._definitions.delete(row, now)
+            for each in ids:
+                self._definitions.forget(each)
+            return {row.definition.id for row in rows}
+
+    def list_tombstones(self, ids: Collection[UUID]) -> Sequence[Tombstone]:
+        """Read what is remembered of these ids."""
+        with self._lock:
+            found = [self._definitions.remembered(each) for each in set(ids)]
+        return [each for each in found if each is not None]
+
+    def pause_definitions(
+        self, ids: Collection[UUID], *, note: str | None = None
+    ) -> Sequence[TaskDefinition]:
+        """Pause definitions, so that nothing of theirs starts."""
+        with self._lock:
+            rows = self._definitions.find(ids)
+            for row in rows:
+                self._definitions.pause(row, note)
+            return [row.definition for row in rows]
+
+    def resume_definitions(self, ids: Collection[UUID]) -> Sequence[TaskDefinition]:
+        """End a pause."""
+        with self._lock:
+            now = self._time()
+            rows = self._definitions.find(ids)
+            for row in rows:
+                self._definitions.resume(row, now)
+            return [row.definition for row in rows]
+
+    def due_definitions(
+        self, *, ahead: timedelta, after: TaskDefinition | None = None, limit: int
+    ) -> Sequence[TaskDefinition]:
+        """Read a page of the definitions that fire soon."""
+        with self._lock:
+            return self._definitions.due(self._time() + ahead, after, limit)
+
+    def fire_definitions(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
+        """Create the instances of each firing and move its definition on."""
+        with self._lock:
+            now = self._time()
+            won = {
+                firing.definition.id
+                for firing in firings
+                if self._definitions.fire(firing, now)
+            }
+        return Answer(done=won)
+
+    def claim_instances(
+        self,
+        claimant: Claimant,
+        *,
+        ahead: timedelta,
+        lead: timedelta,
+        limit: int,
+        lapsed: timedelta | None,
+    ) -> Sequence[TaskInstance]:
+        """Hand due instances to one node, and to no other."""
+        with self._lock:
+            now = self._time()
+            table, queues = self._instances, claimant.queues
+            rows: list[InstanceRow] = []
+            if lapsed is not None:
+                rows = table.take_lapsed(queues, now - lapsed, limit)
+            rows += table.take_pending(queues, now + ahead, limit - len(rows))
+            table.claim(rows, claimant, now, now + lead)
+            return [row.view() for row in rows]
+
+    def list_claimed(
+        self, node: UUID, *, after: TaskInstance | None = None, limit: int = 100
+    ) -> Sequence[TaskInstance]:
+        """Read a page of what a node has claimed and has not ended."""
+        last = -1 if after is None else after.id.int
+        with self._lock:
+            rows = self._instances.claimed_by(node)
+            ordered = sorted((row.id.int, row) for row in rows if row.id.int > last)
+            return [row.view() for _, row in ordered[:limit]]
+
+    def start_instances(
+        self, claimant: Claimant, claims: Sequence[Claim]
+    ) -> Answer[Sequence[TaskInstance]]:
+        """Record that handlers are about to be called."""
+        with self._lock:
+            now = self._time()
+            rows = [row for each in claims if (row := self._instances.current(each))]
+            for row in rows:
+                if row.state is State.CLAIMED:
+                    self._instances.start(row, claimant, now)
+            return Answer(done=[row.view() for row in rows])
+
+    def renew_claims(self, renewals: Sequence[Renewal]) -> Answer[Mapping[UUID, bool]]:
+        """Let claims hold for their ``lease`` from the store's time on."""
+        with self._lock:
+            now = self._time()
+            owned = {}
+            for renewal in renewals:
+                if row := self._instances.current(renewal.claim):
+                    self._instances.renew(row, now + renewal.lease)
+                    owned[row.id] = row.cancel_requested
+        return Answer(done=owned)
+
+    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
+        """Record what became of runs."""
+        with self._lock:
+            now = self._time()
+            recorded = {
+                outcome.claim.instance_id
+                for outcome in outcomes
+                if self._finish(outcome, now)
+            }
+        return Answer(done=recorded)
+
+    def release_instances(self, releases: Sequence[Release]) -> Answer[Set[UUID]]:
+        """Give back what was claimed and not called."""
+        with self._lock:
+            now = self._time()
+            released = set()
+            for release in releases:
+                if row := self._instances.current(release.claim):
+                    row.runs -= row.state is State.RUNNING
+                    due_at = max(row.due_at, now + release.delay)
+                    self._instances.free(row, due_at if release.delay else row.due_at)
+                    released.add(row.id)
+        return Answer(done=released)
+
+    def cancel_instances(
+        self, cancellations: Mapping[UUID, datetime | None]
+    ) -> Mapping[UUID, Cancelled]:
+        """Cancel what has not started; ask what runs to stop."""
+        with self._lock:
+            now = self._time()
+            answers = {}
+            for id, next_fire_time in cancellations.items():
+                row = self._instances.get(id)
+                if row is None or row.completed_at is not None:
+                    continue
+                if row.state is State.RUNNING:
+                    row.cancel_requested = True
+                    answers[id] = Cancelled.REQUESTED
+                else:
+                    self._instances.end(row, Outcome.CANCELLED, now)
+                    self._definitions.go_on(row.of, next_fire_time, now)
+                    answers[id] = Cancelled.CANCELLED
+            return answers
+
+    def delete_finished(self, retention: Retention, *, limit: int) -> int:
+        """Delete what ended long ago."""
+        with self._lock:
+            now = self._time()
+            self._forget_contacts(now - CONTACTS_KEPT)
+            until = now - retention.ended
+            over = list(self._instances.forget_over(until, limit, failed=False))
+            left, failed_until = limit - len(over), now - retention.failed
+            over += self._instances.forget_over(failed_until, left, failed=True)
+            for row in {instance.of for instance in over}:
+                if self._definitions.get(row.definition.id) is row:
+                    self._definitions.note_idle(row)
+            idle = self._definitions.idle_since(until, limit - len(over))
+            for row in idle:
+                self._definitions.bury(row)
+            self._definitions.forget_ended(now - retention.remembered, limit)
+            forgotten = self._definitions.forget_most(self.most_remembered, limit)
+        note_forgotten(forgotten, most=self.most_remembered)
+        return len(over) + len(idle)
+
+    def note_contact(
+        self, node: UUID, *, unbroken: timedelta, queues: Sequence[str]
+    ) -> None:
+        """Record that a node has been in contact with the store up to now."""
+        with self._lock:
+            now = self._time()
+            self._contacts[node] = NodeContact(
+                node=node, since=now - unbroken, until=now, queues=tuple(queues)
+            )
+
+    def list_contacts(self, *, within: timedelta) -> Sequence[NodeContact]:
+        """Read when nodes were in contact with the store."""
+        with self._lock:
+            since = self._time() - within
+            return [each for each in self._contacts.values() if each.until >= since]
+
+    def list_due_queues(self, *, apart_from: Collection[str]) -> Collection[str]:
+        """Name the queues in which something is due that nobody has claimed."""
+        with self._lock:
+            return self._instances.due_queues(self._time()).difference(apart_from)
+
+    def get_instance(self, instance_id: UUID) -> TaskInstance:
+        """Read one instance."""
+        with self._lock:
+            row = self._instances.get(instance_id)
+            if row is None:
+                raise TaskInstanceNotFoundError(instance_id)
+            return row.view()
+
+    def list_instances(
+        self,
+        *,
+        definition_id: UUID | None = None,
+        name: str | None = None,
+        state: State | None = None,
+        since: datetime | None = None,
+        newest_first: bool = False,
+        after: Position | None = None,
+        limit: int = 100,
+    ) -> Sequence[TaskInstance]:
+        """Read a page of the instances that meet every condition given."""
+        span = Span(since, after, newest_first)
+        if definition_id is None:
+            instances = self._walk_instances(span)
+        else:
+            instances = self._instances_of(definition_id, span)
+        found = (
+            instance
+            for instance in instances
+            if (name is None or instance.definition.name == name)
+            and (state is None or instance.state is state)
+        )
+        return list(islice(found, limit))
+
+    def counts(self) -> Mapping[State, int]:
+        """How many instances are in each state; every state has a number."""
+        with self._lock:
+            return {state: self._instances.counts[state] for state in State}
+
+    def _finish(self, outcome: RunOutcome, now: datetime) -> bool:
+        current = row = self._instances.current(outcome.claim)
+        if row is None and outcome.outcome is Outcome.COMPLETED:
+            row = self._instances.unsuccessful(outcome.claim)
+        if row is None:
+            return False
+        if outcome.error is not None:
+            row.error = outcome.error
+        if current is not None and outcome.started_at is None:
+            row.runs -= row.state is State.RUNNING
+        if outcome.hung:
+            row.hangs += 1
+        elif outcome.outcome is None:
+            row.hangs = 0
+        if outcome.outcome is None:
+            self._instances.free(row, now + outcome.retry_in)
+        else:
+            self._end(row, outcome, outcome.outcome, now)
+        return True
+
+    def _end(
+        self, row: InstanceRow, run: RunOutcome, outcome: Outcome, now: datetime
+    ) -> None:
+        row.started_at = run.started_at
+        row.ended_attempt = run.claim.attempt
+        if row.outcome is None:
+            self._instances.end(row, outcome, now)
+            self._definitions.go_on(row.of, run.next_fire_time, now)
+        else:
+            self._instances.end_again(row, outcome, now)
+
+    def _forget_contacts(self, until: datetime) -> None:
+        self._contacts = {
+            node: each for node, each in self._contacts.items() if each.until >= until
+        }
+
+    def snapshot(self) -> Snapshot:
+        """All that is stored at this moment; for stores that keep it elsewhere."""
+        with self._lock:
+            rows = self._definitions.rows
+            return Snapshot(
+                definitions=[row.definition for row in rows],
+                instances=[each.view() for row in rows for each in row.rows],
+                orphans=[each.view() for each in self._instances.orphans],
+                contacts=list(self._contacts.values()),
+                tombstones=self._definitions.tombstones,
+                first_revision=self._definitions.first_revision,
+            )
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Keep what a snapshot holds, exactly, and nothing else."""
+        with self._lock:
+            self._instances = InstanceTable()
+            self._definitions = DefinitionTable(self._instances)
+            rows = {each.id: DefinitionRow(each) for each in snapshot.definitions}
+            gone = [(each, DefinitionRow(each.definition)) for each in snapshot.orphans]
+            kept = [(each, rows[each.definition.id]) for each in snapshot.instances]
+            self._instances.restore(kept + gone)
+            for _, deleted in gone:
+                deleted.instances = None
+            self._definitions.restore(
+                rows.values(), snapshot.tombstones, snapshot.first_revision
+            )
+            self._contacts = {each.node: each for each in snapshot.contacts}
+
+    def _walk_definitions(
+        self, ids: Collection[UUID] | None, after: Position | None
+    ) -> Iterator[TaskDefinition]:
+        keys = None if ids is None else sorted({id.int for id in ids})
+        last = -1 if after is None else after.id.int
+        while chunk := self._definition_chunk(keys, last):
+            yield from chunk
+            last = chunk[-1].id.int
+
+    def _definition_chunk(
+        self, keys: Sequence[int] | None, last: int
+    ) -> Sequence[TaskDefinition]:
+        """The lock is let go between chunks: a long list must not delay a fire."""
+        with self._lock:
+            return self._definitions.walk(keys, last, _CHUNK)
+
+    def _soonest_first(
+        self, ids: Collection[UUID] | None, after: Position | None
+    ) -> Iterator[TaskDefinition]:
+        found = sorted(self._walk_definitions(ids, None), key=_when)
+        begin = 0
+        if after is not None:
+            begin = bisect_right(found, _moment(after.at, after.id), key=_when)
+        return iter(found[begin:])
+
+    def _walk_instances(self, span: Span) -> Iterator[TaskInstance]:
+        while chunk := self._instance_chunk(span):
+            yield from chunk
+            span = span._replace(after=Position.of_instance(chunk[-1]))
+
+    def _instance_chunk(self, span: Span) -> Sequence[TaskInstance]:
+        with self._lock:
+            return [row.view() for row in self._instances.walk(span, _CHUNK)]
+
+    def _instances_of(self, definition_id: UUID, span: Span) -> Iterator[TaskInstance]:
+        with self._lock:
+            row = self._definitions.get(definition_id)
+            rows = [] if row is None else span.cut(row.rows)
+        for start in range(0, len(rows), _CHUNK):
+            with self._lock:
+                views = [each.view() for each in rows[start : start + _CHUNK]]
+            yield from views
+
+
+def _when(definition: TaskDefinition) -> tuple[bool, datetime, int]:
+    return _moment(definition.next_fire_time, definition.id)
+
+
+def _moment(at: datetime | None, id: UUID) -> tuple[bool, datetime, int]:
+    """Sorts what has no time behind what has one."""
+    return at is None, at or _LATEST, id.int

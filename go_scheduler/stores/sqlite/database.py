@@ -1,0 +1,298 @@
+"""Connections to a SQLite file: how they are made, who writes, and their errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import lru_cache
+from operator import methodcaller
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from sqlalchemy import QueuePool, create_engine, event, exc
+
+from go_scheduler.checks import check_type
+from go_scheduler.clock import ZERO
+from go_scheduler.errors import ConfigurationError, StoreError
+from go_scheduler.json import JSON, contains
+from go_scheduler.shown import shown
+from go_scheduler.stores.sql.database import Database, Fault, Lane, Overtaken
+from go_scheduler.stores.sql.dialects import CONTAINS
+from go_scheduler.stores.sql.urls import read_url
+from go_scheduler.stores.sqlite.turns import Turns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sqlalchemy import Connection, Engine
+    from sqlalchemy.engine import URL
+
+Result = TypeVar("Result")
+
+OLDEST = (3, 35)
+"""The first SQLite that has RETURNING and MATERIALIZED."""
+
+_POOL_TIMEOUT = 10
+_READERS = 5
+# SQLite looks for a lock ever more rarely, up to ten times a second, so that those who
+# come later are served first. Asked anew, it begins with a millisecond again.
+_LOOK = 0.05
+# SQLite counts milliseconds in 32 bits.
+_LONGEST_BUSY = timedelta(days=1)
+_EXAMPLE = "sqlite:///relative/file.db or sqlite:////absolute/file.db"
+
+
+class SQLiteDatabase(Database):
+    """The connections of one process to one file: one that writes, some that read.
+
+    SQLite has one writer at a time. The threads of a process take turns on its one
+    writing connection; only processes wait for the file.
+
+    Args:
+        url: The file.
+        durable: Whether a commit waits until it is on the disk.
+        busy_timeout: How long to wait for a lock that another process holds.
+
+    Raises:
+        ConfigurationError: The URL is not of a SQLite file, or SQLite is too old.
+    """
+
+    writing = Lane.CLAIMS
+
+    def __init__(
+        self, url: str | URL, *, durable: bool, busy_timeout: timedelta
+    ) -> None:
+        _check_version()
+        check_type("busy_timeout", busy_timeout, timedelta)
+        if not ZERO <= busy_timeout <= _LONGEST_BUSY:
+            raise ConfigurationError(
+                "busy_timeout must be zero or more, and at most a day:"
+                f" {shown(busy_timeout)}"
+            )
+        self.path = _path(url)
+        self._synchronous = "FULL" if durable else "NORMAL"
+        self._busy_timeout = busy_timeout.total_seconds()
+        self._connected = False
+        self._turns = Turns(_POOL_TIMEOUT)
+        writer = self._make_engine(1, busy_timeout=min(self._busy_timeout, _LOOK))
+        readers = self._make_engine(_READERS, busy_timeout=self._busy_timeout)
+        super().__init__(
+            {lane: readers if lane in _READING else writer for lane in Lane},
+            judge=judge,
+            transaction=self.transaction,
+        )
+
+    def prepare(self) -> None:
+        """Make the file, if there is none, and let it have a write-ahead log.
+
+        Raises:
+            ConfigurationError: Its directory does not exist.
+            StoreError: It cannot have a write-ahead log, or is no database.
+        """
+        if not self.path.parent.is_dir():
+            raise ConfigurationError(
+                f"the directory {self.path.parent} of the store's file does not exist"
+            )
+        self.run(self.writing, self._use_log)
+
+    def run(
+        self,
+        lane: Lane,
+        work: Callable[[Connection], Result],
+        *,
+        repeatable: bool = True,
+    ) -> Result:
+        """As others do it; errors name the file, also what SQLite cannot keep."""
+        try:
+            return super().run(lane, work, repeatable=repeatable)
+        except OverflowError as error:
+            raise StoreError(f"SQLite cannot keep a value: {error}") from error
+        except StoreError as error:
+            raise type(error)(f"{self.path}: {error}") from error.__cause__
+
+    def transact(
+        self,
+        work: Callable[[Connection], Result],
+        *,
+        repeatable: bool = True,
+    ) -> Result:
+        """Call ``work`` within one transaction of the connection that writes."""
+        with self._turns.turn():
+            return super().transact(work, repeatable=repeatable)
+
+    @contextmanager
+    def transaction(self, connection: Connection) -> Iterator[None]:
+        """A transaction that has the write lock from its beginning."""
+        self._begin(connection)
+        try:
+            yield
+            connection.exec_driver_sql("COMMIT")
+        except BaseException:
+            # Some errors end the transaction by themselves.
+            if _driver_of(connection).in_transaction:
+                connection.exec_driver_sql("ROLLBACK")
+            raise
+
+    def close(self) -> None:
+        """Close all connections."""
+        super().close()
+        self._connected = False
+
+    def abandon(self) -> None:
+        """Forget all connections, and let this process open the file no more."""
+        if self._connected:
+            _inherited.add(self.path)
+        self._turns = Turns(_POOL_TIMEOUT)
+        super().abandon()
+
+    def _begin(self, connection: Connection) -> None:
+        for _ in range(int(self._busy_timeout / _LOOK)):
+            try:
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            except exc.OperationalError as error:
+                if _code_of(error) != sqlite3.SQLITE_BUSY:
+                    raise
+            else:
+                return
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    def _use_log(self, connection: Connection) -> None:
+        try:
+            mode = connection.exec_driver_sql("PRAGMA journal_mode = WAL").scalar()
+        except exc.OperationalError as error:
+            # While another process does the same, SQLite does not wait but fails.
+            if _code_of(error) == sqlite3.SQLITE_BUSY:
+                raise Overtaken from error
+            raise
+        if mode != "wal":
+            raise StoreError(
+                f"{self.path} cannot have a write-ahead log; it has the journal {mode}"
+            )
+
+    def _make_engine(self, size: int, *, busy_timeout: float) -> Engine:
+        engine = create_engine(
+            "sqlite+pysqlite:///",
+            isolation_level="AUTOCOMMIT",
+            hide_parameters=True,
+            poolclass=QueuePool,
+            pool_size=size,
+            max_overflow=0,
+            pool_timeout=_POOL_TIMEOUT,
+        )
+
+        def connect(*_: object) -> sqlite3.Connection:
+            return self._connect(busy_timeout)
+
+        event.listen(engine, "do_connect", connect)
+        return engine
+
+    def _connect(self, busy_timeout: float) -> sqlite3.Connection:
+        if self.path in _inherited:
+            raise StoreError(
+                f"{self.path} was open when this process was forked, and SQLite's locks"
+                " do not survive that: close the store before the fork, or spawn"
+            )
+        connection = sqlite3.connect(
+            self.path,
+            timeout=self._busy_timeout,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        self._connected = True
+        try:
+            # What is no text spoils its own row, and not all that are read with it.
+            connection.text_factory = methodcaller("decode", "utf-8", "replace")
+            connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+            connection.create_function(CONTAINS, 2, _contains, deterministic=True)
+            connection.execute(f"PRAGMA busy_timeout = {busy_timeout * 1000:.0f}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+_READING = (Lane.USERS, Lane.SCANS)
+
+_inherited: set[Path] = set()
+"""Files that were open when this process was forked.
+
+SQLite keeps a list of its locks in each process. A child inherits the list and not the
+locks: it writes without one, and loses what it wrote when the parent removes the log.
+"""
+
+
+def _check_version() -> None:
+    if sqlite3.sqlite_version_info < OLDEST:
+        raise ConfigurationError(
+            f"SQLite {'.'.join(map(str, OLDEST))} or newer is needed; Python's sqlite3"
+            f" module has {sqlite3.sqlite_version}"
+        )
+
+
+def _path(url: str | URL) -> Path:
+    parsed = read_url(url, example=_EXAMPLE)
+    if parsed.drivername.lower() not in ("sqlite", "sqlite+pysqlite"):
+        raise ConfigurationError(
+            f"the URL begins with {parsed.drivername}://; this store's are such as"
+            f" {_EXAMPLE}"
+        )
+    if parsed.host is not None or parsed.query:
+        raise ConfigurationError(
+            f"a SQLite URL has three or four slashes and no options, as in {_EXAMPLE}"
+        )
+    if parsed.database in (None, "", ":memory:"):
+        raise ConfigurationError(
+            "a SQLite database in memory is not offered: use MemoryStore, memory://, or"
+            f" name a file, as in {_EXAMPLE}"
+        )
+    # As it is now: the process may go to another directory.
+    return Path(os.path.abspath(parsed.database))
+
+
+def _driver_of(connection: Connection) -> sqlite3.Connection:
+    driver = connection.connection.dbapi_connection
+    assert isinstance(driver, sqlite3.Connection)
+    return driver
+
+
+_AWAY = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_READONLY,
+}
+
+
+def judge(error: BaseException) -> tuple[Fault, str]:
+    """What an error that SQLAlchemy raised means for the statement, and its code."""
+    if isinstance(error, exc.TimeoutError):
+        return Fault.AWAY, "pool"
+    name = getattr(getattr(error, "orig", None), "sqlite_errorname", "")
+    return (Fault.AWAY if _code_of(error) in _AWAY else Fault.WRONG), name
+
+
+def _code_of(error: BaseException) -> int | None:
+    """The primary code: the upper bits only say more about it."""
+    code = getattr(getattr(error, "orig", None), "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
+
+
+def _contains(outer: bytes, inner: str) -> bool:
+    """Whether JSON contains JSON; what was written by hand and is none has nothing."""
+    try:
+        return contains(json.loads(outer), _parsed(inner))
+    except (TypeError, ValueError, RecursionError):
+        return False
+
+
+@lru_cache(maxsize=8)
+def _parsed(text: str) -> JSON:
+    parsed: JSON = json.loads(text)
+    return parsed

@@ -1,0 +1,1 @@
+"""The suite for stores, a module for each part of the contract."""

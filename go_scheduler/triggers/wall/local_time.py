@@ -1,0 +1,239 @@
+"""Local times and the instants they stand for: where the clocks change.
+
+Debian's cron rule is the default: a fixed local time that does not exist fires once, at
+the end of the gap; one that occurs twice fires once, the first time; what follows
+elapsed time fires whenever the clock shows a matching time. A gap of three hours or
+more, such as a move of the date line, fires nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import MAXYEAR, UTC, datetime, timedelta
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from go_scheduler.triggers.base import utc
+from go_scheduler.triggers.wall.clock_changes import (
+    FIRST_INSTANT,
+    LAST_INSTANT,
+    changes,
+    new_year,
+    offset_at,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import tzinfo
+
+    from go_scheduler.triggers.wall.clock_changes import Change
+
+    Search = Callable[[datetime], datetime | None]
+    """Finds the first matching naive local time at or after a given one."""
+
+LONG_GAP = timedelta(hours=3)
+"""A gap as long as this fires nothing."""
+
+_MICROSECOND = timedelta(microseconds=1)
+_DAY = timedelta(days=1)
+# Beyond it a rule is taken to match in gaps alone: a change or two a year.
+_MOST_PERIODS = 200
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_LOCAL = datetime(1970, 1, 1)  # noqa: DTZ001 (local times are naive)
+_EARLIEST = datetime.min  # noqa: DTZ901
+_LATEST = datetime.max  # noqa: DTZ901
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Period:
+    """A time throughout which a zone keeps one offset, between two changes.
+
+    The clock of the zone runs from ``opens`` to ``closes``. Where it was set back, it
+    shows anew what it showed before; where it is set on, it skips some times.
+
+    Attributes:
+        begin: Its first instant; if it is a year old or older, an instant in between.
+        end: The first instant after it, likewise.
+        epoch: What a clock with this offset shows at the beginning of 1970, UTC.
+        opens: What the clock shows at ``begin``.
+        anew: The local time before which it repeats what was shown before ``begin``;
+            ``opens`` if it repeats nothing.
+        repeats: The local time from which all is shown again after ``end``; ``closes``
+            if nothing is.
+        closes: The local time it would show at ``end``, if it were not changed.
+        resumes: The local time it shows at ``end``.
+    """
+
+    begin: datetime
+    end: datetime
+    epoch: datetime
+    opens: datetime
+    anew: datetime
+    repeats: datetime
+    closes: datetime
+    resumes: datetime
+
+    def local(self, instant: datetime) -> datetime:
+        """What the clock shows at an instant; naive, and within the years 1 to 9999."""
+        try:
+            return self.epoch + (instant - _EPOCH)
+        except OverflowError:
+            return _EARLIEST if instant.year == 1 else _LATEST
+
+    def skips(self, local: datetime) -> bool:
+        """Whether the change at its end skips a local time."""
+        return self.closes <= local < self.resumes
+
+    def skips_shortly(self, local: datetime) -> bool:
+        """Whether the change at its end skips a local time, in a short gap."""
+        return self.skips(local) and self.resumes - self.closes < LONG_GAP
+
+    def instant(self, local: datetime) -> datetime:
+        """When the clock shows a local time, in UTC.
+
+        Raises:
+            OverflowError: After the year 9999.
+        """
+        return _EPOCH + (local - self.epoch)
+
+
+_ALL_TIME = Period(
+    begin=FIRST_INSTANT,
+    end=LAST_INSTANT,
+    epoch=_EPOCH_LOCAL,
+    opens=_EARLIEST,
+    anew=_EARLIEST,
+    repeats=_LATEST,
+    closes=_LATEST,
+    resumes=_LATEST,
+)
+
+
+def next_instant(
+    search: Search,
+    after: datetime,
+    zone: tzinfo,
+    *,
+    elapsed: bool = False,
+    gap: str = "next",
+    overlap: str = "first",
+) -> datetime | None:
+    """The first instant strictly later than another at which a local time matches.
+
+    Args:
+        search: Finds the first matching local time at or after a given one.
+        after: Any aware instant.
+        zone: Where the local times are read.
+        elapsed: Whether to follow elapsed time where the clocks change, whatever
+            ``gap`` and ``overlap`` say.
+        gap: ``next``: a local time that does not exist fires at the end of the gap;
+            ``skip``: not at all.
+        overlap: Whether a local time that occurs twice fires the ``first`` time, the
+            ``second`` or ``both``.
+
+    Returns:
+        A time in UTC; None if there is none before the year 10000.
+    """
+    if elapsed:
+        gap, overlap = "skip", "both"
+    after = utc(after, name="after")
+    period = period_at(after, zone)
+    try:
+        start = period.local(after + _MICROSECOND)
+        for _ in range(_MOST_PERIODS):
+            if overlap == "first" and start < period.anew:
+                start = period.anew
+            found = search(start)
+            if found is not None:
+                last = period.repeats if overlap == "second" else period.closes
+                if found < last:
+                    return period.instant(found)
+                if gap == "next" and period.skips_shortly(found):
+                    return period.end
+            following = _look_on_at(start, found, period)
+            if following is None:
+                return None
+            period = period_at(following, zone)
+            start = period.local(following)
+    except OverflowError:
+        pass
+    return None
+
+
+def period_at(instant: datetime, zone: tzinfo) -> Period:
+    """The period of a zone that an instant is in.
+
+    Args:
+        instant: In UTC.
+        zone: Any time zone.
+    """
+    if zone is UTC:
+        return _ALL_TIME
+    periods = _periods(zone, instant.year)
+    for period in periods:
+        if instant < period.end:
+            return period
+    return periods[-1]
+
+
+def periods_of(zone: tzinfo, year: int) -> Sequence[Period]:
+    """The periods of a zone that a year has a part in, as UTC counts it."""
+    return (_ALL_TIME,) if zone is UTC else _periods(zone, year)
+
+
+def _look_on_at(
+    start: datetime, found: datetime | None, period: Period
+) -> datetime | None:
+    """Where to look on, if nothing fires from a local time to the end of a period."""
+    if start < period.closes - _DAY:
+        # No change sets a clock back by more than a day: no match is shown again.
+        if found is None:
+            return None
+        # The offset may be another then.
+        return max(period.end, period.instant(found) - 2 * _DAY)
+    return period.end if period.end < LAST_INSTANT else None
+
+
+@lru_cache(maxsize=4096)
+def _periods(zone: tzinfo, year: int) -> Sequence[Period]:
+    """The periods of a zone that a year has a part in, as UTC counts it."""
+    found = [
+        change
+        for each in range(max(year - 1, 1), min(year + 1, MAXYEAR) + 1)
+        for change in changes(zone, each)
+    ]
+    begin = new_year(year - 1)
+    end = new_year(year + 2)
+    first, last = offset_at(begin, zone), offset_at(end, zone)
+    bounds = [(begin, first, first), *found, (end, last, last)]
+    return [
+        _period(one, other)
+        for one, other in pairwise(bounds)
+        if one[0] < new_year(year + 1) and new_year(year) < other[0]
+    ]
+
+
+def _period(opening: Change, closing: Change) -> Period:
+    """The period between two changes."""
+    begin, before, offset = opening
+    end, _, after = closing
+    opens, closes = _local(begin, offset), _local(end, offset)
+    return Period(
+        begin=begin,
+        end=end,
+        epoch=_EPOCH_LOCAL + offset,
+        opens=opens,
+        anew=max(opens, _local(begin, before)),
+        repeats=min(closes, _local(end, after)),
+        closes=closes,
+        resumes=_local(end, after),
+    )
+
+
+def _local(instant: datetime, offset: timedelta) -> datetime:
+    """What a clock shows; at the ends of time, the earliest or latest local time."""
+    try:
+        return _EPOCH_LOCAL + (instant - _EPOCH) + offset
+    except OverflowError:
+        return _EARLIEST if instant.year == 1 else _LATEST

@@ -1,0 +1,194 @@
+"""What the triggers that read a zone's clock share: its zone, gaps and overlaps."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from go_scheduler.errors import InvalidTriggerError
+from go_scheduler.shown import shown
+from go_scheduler.triggers.base import Trigger, utc
+from go_scheduler.triggers.wall.local_time import next_instant, period_at
+from go_scheduler.triggers.wall.zones import load_zone, zone_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime, tzinfo
+
+    from go_scheduler.json import JSON
+    from go_scheduler.triggers.wall.local_time import Period, Search
+
+GAPS = ("next", "skip")
+OVERLAPS = ("first", "second", "both")
+
+_DEFAULTS = {"gap": "next", "overlap": "first"}
+_YEAR = timedelta(days=366)
+_WHOLE = frozenset((0,))
+
+
+class WallClockTrigger(Trigger):
+    """Fires when the clock of a time zone shows certain times.
+
+    A subclass is a frozen dataclass that has these attributes as fields, checks them
+    with ``check_wall_clock`` and writes ``_rule``.
+
+    Attributes:
+        timezone: The zone's IANA name.
+        gap: When a fixed local time fires that does not exist: ``next``, at the end of
+            the gap, unless that is three hours long or longer; ``skip``, not at all.
+        overlap: When a fixed local time fires that occurs twice: the ``first`` time,
+            the ``second`` or ``both``.
+    """
+
+    # Derived and kept until the data of its zone change: no field, and neither compared
+    # nor stored nor pickled.
+    __slots__ = ("_read",)
+
+    timezone: str
+    gap: str
+    overlap: str
+
+    _read: tuple[Search, bool, tzinfo]
+
+    @abstractmethod
+    def _rule(self) -> tuple[Search, bool]:
+        """How local times are found; asked once, and kept.
+
+        Returns:
+            What finds the first matching naive local time at or after a given one, None
+            if there is none before the year 10000; several threads may call it at
+            once. And whether it follows elapsed time where the clocks change: ``gap``
+            and ``overlap`` mean nothing to such a rule.
+        """
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        """The first matching instant strictly later than a given one.
+
+        Args:
+            after: Any aware instant.
+
+        Returns:
+            A time in UTC; None if there is none before the year 10000.
+        """
+        search, elapsed, zone = self._reading()
+        return next_instant(
+            search, after, zone, elapsed=elapsed, gap=self.gap, overlap=self.overlap
+        )
+
+    def effect(self, fire_time: datetime) -> str | None:
+        """What the clocks do to one of its fire times.
+
+        Args:
+            fire_time: One of its fire times.
+
+        Returns:
+            Such as ``02:30 does not exist that day`` or ``the first of two 01:30``;
+            None if nothing is special about it.
+        """
+        search, elapsed, zone = self._reading()
+        fire_time = utc(fire_time, name="fire_time")
+        period = period_at(fire_time, zone)
+        local = period.local(fire_time)
+        if local < period.anew:
+            return f"the second of two {clock_time(local)}"
+        if local >= period.repeats:
+            return f"the first of two {clock_time(local)}"
+        if fire_time == period.begin and not elapsed and self.gap == "next":
+            before = period_at(fire_time - timedelta(microseconds=1), zone)
+            skipped = _skipped(before, search)
+            if skipped is not None and before.skips_shortly(skipped):
+                return f"{clock_time(skipped)} does not exist that day"
+        return None
+
+    def warnings(self, now: datetime) -> Sequence[str]:
+        """A fixed time that a change of the clocks skips within a year.
+
+        Args:
+            now: When it is scheduled.
+        """
+        search, elapsed, zone = self._reading()
+        if elapsed:
+            return ()
+        for period in _periods_of_a_year(utc(now, name="now"), zone):
+            if (skipped := _skipped(period, search)) is not None:
+                return (self._warning(skipped, period),)
+        return ()
+
+    def to_dict(self) -> Mapping[str, JSON]:
+        """The trigger's fields as JSON; without ``gap`` and ``overlap`` by default."""
+        state = super().to_dict()
+        return {
+            name: value
+            for name, value in state.items()
+            if name not in _DEFAULTS or value != _DEFAULTS[name]
+        }
+
+    def _phases(self) -> frozenset[int]:
+        return _WHOLE
+
+    def _reading(self) -> tuple[Search, bool, tzinfo]:
+        zone = load_zone(self.timezone)
+        read: tuple[Search, bool, tzinfo] | None = getattr(self, "_read", None)
+        if read is None or read[2] is not zone:
+            read = (*self._rule(), zone)
+            object.__setattr__(self, "_read", read)
+        return read
+
+    def _warning(self, skipped: datetime, period: Period) -> str:
+        until = clock_time(period.resumes)
+        if self.gap == "next" and period.skips_shortly(skipped):
+            what = f"it fires at {until} instead"
+        else:
+            what = "it does not fire then"
+        return (
+            f"{clock_time(skipped)} does not exist on {skipped:%Y-%m-%d} in"
+            f" {self.timezone}, where the clocks go from {clock_time(period.closes)} to"
+            f" {until}: {what}; a time outside of these is safe"
+        )
+
+
+def check_wall_clock(timezone: object, *, gap: object, overlap: object) -> str:
+    """Check how a trigger reads the clock.
+
+    Args:
+        timezone: An IANA name, or a ``ZoneInfo`` that has one.
+        gap: ``next`` or ``skip``.
+        overlap: ``first``, ``second`` or ``both``.
+
+    Returns:
+        The zone's name.
+
+    Raises:
+        InvalidTriggerError: One of them is something else.
+    """
+    for name, value, allowed in (("gap", gap, GAPS), ("overlap", overlap, OVERLAPS)):
+        if not isinstance(value, str) or value not in allowed:
+            raise InvalidTriggerError(
+                f"{name} must be {' or '.join(map(repr, allowed))}, not {shown(value)}"
+            )
+    return zone_key(timezone)
+
+
+def clock_time(local: datetime) -> str:
+    """A time of day as people write it: ``08:30``, with seconds only if there are."""
+    return f"{local:%H:%M:%S}" if local.second else f"{local:%H:%M}"
+
+
+def _skipped(period: Period, search: Search) -> datetime | None:
+    """The first matching local time that the change at a period's end skips."""
+    if period.closes >= period.resumes:
+        return None
+    found = search(period.closes)
+    return None if found is None or not period.skips(found) else found
+
+
+def _periods_of_a_year(now: datetime, zone: tzinfo) -> Iterator[Period]:
+    """The periods of a zone that end within a year of an instant."""
+    instant = now
+    while instant.year < 9999:
+        period = period_at(instant, zone)
+        if period.end > now + _YEAR:
+            return
+        yield period
+        instant = period.end

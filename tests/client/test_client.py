@@ -1,0 +1,301 @@
+"""Bad input to the client is refused at the call that brought it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from base64 import urlsafe_b64encode
+from dataclasses import replace
+from datetime import timedelta
+from itertools import repeat
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from go_scheduler import (
+    ConfigurationError,
+    CronTrigger,
+    ExecuteOnceTrigger,
+    MemoryStore,
+    ScheduleWarning,
+    State,
+    StoreUnavailableError,
+    TaskDefinition,
+)
+from go_scheduler.checks import NOTE_LIMIT
+from go_scheduler.client.client import MOST_LISTED, Client
+from go_scheduler.models import DefinitionState
+from go_scheduler.testing.builders import HOUR, NOBODY, definition, fire, put
+from go_scheduler.testing.clock import START
+from go_scheduler.triggers import LimitedTrigger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from go_scheduler.stores.base import Store
+
+
+@pytest.fixture
+def client(store: Store) -> Client:
+    return Client(store)
+
+
+def soon(**values: object) -> TaskDefinition:
+    trigger = ExecuteOnceTrigger(START + timedelta(hours=1))
+    return TaskDefinition(trigger=trigger, **values)  # type: ignore[arg-type]
+
+
+def timeless(order: str) -> str:
+    """A cursor of an order whose time has been taken out."""
+    text = json.dumps([order, None, str(uuid4())])
+    return urlsafe_b64encode(text.encode()).decode()
+
+
+NAIVE = START.replace(tzinfo=None)
+DEEP = urlsafe_b64encode(b"[" * 100_000).decode()
+REFUSED: list[tuple[str, Callable[[Client], object]]] = [
+    ("limit 0", lambda client: client.list_definitions(limit=0)),
+    ("limit", lambda client: client.list_instances(limit=MOST_LISTED + 1)),
+    ("limit text", lambda client: client.list_instances(limit="9")),  # type: ignore[arg-type]
+    ("name", lambda client: client.list_definitions(name=5)),  # type: ignore[arg-type]
+    ("queue", lambda client: client.list_definitions(queue=5)),  # type: ignore[arg-type]
+    ("after", lambda client: client.list_definitions(after="x")),
+    ("metadata", lambda client: client.list_definitions(metadata=[1])),  # type: ignore[arg-type]
+    ("one id", lambda client: client.list_definitions(ids=uuid4())),  # type: ignore[arg-type]
+    ("text id", lambda client: client.list_definitions(ids=["x"])),  # type: ignore[list-item]
+    ("delete all", lambda client: client.delete_definitions()),
+    ("delete text", lambda client: client.delete_definition("x")),  # type: ignore[arg-type]
+    ("get text", lambda client: client.get_definition("x")),  # type: ignore[arg-type]
+    ("instance text", lambda client: client.get_instance("x")),  # type: ignore[arg-type]
+    ("cancel text", lambda client: client.cancel("x")),  # type: ignore[arg-type]
+    ("of text", lambda client: client.list_instances(definition_id="x")),  # type: ignore[arg-type]
+    ("state", lambda client: client.list_instances(state="over")),
+    ("state of", lambda client: client.list_definitions(state="pending")),
+    ("state 5", lambda client: client.list_definitions(state=5)),  # type: ignore[arg-type]
+    ("name of", lambda client: client.list_instances(name=5)),  # type: ignore[arg-type]
+    ("since", lambda client: client.list_instances(since=NAIVE)),
+    ("newest", lambda client: client.list_instances(newest_first=1)),  # type: ignore[arg-type]
+    ("soonest", lambda client: client.list_definitions(soonest_first=1)),  # type: ignore[arg-type]
+    ("after id", lambda client: client.list_instances(after=uuid4())),  # type: ignore[arg-type]
+    ("after é", lambda client: client.list_instances(after="é")),
+    ("after {}", lambda client: client.list_instances(after="e30=")),
+    ("after 1", lambda client: client.list_instances(after="WzEsMiwzXQ==")),
+    ("after [", lambda client: client.list_instances(after=DEEP)),
+    ("after no time", lambda client: client.list_instances(after=timeless("i"))),
+    (
+        "newest after no time",
+        lambda client: client.list_instances(newest_first=True, after=timeless("in")),
+    ),
+    ("note", lambda client: client.pause(uuid4(), 5)),  # type: ignore[arg-type]
+    ("note NUL", lambda client: client.pause(uuid4(), "\0")),
+    ("long note", lambda client: client.pause(uuid4(), "x" * (NOTE_LIMIT + 1))),
+    ("resume text", lambda client: client.resume("x")),  # type: ignore[arg-type]
+    ("no definition", lambda client: client.schedule("x")),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize("engine", ["memory"])
+@pytest.mark.parametrize(
+    "call", [call for _, call in REFUSED], ids=[name for name, _ in REFUSED]
+)
+def test_a_wrong_argument_is_refused(
+    client: Client, call: Callable[[Client], object]
+) -> None:
+    kept = client.schedule(soon())
+    with pytest.raises(ConfigurationError):
+        call(client)
+    assert client.list_definitions() == [kept]
+
+
+def test_what_is_no_store_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="store must be a Store"):
+        Client("memory://")  # type: ignore[arg-type]
+
+
+def test_ids_may_come_one_by_one(client: Client) -> None:
+    kept = [client.schedule(soon()) for _ in range(3)]
+    ids = [each.id for each in kept]
+    assert len(client.list_definitions(ids=iter(ids))) == 3  # type: ignore[arg-type]
+    assert client.delete_definitions(ids=iter(ids)) == 3  # type: ignore[arg-type]
+
+
+def test_definitions_are_listed_by_every_condition(client: Client) -> None:
+    found = client.schedule(soon(name="a", queue="b", metadata={"c": [1, 2]}))
+    client.schedule(soon(name="a", queue="b", metadata={"c": [2]}))
+    client.schedule(soon(name="a", metadata={"c": [1, 2]}))
+    listed = client.list_definitions(name="a", queue="b", metadata={"c": [1]})
+    assert listed == [found]
+    assert client.list_definitions(state="active", limit=1000).next is None
+    assert client.list_definitions(state=DefinitionState.PAUSED) == []
+
+
+@pytest.mark.parametrize("soonest_first", [False, True])
+def test_pages_of_definitions_go_on_at_their_next(
+    client: Client, soonest_first: bool
+) -> None:
+    for _ in range(5):
+        client.schedule(soon())
+    everything = client.list_definitions(soonest_first=soonest_first)
+    first = client.list_definitions(soonest_first=soonest_first, limit=3)
+    for each in first:
+        client.delete_definition(each.id)
+    rest = client.list_definitions(
+        soonest_first=soonest_first, limit=3, after=first.next
+    )
+    assert [*first, *rest] == everything
+    assert rest.next is None
+    with pytest.raises(ConfigurationError, match="of the same list in the same order"):
+        client.list_definitions(soonest_first=not soonest_first, after=first.next)
+    with pytest.raises(ConfigurationError, match="of the same list in the same order"):
+        client.list_instances(after=first.next)
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+def test_pages_of_instances_go_on_at_their_next(
+    client: Client, store: Store, newest_first: bool
+) -> None:
+    fire(store, put(store, definition(name="report")), START, START + HOUR, START)
+    fire(store, put(store), START)
+    everything = client.list_instances(name="report", newest_first=newest_first)
+    assert len(everything) == 2
+    first = client.list_instances(name="report", newest_first=newest_first, limit=1)
+    rest = client.list_instances(
+        name="report", newest_first=newest_first, limit=1, after=first.next
+    )
+    assert [*first, *rest] == everything
+    assert len(client.list_instances(state="pending", since=START + HOUR)) == 1
+    end = client.list_instances(
+        name="report", newest_first=newest_first, after=rest.next
+    )
+    assert (end, end.next) == ([], None)
+
+
+def test_definitions_are_deleted_by_metadata_page_after_page(
+    client: Client, store: Store
+) -> None:
+    given = [definition(metadata={"odd": bool(number % 2)}) for number in range(350)]
+    store.put_definitions(given)
+    assert client.delete_definitions(metadata={"odd": True}) == 175
+    left = client.list_definitions(limit=1000)
+    assert [each.metadata["odd"] for each in left] == list(repeat(False, 175))
+    # Two whole pages.
+    store.put_definitions([definition(metadata={"odd": None}) for _ in range(200)])
+    assert client.delete_definitions(metadata={"odd": None}) == 200
+
+
+def test_definitions_are_deleted_by_ids_and_metadata(client: Client) -> None:
+    one, other = client.schedule(soon(metadata={"a": 1})), client.schedule(soon())
+    ids = iter([one.id, other.id])
+    assert client.delete_definitions(ids=ids, metadata={"a": 1}) == 1  # type: ignore[arg-type]
+    assert client.list_definitions() == [other]
+
+
+def test_a_state_may_be_written_as_a_text(client: Client, store: Store) -> None:
+    [pending] = fire(store, client.schedule(soon()))
+    for state in ("pending", State.PENDING):
+        assert client.list_instances(state=state) == [pending]
+    assert client.list_instances(state="failed") == []
+    with pytest.raises(ConfigurationError, match=r"one of pending, .*: 'done'"):
+        client.list_instances(state="done")
+
+
+def test_a_new_definition_may_be_paused(client: Client) -> None:
+    kept = client.schedule(soon(paused=True, note="not yet"))
+    assert (kept.paused, kept.note) == (True, "not yet")
+    assert not client.resume(kept.id).paused
+    assert not client.schedule(replace(soon(paused=True), id=kept.id)).paused
+
+
+def test_a_copy_of_a_paused_definition_is_paused(client: Client) -> None:
+    paused = client.pause(client.schedule(soon()).id, note="not yet")
+    copy = client.schedule(replace(paused, id=uuid4()))
+    assert (copy.paused, copy.note, copy.revision) == (True, "not yet", 1)
+    again = client.schedule(replace(paused, id=uuid4(), paused=False, note=None))
+    assert not again.paused
+
+
+def test_a_definition_is_completed_when_its_last_instance_is_still_to_run(
+    store: Store, client: Client
+) -> None:
+    kept = client.schedule(definition(trigger=ExecuteOnceTrigger(START + HOUR)))
+    assert kept.state is DefinitionState.ACTIVE
+    [pending] = fire(store, kept)
+    assert pending.state is State.PENDING
+    [completed] = client.list_definitions(state="completed")
+    assert completed.id == kept.id
+    assert client.list_instances(definition_id=kept.id) == [pending]
+
+
+def test_a_store_without_transactions_takes_part_in_none() -> None:
+    client = Client(MemoryStore())
+    with pytest.raises(ConfigurationError, match="MemoryStore takes part in no"):
+        client.schedule(soon(), connection=object())
+    assert client.list_definitions() == []
+
+
+class TestWarnings:
+    """What people often do not mean is said when it is scheduled, and only then."""
+
+    ODD = CronTrigger("*/7 * * * *")
+
+    def test_the_author_of_an_odd_schedule_is_warned(self, client: Client) -> None:
+        with pytest.warns(ScheduleWarning, match=r"\*/7") as shown:
+            client.schedule(TaskDefinition(trigger=self.ODD))
+        assert [each.filename for each in shown] == [__file__]
+
+    def test_a_part_of_a_schedule_may_be_odd(self, client: Client) -> None:
+        with pytest.warns(ScheduleWarning, match=r"\*/7"):
+            client.schedule(TaskDefinition(trigger=LimitedTrigger(self.ODD, limit=5)))
+
+    def test_as_an_error_it_is_raised_before_anything_is_written(
+        self, client: Client
+    ) -> None:
+        with pytest.raises(ScheduleWarning):
+            client.schedule(TaskDefinition(trigger=self.ODD))
+        assert client.list_definitions() == []
+
+    def test_it_is_said_again_when_it_changes_and_not_at_every_start(
+        self, client: Client, store: Store
+    ) -> None:
+        odd = TaskDefinition(id=NOBODY, trigger=self.ODD)
+        for given in (odd, replace(odd, name="other")):
+            with pytest.warns(ScheduleWarning):
+                client.schedule(given)
+            for each in (client, Client(store)):
+                assert each.schedule(given).trigger == self.ODD
+        client.delete_definition(NOBODY)
+        with pytest.warns(ScheduleWarning):
+            client.schedule(odd)
+
+    def test_the_author_of_an_awaited_one_is_warned_where_it_was_called(
+        self, client: Client
+    ) -> None:
+        with pytest.warns(ScheduleWarning, match=r"\*/7") as shown:
+            asyncio.run(self.schedule(client))
+        assert [each.filename for each in shown] == [__file__]
+
+    async def schedule(self, client: Client) -> None:
+        await client.aschedule(TaskDefinition(trigger=self.ODD))
+
+    def test_to_read_it_again_warns_of_nothing(self, client: Client) -> None:
+        with pytest.warns(ScheduleWarning):
+            stored = client.schedule(TaskDefinition(trigger=self.ODD))
+        assert client.get_definition(stored.id).trigger == self.ODD
+
+
+def test_a_check_answers_while_the_store_does_and_changes_nothing(
+    client: Client,
+) -> None:
+    client.check()
+    asyncio.run(client.acheck())
+    assert client.list_definitions() == []
+
+
+def test_a_check_raises_what_keeps_it_from_the_store() -> None:
+    class Away(MemoryStore):
+        def list_definitions(self, **_: object) -> list[TaskDefinition]:
+            raise StoreUnavailableError("away")
+
+    with pytest.raises(StoreUnavailableError, match="away"):
+        Client(Away()).check()

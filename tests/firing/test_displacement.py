@@ -1,0 +1,485 @@
+"""Each time on the wall fires once, whenever and however the rules of a zone change."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from go_scheduler.firing.displacement import DisplacedError, LastFired
+from go_scheduler.firing.planner import plan
+from go_scheduler.models import TaskDefinition
+from go_scheduler.triggers import (
+    AnyOfTrigger,
+    CronTrigger,
+    ExceptTrigger,
+    IntervalTrigger,
+    LimitedTrigger,
+    RecurrenceTrigger,
+    Trigger,
+)
+from go_scheduler.triggers.wall.zones import load_zone
+from tests.zones import ZONE, Zones, zones_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from go_scheduler.models import Firing
+
+BEGIN = datetime(2030, 6, 3, tzinfo=UTC)
+"""A Monday."""
+
+HOUR = timedelta(hours=1)
+DAY = 24 * HOUR
+AHEAD = timedelta(seconds=3)
+LONG_ENOUGH = 40 * DAY
+
+
+@pytest.fixture
+def zones(tmp_path: Path) -> Iterator[Zones]:
+    with zones_in(tmp_path) as zones:
+        zones.write(then=1)
+        yield zones
+
+
+class Life:
+    """A definition through the months: what the loops do to it, and nothing else.
+
+    Args:
+        trigger: Its trigger.
+        looks: Whether somebody walks over it after a change.
+        remembers: Whether it is known what has fired last.
+    """
+
+    def __init__(
+        self, trigger: Trigger, *, looks: bool = True, remembers: bool = True
+    ) -> None:
+        self.now = BEGIN
+        self.fired: list[datetime] = []
+        """The fire times, in the order in which they got their instances."""
+        self.late: list[timedelta] = []
+        self.next = trigger.first_fire_time(BEGIN)
+        self._trigger = trigger
+        self._looks = looks
+        self._remembers = remembers
+
+    def goes_on_until(self, end: datetime) -> Life:
+        if self._looks:
+            self._step()
+        while self.next is not None and self.next - AHEAD <= end:
+            self.now = max(self.now, self.next - AHEAD)
+            self._step()
+        self.now = end
+        return self
+
+    def _step(self) -> None:
+        if self.next is None:
+            return
+        firing = self._planned()
+        for each in firing.fire_times:
+            if each not in self.fired:
+                self.fired.append(each)
+                self.late.append(max(self.now - each, timedelta(0)))
+        self.next = firing.next_fire_time
+
+    def _planned(self) -> Firing:
+        given = TaskDefinition(trigger=self._trigger, next_fire_time=self.next)
+        until = self.now + AHEAD
+        try:
+            return plan(given, now=self.now, until=until)
+        except DisplacedError:
+            last = self.fired[-1] if self.fired and self._remembers else None
+            return plan(given, now=self.now, until=until, last=LastFired(last))
+
+
+def shown(fired: Sequence[datetime]) -> Sequence[str]:
+    """What a clock in UTC shows, and on which day."""
+    return [f"{each:%d %H:%M}" for each in fired]
+
+
+DAILY = "0 9 * * *"
+NOON = BEGIN + 2 * DAY + 12 * HOUR
+"""Five hours after it has fired on the third day, and a long time before the next."""
+
+
+@pytest.mark.parametrize("looks", [True, False])
+@pytest.mark.parametrize(
+    ("then", "expected"),
+    [
+        (2, ["03 08:00", "04 08:00", "05 08:00", "06 07:00", "07 07:00"]),
+        (0, ["03 08:00", "04 08:00", "05 08:00", "06 09:00", "07 09:00"]),
+        (5.75, ["03 08:00", "04 08:00", "05 08:00", "06 03:15", "07 03:15"]),
+    ],
+)
+def test_what_is_to_come_fires_when_the_clock_on_the_wall_shows_its_time(
+    then: float, expected: Sequence[str], looks: bool, zones: Zones
+) -> None:
+    life = Life(CronTrigger(DAILY, ZONE), looks=looks)
+    life.goes_on_until(NOON)
+    zones.bring((NOON + HOUR, 1), then=then)
+    life.goes_on_until(BEGIN + 5 * DAY)
+    if looks or then < 1:
+        assert shown(life.fired) == expected
+        assert set(life.late) == {timedelta(0)}
+    else:
+        # When nobody looks before, it fires as soon as somebody does.
+        assert shown(life.fired) == expected
+        assert life.late[3] > HOUR / 2
+
+
+def test_what_was_passed_by_the_change_fires_at_once(zones: Zones) -> None:
+    life = Life(CronTrigger(DAILY, ZONE))
+    half_past_seven = BEGIN + DAY + 7.5 * HOUR
+    life.goes_on_until(half_past_seven)
+    zones.bring(then=2)
+    life.goes_on_until(BEGIN + 3 * DAY)
+    assert shown(life.fired) == ["03 08:00", "04 07:00", "05 07:00"]
+    assert life.late == [timedelta(0), HOUR / 2, timedelta(0)]
+
+
+def test_what_has_fired_does_not_fire_again_when_its_time_comes_again(
+    zones: Zones,
+) -> None:
+    life = Life(CronTrigger(DAILY, ZONE))
+    life.goes_on_until(BEGIN + DAY + 8.5 * HOUR)
+    zones.bring(then=0)
+    life.goes_on_until(BEGIN + 3 * DAY)
+    assert shown(life.fired) == ["03 08:00", "04 08:00", "05 09:00"]
+
+
+def test_what_has_fired_does_not_fire_again_beside_what_is_to_come_that_day(
+    zones: Zones,
+) -> None:
+    life = Life(CronTrigger("0 9,15 * * *", ZONE))
+    life.goes_on_until(BEGIN + 8.5 * HOUR)
+    zones.bring(then=0)
+    life.goes_on_until(BEGIN + DAY)
+    assert shown(life.fired) == ["03 08:00", "03 15:00"]
+
+
+def test_what_has_fired_and_comes_again_by_old_data_does_not_fire_again(
+    zones: Zones,
+) -> None:
+    # As written by a node of a version that does not look.
+    zones.bring(then=2)
+    fired, again = BEGIN + 7 * HOUR, BEGIN + 8 * HOUR
+    given = TaskDefinition(trigger=CronTrigger(DAILY, ZONE), next_fire_time=again)
+    firing = plan(given, now=fired, until=again, last=LastFired(fired))
+    assert firing.fire_times == ()
+    assert firing.next_fire_time == BEGIN + DAY + 7 * HOUR
+
+
+def test_what_is_written_down_beyond_the_end_of_a_series_fires_all_the_same(
+    zones: Zones,
+) -> None:
+    # Rather one run too many than one too few.
+    zones.bring(then=2)
+    fired, again = BEGIN + 7 * HOUR, BEGIN + 8 * HOUR
+    trigger = LimitedTrigger(CronTrigger(DAILY, ZONE), start=BEGIN, limit=1)
+    given = TaskDefinition(trigger=trigger, next_fire_time=again)
+    firing = plan(given, now=fired, until=again, last=LastFired(fired))
+    assert firing.fire_times == (again,)
+    assert firing.next_fire_time is None
+
+
+@pytest.mark.slow
+def test_data_that_come_and_go_make_no_difference_to_what_has_fired(
+    zones: Zones,
+) -> None:
+    life = Life(CronTrigger(DAILY, ZONE))
+    for day in range(6):
+        for hour in range(24):
+            zones.bring(then=hour % 2)
+            life.goes_on_until(BEGIN + day * DAY + hour * HOUR + HOUR / 2)
+    assert [f"{each:%d}" for each in life.fired] == ["03", "04", "05", "06", "07", "08"]
+
+
+def test_an_instance_that_was_made_ahead_keeps_its_instant(zones: Zones) -> None:
+    life = Life(CronTrigger(DAILY, ZONE))
+    life.goes_on_until(BEGIN + 8 * HOUR - AHEAD / 2)
+    zones.bring(then=0)
+    life.goes_on_until(BEGIN + 2 * DAY)
+    assert shown(life.fired) == ["03 08:00", "04 09:00"]
+
+
+def test_summer_time_that_is_abolished_is_not_waited_for(zones: Zones) -> None:
+    zones.write((BEGIN + 10 * DAY, 1), then="STD-1DST,M3.5.0,M10.5.0/3")
+    life = Life(CronTrigger("0 9 * * 1", ZONE))
+    life.goes_on_until(BEGIN + 8 * DAY)
+    assert life.next == BEGIN + 14 * DAY + 7 * HOUR
+    zones.bring(then=1)
+    life.goes_on_until(BEGIN + 22 * DAY)
+    assert shown(life.fired) == ["03 08:00", "10 08:00", "17 08:00", "24 08:00"]
+
+
+def test_a_time_in_a_new_gap_fires_at_its_end_and_a_repeated_one_the_first_time(
+    zones: Zones,
+) -> None:
+    life = Life(CronTrigger("30 2 * * *", ZONE))
+    life.goes_on_until(BEGIN + 12 * HOUR)
+    forward, back = BEGIN + DAY + HOUR, BEGIN + 6 * DAY + HOUR
+    zones.bring((forward, 1), (back, 2), then=1)
+    life.goes_on_until(BEGIN + 8 * DAY)
+    assert shown(life.fired[:3]) == ["03 01:30", "04 01:00", "05 00:30"]
+    assert shown(life.fired[-2:]) == ["09 00:30", "10 01:30"]
+
+
+@pytest.mark.parametrize("then", [0, 2])
+def test_several_times_a_day_fire_once_each(then: float, zones: Zones) -> None:
+    life = Life(CronTrigger("0 9-17 * * *", ZONE))
+    evening = BEGIN + 17 * HOUR
+    life.goes_on_until(evening)
+    zones.bring((evening, 1), then=then)
+    life.goes_on_until(BEGIN + 2 * DAY)
+    local = [each.astimezone(ZoneInfo(ZONE)) for each in life.fired]
+    assert [each.hour for each in local] == 2 * [*range(9, 18)]
+
+
+@pytest.mark.parametrize("then", [0, 2, 1.5])
+def test_what_follows_elapsed_time_goes_on(then: float, zones: Zones) -> None:
+    life = Life(CronTrigger("*/30 * * * *", ZONE))
+    life.goes_on_until(NOON)
+    zones.bring(then=then)
+    life.goes_on_until(NOON + DAY)
+    assert life.fired == [
+        BEGIN + number * HOUR / 2 for number in range(1, len(life.fired) + 1)
+    ]
+
+
+@pytest.mark.parametrize("then", [0, 2])
+@pytest.mark.parametrize(
+    ("make", "number"),
+    [
+        (lambda cron: LimitedTrigger(cron, start=BEGIN, limit=5), 5),
+        (
+            lambda cron: LimitedTrigger(
+                cron, start=BEGIN, end=BEGIN + 4 * DAY + 12 * HOUR
+            ),
+            5,
+        ),
+        (
+            lambda cron: RecurrenceTrigger(
+                "FREQ=DAILY;COUNT=5;BYHOUR=9;BYMINUTE=0;BYSECOND=0", ZONE, start=BEGIN
+            ),
+            5,
+        ),
+        (lambda cron: ExceptTrigger(cron, CronTrigger("* * 5 * *", ZONE)), 9),
+    ],
+)
+def test_limits_ends_and_counts_are_right(
+    make: Callable[[Trigger], Trigger], number: int, then: float, zones: Zones
+) -> None:
+    life = Life(make(CronTrigger(DAILY, ZONE)))
+    life.goes_on_until(BEGIN + DAY + 12 * HOUR)
+    zones.bring(then=then)
+    life.goes_on_until(BEGIN + 10 * DAY)
+    assert len(life.fired) == number
+    days = {f"{each:%d}" for each in life.fired}
+    assert len(days) == number
+
+
+def test_clocks_of_several_zones_go_each_by_its_own_rules(zones: Zones) -> None:
+    crons = ("30 8 * * *", "UTC"), (DAILY, ZONE), ("0 20 * * *", "UTC")
+    life = Life(AnyOfTrigger([CronTrigger(*each) for each in crons]))
+    night = NOON + 9 * HOUR
+    life.goes_on_until(night)
+    assert life.next == BEGIN + 3 * DAY + 8 * HOUR
+    zones.bring((night, 1), then=2)
+    life.goes_on_until(BEGIN + 4 * DAY)
+    assert shown(life.fired[-4:]) == ["05 20:00", "06 07:00", "06 08:30", "06 20:00"]
+
+
+def test_intervals_and_what_reads_utc_are_not_asked_where_they_stand() -> None:
+    for trigger in (IntervalTrigger(HOUR), CronTrigger(DAILY)):
+        given = TaskDefinition(trigger=trigger, next_fire_time=BEGIN + HOUR / 3)
+        firing = plan(given, now=BEGIN, until=BEGIN)
+        assert firing.next_fire_time == given.next_fire_time
+
+
+def test_without_a_history_what_is_nearest_is_what_is_meant(zones: Zones) -> None:
+    trigger = CronTrigger("0 9,15 * * *", ZONE)
+    afternoon = BEGIN + 14 * HOUR
+    zones.bring((BEGIN + 12 * HOUR, 1), then=0)
+    given = TaskDefinition(trigger=trigger, next_fire_time=afternoon)
+    noon = BEGIN + 12 * HOUR
+    firing = plan(given, now=noon, until=noon, last=LastFired(None))
+    assert firing.fire_times == ()
+    assert firing.next_fire_time == afternoon + HOUR
+
+
+def test_without_a_history_what_comes_before_it_after_a_night_fires_as_well(
+    zones: Zones,
+) -> None:
+    life = Life(CronTrigger("0 9-17 * * *", ZONE), remembers=False)
+    life.goes_on_until(BEGIN + 17 * HOUR)
+    zones.bring((BEGIN + 18 * HOUR, 1), then=2)
+    life.goes_on_until(BEGIN + 2 * DAY)
+    assert shown(life.fired)[8:11] == ["03 16:00", "04 07:00", "04 08:00"]
+
+
+@pytest.mark.parametrize("then", [0, -1])
+def test_without_a_history_nothing_before_it_fires_as_it_may_have_run(
+    then: float, zones: Zones
+) -> None:
+    life = Life(CronTrigger("0 9,17 * * *", ZONE), remembers=False)
+    life.goes_on_until(BEGIN + DAY + 8.5 * HOUR)
+    zones.bring(then=then)
+    life.goes_on_until(BEGIN + 2 * DAY)
+    assert len(life.fired) == 4
+    assert life.fired[-1] == BEGIN + DAY + (17 - then) * HOUR
+
+
+@dataclass(frozen=True)
+class LaterTrigger(Trigger):
+    """Counts from where it is asked, on the clock of a zone."""
+
+    kind: ClassVar[str] = "displacement.later"
+
+    timezone: str
+    every: timedelta
+
+    def next_fire_time(self, after: datetime) -> datetime:
+        local = after.astimezone(load_zone(self.timezone)) + self.every
+        return local.astimezone(UTC)
+
+
+@pytest.mark.parametrize("hours", [1, 13, 24, 200])
+def test_what_counts_from_where_it_is_asked_fires_as_it_was_planned(
+    hours: int, zones: Zones
+) -> None:
+    life = Life(LaterTrigger(ZONE, hours * HOUR)).goes_on_until(BEGIN + 20 * DAY)
+    zones.bring(then=2)
+    life.goes_on_until(BEGIN + LONG_ENOUGH)
+    first = BEGIN + hours * HOUR
+    assert life.fired[0] == first
+    assert life.fired == [first + n * hours * HOUR for n in range(len(life.fired))]
+    assert len(life.fired) == (LONG_ENOUGH + AHEAD) // (hours * HOUR)
+
+
+@pytest.mark.parametrize("hours", [-20, 20])
+def test_what_no_change_of_clocks_explains_stays_as_it_was_planned(
+    hours: float, zones: Zones
+) -> None:
+    # As when a calendar is registered anew, that has other days.
+    trigger = CronTrigger("0 9 1 * *", ZONE)
+    planned = datetime(2030, 7, 1, 8, tzinfo=UTC) + hours * HOUR
+    given = TaskDefinition(trigger=trigger, next_fire_time=planned)
+    with pytest.raises(DisplacedError):
+        plan(given, now=BEGIN, until=BEGIN)
+    firing = plan(given, now=BEGIN, until=BEGIN, last=LastFired(None))
+    assert firing.next_fire_time == planned
+
+
+def test_the_last_time_of_a_series_stays_where_the_rules_leave_none(
+    zones: Zones,
+) -> None:
+    trigger = LimitedTrigger(CronTrigger(DAILY, ZONE), end=BEGIN + 8.5 * HOUR)
+    life = Life(trigger)
+    zones.bring(then=0)
+    life.goes_on_until(BEGIN + 2 * DAY)
+    assert shown(life.fired) == ["03 08:00"]
+    assert life.next is None
+
+
+OFFSETS = st.integers(-5 * 4, 5 * 4).map(lambda quarters: quarters / 4)
+# In a gap of three hours nothing fires.
+SHIFTS = st.integers(-20, 11).map(lambda quarters: quarters / 4)
+MOMENTS = st.integers(2 * 24 * 60, 20 * 24 * 60).map(
+    lambda minutes: BEGIN + minutes * HOUR / 60
+)
+FEW_TIMES = st.builds(
+    "{} {} {} * {}".format,
+    st.integers(0, 59),
+    st.integers(0, 23),
+    st.sampled_from(["*", "1,15", "*/3"]),
+    st.sampled_from(["*", "1-5"]),
+)
+MANY_TIMES = st.builds(
+    "{} {} * * *".format,
+    st.sampled_from(["0", "15,45", "7-9", "0,20,40"]),
+    st.lists(st.integers(0, 23), min_size=1, max_size=8, unique=True).map(
+        lambda hours: ",".join(map(str, hours))
+    ),
+)
+
+
+@pytest.mark.slow
+@given(
+    cron=FEW_TIMES | MANY_TIMES,
+    before=OFFSETS,
+    by=SHIFTS,
+    heard=MOMENTS,
+    later=st.integers(1, 20 * 24).map(lambda hours: hours * HOUR),
+)
+def test_heard_of_in_time_each_time_fires_once_and_on_time(
+    cron: str, before: float, by: float, heard: datetime, later: timedelta
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, zones_in(Path(folder)) as zones:
+        zones.write(then=before)
+        trigger = CronTrigger(cron, ZONE)
+        life = Life(trigger).goes_on_until(heard)
+        zones.bring((heard + later, before), then=before + by)
+        life.goes_on_until(BEGIN + LONG_ENOUGH)
+        assert life.fired == all_of(trigger)
+        assert set(life.late) <= {timedelta(0)}
+
+
+def all_of(trigger: Trigger) -> Sequence[datetime]:
+    found = []
+    following = trigger.next_fire_time(BEGIN)
+    while following is not None and following <= BEGIN + LONG_ENOUGH + AHEAD:
+        found.append(following)
+        following = trigger.next_fire_time(following)
+    return found
+
+
+@pytest.mark.slow
+@given(
+    cron=FEW_TIMES,
+    before=OFFSETS,
+    by=SHIFTS,
+    heard=MOMENTS,
+    looks=st.booleans(),
+)
+def test_heard_of_too_late_each_day_has_its_one_time_all_the_same(
+    cron: str, before: float, by: float, heard: datetime, looks: bool
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, zones_in(Path(folder)) as zones:
+        zones.write(then=before)
+        trigger = CronTrigger(cron, ZONE)
+        zone = load_zone(ZONE)
+        life = Life(trigger, looks=looks).goes_on_until(heard)
+        days = [each.astimezone(zone).date() for each in life.fired]
+        number = len(days)
+        zones.bring(then=before + by)
+        life.goes_on_until(BEGIN + LONG_ENOUGH)
+        zone = load_zone(ZONE)
+        days += [each.astimezone(zone).date() for each in life.fired[number:]]
+        assert days == sorted(set(days))
+        expected = [each.astimezone(zone).date() for each in all_of(trigger)]
+        assert days[1:-1] == [each for each in expected if days[0] < each < days[-1]]
+
+
+@pytest.mark.slow
+@given(cron=MANY_TIMES, before=OFFSETS, by=SHIFTS, heard=MOMENTS)
+def test_heard_of_too_late_what_fires_many_times_goes_on_by_the_new_rules(
+    cron: str, before: float, by: float, heard: datetime
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, zones_in(Path(folder)) as zones:
+        zones.write(then=before)
+        trigger = CronTrigger(cron, ZONE)
+        life = Life(trigger).goes_on_until(heard)
+        number = len(life.fired)
+        zones.bring(then=before + by)
+        life.goes_on_until(BEGIN + LONG_ENOUGH)
+        fired = life.fired[number:]
+        assert fired == [each for each in all_of(trigger) if each >= fired[0]]
+        assert fired[0] - heard < 36 * HOUR
+        assert life.fired == sorted(set(life.fired))

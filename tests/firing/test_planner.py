@@ -1,0 +1,440 @@
+"""Every fire time becomes an instance or is covered by a skipped record, once."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from go_scheduler.errors import InvalidTriggerError, StoreError, UnknownTriggerError
+from go_scheduler.firing.planner import MOST_FIRE_TIMES, plan
+from go_scheduler.models import Firing, Skipped, TaskDefinition
+from go_scheduler.policies import CatchUp
+from go_scheduler.testing.builders import HOUR, MINUTE, SECOND, TICK, WAITING
+from go_scheduler.testing.clock import START
+from go_scheduler.triggers import (
+    CronTrigger,
+    ExecuteOnceTrigger,
+    IntervalTrigger,
+    Trigger,
+    UnknownTrigger,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+ZERO = timedelta(0)
+MILLISECOND = timedelta(milliseconds=1)
+GRACE = MINUTE
+AHEAD = 3 * SECOND
+REASON = "missed by more than the grace of 0:01:00; a later fire time ran instead"
+
+
+class Listed(Trigger):
+    """Fires at some times, and notes what it is asked."""
+
+    def __init__(self, *times: datetime) -> None:
+        self.times = times
+        self.asked: list[datetime] = []
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        self.asked.append(after)
+        at = bisect_right(self.times, after)
+        return self.times[at] if at < len(self.times) else None
+
+
+class Counted(Trigger):
+    """Fires as another one, and notes what it is asked."""
+
+    def __init__(self, of: Trigger) -> None:
+        self.of = of
+        self.asked: list[datetime] = []
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        self.asked.append(after)
+        return self.of.next_fire_time(after)
+
+
+class Always(Trigger):
+    """Fires in every microsecond."""
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        return after + TICK
+
+
+class Says(Trigger):
+    def __init__(self, answer: object) -> None:
+        self.answer = answer
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        return self.answer  # type: ignore[return-value]
+
+
+def at(*offsets: float) -> tuple[datetime, ...]:
+    """So many seconds from the start each."""
+    return tuple(START + timedelta(seconds=each) for each in offsets)
+
+
+def every(interval: timedelta) -> IntervalTrigger:
+    return IntervalTrigger(interval, anchor=START)
+
+
+def due(
+    trigger: Trigger, next_fire_time: datetime = START, *, grace: timedelta = GRACE
+) -> TaskDefinition:
+    return TaskDefinition(
+        trigger=trigger, next_fire_time=next_fire_time, catch_up=CatchUp(grace=grace)
+    )
+
+
+def planned(
+    trigger: Trigger,
+    *,
+    now: datetime,
+    next_fire_time: datetime = START,
+    grace: timedelta = GRACE,
+    ahead: timedelta = AHEAD,
+) -> Firing:
+    given = due(trigger, next_fire_time, grace=grace)
+    firing = plan(given, now=now, until=now + ahead)
+    assert firing.definition is given
+    return firing
+
+
+def skipped(*offsets: float, reason: str = REASON) -> Skipped:
+    times = at(*offsets)
+    return Skipped(first=times[0], last=times[-1], count=len(times), reason=reason)
+
+
+def test_each_fire_time_up_to_the_end_becomes_an_instance() -> None:
+    firing = planned(every(SECOND), now=START)
+    assert firing.fire_times == at(0, 1, 2, 3)
+    assert firing.next_fire_time == START + 4 * SECOND
+    assert firing.skipped is None
+
+
+def test_what_is_not_due_by_this_nodes_time_changes_nothing() -> None:
+    # The store judged it to be due; this node's copy of its time is a little behind.
+    firing = planned(every(HOUR), now=START - AHEAD - TICK)
+    assert firing == Firing(
+        definition=firing.definition, fire_times=(), next_fire_time=START
+    )
+
+
+def test_the_end_of_a_series_leaves_no_next_fire_time() -> None:
+    firing = planned(Listed(*at(0, 1)), now=START)
+    assert firing.fire_times == at(0, 1)
+    assert firing.next_fire_time is None
+
+
+def test_a_trigger_that_waits_fires_once_and_is_not_asked() -> None:
+    firing = planned(WAITING, now=START + 100 * HOUR)
+    assert firing.fire_times == (START,)
+    assert firing.next_fire_time is None
+    assert firing.skipped is None
+
+
+def test_a_definition_whose_time_cannot_be_read_says_so() -> None:
+    unreadable = TaskDefinition(trigger=UnknownTrigger("", None, "odd"))
+    with pytest.raises(StoreError, match="next_fire_time cannot be read"):
+        plan(unreadable, now=START, until=START)
+
+
+def test_one_off_work_runs_however_late_it_is() -> None:
+    firing = planned(ExecuteOnceTrigger(START), now=START + 100 * HOUR)
+    assert firing.fire_times == (START,)
+    assert firing.next_fire_time is None
+    assert firing.skipped is None
+
+
+def test_all_that_was_missed_within_the_grace_runs() -> None:
+    firing = planned(every(20 * SECOND), now=at(50)[0])
+    assert firing.fire_times == at(0, 20, 40)
+    assert firing.next_fire_time == at(60)[0]
+    assert firing.skipped is None
+
+
+def test_what_was_missed_by_exactly_the_grace_runs() -> None:
+    firing = planned(every(20 * SECOND), now=START + GRACE)
+    assert firing.fire_times == at(0, 20, 40, 60)
+    assert firing.skipped is None
+
+
+def test_what_was_missed_by_more_than_the_grace_is_skipped() -> None:
+    firing = planned(every(20 * SECOND), now=START + GRACE + TICK)
+    assert firing.fire_times == at(20, 40, 60)
+    assert firing.skipped == skipped(0)
+
+
+def test_the_skipped_row_has_the_first_the_last_the_number_and_the_reason() -> None:
+    firing = planned(every(20 * SECOND), now=at(130)[0])
+    assert firing.fire_times == at(80, 100, 120)
+    assert firing.skipped == skipped(0, 20, 40, 60)
+    assert firing.next_fire_time == at(140)[0]
+
+
+def test_the_latest_runs_if_nothing_was_missed_within_the_grace() -> None:
+    firing = planned(every(HOUR), now=START + 5 * HOUR / 2)
+    assert firing.fire_times == at(7200)
+    assert firing.skipped == skipped(0, 3600)
+    assert firing.next_fire_time == START + 3 * HOUR
+
+
+def test_the_latest_runs_beside_what_fires_soon() -> None:
+    times = at(0, 60, 150, 152)
+    firing = planned(Listed(*times), now=at(149)[0], grace=10 * SECOND)
+    assert firing.fire_times == at(60, 150, 152)
+    assert firing.skipped == replace(
+        skipped(0), reason=REASON.replace("0:01:00", "0:00:10")
+    )
+
+
+def test_a_fire_time_due_this_instant_is_the_latest() -> None:
+    firing = planned(every(HOUR), now=START + 2 * HOUR, grace=ZERO)
+    assert firing.fire_times == at(7200)
+    assert firing.skipped is not None
+    assert (firing.skipped.first, firing.skipped.last) == at(0, 3600)
+
+
+def test_the_one_that_was_missed_runs_and_nothing_is_skipped() -> None:
+    firing = planned(every(HOUR), now=START + HOUR / 2)
+    assert firing.fire_times == (START,)
+    assert firing.skipped is None
+    assert firing.next_fire_time == START + HOUR
+
+
+def test_the_latest_of_a_series_that_has_ended_runs() -> None:
+    firing = planned(Listed(*at(0, 1, 2)), now=START + HOUR)
+    assert firing.fire_times == at(2)
+    assert firing.skipped == skipped(0, 1)
+    assert firing.next_fire_time is None
+
+
+def test_with_no_grace_only_the_latest_runs() -> None:
+    firing = planned(every(SECOND), now=at(5.5)[0], grace=ZERO, ahead=ZERO)
+    assert firing.fire_times == at(5)
+    assert firing.skipped is not None
+    assert firing.skipped.count == 5
+    assert "grace of 0:00:00" in firing.skipped.reason
+
+
+def test_a_grace_of_a_century_is_survived() -> None:
+    century = timedelta(days=36_525)
+    firing = planned(every(HOUR), now=START + 2 * HOUR, grace=century, ahead=ZERO)
+    assert firing.fire_times == at(0, 3600, 7200)
+
+
+def test_a_step_has_a_thousand_fire_times_at_most_and_the_next_goes_on() -> None:
+    trigger = every(MILLISECOND)
+    first = planned(trigger, now=START)
+    assert len(first.fire_times) == MOST_FIRE_TIMES == 1000
+    assert first.next_fire_time == START + SECOND
+    second = planned(trigger, now=START, next_fire_time=START + SECOND)
+    assert second.fire_times[0] == START + SECOND
+
+
+def test_the_latest_that_was_missed_counts_among_the_thousand() -> None:
+    times = (START, *(START + HOUR + number * TICK for number in range(1, 1200)))
+    firing = planned(Listed(*times), now=START + HOUR)
+    assert firing.fire_times == times[:1000]
+    assert firing.next_fire_time == times[1000]
+
+
+@pytest.mark.parametrize("missed", [1000, 1001])
+def test_a_thousand_skipped_fire_times_are_counted_and_no_more(missed: int) -> None:
+    firing = planned(every(SECOND), now=at(missed - 1)[0] + GRACE + TICK, ahead=ZERO)
+    assert firing.skipped is not None
+    assert (firing.skipped.first, firing.skipped.last) == at(0, missed - 1)
+    assert firing.skipped.count == 1000
+    assert firing.skipped.reason == (
+        REASON
+        if missed == 1000
+        else f"{REASON}; there are more than the 1000 that were counted"
+    )
+    assert firing.fire_times == at(*range(missed, missed + 60))
+
+
+TWO_WEEKS = timedelta(weeks=2)
+
+
+def test_two_weeks_of_every_second_are_few_calls_and_one_row() -> None:
+    trigger = Counted(every(SECOND))
+    now = START + TWO_WEEKS
+    firing = planned(trigger, now=now)
+    assert firing.fire_times == tuple(now + n * SECOND for n in range(-60, 4))
+    assert firing.next_fire_time == now + 4 * SECOND
+    assert firing.skipped is not None
+    assert firing.skipped.first == START
+    assert firing.skipped.last == now - 61 * SECOND
+    assert firing.skipped.count == 1000
+    assert "more than the 1000 that were counted" in firing.skipped.reason
+    assert len(trigger.asked) < 1250
+
+
+def test_three_years_of_an_every_minute_cron_are_few_calls_and_one_row() -> None:
+    trigger = Counted(CronTrigger("* * * * *"))
+    now = START + timedelta(days=1096)
+    firing = planned(trigger, now=now)
+    assert firing.fire_times == (now - MINUTE, now)
+    assert firing.skipped is not None
+    assert (firing.skipped.first, firing.skipped.last) == (START, now - 2 * MINUTE)
+    assert len(trigger.asked) < 1250
+
+
+def test_the_latest_of_very_many_is_found_and_the_one_before_it() -> None:
+    trigger = Counted(every(10 * SECOND))
+    now = START + TWO_WEEKS + SECOND
+    firing = planned(trigger, now=now, grace=ZERO)
+    assert firing.fire_times == (START + TWO_WEEKS,)
+    assert firing.skipped is not None
+    assert firing.skipped.last == START + TWO_WEEKS - 10 * SECOND
+    assert firing.skipped.count == 999
+    assert "more than the 999 that were counted" in firing.skipped.reason
+    assert len(trigger.asked) < 1250
+
+
+@pytest.mark.parametrize("before", [0, 1, 2, 3, 7])
+def test_bisection_is_exact_to_the_microsecond(before: int) -> None:
+    firing = planned(Always(), now=START + HOUR - before * TICK, grace=ZERO)
+    assert firing.skipped is not None
+    assert firing.skipped.last == START + HOUR - (before + 1) * TICK
+    assert firing.fire_times[0] == START + HOUR - before * TICK
+
+
+def test_the_latest_is_found_before_a_long_silence() -> None:
+    crowd = [START + number * SECOND for number in range(5000)]
+    trigger = Listed(*crowd, START + TWO_WEEKS + HOUR)
+    firing = planned(trigger, now=START + TWO_WEEKS)
+    assert firing.fire_times == (crowd[-1],)
+    assert firing.skipped is not None
+    assert firing.skipped.last == crowd[-2]
+    assert firing.next_fire_time == START + TWO_WEEKS + HOUR
+
+
+def test_the_latest_is_found_where_it_is_the_last_instant_to_be_skipped() -> None:
+    crowd = [START + number * SECOND for number in range(1001)]
+    now = START + TWO_WEEKS
+    edge = now - GRACE - TICK
+    firing = planned(Listed(*crowd, edge, now), now=now)
+    assert firing.fire_times == (now,)
+    assert firing.skipped is not None
+    assert firing.skipped.last == edge
+
+
+def test_the_latest_is_found_where_a_series_ends() -> None:
+    trigger = Listed(*(START + number * SECOND for number in range(5000)))
+    firing = planned(trigger, now=START + TWO_WEEKS)
+    assert firing.fire_times == at(4999)
+    assert firing.next_fire_time is None
+
+
+@pytest.mark.parametrize("late", [ZERO, HOUR])
+@pytest.mark.parametrize(
+    "answer", [START, START - SECOND, START.replace(tzinfo=None), "soon", 5]
+)
+def test_a_trigger_that_answers_no_later_time_is_refused(
+    answer: object, late: timedelta
+) -> None:
+    with pytest.raises(InvalidTriggerError, match=r"test_planner\.Says"):
+        planned(Says(answer), now=START + late)
+
+
+def test_an_unknown_trigger_is_refused_by_its_own_reason() -> None:
+    with pytest.raises(UnknownTriggerError, match="not installed"):
+        planned(UnknownTrigger("gone", {}, "not installed"), now=START)
+
+
+class History(NamedTuple):
+    """What became of a series over some ticks."""
+
+    created: Sequence[datetime]
+    skipped: Sequence[Skipped]
+    next_fire_time: datetime | None
+
+
+def live_through(
+    trigger: Trigger, outages: Iterable[timedelta], grace: timedelta
+) -> History:
+    """Plan after each outage, for as long as there is more to do."""
+    now = START
+    next_fire_time: datetime | None = START
+    created: list[datetime] = []
+    rows: list[Skipped] = []
+    for outage in outages:
+        now += outage
+        while next_fire_time is not None and next_fire_time <= now + AHEAD:
+            firing = planned(
+                trigger, now=now, next_fire_time=next_fire_time, grace=grace
+            )
+            assert firing.fire_times or firing.skipped
+            assert len(firing.fire_times) <= MOST_FIRE_TIMES
+            assert firing.next_fire_time is None or (
+                firing.next_fire_time > next_fire_time
+            )
+            next_fire_time = firing.next_fire_time
+            created += firing.fire_times
+            rows += [firing.skipped] if firing.skipped else []
+    return History(created, rows, next_fire_time)
+
+
+def check(series: Sequence[datetime], history: History) -> None:
+    """Each fire time up to the next one is created or skipped: not lost, not twice."""
+    end = history.next_fire_time
+    served = [each for each in series if end is None or each < end]
+    covered = [
+        each
+        for each in series
+        for row in history.skipped
+        if row.first <= each <= row.last
+    ]
+    assert sorted([*history.created, *covered]) == served
+    assert list(history.created) == sorted(history.created)
+    for row in history.skipped:
+        number = sum(row.first <= each <= row.last for each in series)
+        assert {row.first, row.last} <= {*series}
+        if "there are more than" in row.reason:
+            assert number > row.count >= 999
+        else:
+            assert number == row.count
+
+
+DURATIONS = st.integers(0, 300).map(lambda count: timedelta(seconds=count))
+GRACES = st.sampled_from([ZERO, TICK, SECOND, GRACE])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(1, 600_000), max_size=40),
+    st.lists(DURATIONS, min_size=1, max_size=4),
+    GRACES,
+)
+def test_no_fire_time_of_any_series_is_lost_or_created_twice(
+    gaps: list[int], outages: list[timedelta], grace: timedelta
+) -> None:
+    series = [START]
+    for gap in gaps:
+        series.append(series[-1] + timedelta(milliseconds=gap))
+    check(series, live_through(Listed(*series), outages, grace))
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.integers(50_000, 5_000_000).map(lambda count: count * TICK),
+    st.lists(DURATIONS, min_size=1, max_size=3),
+    GRACES,
+)
+@example(50 * MILLISECOND, [299 * SECOND], ZERO)
+@example(50 * MILLISECOND, [300 * SECOND, SECOND, 300 * SECOND], SECOND)
+def test_no_fire_time_of_any_interval_is_lost_or_created_twice(
+    interval: timedelta, outages: list[timedelta], grace: timedelta
+) -> None:
+    history = live_through(every(interval), outages, grace)
+    assert history.next_fire_time is not None
+    number = (history.next_fire_time - START) // interval
+    assert history.next_fire_time == START + number * interval
+    check([START + each * interval for each in range(number)], history)

@@ -1,0 +1,186 @@
+"""A registry calls the handler of the name, and says what it does not know."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from typing import TYPE_CHECKING
+
+import pytest
+
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.handlers.registry import HandlerRegistry, async_test, find_handler
+from go_scheduler.scheduler import Scheduler
+from go_scheduler.testing.builders import definition
+from tests.conftest import instance
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from go_scheduler.handlers.registry import Handler
+    from go_scheduler.models import TaskInstance
+
+
+def named(name: str | None) -> TaskInstance:
+    return instance(definition(name=name))
+
+
+def plain(instance: TaskInstance) -> str:
+    return "plain"
+
+
+async def coroutine(instance: TaskInstance) -> str:
+    return "awaited"
+
+
+class CallsPlainly:
+    def __call__(self, instance: TaskInstance) -> str:
+        return "called"
+
+
+class CallsAsync:
+    async def __call__(self, instance: TaskInstance) -> str:
+        return "awaited"
+
+
+def test_the_handler_of_the_name_is_called() -> None:
+    handlers = HandlerRegistry()
+    seen: list[TaskInstance] = []
+    handlers.register("note")(seen.append)
+    handlers.register("plain")(plain)
+    given = named("note")
+    assert handlers(named("plain")) == "plain"
+    assert handlers(given) is None
+    assert seen == [given]
+
+
+def test_a_registered_function_stays_what_it_was() -> None:
+    assert HandlerRegistry().register("plain")(plain) is plain
+
+
+@pytest.mark.parametrize("name", ["other", None])
+def test_an_unknown_name_has_no_handler(name: str | None) -> None:
+    handlers = HandlerRegistry()
+    handlers.register("plain")(plain)
+    given = named(name)
+    assert handlers.find(given) is None
+    assert find_handler(handlers, given) is None
+    assert not handlers.is_async(given)
+    with pytest.raises(ConfigurationError, match=f"registered as {name!r}"):
+        handlers(given)
+
+
+def test_a_name_is_taken_once() -> None:
+    handlers = HandlerRegistry()
+    handlers.register("plain")(plain)
+    with pytest.raises(ConfigurationError, match="registered as 'plain' already"):
+        handlers.register("plain")
+
+
+@pytest.mark.parametrize("name", ["", "x" * 201, "\0", None, 5])
+def test_a_name_that_no_definition_can_have_is_refused(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="name"):
+        HandlerRegistry().register(name)
+
+
+def test_what_cannot_be_called_is_refused() -> None:
+    handlers = HandlerRegistry()
+    with pytest.raises(ConfigurationError, match="cannot be called: 5"):
+        handlers.register("five")(5)  # type: ignore[type-var]
+    assert handlers.find(named("five")) is None
+
+
+@pytest.mark.parametrize(
+    ("handler", "expected"),
+    [
+        (plain, False),
+        (coroutine, True),
+        (functools.partial(plain), False),
+        (functools.partial(coroutine), True),
+        (CallsPlainly(), False),
+        (CallsAsync(), True),
+        (CallsAsync().__call__, True),
+        ([].append, False),
+    ],
+)
+def test_an_async_handler_is_known_before_it_is_called(
+    handler: Handler,
+    expected: bool,
+) -> None:
+    handlers = HandlerRegistry()
+    handlers.register("it")(handler)
+    given = named("it")
+    assert async_test(handler)(given) is expected
+    assert async_test(handlers)(given) is expected
+    assert handlers.is_async(given) is expected
+
+
+def test_an_async_handler_is_returned_as_a_coroutine() -> None:
+    handlers = HandlerRegistry()
+    handlers.register("it")(coroutine)
+
+    async def run() -> object:
+        found = handlers(named("it"))
+        assert asyncio.iscoroutine(found)
+        return await found
+
+    assert asyncio.run(run()) == "awaited"
+
+
+def test_a_plain_handler_serves_every_name() -> None:
+    assert find_handler(plain, named("anything")) is plain
+    assert find_handler(plain, named(None)) is plain
+
+
+async def yields_async(instance: TaskInstance) -> AsyncIterator[None]:
+    yield
+
+
+def yields(instance: TaskInstance) -> Iterator[None]:
+    yield
+
+
+@pytest.mark.parametrize("handler", [yields, yields_async])
+def test_a_generator_function_is_refused(handler: Handler) -> None:
+    with pytest.raises(ConfigurationError, match="of which a call runs nothing"):
+        HandlerRegistry().register("generator")(handler)
+    with pytest.raises(ConfigurationError, match="of which a call runs nothing"):
+        Scheduler(handler)
+
+
+class TakesTwo:
+    def __call__(self, instance: TaskInstance, more: object) -> None:
+        pass
+
+
+async def takes_nothing() -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("handler", "why"),
+    [
+        (lambda: None, r"takes \(\): too many positional arguments"),
+        (takes_nothing, "too many positional arguments"),
+        (lambda instance, more: None, "missing a required argument: 'more'"),
+        (lambda *, instance: None, "too many positional arguments"),
+        (TakesTwo(), "missing a required argument: 'more'"),
+        (functools.partial(plain, named(None)), "too many positional arguments"),
+    ],
+)
+def test_what_cannot_be_called_with_an_instance_is_refused(
+    handler: Handler, why: str
+) -> None:
+    handlers = HandlerRegistry()
+    with pytest.raises(ConfigurationError, match=f"called with one argument.*{why}"):
+        handlers.register("it")(handler)
+    assert handlers.find(named("it")) is None
+    with pytest.raises(ConfigurationError, match=why):
+        Scheduler(handler)
+
+
+@pytest.mark.parametrize(
+    "handler", [lambda *given: None, lambda instance, more=1: None, dict, print]
+)
+def test_what_can_be_called_with_one_argument_is_a_handler(handler: Handler) -> None:
+    Scheduler(handler)

@@ -1,0 +1,268 @@
+"""A node's claiming side on a store that fails as it is told to."""
+
+from __future__ import annotations
+
+from collections import deque
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from go_scheduler.clock import ZERO
+from go_scheduler.errors import StoreError, StoreUnavailableError
+from go_scheduler.models import Answer, State, TaskInstance
+from go_scheduler.running.calling.spares import Spares
+from go_scheduler.running.calling.workers import Workers
+from go_scheduler.running.contact import Contact
+from go_scheduler.running.held import Held
+from go_scheduler.running.instance_runner import InstanceRunner
+from go_scheduler.running.intake import Intake
+from go_scheduler.running.recorder import Recorder
+from go_scheduler.running.room import Room
+from go_scheduler.running.starter import Starter
+from go_scheduler.running.takeover import Takeover
+from go_scheduler.running.timer import Timer
+from go_scheduler.settings import Settings
+from go_scheduler.stores.memory.store import MemoryStore
+from go_scheduler.testing.builders import (
+    EXPIRE_AFTER,
+    LEASE,
+    claimant,
+    definition,
+    fire,
+    put,
+)
+from go_scheduler.ticking.pace import Pace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence, Set
+    from uuid import UUID
+
+    from go_scheduler.clock import StoreClock
+    from go_scheduler.handlers.registry import Handler
+    from go_scheduler.models import Claim, Claimant, Release
+    from go_scheduler.run import Run
+    from go_scheduler.testing import ManualClock
+
+WINDOW = timedelta(seconds=1)
+LEAD = timedelta(milliseconds=20)
+TICK = timedelta(microseconds=1)
+
+
+class FaultyStore(MemoryStore):
+    """Fails and dawdles as it is told to, and notes what it was asked."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self.manual = clock
+        self.away = False
+        self.claim_answer_lost = False
+        self.start_answer_lost = False
+        self.locked: set[UUID] = set()
+        self.bad: set[UUID] = set()
+        self.slow = ZERO
+        self.limits: list[int] = []
+        self.lapsed: list[timedelta | None] = []
+        self.starts: list[int] = []
+        self.ahead: list[timedelta] = []
+        self.lists = 0
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    def claim_instances(
+        self,
+        claimant: Claimant,
+        *,
+        ahead: timedelta,
+        lead: timedelta,
+        limit: int,
+        lapsed: timedelta | None,
+    ) -> Sequence[TaskInstance]:
+        if self.away:
+            raise StoreUnavailableError("away")
+        self.limits.append(limit)
+        self.ahead.append(ahead)
+        self.lapsed.append(lapsed)
+        found = super().claim_instances(
+            claimant, ahead=ahead, lead=lead, limit=limit, lapsed=lapsed
+        )
+        self.manual.advance(self.slow)
+        self.meanwhile()
+        if self.claim_answer_lost:
+            raise StoreUnavailableError("the answer is lost")
+        return found
+
+    def start_instances(
+        self, claimant: Claimant, claims: Sequence[Claim]
+    ) -> Answer[Sequence[TaskInstance]]:
+        if self.away:
+            raise StoreUnavailableError("away")
+        if not self.bad.isdisjoint(each.instance_id for each in claims):
+            raise StoreError("a bad row")
+        self.starts.append(len(claims))
+        free = [each for each in claims if each.instance_id not in self.locked]
+        found = super().start_instances(claimant, free)
+        self.manual.advance(self.slow)
+        if self.start_answer_lost:
+            raise StoreUnavailableError("the answer is lost")
+        busy = {each.instance_id for each in claims}.intersection(self.locked)
+        return Answer(done=found.done, busy=busy)
+
+    def list_claimed(
+        self, node: UUID, *, after: TaskInstance | None = None, limit: int = 100
+    ) -> Sequence[TaskInstance]:
+        if self.away:
+            raise StoreUnavailableError("away")
+        self.lists += 1
+        return super().list_claimed(node, after=after, limit=limit)
+
+    def release_instances(self, releases: Sequence[Release]) -> Answer[Set[UUID]]:
+        if not self.bad.isdisjoint(each.claim.instance_id for each in releases):
+            raise StoreError("a bad row")
+        free = [each for each in releases if each.claim.instance_id not in self.locked]
+        done = super().release_instances(free).done
+        return Answer(
+            done=done,
+            busy={each.claim.instance_id for each in releases} & self.locked,
+        )
+
+
+class House:
+    """A runner, and those it works with."""
+
+    def __init__(
+        self,
+        store: FaultyStore,
+        clock: StoreClock,
+        base: ManualClock,
+        *,
+        handler: Handler = lambda _: None,
+        max_held: int = 100,
+        max_workers: int = 4,
+    ) -> None:
+        self.store = store
+        self.base = base
+        self.held = Held()
+        self.due: deque[Run] = deque()
+        self.wakes = 0
+        self.contact = Contact(base, silence=LEASE)
+        self.recorder = Recorder(
+            store,
+            clock,
+            max_hangs=None,
+            wake=lambda: None,
+            recorded=lambda: None,
+        )
+        self.timer = Timer(clock, hand_over=self._queue, wake=lambda: None)
+        self.pace = Pace(WINDOW)
+        self.spares = Spares(self.held, most=3)
+        # The test does their work; they say how many they are.
+        self.workers = Workers(
+            handler,
+            clock,
+            held=self.held,
+            spares=self.spares,
+            recorder=self.recorder,
+            watch=lambda run: None,
+            extended=lambda: None,
+            lease=LEASE,
+            max_workers=max_workers,
+        )
+        intake = Intake(handler, self.recorder, self.spares)
+        self.starter = Starter(
+            store,
+            clock,
+            claimant(),
+            held=self.held,
+            intake=intake,
+            timer=self.timer,
+            pace=self.pace,
+            contact=self.contact,
+            wake=self._wake,
+        )
+        settings = Settings(
+            schedule_window=WINDOW,
+            runner_window=WINDOW,
+            cleanup_window=WINDOW,
+            queues=("default",),
+            max_workers=max_workers,
+            max_held=max_held,
+            max_hung=3,
+            max_hangs=3,
+            expire_after=EXPIRE_AFTER,
+            lease=LEASE,
+            retention=LEASE,
+            retention_failed=None,
+            remember=timedelta(days=400),
+            clock_error=None,
+        )
+        self.takeover = Takeover(
+            store, clock, claimant(), contact=self.contact, look=lambda: None
+        )
+        self.runner = InstanceRunner(
+            store,
+            clock,
+            claimant(),
+            held=self.held,
+            room=Room(
+                clock,
+                settings,
+                held=self.held,
+                recorder=self.recorder,
+                workers=self.workers,
+            ),
+            intake=intake,
+            starter=self.starter,
+            recorder=self.recorder,
+            takeover=self.takeover,
+            pace=self.pace,
+        )
+
+    def _wake(self) -> None:
+        self.wakes += 1
+
+    def tick(self) -> timedelta:
+        """Let the starter and the runner tick, and answer how soon either wants to."""
+        self.starter.tick()
+        claims = self.runner.tick()
+        assert claims is not None
+        starts = self.starter.tick()
+        return claims if starts is None else min(claims, starts)
+
+    def _queue(self, runs: Sequence[Run]) -> None:
+        for run in runs:
+            if self.held.enqueue(run, self.base.elapsed()):
+                self.due.append(run)
+
+    def claim(self) -> timedelta:
+        """Tick, with a claim."""
+        self.runner.look()
+        return self.tick()
+
+    def settle(self) -> None:
+        """Tick until there is nothing to be done at once."""
+        self.runner.look()
+        for _ in range(100):
+            if self.tick() != ZERO:
+                return
+        raise AssertionError("it never comes to rest")
+
+    def perform(self, run: Run) -> None:
+        """What a worker does."""
+        assert self.held.call(run)
+        run.begin(self.base.elapsed(), self.store.now(), lambda: None)
+        run.settle()
+        self.recorder.succeed(run)
+        self.held.end(run)
+
+    def record(self) -> None:
+        self.recorder._outbox._last = None
+        self.recorder.tick()
+
+
+def pending(
+    store: FaultyStore, *, after: timedelta = ZERO, name: str | None = None
+) -> TaskInstance:
+    [instance] = fire(store, put(store, definition(store.now() + after, name=name)))
+    return instance
+
+
+def state(store: FaultyStore, instance: TaskInstance) -> State:
+    return store.get_instance(instance.id).state

@@ -1,0 +1,124 @@
+"""Contact with the store: a node's own, and what that of many nodes covers."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from go_scheduler.clock import ZERO
+from go_scheduler.models import NodeContact
+from go_scheduler.running.contact import Contact, cover
+from go_scheduler.testing.clock import START
+from tests.conftest import seconds
+
+if TYPE_CHECKING:
+    from go_scheduler.testing import ManualClock
+
+TICK = timedelta(microseconds=1)
+
+
+def between(since: float, until: float) -> NodeContact:
+    return NodeContact(
+        node=uuid4(), since=START + seconds(since), until=START + seconds(until)
+    )
+
+
+def test_contact_is_unbroken_since_the_first_answer(clock: ManualClock) -> None:
+    contact = Contact(clock, silence=seconds(10))
+    assert contact.unbroken == ZERO
+    contact.made()
+    for _ in range(4):
+        clock.advance(seconds(9))
+        contact.made()
+    assert contact.unbroken == seconds(36)
+
+
+def test_silence_breaks_the_contact(clock: ManualClock) -> None:
+    contact = Contact(clock, silence=seconds(10))
+    contact.made()
+    clock.advance(seconds(10))
+    assert contact.unbroken == seconds(10)
+    clock.advance(TICK)
+    contact.made()
+    assert contact.unbroken == ZERO
+
+
+def test_contact_may_be_broken_by_another_thread_while_this_one_asks(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contact = Contact(clock, silence=seconds(10))
+
+    def break_meanwhile(now: timedelta) -> bool:
+        contact.broke()
+        return False
+
+    monkeypatch.setattr(contact, "_is_silent", break_meanwhile)
+    contact.made()
+    assert contact.unbroken == ZERO
+    contact.made()
+    assert not contact.broken_since(ZERO)
+    assert contact.broken_since(ZERO)
+
+
+def test_a_node_that_wakes_from_a_freeze_has_no_contact(clock: ManualClock) -> None:
+    contact = Contact(clock, silence=seconds(10))
+    contact.made()
+    clock.advance(seconds(3600))
+    assert contact.unbroken == ZERO
+
+
+def test_a_failure_breaks_the_contact(clock: ManualClock) -> None:
+    contact = Contact(clock, silence=seconds(10))
+    contact.made()
+    clock.advance(seconds(5))
+    contact.broke()
+    assert contact.unbroken == ZERO
+    contact.made()
+    clock.advance(seconds(1))
+    assert contact.unbroken == seconds(1)
+
+
+def test_contact_is_broken_since_its_last_break_and_not_before(
+    clock: ManualClock,
+) -> None:
+    contact = Contact(clock, silence=seconds(10))
+    assert contact.broken_since(ZERO)
+    contact.made()
+    clock.advance(seconds(5))
+    assert not contact.broken_since(seconds(1))
+    contact.broke()
+    assert contact.broken_since(seconds(1))
+    contact.made()
+    assert contact.broken_since(seconds(1))
+    assert not contact.broken_since(clock.elapsed())
+    clock.advance(seconds(10) + TICK)
+    assert contact.broken_since(seconds(5))
+
+
+@pytest.mark.parametrize(
+    ("spans", "covered"),
+    [
+        ([], False),
+        ([(0, 20)], True),
+        ([(-100, 100)], True),
+        ([(6, 20)], True),
+        ([(6.1, 20)], False),
+        ([(0, 14)], True),
+        ([(0, 13.9)], False),
+        ([(0, 5), (11, 20)], True),
+        ([(0, 5), (11.1, 20)], False),
+        ([(0, 5), (11.1, 20), (3, 12)], True),
+        ([(0, 15), (1, 2), (19, 20)], True),
+        ([(3, 3), (8, 8), (13, 13), (18, 18)], True),
+        ([(-10, -5), (0, 20)], True),
+    ],
+)
+def test_contacts_cover_a_time_if_no_gap_is_too_long(
+    spans: list[tuple[float, float]], *, covered: bool
+) -> None:
+    contacts = [between(*span) for span in spans]
+    answer = cover(contacts, since=START, until=START + seconds(20), gap=seconds(6))
+    assert answer is covered

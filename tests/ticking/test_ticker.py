@@ -1,0 +1,373 @@
+"""The ticker: it ticks again and again, whatever happens, until it is stopped."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from go_scheduler.clock import ZERO, SystemClock
+from go_scheduler.errors import StoreUnavailableError
+from go_scheduler.ticking.ticker import Ticker
+from tests.conftest import seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
+    from go_scheduler.testing import ManualClock
+
+FAILED_AFTER = 30.0
+
+
+class WaitingClock:
+    """Its waits move it on at once, so that a loop runs in the thread of its test."""
+
+    def __init__(self) -> None:
+        self.time = ZERO
+        self.waits: list[timedelta] = []
+
+    def now(self) -> object:
+        raise AssertionError("a ticker measures elapsed time")
+
+    def elapsed(self) -> timedelta:
+        return self.time
+
+    def wait(self, condition: threading.Condition, until: timedelta | None) -> None:
+        assert until is not None, "it would wait for ever"
+        self.waits.append(until - self.time)
+        self.time = until
+
+
+def looped(
+    tick: Callable[[int], timedelta | None],
+    *,
+    count: int,
+    interval: timedelta | None = None,
+) -> tuple[Ticker, WaitingClock]:
+    """A ticker whose loop ran here until its tick had been called so often."""
+    clock = WaitingClock()
+    calls = 0
+
+    def counted() -> timedelta | None:
+        nonlocal calls
+        calls += 1
+        if calls == count:
+            ticker.stop()
+        return tick(calls)
+
+    ticker = Ticker("test", counted, interval=interval, clock=clock)  # type: ignore[arg-type]
+    ticker.wake()
+    ticker._run()
+    assert calls == count
+    return ticker, clock
+
+
+def test_it_ticks_at_its_interval_shortened_by_up_to_a_fifth() -> None:
+    _, clock = looped(lambda _: None, count=200, interval=seconds(10))
+    assert all(seconds(8) <= wait <= seconds(10) for wait in clock.waits)
+    assert min(clock.waits) < seconds(8.5)
+    assert max(clock.waits) > seconds(9.5)
+
+
+def test_a_tick_may_ask_to_be_called_sooner() -> None:
+    _, clock = looped(lambda _: seconds(2), count=4, interval=seconds(10))
+    assert clock.waits == [seconds(2)] * 3
+
+
+def test_a_tick_is_never_called_later_than_the_interval() -> None:
+    _, clock = looped(lambda _: seconds(60), count=4, interval=seconds(10))
+    assert max(clock.waits) <= seconds(10)
+
+
+def test_zero_asks_for_another_tick_at_once() -> None:
+    _, clock = looped(lambda _: ZERO, count=4, interval=seconds(10))
+    assert clock.waits == []
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit, MemoryError]
+)
+def test_it_survives_whatever_a_tick_raises(error: type[BaseException]) -> None:
+    def tick(call: int) -> timedelta:
+        if call == 1:
+            raise error("no")
+        return ZERO
+
+    ticker, _ = looped(tick, count=3)
+    assert ticker.error is None
+    assert ticker.last_good is not None
+
+
+def test_it_backs_off_with_jitter_up_to_five_seconds() -> None:
+    def tick(call: int) -> timedelta:
+        raise ValueError("no")
+
+    ticker, clock = looped(tick, count=40, interval=seconds(0.01))
+    limits = [min(seconds(5), seconds(0.1) * 2**n) for n in range(1, 40)]
+    for wait, limit in zip(clock.waits, limits, strict=True):
+        assert limit / 2 <= wait <= limit
+    assert len(set(clock.waits)) > 30
+    assert isinstance(ticker.error, ValueError)
+    assert ticker.last_good is None
+
+
+def test_after_a_good_tick_it_backs_off_from_the_beginning() -> None:
+    def tick(call: int) -> timedelta:
+        if call != 6:
+            raise ValueError("no")
+        return ZERO
+
+    _, clock = looped(tick, count=8)
+    assert clock.waits[4] >= seconds(1.6)
+    assert clock.waits[5] <= seconds(0.2)
+
+
+def test_a_long_outage_is_one_warning_and_its_end_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def tick(call: int) -> timedelta:
+        if call < 9:
+            raise ValueError("no")
+        return ZERO
+
+    caplog.set_level(logging.INFO)
+    looped(tick, count=12)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert "the test failed and will try again" in caplog.messages[0]
+    assert caplog.messages[1] == "the test goes on after 8 failures"
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"), [(StoreUnavailableError("away"), 1), (ValueError("no"), 2)]
+)
+def test_that_the_store_is_away_is_one_line(
+    caplog: pytest.LogCaptureFixture, error: Exception, shown: int
+) -> None:
+    def tick(call: int) -> timedelta:
+        raise error
+
+    caplog.set_level(logging.INFO)
+    looped(tick, count=3)
+    [record] = caplog.records
+    lines = logging.Formatter().format(record).splitlines()
+    assert lines[0] == f"the test failed and will try again: {error!r}"
+    assert min(len(lines), 2) == shown
+
+
+def test_without_an_interval_it_ticks_when_it_is_woken() -> None:
+    ticks = threading.Semaphore(0)
+    ticker = Ticker("test", ticks.release, interval=None, clock=SystemClock())
+    ticker.start()
+    for _ in range(3):
+        assert ticks.acquire(timeout=FAILED_AFTER)
+        ticker.wake()
+    assert ticks.acquire(timeout=FAILED_AFTER)
+    ticker.stop()
+
+
+def test_a_wake_during_a_tick_is_not_lost() -> None:
+    def tick(call: int) -> None:
+        if call < 5:
+            woken.wake()
+
+    clock = WaitingClock()
+    calls = 0
+
+    def counted() -> None:
+        nonlocal calls
+        calls += 1
+        tick(calls)
+        if calls == 5:
+            woken.stop()
+
+    woken = Ticker("test", counted, interval=None, clock=clock)  # type: ignore[arg-type]
+    woken.wake()
+    woken._run()
+    assert calls == 5
+    assert clock.waits == []
+
+
+def test_a_wake_during_the_tick_that_ends_a_backing_off_is_not_lost() -> None:
+    clock = WaitingClock()
+    calls = 0
+
+    def tick() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise ValueError("no")
+        if calls == 2:
+            ticker.wake()
+        if calls == 3:
+            ticker.stop()
+
+    ticker = Ticker("test", tick, interval=None, clock=clock)  # type: ignore[arg-type]
+    ticker.wake()
+    ticker._run()
+    assert calls == 3
+    assert len(clock.waits) == 1
+
+
+def test_a_wake_does_not_shorten_a_backing_off() -> None:
+    clock = WaitingClock()
+
+    def tick() -> None:
+        ticker.wake()
+        raise ValueError("no")
+
+    ticker = Ticker("test", tick, interval=None, clock=clock)  # type: ignore[arg-type]
+    ticker.step()
+    due = ticker.due
+    assert due is not None
+    assert due >= seconds(0.1)
+    ticker.wake()
+    assert ticker.due == due
+
+
+def test_a_stopped_ticker_is_not_woken() -> None:
+    ticker = Ticker("test", lambda: None, interval=None, clock=SystemClock())
+    ticker.stop()
+    ticker.wake()
+    assert ticker.due is None
+
+
+def test_a_stop_during_a_tick_lets_no_other_begin(clock: ManualClock) -> None:
+    ticks = []
+
+    def tick() -> timedelta:
+        ticks.append(clock.elapsed())
+        ticker.stop()
+        return ZERO
+
+    ticker = Ticker("test", tick, interval=None, clock=clock)
+    ticker.start()
+    assert not ticker.ended
+    clock.advance(seconds(60))
+    assert ticks == [ZERO]
+    assert ticker.ended
+
+
+def test_a_driving_clock_calls_the_ticks_at_exactly_the_interval(
+    clock: ManualClock,
+) -> None:
+    ticks = []
+    ticker = Ticker(
+        "test", lambda: ticks.append(clock.elapsed()), interval=seconds(2), clock=clock
+    )
+    ticker.start()
+    clock.advance(seconds(5))
+    ticker.wake()
+    clock.advance(ZERO)
+    ticker.stop()
+    clock.advance(seconds(60))
+    assert ticks == [ZERO, seconds(2), seconds(4), seconds(5)]
+    assert ticker._thread is None
+
+
+def test_it_is_late_from_when_a_tick_was_due() -> None:
+    own = WaitingClock()
+    ticker = Ticker("test", lambda: None, interval=seconds(2), clock=own)  # type: ignore[arg-type]
+    assert ticker.late == ZERO
+    ticker.wake()
+    own.time = seconds(3)
+    assert ticker.late == seconds(3)
+    ticker.step()
+    assert ticker.late == ZERO
+
+
+def test_it_is_late_while_a_tick_hangs() -> None:
+    own = WaitingClock()
+    late = []
+
+    def tick() -> None:
+        own.time += seconds(7)
+        late.append(ticker.late)
+        assert not ticker.ended
+
+    ticker = Ticker("test", tick, interval=None, clock=own)  # type: ignore[arg-type]
+    ticker.wake()
+    ticker.step()
+    assert late == [seconds(7)]
+    assert ticker.late == ZERO
+
+
+def test_it_knows_its_own_thread_and_when_that_has_ended() -> None:
+    current = []
+    ticked, go = threading.Event(), threading.Event()
+
+    def tick() -> None:
+        current.append(ticker.is_current)
+        ticked.set()
+        go.wait(FAILED_AFTER)
+
+    ticker = Ticker("test", tick, interval=None, clock=SystemClock())
+    ticker.start()
+    assert ticked.wait(FAILED_AFTER)
+    assert current == [True]
+    assert not ticker.is_current
+    ticker.stop()
+    assert not ticker.ended
+    thread = ticker._thread
+    assert thread is not None
+    assert thread.daemon
+    go.set()
+    thread.join(FAILED_AFTER)
+    assert ticker.ended
+
+
+@pytest.mark.slow
+def test_tickers_that_ten_threads_start_wake_and_stop_all_end() -> None:
+    barrier = threading.Barrier(10)
+    clock = SystemClock()
+    hanging = []
+
+    def rounds() -> None:
+        barrier.wait(FAILED_AFTER)
+        for _ in range(50):
+            ticked = threading.Event()
+
+            ticker = Ticker("test", ticked.set, interval=seconds(1), clock=clock)
+            ticker.start()
+            ticker.wake()
+            if not ticked.wait(FAILED_AFTER):
+                hanging.append(ticker)
+            ticker.stop()
+            assert ticker._thread is not None
+            ticker._thread.join(FAILED_AFTER)
+            if not ticker.ended:
+                hanging.append(ticker)
+
+    threads = [threading.Thread(target=rounds, daemon=True) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(FAILED_AFTER)
+        assert not thread.is_alive()
+    assert hanging == []
+
+
+def test_no_wake_from_another_thread_is_lost() -> None:
+    clock = SystemClock()
+    wanted = 0
+    served = 0
+    seen = threading.Condition()
+
+    def tick() -> None:
+        nonlocal served
+        with seen:
+            served = wanted
+            seen.notify()
+
+    ticker = Ticker("test", tick, interval=None, clock=clock)
+    ticker.start()
+    for number in range(1, 301):
+        with seen:
+            wanted = number
+        ticker.wake()
+        with seen:
+            while served < number:
+                assert seen.wait(FAILED_AFTER)
+    ticker.stop()
