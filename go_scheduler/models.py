@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Generic, TypeVar
 from uuid import UUID, uuid4, uuid5
 
 from go_scheduler.checks import (
@@ -16,7 +15,6 @@ from go_scheduler.checks import (
     check_note,
     check_type,
 )
-from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.instead import write_instead
 from go_scheduler.json import JSON, FrozenObject, check_text, freeze, is_same
@@ -28,8 +26,6 @@ METADATA_LIMIT = 64 * 1024
 """The most bytes a definition's metadata may have, as JSON text in UTF-8."""
 
 _IDS = UUID("7c0ee4ed-6d0c-4dbb-8f5c-0b1a6c1d8a52")
-
-Done = TypeVar("Done", covariant=True)
 
 
 class Outcome(StrEnum):
@@ -203,23 +199,6 @@ class TaskDefinition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tombstone:
-    """What is remembered of a definition that has ended and is gone.
-
-    Attributes:
-        id: Its id, which was passed and not made up.
-        trigger: Its trigger.
-        revision: Its last revision.
-        completed_at: When it ended.
-    """
-
-    id: UUID
-    trigger: Trigger
-    revision: int
-    completed_at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
     """Fire times that will not run, recorded in one instance.
 
@@ -292,177 +271,6 @@ class TaskInstance:
         if self.claimed_by is None:
             return State.PENDING
         return State.CLAIMED if self.started_at is None else State.RUNNING
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
-    """Where a page of a list ends, and the next one goes on.
-
-    Attributes:
-        at: The last one's time, if the list is in the order of times: the
-            ``next_fire_time`` of a definition, the ``execute_at`` of an instance.
-        id: Its id.
-    """
-
-    at: datetime | None
-    id: UUID
-
-    @classmethod
-    def of_definition(cls, last: TaskDefinition) -> Position:
-        """Behind this one."""
-        return cls(at=last.next_fire_time, id=last.id)
-
-    @classmethod
-    def of_instance(cls, last: TaskInstance) -> Position:
-        """Behind this one."""
-        return cls(at=last.execute_at, id=last.id)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claimant:
-    """A node, as far as a store needs to know it.
-
-    Attributes:
-        node: The node's id, fresh for every start.
-        queues: The queues it serves, each once.
-        lease: How long a claim holds unless renewed.
-        expire_after: For definitions that have none of their own.
-    """
-
-    node: UUID
-    queues: tuple[str, ...]
-    lease: timedelta
-    expire_after: timedelta
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
-    """A node's right to an instance: what every write about a run must show.
-
-    Attributes:
-        instance_id: The instance.
-        attempt: The attempt it was claimed as.
-    """
-
-    instance_id: UUID
-    attempt: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Renewal:
-    """A claim that is to hold longer.
-
-    Attributes:
-        claim: The claim.
-        lease: How long from the store's time it is to hold; more than zero.
-    """
-
-    claim: Claim
-    lease: timedelta
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
-    """A claim given back without its handler having been called.
-
-    Attributes:
-        claim: The claim.
-        delay: How long from the store's time nobody should claim it; zero: as it was.
-    """
-
-    claim: Claim
-    delay: timedelta = ZERO
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOutcome:
-    """What became of one run.
-
-    Attributes:
-        claim: The claim it ran under.
-        started_at: When its handler was called; None if it was not.
-        outcome: The instance's end; None: it is to run again.
-        retry_in: How long from the store's time it is due again; used without an
-            outcome.
-        hung: Whether the run was presumed hung.
-        error: What the handler raised, for a person to read.
-        next_fire_time: When its definition fires next, if its trigger waits; None:
-            never.
-    """
-
-    claim: Claim
-    started_at: datetime | None = None
-    outcome: Outcome | None = None
-    retry_in: timedelta = ZERO
-    hung: bool = False
-    error: str | None = None
-    next_fire_time: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Firing:
-    """One step of a definition: the instances to create, and where it goes on.
-
-    Attributes:
-        definition: The definition as it was read; the step counts only if its
-            ``next_fire_time`` and ``revision`` are still the same.
-        fire_times: The fire times that become instances, earliest first.
-        skipped: The fire times before those that will not run.
-        next_fire_time: The next fire time after all of these; None: there is none, or a
-            run has to end first.
-    """
-
-    definition: TaskDefinition
-    fire_times: tuple[datetime, ...]
-    skipped: Skipped | None = None
-    next_fire_time: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer(Generic[Done]):
-    """What a batch came to: each row of it is done, busy, or else lost.
-
-    Attributes:
-        done: What was done.
-        busy: The ids of the rows that another transaction had locked: nothing of them
-            has changed, and asking again may help.
-    """
-
-    done: Done
-    busy: Set[UUID] = frozenset()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
-    """For how long a store keeps what is over, by its time; zero or more of each.
-
-    Attributes:
-        ended: Instances since they ended, definitions since they were completed and
-            have no instance left, and what is known of deleted ones.
-        failed: Instances that failed.
-        remembered: Ids, since their definition was completed.
-    """
-
-    ended: timedelta
-    failed: timedelta
-    remembered: timedelta
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeContact:
-    """A time for which a node had unbroken contact with the store, by its clock.
-
-    Attributes:
-        node: The node.
-        since: From when on.
-        until: Up to when.
-        queues: Those that it serves; None: nobody knows.
-    """
-
-    node: UUID
-    since: datetime
-    until: datetime
-    queues: tuple[str, ...] | None = None
 
 
 class Cancelled(StrEnum):

@@ -17,10 +17,10 @@ from go_scheduler.firing.guard import Guard
 from go_scheduler.firing.planning import Planning
 from go_scheduler.firing.zone_watch import ZoneWatch
 from go_scheduler.health import Health, LoopHealth
-from go_scheduler.models import Claimant
 from go_scheduler.run import run_here
 from go_scheduler.running.execution import Execution
 from go_scheduler.shown import shown
+from go_scheduler.stores.messages import Claimant
 from go_scheduler.ticking.pace import Pace
 from go_scheduler.ticking.ticker import Ticker
 from go_scheduler.unserved import UnservedQueues

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.checks import check_positive
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ClaimLostError, SchedulerStateError
-from go_scheduler.models import Claim
+from go_scheduler.stores.messages import Claim
 
 if TYPE_CHECKING:
     from collections.abc import Callable

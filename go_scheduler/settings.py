@@ -14,8 +14,8 @@ from go_scheduler.checks import (
 )
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.models import Retention
 from go_scheduler.shown import shown
+from go_scheduler.stores.messages import Retention
 
 _LEAST = {
     # Half a window is the longest lead, and the pause between two ticks.

@@ -9,8 +9,8 @@ import pytest
 from go_scheduler.cleanup import Cleanup
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreUnavailableError, TaskInstanceNotFoundError
-from go_scheduler.models import Retention
 from go_scheduler.stores.memory.store import MemoryStore
+from go_scheduler.stores.messages import Retention
 from go_scheduler.testing.builders import HOUR, TICK, ended, pending
 
 if TYPE_CHECKING:

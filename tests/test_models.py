@@ -21,16 +21,14 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import (
     METADATA_LIMIT,
     Cancelled,
-    Claim,
     Outcome,
-    Release,
-    RunOutcome,
     State,
     TaskDefinition,
     TaskInstance,
 )
 from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.shown import LONGEST_SHOWN
+from go_scheduler.stores.messages import Claim, Release, RunOutcome
 from go_scheduler.testing.builders import (
     HOUR,
     HOURLY,

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from uuid import UUID
 
-    from go_scheduler.models import Answer, Claimant, Firing, TaskInstance
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.stores.messages import Answer, Claimant, Firing
     from go_scheduler.testing import ManualClock
 
 

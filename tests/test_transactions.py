@@ -37,12 +37,13 @@ from go_scheduler.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from go_scheduler.models import Cancelled, Outcome, Renewal, State, TaskDefinition
+from go_scheduler.models import Cancelled, Outcome, State, TaskDefinition
 from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.run import Run, current_run
 from go_scheduler.running.recorder import Recorder
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.cockroachdb import CockroachDBStore
+from go_scheduler.stores.messages import Renewal
 from go_scheduler.stores.opening import open_store
 from go_scheduler.stores.sql import joining
 from go_scheduler.testing.builders import (

@@ -15,10 +15,11 @@ import pytest
 from go_scheduler.clock import Driven, SystemClock
 from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.handlers.registry import HandlerRegistry
-from go_scheduler.models import Answer, State, TaskDefinition, TaskInstance
+from go_scheduler.models import State, TaskDefinition, TaskInstance
 from go_scheduler.policies import RetryPolicy
 from go_scheduler.run import Run, current_run
 from go_scheduler.scheduler import Scheduler
+from go_scheduler.stores.messages import Answer
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers.combining.limited import LimitedTrigger
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.handlers.registry import Handler
-    from go_scheduler.models import RunOutcome
     from go_scheduler.stores.base import Store
+    from go_scheduler.stores.messages import RunOutcome
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

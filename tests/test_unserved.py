@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.clock import ZERO
-from go_scheduler.models import NodeContact
 from go_scheduler.stores.memory.store import MemoryStore
+from go_scheduler.stores.messages import NodeContact
 from go_scheduler.testing.builders import (
     LEASE,
     MINUTE,

@@ -23,13 +23,13 @@ from go_scheduler.json import check_text, freeze
 from go_scheduler.models import (
     METADATA_LIMIT,
     DefinitionState,
-    Position,
     State,
     TaskDefinition,
     TaskInstance,
 )
 from go_scheduler.shown import shown
 from go_scheduler.stores.base import Store, transactional
+from go_scheduler.stores.messages import Position
 from go_scheduler.stores.remembered import is_over
 from go_scheduler.triggers.base import is_own, utc
 

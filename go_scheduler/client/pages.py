@@ -11,8 +11,8 @@ from uuid import UUID
 
 from go_scheduler.checks import check_type
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.models import Position
 from go_scheduler.shown import shown
+from go_scheduler.stores.messages import Position
 from go_scheduler.triggers.base import utc
 
 if TYPE_CHECKING:

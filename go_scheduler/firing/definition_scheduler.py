@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import StoreClock
     from go_scheduler.firing.planning import Planning
-    from go_scheduler.models import Firing, TaskDefinition
+    from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.base import Store
+    from go_scheduler.stores.messages import Firing
     from go_scheduler.ticking.pace import Pace
 
 # Doubled while pages are full: a long way to the store is gone a few times only.

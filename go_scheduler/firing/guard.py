@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import Clock
     from go_scheduler.firing.displacement import LastFired
-    from go_scheduler.models import Firing, TaskDefinition
+    from go_scheduler.models import TaskDefinition
+    from go_scheduler.stores.messages import Firing
 
 # Their whole plan has to be made within the patience.
 _MOST_FOREIGN = 100

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.errors import StoreError
 from go_scheduler.firing.displacement import DisplacedError, is_displaced, replaced
-from go_scheduler.models import Firing, Skipped
+from go_scheduler.models import Skipped
+from go_scheduler.stores.messages import Firing
 from go_scheduler.triggers.base import next_fire_time_of
 from go_scheduler.triggers.latest import latest_fire_time
 

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from go_scheduler.firing.guard import Guard
-    from go_scheduler.models import Firing, TaskDefinition
+    from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.base import Store
+    from go_scheduler.stores.messages import Firing
 
 MOST_DISPLACED = 50
 """The most definitions for which is read at once what has fired last, one by one."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
 from go_scheduler.firing.planning import MOST_DISPLACED
-from go_scheduler.models import Position
+from go_scheduler.stores.messages import Position
 from go_scheduler.ticking.batches import write_in_halves
 from go_scheduler.triggers.wall.zones import edition, renew_zones
 
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import StoreClock
     from go_scheduler.firing.planning import Planning
-    from go_scheduler.models import Firing, TaskDefinition
+    from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.base import Store
+    from go_scheduler.stores.messages import Firing
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from go_scheduler.clock import Clock
-    from go_scheduler.models import NodeContact
+    from go_scheduler.stores.messages import NodeContact
 
 
 class Contact:

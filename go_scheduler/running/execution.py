@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import StoreClock
     from go_scheduler.handlers.registry import Handler
-    from go_scheduler.models import Claimant
     from go_scheduler.run import Run
     from go_scheduler.running.calling.event_loop import ApplicationLoop
     from go_scheduler.settings import Settings
     from go_scheduler.stores.base import Store
+    from go_scheduler.stores.messages import Claimant
 
 
 # What is due when the store comes back has waited for long enough.

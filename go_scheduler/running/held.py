@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence, Set
     from datetime import timedelta
 
-    from go_scheduler.models import Claim
     from go_scheduler.run import Run
+    from go_scheduler.stores.messages import Claim
 
 
 class Held:

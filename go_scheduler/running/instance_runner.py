@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
 from go_scheduler.events.bounded_log import BoundedLog
-from go_scheduler.models import Claim, Release
 from go_scheduler.run import Run
+from go_scheduler.stores.messages import Claim, Release
 from go_scheduler.ticking.batches import write_in_halves
 from go_scheduler.ticking.repeats import Repeats
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from go_scheduler.clock import StoreClock
-    from go_scheduler.models import Claimant, TaskInstance
+    from go_scheduler.models import TaskInstance
     from go_scheduler.running.held import Held
     from go_scheduler.running.intake import Intake
     from go_scheduler.running.recorder import Recorder
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from go_scheduler.running.starter import Starter
     from go_scheduler.running.takeover import Takeover
     from go_scheduler.stores.base import Store
+    from go_scheduler.stores.messages import Claimant
     from go_scheduler.ticking.pace import Pace
 
 _PAGE = 500

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, TaskInstanceNotFoundError
 from go_scheduler.events.bounded_log import BoundedLog
-from go_scheduler.models import Outcome, Release, RunOutcome
+from go_scheduler.models import Outcome
+from go_scheduler.stores.messages import Release, RunOutcome
 from go_scheduler.ticking.aside import Aside
 from go_scheduler.ticking.batches import write_in_halves
 
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.clock import StoreClock
-    from go_scheduler.models import Answer, Claim, TaskInstance
+    from go_scheduler.models import TaskInstance
     from go_scheduler.run import Run
     from go_scheduler.stores.base import Store
+    from go_scheduler.stores.messages import Answer, Claim
 
 _GAP = timedelta(milliseconds=3)
 _BATCH = 500

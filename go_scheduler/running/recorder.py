@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
 from go_scheduler.events.bounded_log import BoundedLog
-from go_scheduler.models import Outcome, Release, RunOutcome
+from go_scheduler.models import Outcome
 from go_scheduler.running.outbox import End, Outbox
 from go_scheduler.stores.base import transactional
+from go_scheduler.stores.messages import Release, RunOutcome
 from go_scheduler.triggers.base import next_fire_time_of
 
 if TYPE_CHECKING:
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from go_scheduler.clock import StoreClock
-    from go_scheduler.models import Claim
     from go_scheduler.run import Run
     from go_scheduler.stores.base import Store
+    from go_scheduler.stores.messages import Claim
 
 ERROR_LIMIT = 16 * 1024
 """The most characters of a traceback that are kept: the last ones."""

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.events.bounded_log import BoundedLog
-from go_scheduler.models import Renewal
+from go_scheduler.stores.messages import Renewal
 from go_scheduler.ticking.aside import Aside
 from go_scheduler.ticking.batches import write_in_halves
 

@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.clock import StoreClock
-    from go_scheduler.models import Answer, Claim, Claimant, TaskInstance
+    from go_scheduler.models import TaskInstance
     from go_scheduler.run import Run
     from go_scheduler.running.contact import Contact
     from go_scheduler.running.held import Held
     from go_scheduler.running.intake import Intake
     from go_scheduler.running.timer import Timer
     from go_scheduler.stores.base import Store
+    from go_scheduler.stores.messages import Answer, Claim, Claimant
     from go_scheduler.ticking.pace import Pace
 
 _BATCH = 500

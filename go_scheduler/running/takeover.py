@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from go_scheduler.clock import StoreClock
-    from go_scheduler.models import Claimant
     from go_scheduler.running.contact import Contact
     from go_scheduler.stores.base import Store
+    from go_scheduler.stores.messages import Claimant
 
 
 # No store keeps contacts for longer.

@@ -1,26 +1,22 @@
 """Stores: where definitions and instances are kept, and what they are handed."""
 
 from go_scheduler.json import contains
-from go_scheduler.models import (
+from go_scheduler.models import Cancelled, DefinitionState, Outcome, Skipped, State
+from go_scheduler.stores.base import Store
+from go_scheduler.stores.memory.store import MemoryStore, Snapshot
+from go_scheduler.stores.messages import (
     Answer,
-    Cancelled,
     Claim,
     Claimant,
-    DefinitionState,
     Firing,
     NodeContact,
-    Outcome,
     Position,
     Release,
     Renewal,
     Retention,
     RunOutcome,
-    Skipped,
-    State,
     Tombstone,
 )
-from go_scheduler.stores.base import Store
-from go_scheduler.stores.memory.store import MemoryStore, Snapshot
 from go_scheduler.stores.opening import open_store
 
 __all__ = [

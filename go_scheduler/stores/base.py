@@ -22,11 +22,16 @@ if TYPE_CHECKING:
 
     from go_scheduler.json import JSON
     from go_scheduler.models import (
-        Answer,
         Cancelled,
+        DefinitionState,
+        State,
+        TaskDefinition,
+        TaskInstance,
+    )
+    from go_scheduler.stores.messages import (
+        Answer,
         Claim,
         Claimant,
-        DefinitionState,
         Firing,
         NodeContact,
         Position,
@@ -34,9 +39,6 @@ if TYPE_CHECKING:
         Renewal,
         Retention,
         RunOutcome,
-        State,
-        TaskDefinition,
-        TaskInstance,
         Tombstone,
     )
 

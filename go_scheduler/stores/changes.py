@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from go_scheduler.models import TaskDefinition, Tombstone
+    from go_scheduler.models import TaskDefinition
+    from go_scheduler.stores.messages import Tombstone
 
 
 def check_each_once(definitions: Iterable[TaskDefinition]) -> None:

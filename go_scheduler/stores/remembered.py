@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from go_scheduler.models import TaskDefinition, Tombstone
+    from go_scheduler.models import TaskDefinition
+    from go_scheduler.stores.messages import Tombstone
 
 log = logging.getLogger(__name__)
 

@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from go_scheduler.clock import ZERO
-from go_scheduler.models import (
-    Cancelled,
+from go_scheduler.models import Cancelled, Outcome, TaskDefinition
+from go_scheduler.stores.messages import (
     Claim,
     Claimant,
     Firing,
-    Outcome,
     Release,
     Renewal,
     Retention,
     RunOutcome,
-    TaskDefinition,
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.settling import settle

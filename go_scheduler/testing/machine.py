@@ -18,22 +18,24 @@ from hypothesis.stateful import (
 
 from go_scheduler.errors import ConflictError
 from go_scheduler.models import (
-    Claim,
-    Claimant,
     DefinitionState,
-    Firing,
     Outcome,
-    Position,
-    Release,
-    Renewal,
-    Retention,
-    RunOutcome,
     Skipped,
     State,
     TaskDefinition,
     TaskInstance,
 )
 from go_scheduler.stores.memory.store import MemoryStore
+from go_scheduler.stores.messages import (
+    Claim,
+    Claimant,
+    Firing,
+    Position,
+    Release,
+    Renewal,
+    Retention,
+    RunOutcome,
+)
 from go_scheduler.testing.clock import ManualClock
 from go_scheduler.testing.settling import settle
 from go_scheduler.triggers.base import Trigger, dump_trigger

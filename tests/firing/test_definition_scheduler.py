@@ -15,8 +15,9 @@ from go_scheduler.firing import definition_scheduler
 from go_scheduler.firing.definition_scheduler import DefinitionScheduler
 from go_scheduler.firing.guard import Guard
 from go_scheduler.firing.planning import Planning
-from go_scheduler.models import Answer, State
+from go_scheduler.models import State
 from go_scheduler.stores.memory.store import MemoryStore
+from go_scheduler.stores.messages import Answer
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import (
     HOUR,
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence, Set
     from uuid import UUID
 
-    from go_scheduler.models import Firing, TaskDefinition
+    from go_scheduler.models import TaskDefinition
+    from go_scheduler.stores.messages import Firing
 
 WINDOW = SECOND
 AHEAD = 3 * SECOND

@@ -31,7 +31,7 @@ from tests.zones import ZONE, Zones, zones_in
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from go_scheduler.models import Firing
+    from go_scheduler.stores.messages import Firing
 
 BEGIN = datetime(2030, 6, 3, tzinfo=UTC)
 """A Monday."""

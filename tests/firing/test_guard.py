@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from go_scheduler.clock import Clock
-    from go_scheduler.models import Firing, TaskDefinition
+    from go_scheduler.models import TaskDefinition
+    from go_scheduler.stores.messages import Firing
 
 LONG = timedelta(seconds=30)
 """Reached by a test that fails, and by no other."""

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from go_scheduler.errors import InvalidTriggerError, StoreError, UnknownTriggerError
 from go_scheduler.firing.planner import MOST_FIRE_TIMES, plan
-from go_scheduler.models import Firing, Skipped, TaskDefinition
+from go_scheduler.models import Skipped, TaskDefinition
 from go_scheduler.policies import CatchUp
+from go_scheduler.stores.messages import Firing
 from go_scheduler.testing.builders import HOUR, MINUTE, SECOND, TICK, WAITING
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers import (

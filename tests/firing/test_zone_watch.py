@@ -42,8 +42,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from go_scheduler.clock import Clock
-    from go_scheduler.models import Answer, Firing, TaskInstance
+    from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
+    from go_scheduler.stores.messages import Answer, Firing
     from go_scheduler.testing import ManualClock
 
 DAY = 24 * HOUR

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from typing import Any
     from uuid import UUID
 
-    from go_scheduler.models import Answer, Claimant, Firing, TaskInstance
+    from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
+    from go_scheduler.stores.messages import Answer, Claimant, Firing
 
 
 @dataclass(frozen=True, kw_only=True)

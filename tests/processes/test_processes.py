@@ -11,7 +11,8 @@ import pytest
 
 from go_scheduler.client.client import Client
 from go_scheduler.errors import StoreUnavailableError
-from go_scheduler.models import Position, State, TaskDefinition
+from go_scheduler.models import State, TaskDefinition
+from go_scheduler.stores.messages import Position
 from go_scheduler.testing.builders import SECOND, definition, firing
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger

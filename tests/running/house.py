@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, StoreUnavailableError
-from go_scheduler.models import Answer, State, TaskInstance
 from go_scheduler.running.calling.spares import Spares
 from go_scheduler.running.calling.workers import Workers
 from go_scheduler.running.contact import Contact
@@ -22,6 +21,7 @@ from go_scheduler.running.takeover import Takeover
 from go_scheduler.running.timer import Timer
 from go_scheduler.settings import Settings
 from go_scheduler.stores.memory.store import MemoryStore
+from go_scheduler.stores.messages import Answer
 from go_scheduler.testing.builders import (
     EXPIRE_AFTER,
     LEASE,
@@ -38,8 +38,9 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import StoreClock
     from go_scheduler.handlers.registry import Handler
-    from go_scheduler.models import Claim, Claimant, Release
+    from go_scheduler.models import State, TaskInstance
     from go_scheduler.run import Run
+    from go_scheduler.stores.messages import Claim, Claimant, Release
     from go_scheduler.testing import ManualClock
 
 WINDOW = timedelta(seconds=1)

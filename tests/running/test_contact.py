@@ -9,8 +9,8 @@ from uuid import uuid4
 import pytest
 
 from go_scheduler.clock import ZERO
-from go_scheduler.models import NodeContact
 from go_scheduler.running.contact import Contact, cover
+from go_scheduler.stores.messages import NodeContact
 from go_scheduler.testing.clock import START
 from tests.conftest import seconds
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from uuid import UUID
 
-    from go_scheduler.models import Answer, Renewal
+    from go_scheduler.stores.messages import Answer, Renewal
     from go_scheduler.testing import ManualClock
 
 THIRD = LEASE / 3

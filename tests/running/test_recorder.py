@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence, Set
     from uuid import UUID
 
-    from go_scheduler.models import Answer, Release, RunOutcome, TaskDefinition
+    from go_scheduler.models import TaskDefinition
+    from go_scheduler.stores.messages import Answer, Release, RunOutcome
     from go_scheduler.testing import ManualClock
 
 GAP = timedelta(milliseconds=3)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
 
-    from go_scheduler.models import NodeContact
+    from go_scheduler.stores.messages import NodeContact
     from go_scheduler.testing import ManualClock
 
 SIXTH = LEASE / 6 + TICK

@@ -15,13 +15,8 @@ from sqlalchemy import make_url
 
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, StoreUnavailableError
-from go_scheduler.models import (
-    Outcome,
-    Release,
-    Renewal,
-    RunOutcome,
-    State,
-)
+from go_scheduler.models import Outcome, State
+from go_scheduler.stores.messages import Release, Renewal, RunOutcome
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.reader import Reader
@@ -57,7 +52,8 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from uuid import UUID
 
-    from go_scheduler.models import Answer, TaskDefinition, TaskInstance
+    from go_scheduler.models import TaskDefinition, TaskInstance
+    from go_scheduler.stores.messages import Answer
     from go_scheduler.testing.clock import ManualClock
     from go_scheduler.triggers.base import Trigger
 

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from go_scheduler.models import Answer, DefinitionState
+from go_scheduler.models import DefinitionState
 from go_scheduler.stores.memory.store import MemoryStore
+from go_scheduler.stores.messages import Answer
 from go_scheduler.testing.machine import StoreMachine
 from tests.conftest import SHARED
 from tests.servers import checked_out, delete_all_rows, make_store
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from go_scheduler.models import Claim, Claimant, TaskDefinition, TaskInstance
+    from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.base import Store
+    from go_scheduler.stores.messages import Claim, Claimant
     from go_scheduler.testing.clock import ManualClock
 
 SETTINGS = settings(

@@ -18,15 +18,8 @@ import pytest
 from sqlalchemy import make_url
 
 from go_scheduler.clock import ZERO
-from go_scheduler.models import (
-    Claim,
-    Firing,
-    Outcome,
-    Release,
-    Renewal,
-    RunOutcome,
-    TaskDefinition,
-)
+from go_scheduler.models import Outcome, TaskDefinition
+from go_scheduler.stores.messages import Claim, Firing, Release, Renewal, RunOutcome
 from go_scheduler.stores.sql.reader import Reader
 from go_scheduler.testing import settle
 from go_scheduler.testing.builders import HOUR, LEASE, SECOND, claimant, clean_up
@@ -39,8 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from uuid import UUID
 
-    from go_scheduler.models import Claimant, TaskInstance
+    from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
+    from go_scheduler.stores.messages import Claimant
     from go_scheduler.stores.postgresql.store import PostgreSQLStore
 
 BATCH = 200

@@ -22,7 +22,8 @@ from go_scheduler.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from go_scheduler.models import Position, Skipped, TaskDefinition
+from go_scheduler.models import Skipped, TaskDefinition
+from go_scheduler.stores.messages import Position
 from go_scheduler.stores.postgresql import driver
 from go_scheduler.stores.postgresql.statements import APART
 from go_scheduler.stores.postgresql.store import PostgreSQLStore

@@ -23,7 +23,8 @@ from go_scheduler.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from go_scheduler.models import Outcome, Position, RunOutcome, State
+from go_scheduler.models import Outcome, State
+from go_scheduler.stores.messages import Position, RunOutcome
 from go_scheduler.stores.opening import open_store
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sqlite.store import SQLiteStore

@@ -14,9 +14,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from go_scheduler.models import (
+from go_scheduler.models import Cancelled, State, TaskDefinition, TaskInstance
+from go_scheduler.stores.memory.store import MemoryStore
+from go_scheduler.stores.messages import (
     Answer,
-    Cancelled,
     Claim,
     Claimant,
     Firing,
@@ -25,11 +26,7 @@ from go_scheduler.models import (
     Renewal,
     Retention,
     RunOutcome,
-    State,
-    TaskDefinition,
-    TaskInstance,
 )
-from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.builders import at_once
 from go_scheduler.testing.store.threads import THREADS
 from go_scheduler.testing.stores import StoreSuite

@@ -16,12 +16,11 @@ if TYPE_CHECKING:
     from go_scheduler import TaskDefinition, TaskInstance
     from go_scheduler.clock import Clock
     from go_scheduler.json import JSON
-    from go_scheduler.models import (
+    from go_scheduler.models import Cancelled, DefinitionState, State
+    from go_scheduler.stores.messages import (
         Answer,
-        Cancelled,
         Claim,
         Claimant,
-        DefinitionState,
         Firing,
         NodeContact,
         Position,
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
         Renewal,
         Retention,
         RunOutcome,
-        State,
         Tombstone,
     )
 

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from sortedcontainers import SortedDict, SortedList
 
-from go_scheduler.models import Outcome, State, Tombstone
+from go_scheduler.models import Outcome, State
 from go_scheduler.stores.changes import (
     check_revision,
     created,
@@ -18,14 +18,16 @@ from go_scheduler.stores.changes import (
     rescheduled,
 )
 from go_scheduler.stores.memory.instances import DefinitionRow, InstanceRow
+from go_scheduler.stores.messages import Tombstone
 from go_scheduler.stores.remembered import ended_before, is_over
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
     from datetime import datetime
 
-    from go_scheduler.models import Firing, TaskDefinition
+    from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.memory.instances import InstanceTable
+    from go_scheduler.stores.messages import Firing
 
 
 class DefinitionTable:

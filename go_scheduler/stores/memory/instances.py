@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from go_scheduler.models import Claim, Claimant, Position, Skipped, TaskDefinition
+    from go_scheduler.models import Skipped, TaskDefinition
+    from go_scheduler.stores.messages import Claim, Claimant, Position
 
 
 class DefinitionRow:

@@ -16,17 +16,7 @@ from go_scheduler.errors import (
     TaskInstanceNotFoundError,
 )
 from go_scheduler.json import contains
-from go_scheduler.models import (
-    Answer,
-    Cancelled,
-    NodeContact,
-    Outcome,
-    Position,
-    State,
-    TaskDefinition,
-    TaskInstance,
-    Tombstone,
-)
+from go_scheduler.models import Cancelled, Outcome, State, TaskDefinition, TaskInstance
 from go_scheduler.stores.base import CONTACTS_KEPT, Store
 from go_scheduler.stores.changes import check_each_once
 from go_scheduler.stores.memory.definitions import DefinitionTable
@@ -36,6 +26,7 @@ from go_scheduler.stores.memory.instances import (
     InstanceTable,
     Span,
 )
+from go_scheduler.stores.messages import Answer, NodeContact, Position, Tombstone
 from go_scheduler.stores.remembered import note_forgotten
 
 if TYPE_CHECKING:
@@ -45,10 +36,10 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import Clock
     from go_scheduler.json import JSON
-    from go_scheduler.models import (
+    from go_scheduler.models import DefinitionState
+    from go_scheduler.stores.messages import (
         Claim,
         Claimant,
-        DefinitionState,
         Firing,
         Release,
         Renewal,

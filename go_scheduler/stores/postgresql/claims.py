@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Row
     from sqlalchemy.sql.selectable import TextualSelect
 
-    from go_scheduler.models import Claimant
+    from go_scheduler.stores.messages import Claimant
     from go_scheduler.stores.postgresql.executing import Statements
     from go_scheduler.stores.sql.sweep import Sweep
 

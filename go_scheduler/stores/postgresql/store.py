@@ -11,9 +11,10 @@ from uuid import UUID, uuid4
 
 from go_scheduler.checks import LONGEST, check_type
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.models import Answer, Cancelled
+from go_scheduler.models import Cancelled
 from go_scheduler.shown import shown
 from go_scheduler.stores.base import CONTACTS_KEPT
+from go_scheduler.stores.messages import Answer
 from go_scheduler.stores.postgresql import arrays
 from go_scheduler.stores.postgresql import statements as sql
 from go_scheduler.stores.postgresql.claims import Claims
@@ -48,7 +49,8 @@ if TYPE_CHECKING:
     from sqlalchemy.sql.selectable import TextualSelect
 
     from go_scheduler.clock import Clock
-    from go_scheduler.models import (
+    from go_scheduler.models import TaskDefinition, TaskInstance
+    from go_scheduler.stores.messages import (
         Claim,
         Claimant,
         Firing,
@@ -57,8 +59,6 @@ if TYPE_CHECKING:
         Renewal,
         Retention,
         RunOutcome,
-        TaskDefinition,
-        TaskInstance,
     )
 
 # How far back every look goes that found something due: what is not fired in so long

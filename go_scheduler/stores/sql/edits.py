@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row, Select
 
-    from go_scheduler.models import TaskDefinition, Tombstone
+    from go_scheduler.models import TaskDefinition
+    from go_scheduler.stores.messages import Tombstone
     from go_scheduler.stores.sql.dialects import Dialect
     from go_scheduler.stores.sql.tombstones import Tombstones
 

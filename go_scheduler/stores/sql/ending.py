@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from go_scheduler.models import RunOutcome
+    from go_scheduler.stores.messages import RunOutcome
 
 
 def end_run(connection: Connection, outcome: RunOutcome, now: datetime) -> bool:

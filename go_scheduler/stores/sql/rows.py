@@ -15,15 +15,9 @@ from uuid import UUID
 from go_scheduler.checks import NOTE_LIMIT
 from go_scheduler.errors import GoSchedulerError
 from go_scheduler.json import JSON, FrozenObject, read_object
-from go_scheduler.models import (
-    NodeContact,
-    Outcome,
-    Skipped,
-    TaskDefinition,
-    TaskInstance,
-    Tombstone,
-)
+from go_scheduler.models import Outcome, Skipped, TaskDefinition, TaskInstance
 from go_scheduler.policies import CatchUp, RetryPolicy
+from go_scheduler.stores.messages import NodeContact, Tombstone
 from go_scheduler.stores.sql.types import (
     UNREADABLE,
     Unreadable,

@@ -38,13 +38,8 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import Clock
     from go_scheduler.json import JSON
-    from go_scheduler.models import (
-        Position,
-        RunOutcome,
-        TaskDefinition,
-        TaskInstance,
-        Tombstone,
-    )
+    from go_scheduler.models import TaskDefinition, TaskInstance
+    from go_scheduler.stores.messages import Position, RunOutcome, Tombstone
     from go_scheduler.stores.sql.database import Database
     from go_scheduler.stores.sql.dialects import Dialect
     from go_scheduler.stores.sql.schema import Schema

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection
 
-    from go_scheduler.models import Tombstone
+    from go_scheduler.stores.messages import Tombstone
     from go_scheduler.stores.sql.dialects import Dialect
 
 _ended = (tombstones.c.completed_at, tombstones.c.id)

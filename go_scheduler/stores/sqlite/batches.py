@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row
 
-    from go_scheduler.models import Claim, Firing, RunOutcome
+    from go_scheduler.stores.messages import Claim, Firing, RunOutcome
 
 
 def run_batch(

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from go_scheduler.clock import SystemClock
-from go_scheduler.models import Answer, Cancelled
+from go_scheduler.models import Cancelled
 from go_scheduler.stores.base import CONTACTS_KEPT
+from go_scheduler.stores.messages import Answer
 from go_scheduler.stores.remembered import note_forgotten
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.dialects import SQLiteDialect
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
     from go_scheduler.clock import Clock
-    from go_scheduler.models import (
+    from go_scheduler.models import TaskDefinition, TaskInstance
+    from go_scheduler.stores.messages import (
         Claim,
         Claimant,
         Firing,
@@ -52,8 +54,6 @@ if TYPE_CHECKING:
         Renewal,
         Retention,
         RunOutcome,
-        TaskDefinition,
-        TaskInstance,
     )
 
 _BUSY_TIMEOUT = timedelta(seconds=5)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.clock import ZERO
-from go_scheduler.models import Outcome, Renewal, State
+from go_scheduler.models import Outcome, State
+from go_scheduler.stores.messages import Renewal
 from go_scheduler.testing.builders import (
     EXPIRE_AFTER,
     HOUR,

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
-from go_scheduler.models import Firing, Outcome, Skipped, State
+from go_scheduler.models import Outcome, Skipped, State
+from go_scheduler.stores.messages import Firing
 from go_scheduler.testing.builders import (
     HOUR,
     MINUTE,

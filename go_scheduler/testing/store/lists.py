@@ -13,13 +13,8 @@ from go_scheduler.errors import (
     TaskDefinitionNotFoundError,
     TaskInstanceNotFoundError,
 )
-from go_scheduler.models import (
-    DefinitionState,
-    Outcome,
-    Position,
-    Skipped,
-    State,
-)
+from go_scheduler.models import DefinitionState, Outcome, Skipped, State
+from go_scheduler.stores.messages import Position
 from go_scheduler.testing.builders import (
     HOUR,
     MINUTE,

@@ -7,7 +7,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
-from go_scheduler.models import NodeContact, State
+from go_scheduler.models import State
+from go_scheduler.stores.messages import NodeContact
 from go_scheduler.testing.builders import (
     HOUR,
     LEASE,

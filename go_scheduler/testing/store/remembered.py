@@ -9,7 +9,8 @@ import pytest
 
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConflictError, TaskDefinitionNotFoundError
-from go_scheduler.models import TaskDefinition, Tombstone
+from go_scheduler.models import TaskDefinition
+from go_scheduler.stores.messages import Tombstone
 from go_scheduler.testing.builders import (
     HOUR,
     MINUTE,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.clock import ZERO
-from go_scheduler.models import Cancelled, Claim, Outcome, Release, RunOutcome, State
+from go_scheduler.models import Cancelled, Outcome, State
+from go_scheduler.stores.messages import Claim, Release, RunOutcome
 from go_scheduler.testing.builders import (
     HOUR,
     MINUTE,

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from go_scheduler.models import Claim, Renewal, State
+from go_scheduler.models import State
+from go_scheduler.stores.messages import Claim, Renewal
 from go_scheduler.testing.builders import (
     HOUR,
     LEASE,
