@@ -5,37 +5,30 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
-import threading
 from concurrent.futures import Executor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
-from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-from go_scheduler.checks import LONGEST, check_type
-from go_scheduler.client.client import Client
-from go_scheduler.clock import ZERO, Clock, DrivingClock, SystemClock
-from go_scheduler.errors import (
-    ConfigurationError,
-    SchedulerStateError,
-    StoreError,
-)
+from go_scheduler.checks import check_type
+from go_scheduler.client import Client
+from go_scheduler.clock import Clock, DrivingClock, SystemClock
+from go_scheduler.errors import ConfigurationError, StoreError
 from go_scheduler.events.notices import Notices
 from go_scheduler.handlers.registry import NAMELESS, HandlerRegistry, check_handler
 from go_scheduler.health import Health, not_running
+from go_scheduler.lifecycle import Lifecycle, forked
 from go_scheduler.node import Node
-from go_scheduler.running.calling.event_loop import ApplicationLoop, running_loop
 from go_scheduler.settings import Settings
 from go_scheduler.stores.memory.store import MemoryStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from types import FrameType, TracebackType
+    from collections.abc import Sequence
 
     from go_scheduler.handlers.registry import Handler
     from go_scheduler.models import TaskDefinition
+    from go_scheduler.running.calling.event_loop import ApplicationLoop
     from go_scheduler.stores.base import Store
 
 
@@ -52,7 +45,7 @@ _STOPPED = (
 )
 
 
-class Scheduler(Client):
+class Scheduler(Lifecycle, Client):
     """Runs a handler for each fire time of the definitions in a store.
 
     ```python
@@ -178,13 +171,12 @@ class Scheduler(Client):
                 "without a handler this scheduler would run nothing, and nobody else"
                 " has its store: pass a handler, or the store of those who have one"
             )
-        super().__init__(MemoryStore(clock) if store is None else store)
+        Client.__init__(self, MemoryStore(clock) if store is None else store)
+        Lifecycle.__init__(self, SystemClock() if clock is None else clock, loop)
         self._handler = handler
         self._notices = Notices()
         self._said = Notices()
-        self._clock = SystemClock() if clock is None else clock
         self._executor = executor
-        self._loop = loop
         clocks = (self._clock, self._store.clock)
         if clocks[0] is not clocks[1] and any(
             isinstance(each, DrivingClock) for each in clocks
@@ -195,116 +187,6 @@ class Scheduler(Client):
             )
         if isinstance(self._clock, DrivingClock):
             self._executor = executor or self._clock.executor
-        self._lock = threading.Lock()
-        self._node: Node | None = None
-
-    def start(self) -> None:
-        """Start the loops on threads of their own; harmless if they run.
-
-        After ``stop()`` this starts afresh, as another node.
-
-        Raises:
-            SchedulerStateError: It was started in another process, before a fork; or an
-                event loop runs here, which this would block.
-            StoreError: The store cannot be made ready.
-        """
-        self._refuse_to_block("start()", "await scheduler.astart()")
-        self._started()
-
-    async def astart(self) -> None:
-        """Start, and call async handlers on the event loop that runs here.
-
-        They are called in the context of this call: they see its context variables. If
-        the scheduler was given a ``loop``, they are called on that one.
-
-        Raises:
-            SchedulerStateError: It runs already and calls them on another loop; or it
-                was started in another process, before a fork.
-            StoreError: The store cannot be made ready.
-        """
-        loop = asyncio.get_running_loop() if self._loop is None else self._loop
-        application = ApplicationLoop(loop)
-        await asyncio.to_thread(self._prepare_store)
-        # Without waiting: a start that is cancelled has not begun.
-        node = self._begin(application)
-        if node.application is None or not node.application.is_for(loop):
-            raise SchedulerStateError(
-                "it runs already, and calls async handlers on another event loop: stop"
-                " it first"
-            )
-
-    def stop(self, timeout: timedelta | None = None) -> bool:
-        """Stop: claim nothing new, give back what is held, await what runs.
-
-        Args:
-            timeout: How long to wait before leaving behind what still runs; None: until
-                each handler has come back or has outlived its ``expire_after``.
-
-        Returns:
-            Whether everything came back and was recorded; true if it was not running.
-            Called from a handler, which cannot wait for itself, it answers false at
-            once and the scheduler stops as soon as it can.
-
-        Raises:
-            ConfigurationError: The timeout is neither None nor a timedelta.
-            SchedulerStateError: An event loop runs here, for which handlers may be
-                waiting; nothing was stopped.
-        """
-        timeout = _checked_timeout(timeout)
-        node = self._running()
-        if node is None:
-            return True
-        if not (node.stopped or node.is_own_thread):
-            self._refuse_to_block("stop()", "await scheduler.astop()")
-        return node.stop(timeout)
-
-    async def astop(self, timeout: timedelta | None = None) -> bool:
-        """Stop like ``stop()``, while the event loop goes on; see there.
-
-        If the await is cancelled, the scheduler stops all the same.
-        """
-        timeout = _checked_timeout(timeout)
-        node = self._running()
-        if node is None:
-            return True
-        if isinstance(self._clock, DrivingClock):
-            # Whoever waits moves the clock.
-            return await asyncio.to_thread(node.stop, timeout)
-        node.request_stop()
-        if node.is_own_thread:
-            return False
-        seconds = None if timeout is None else timeout.total_seconds()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await _stopped(node)
-        return node.leave_behind()
-
-    def run(self) -> None:
-        """Start, wait for SIGINT, SIGTERM or ``stop()``, and stop.
-
-        The first signal awaits the running handlers; a second one leaves them behind.
-        Signals are caught on the main thread only, and only while this runs.
-
-        Raises:
-            SchedulerStateError: The clock is one that tests move; or an event loop runs
-                here, which this would block.
-        """
-        if isinstance(self._clock, DrivingClock):
-            raise SchedulerStateError(
-                "run() waits for the world, which a manual clock moves: use start() and"
-                " clock.advance()"
-            )
-        self._refuse_to_block("run()", "async with scheduler")
-        # The one queue that a signal handler may put to while its thread is getting.
-        requests: SimpleQueue[int | None] = SimpleQueue()
-        with _signals(requests):
-            node = self._started()
-            node.when_stopped(lambda: requests.put(None))
-            if _next(requests) is None:
-                return
-            node.request_stop()
-            if _next(requests) is not None:
-                node.stop(ZERO)
 
     def health(self) -> Health:
         """How the scheduler is at this moment; never raises and never waits."""
@@ -312,69 +194,29 @@ class Scheduler(Client):
         if node is None:
             return not_running("it has not been started; check() asks the store")
         if node.process != os.getpid():
-            return not_running(_forked(node))
+            return not_running(forked(node))
         if node.stopped:
             return not_running("it has been stopped")
         health = node.health()
         return replace(health, warnings=self._notices.texts + health.warnings)
 
-    def __enter__(self) -> Self:
-        """Start."""
-        self._refuse_to_block("with", "async with")
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop, and wait for what runs."""
-        self.stop()
-
-    async def __aenter__(self) -> Self:
-        """Start, and call async handlers on the event loop that runs here."""
-        await self.astart()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop, and await what runs."""
-        await self.astop()
-
-    def _started(self) -> Node:
-        self._prepare_store()
-        return self._begin(None if self._loop is None else ApplicationLoop(self._loop))
-
-    def _prepare_store(self) -> None:
-        self._check_process()
+    def _connect(self) -> None:
         store = self._ready()
-        if self._node is None or self._node.stopping:
-            # The loops report what they cannot reach, and go on once they can.
-            with suppress(StoreError):
-                store.connect()
+        # The loops report what they cannot reach, and go on once they can.
+        with suppress(StoreError):
+            store.connect()
 
-    def _begin(self, application: ApplicationLoop | None) -> Node:
-        """Start a node, unless one runs; the store has been made ready."""
-        with self._lock:
-            if self._node is None or self._node.stopping:
-                self._node = Node(
-                    self._handler,
-                    self._store,
-                    self._clock,
-                    self._settings,
-                    executor=self._executor,
-                    application=application,
-                )
-                self._node.start()
-                if self._handler is None:
-                    self._notice(_NO_HANDLER)
-            return self._node
+    def _new_node(self, application: ApplicationLoop | None) -> Node:
+        if self._handler is None:
+            self._notice(_NO_HANDLER)
+        return Node(
+            self._handler,
+            self._store,
+            self._clock,
+            self._settings,
+            executor=self._executor,
+            application=application,
+        )
 
     def _prepare(
         self, definition: TaskDefinition, *, joins: bool
@@ -412,82 +254,7 @@ class Scheduler(Client):
         if self._notices.add(text):
             log.warning("%s", text)
 
-    def _running(self) -> Node | None:
-        self._check_process()
-        return self._node
-
-    def _refuse_to_block(self, call: str, instead: str) -> None:
-        """Refuse what waits for handlers where they may be waiting for this thread.
-
-        On a manual clock nothing waits for anything.
-        """
-        if running_loop() is not None and not isinstance(self._clock, DrivingClock):
-            raise SchedulerStateError(
-                f"{call} would block the event loop that runs here, for which handlers"
-                f" may be waiting: use `{instead}`"
-            )
-
     def _look(self, stored: TaskDefinition | None = None) -> None:
         node = self._node
         if node is not None and not node.stopping and node.process == os.getpid():
             node.look(stored)
-
-    def _check_process(self) -> None:
-        if self._node is not None and self._node.process != os.getpid():
-            raise SchedulerStateError(_forked(self._node))
-
-
-def _forked(node: Node) -> str:
-    return (
-        f"this scheduler was started in process {node.process}, which has been forked"
-        " since: make another one in each process"
-    )
-
-
-def _checked_timeout(timeout: timedelta | None) -> timedelta | None:
-    if timeout is None:
-        return None
-    check_type("timeout", timeout, timedelta)
-    return min(timeout, LONGEST)
-
-
-async def _stopped(node: Node) -> None:
-    """Wait until a node has stopped."""
-    loop = asyncio.get_running_loop()
-    stopped = asyncio.Event()
-
-    def tell() -> None:
-        # It may be closed by now, if the wait was given up.
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(stopped.set)
-
-    node.when_stopped(tell)
-    await stopped.wait()
-
-
-def _next(requests: SimpleQueue[int | None]) -> int | None:
-    while True:
-        # A signal that comes on the way into an endless wait would be noticed when the
-        # next one comes.
-        with suppress(Empty):
-            return requests.get(timeout=0.5)
-
-
-@contextmanager
-def _signals(requests: SimpleQueue[int | None]) -> Iterator[None]:
-    """Put SIGINT and SIGTERM to a queue while this lasts, if on the main thread."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def put(number: int, frame: FrameType | None) -> None:
-        requests.put(number)
-
-    before = {
-        number: signal.signal(number, put) for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from go_scheduler.client.client import Client
+from go_scheduler.client import Client
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError, SchedulerStateError
 from go_scheduler.models import State, TaskDefinition

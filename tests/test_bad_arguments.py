@@ -22,7 +22,7 @@ from go_scheduler import (
     Scheduler,
     TaskDefinition,
 )
-from go_scheduler.client.client import Client
+from go_scheduler.client import Client
 from go_scheduler.errors import (
     ConfigurationError,
     TaskDefinitionNotFoundError,

@@ -29,7 +29,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from go_scheduler.client.client import Client
+from go_scheduler.client import Client
 from go_scheduler.errors import (
     ClaimLostError,
     ConfigurationError,

@@ -24,7 +24,8 @@ from go_scheduler import (
     TaskDefinition,
 )
 from go_scheduler.checks import NOTE_LIMIT
-from go_scheduler.client.client import MOST_LISTED, Client
+from go_scheduler.client import Client
+from go_scheduler.client.arguments import MOST_LISTED
 from go_scheduler.models import DefinitionState
 from go_scheduler.testing.builders import HOUR, NOBODY, definition, fire, put
 from go_scheduler.testing.clock import START

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from go_scheduler.client.client import Client
+from go_scheduler.client import Client
 from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.models import State, TaskDefinition
 from go_scheduler.stores.messages import Position

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from go_scheduler.client.client import Client
+from go_scheduler.client import Client
 from go_scheduler.models import TaskDefinition
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from tests.conftest import SHARED

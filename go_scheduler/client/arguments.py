@@ -1,0 +1,66 @@
+"""Checks of the arguments that the client's calls have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeVar
+from uuid import UUID
+
+from go_scheduler.checks import check_type
+from go_scheduler.errors import (
+    ConfigurationError,
+)
+from go_scheduler.json import check_text, freeze
+from go_scheduler.models import (
+    METADATA_LIMIT,
+)
+from go_scheduler.shown import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from go_scheduler.json import JSON
+
+_Word = TypeVar("_Word", bound=StrEnum)
+
+MOST_LISTED = 1000
+"""The most definitions or instances that one list returns."""
+
+
+def check_limit(limit: int) -> None:
+    """Refuse what no page has room for."""
+    check_type("limit", limit, int)
+    if not 1 <= limit <= MOST_LISTED:
+        raise ConfigurationError(f"limit must be 1 to {MOST_LISTED}: {shown(limit)}")
+
+
+def check_searched(what: str, text: str | None) -> None:
+    """Refuse what no name or queue can be."""
+    if text is not None:
+        check_type(what, text, str)
+        check_text(text, what)
+
+
+def checked_ids(ids: Collection[UUID]) -> Collection[UUID]:
+    """The ids, of any iterable, if each is one."""
+    check_type("ids", ids, Iterable)
+    kept = tuple(ids)
+    for each in kept:
+        check_type("an id", each, UUID)
+    return kept
+
+
+def one_of(kind: type[_Word], word: _Word | str) -> _Word:
+    """A word of an enumeration, given as one or as its text."""
+    check_type("state", word, str)
+    if word not in tuple(kind):
+        raise ConfigurationError(
+            f"state must be one of {', '.join(kind)}: {shown(word)}"
+        )
+    return kind(word)
+
+
+def metadata_query(metadata: Mapping[str, JSON]) -> Mapping[str, JSON]:
+    """The metadata to look for, read-only, if a definition may have it."""
+    return freeze(metadata, name="metadata", limit=METADATA_LIMIT)

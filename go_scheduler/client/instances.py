@@ -1,0 +1,128 @@
+"""What users do to instances."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from go_scheduler.checks import check_type
+from go_scheduler.client.awaitable import awaitable
+from go_scheduler.client.pages import Order, page_of, read_cursor
+from go_scheduler.client.preparation import next_after_end
+from go_scheduler.models import (
+    State,
+    TaskInstance,
+)
+from go_scheduler.stores.messages import Position
+from go_scheduler.triggers.base import utc
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from go_scheduler.client.pages import Page
+    from go_scheduler.models import Cancelled
+
+from go_scheduler.client.arguments import check_limit, check_searched, one_of
+from go_scheduler.client.store_access import StoreAccess
+
+
+class Instances(StoreAccess):
+    """Reads, counts and cancels instances."""
+
+    def get_instance(self, instance_id: UUID) -> TaskInstance:
+        """Read one instance.
+
+        Raises:
+            TaskInstanceNotFoundError: There is none with this id.
+        """
+        check_type("instance_id", instance_id, UUID)
+        return self._ready().get_instance(instance_id)
+
+    aget_instance = awaitable(get_instance)
+    """Await what ``get_instance`` does; see there."""
+
+    def list_instances(
+        self,
+        *,
+        definition_id: UUID | None = None,
+        name: str | None = None,
+        state: State | str | None = None,
+        since: datetime | None = None,
+        newest_first: bool = False,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> Page[TaskInstance]:
+        """Read a page of the instances that meet every condition given.
+
+        Args:
+            definition_id: They belong to this definition; None: to any, or to one that
+                has been deleted.
+            name: Their definition has this name.
+            state: They are in this state, such as ``"failed"``.
+            since: Their ``execute_at`` is not before this.
+            newest_first: Those with the latest ``execute_at`` come first.
+            after: They come after a page: its ``next``.
+            limit: The most to return, 1 to 1,000.
+
+        Returns:
+            The instances in the order of ``execute_at`` and id, unless told otherwise;
+            its ``next`` reads on.
+
+        Raises:
+            ConfigurationError: An argument is wrong.
+        """
+        check_limit(limit)
+        if definition_id is not None:
+            check_type("definition_id", definition_id, UUID)
+        check_searched("name", name)
+        check_type("newest_first", newest_first, bool)
+        order = Order.INSTANCES_OLDEST_FIRST
+        if newest_first:
+            order = Order.INSTANCES_NEWEST_FIRST
+        position = read_cursor(after, order)
+        found = self._ready().list_instances(
+            definition_id=definition_id,
+            name=name,
+            state=None if state is None else one_of(State, state),
+            since=None if since is None else utc(since, name="since"),
+            newest_first=newest_first,
+            after=position,
+            limit=limit,
+        )
+        return page_of(found, order, limit=limit, position=Position.of_instance)
+
+    alist_instances = awaitable(list_instances)
+    """Await what ``list_instances`` does; see there."""
+
+    def counts(self) -> Mapping[State, int]:
+        """How many instances are in each state.
+
+        What deleted definitions have left is counted as well.
+        """
+        return self._ready().counts()
+
+    acounts = awaitable(counts)
+    """Await what ``counts`` does; see there."""
+
+    def cancel(self, instance_id: UUID) -> Cancelled | None:
+        """Cancel an instance that has not started, or ask its run to stop.
+
+        A start is recorded some 20 ms before the instance is due; from then on its run
+        is asked, by ``current_run().cancelled``, which it learns within a third of the
+        lease.
+
+        Returns:
+            *cancelled*: it will not run; *requested*: it runs, or is about to; None: it
+            had ended before.
+
+        Raises:
+            TaskInstanceNotFoundError: There is none with this id.
+        """
+        instance = self.get_instance(instance_id)
+        store = self._ready()
+        next_fire_time = next_after_end(instance.definition, store.now())
+        return store.cancel_instances({instance_id: next_fire_time}).get(instance_id)
+
+    acancel = awaitable(cancel)
+    """Await what ``cancel`` does; see there."""

@@ -1,0 +1,56 @@
+"""A client's way to its store, which is made ready at the first call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from go_scheduler.checks import check_type
+from go_scheduler.client.awaitable import awaitable
+from go_scheduler.stores.base import Store
+
+if TYPE_CHECKING:
+    from go_scheduler.models import (
+        TaskDefinition,
+    )
+
+_NOBODYS = UUID(int=0)
+
+
+class StoreAccess:
+    """What the client's calls have in common: a store, and when it is made ready.
+
+    Args:
+        store: Where definitions and instances are kept.
+    """
+
+    def __init__(self, store: Store) -> None:
+        check_type("store", store, Store)
+        self._store = store
+        self._initialized = False
+
+    def check(self) -> None:
+        """Ask the store for a sign of life, and make it ready if no call has yet.
+
+        It takes no start, and costs one small query. A program that only schedules
+        calls it once at its beginning, so that the tables are there for its first
+        ``connection``, and whenever it is asked whether it is well.
+
+        Raises:
+            StoreUnavailableError: The store cannot be reached.
+            StoreError: It cannot be used.
+        """
+        # Of an id that nobody has: no row of somebody's open transaction is in the way.
+        self._ready().list_definitions(ids=[_NOBODYS], limit=1)
+
+    acheck = awaitable(check)
+    """Await what ``check`` does; see there."""
+
+    def _ready(self) -> Store:
+        if not self._initialized:
+            self._store.initialize()
+            self._initialized = True
+        return self._store
+
+    def _look(self, stored: TaskDefinition | None = None) -> None:
+        """Something may be due, what was just stored perhaps: a scheduler looks."""
