@@ -14,7 +14,7 @@ from go_scheduler.clock import StoreClock
 from go_scheduler.errors import StoreError
 from go_scheduler.firing.definition_scheduler import DefinitionScheduler
 from go_scheduler.firing.guard import Guard
-from go_scheduler.firing.planning import Planning
+from go_scheduler.firing.planner import Planner
 from go_scheduler.firing.zone_watch import ZoneWatch
 from go_scheduler.health import Health, LoopHealth
 from go_scheduler.run import run_here
@@ -78,13 +78,13 @@ class Node:
         store_clock = StoreClock(clock, store.now, error=settings.clock_error)
         # Whatever hangs in the one is not to keep the other from its work.
         self._guards = [Guard(clock, patience=_PATIENCE) for _ in range(2)]
-        planning, in_the_background = (Planning(store, each) for each in self._guards)
+        planner, in_the_background = (Planner(store, each) for each in self._guards)
         ahead = 2 * settings.runner_window + settings.schedule_window
         half = settings.schedule_window / 2
         self._definitions = DefinitionScheduler(
             store,
             store_clock,
-            planning=planning,
+            planner=planner,
             pace=Pace(ahead),
             interval=half,
             runner_window=settings.runner_window,
@@ -97,7 +97,7 @@ class Node:
         zones = ZoneWatch(
             store,
             store_clock,
-            planning=in_the_background,
+            planner=in_the_background,
             ahead=ahead,
             created=self._claim_soon,
         )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.clock import StoreClock
-    from go_scheduler.firing.planning import Planning
+    from go_scheduler.firing.planner import Planner
     from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Firing
@@ -48,7 +48,7 @@ class DefinitionScheduler:
     Args:
         store: Where the definitions are.
         clock: The store's time, as this node has it.
-        planning: Asks the triggers.
+        planner: Asks the triggers.
         pace: Says how far past the store's time to create instances.
         interval: How long after a look the next one is due that nobody asks for.
         runner_window: Instances due within it are told to the runner at once.
@@ -61,7 +61,7 @@ class DefinitionScheduler:
         store: Store,
         clock: StoreClock,
         *,
-        planning: Planning,
+        planner: Planner,
         pace: Pace,
         interval: timedelta,
         runner_window: timedelta,
@@ -69,7 +69,7 @@ class DefinitionScheduler:
     ) -> None:
         self._store = store
         self._clock = clock
-        self._planning = planning
+        self._planner = planner
         self._pace = pace
         self._interval = interval
         self._runner_window = runner_window
@@ -148,7 +148,7 @@ class DefinitionScheduler:
     def _fire_due(self, due: Sequence[TaskDefinition], ahead: timedelta) -> bool:
         """Fire definitions; true if the runner was told of instances due at once."""
         now = self._clock.now()
-        planned = self._planning.plan(
+        planned = self._planner.plan(
             [each for each in due if _key(each) not in self._aside],
             now=now,
             until=now + ahead,

@@ -5,17 +5,17 @@ from __future__ import annotations
 import threading
 from collections import deque
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from go_scheduler.clock import DrivingClock
 from go_scheduler.errors import InvalidTriggerError
-from go_scheduler.firing.planner import MOST_FIRE_TIMES, plan
+from go_scheduler.firing.steps import MOST_FIRE_TIMES, plan
 from go_scheduler.shown import shown
 from go_scheduler.ticking.ticker import Ticker
 from go_scheduler.triggers.base import is_own
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence, Set
+    from collections.abc import Callable, Iterator, Mapping, Sequence, Set
     from datetime import datetime, timedelta
     from uuid import UUID
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # Their whole plan has to be made within the patience.
 _MOST_FOREIGN = 100
 _MOST_HANGING = 4
+_Answered: TypeAlias = "tuple[TaskDefinition, Firing | Exception]"
 _NOTHING_KNOWN: Mapping[UUID, LastFired] = MappingProxyType({})
 
 
@@ -74,52 +75,47 @@ class Guard:
         Returns:
             The firings of the others, in no order.
         """
+        question = _Question(now, until, last)
         firings: list[Firing] = []
-        foreign: deque[TaskDefinition] = deque()
-
-        def plan_one(definition: TaskDefinition) -> Firing | Exception:
-            try:
-                most = MOST_FIRE_TIMES if is_own(definition.trigger) else _MOST_FOREIGN
-                return plan(
-                    definition,
-                    now=now,
-                    until=until,
-                    most=most,
-                    last=last.get(definition.id),
-                )
-            # Foreign code: SystemExit from a trigger must not look like ours.
-            except BaseException as error:
-                if isinstance(error, Exception):
-                    return error
-                return InvalidTriggerError(f"the trigger raised {shown(error)}")
-
-        def take(definition: TaskDefinition, result: Firing | Exception) -> None:
-            if isinstance(result, Exception):
-                failed(definition, result)
+        for definition, answer in self._ask(definitions, question):
+            if isinstance(answer, Exception):
+                failed(definition, answer)
             else:
-                firings.append(result)
+                firings.append(answer)
+        return firings
 
+    def _ask(
+        self, definitions: Sequence[TaskDefinition], question: _Question
+    ) -> Iterator[_Answered]:
         hanging = self._hanging()
+        foreign: deque[TaskDefinition] = deque()
         for definition in definitions:
             if self._is_trusted(definition):
-                take(definition, plan_one(definition))
+                yield definition, question.answer(definition)
             elif (definition.id, definition.revision) in hanging:
-                failed(definition, _hung("it has not answered yet"))
+                yield definition, _hung("it has not answered yet")
             else:
                 foreign.append(definition)
         while foreign:
-            self._left_behind = [each for each in self._left_behind if not each.done]
-            if len(self._left_behind) >= _MOST_HANGING:
-                for definition in foreign:
-                    failed(definition, _hung("as many as are allowed to do so already"))
-                break
-            helper = _Helper(foreign, plan_one, self._clock)
-            for definition, result in helper.run(self._patience):
-                take(definition, result)
-            if helper.hung is not None:
-                self._left_behind.append(helper)
-                failed(helper.hung, _hung(f"it did not answer within {self._patience}"))
-        return firings
+            yield from self._ask_on_a_thread(foreign, question)
+
+    def _ask_on_a_thread(
+        self, foreign: deque[TaskDefinition], question: _Question
+    ) -> Iterator[_Answered]:
+        """Ask until all have answered or one hangs; none if there are too many."""
+        self._left_behind = [each for each in self._left_behind if not each.done]
+        if len(self._left_behind) >= _MOST_HANGING:
+            while foreign:
+                yield (
+                    foreign.popleft(),
+                    _hung("as many as are allowed to do so already"),
+                )
+            return
+        helper = _Helper(foreign, question, self._clock)
+        yield from helper.run(self._patience)
+        if helper.hung is not None:
+            self._left_behind.append(helper)
+            yield helper.hung, _hung(f"it did not answer within {self._patience}")
 
     def _hanging(self) -> Set[tuple[UUID, int | None]]:
         """The id and the revision of each, as another revision may have been mended."""
@@ -133,28 +129,50 @@ class Guard:
         return is_own(definition.trigger) or isinstance(self._clock, DrivingClock)
 
 
+class _Question(NamedTuple):
+    """What each definition is asked: its step by now."""
+
+    now: datetime
+    until: datetime
+    last: Mapping[UUID, LastFired]
+
+    def answer(self, definition: TaskDefinition) -> Firing | Exception:
+        """The step of a definition, or what its trigger raised."""
+        try:
+            return plan(
+                definition,
+                now=self.now,
+                until=self.until,
+                most=MOST_FIRE_TIMES if is_own(definition.trigger) else _MOST_FOREIGN,
+                last=self.last.get(definition.id),
+            )
+        # Foreign code: SystemExit from a trigger must not look like ours.
+        except BaseException as error:
+            if isinstance(error, Exception):
+                return error
+            return InvalidTriggerError(f"the trigger raised {shown(error)}")
+
+
 class _Helper:
     """A thread that takes definitions off a queue until it is empty, or until left."""
 
     def __init__(
         self,
         waiting: deque[TaskDefinition],
-        plan_one: Callable[[TaskDefinition], Firing | Exception],
+        question: _Question,
         clock: Clock,
     ) -> None:
         self.done = False
         self.hung: TaskDefinition | None = None
         self._waiting = waiting
-        self._plan_one = plan_one
+        self._question = question
         self._clock = clock
         self._condition = threading.Condition()
         self._called: timedelta | None = None
-        self._results: list[tuple[TaskDefinition, Firing | Exception]] = []
+        self._results: list[_Answered] = []
         self._ticker = Ticker("trigger helper", self._work, interval=None, clock=clock)
 
-    def run(
-        self, patience: timedelta
-    ) -> Sequence[tuple[TaskDefinition, Firing | Exception]]:
+    def run(self, patience: timedelta) -> Sequence[_Answered]:
         """Plan until the queue is empty, or one takes longer than ``patience``.
 
         Returns:
@@ -174,12 +192,10 @@ class _Helper:
     def _work(self) -> None:
         result = None
         while (definition := self._take(result)) is not None:
-            result = (definition, self._plan_one(definition))
+            result = (definition, self._question.answer(definition))
         self._ticker.stop()
 
-    def _take(
-        self, result: tuple[TaskDefinition, Firing | Exception] | None
-    ) -> TaskDefinition | None:
+    def _take(self, result: _Answered | None) -> TaskDefinition | None:
         """Hand in what was planned and take the next, in one step."""
         with self._condition:
             self._condition.notify()

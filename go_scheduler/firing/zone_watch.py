@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
-from go_scheduler.firing.planning import MOST_DISPLACED
+from go_scheduler.firing.planner import MOST_DISPLACED
 from go_scheduler.stores.messages import Position
 from go_scheduler.ticking.batches import write_in_halves
 from go_scheduler.triggers.wall.zones import edition, renew_zones
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from go_scheduler.clock import StoreClock
-    from go_scheduler.firing.planning import Planning
+    from go_scheduler.firing.planner import Planner
     from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Firing
@@ -46,7 +46,7 @@ class ZoneWatch:
     Args:
         store: Where the definitions are.
         clock: The store's time, as this node has it.
-        planning: Says what is displaced, and where it belongs.
+        planner: Says what is displaced, and where it belongs.
         ahead: So far past the store's time a definition is due.
         created: Called when there are new instances.
     """
@@ -56,13 +56,13 @@ class ZoneWatch:
         store: Store,
         clock: StoreClock,
         *,
-        planning: Planning,
+        planner: Planner,
         ahead: timedelta,
         created: Callable[[], None],
     ) -> None:
         self._store = store
         self._clock = clock
-        self._planning = planning
+        self._planner = planner
         self._ahead = ahead
         self._created = created
         self._edition = edition()
@@ -112,7 +112,7 @@ class ZoneWatch:
     def _move(self, page: Sequence[TaskDefinition]) -> None:
         now = self._clock.now()
         until = now + self._ahead
-        planned = self._planning.plan(
+        planned = self._planner.plan(
             [each for each in page if _waits_until_after(each, until)],
             now=now,
             until=until,

@@ -14,7 +14,7 @@ from go_scheduler.errors import StoreError, StoreUnavailableError
 from go_scheduler.firing import definition_scheduler
 from go_scheduler.firing.definition_scheduler import DefinitionScheduler
 from go_scheduler.firing.guard import Guard
-from go_scheduler.firing.planning import Planning
+from go_scheduler.firing.planner import Planner
 from go_scheduler.models import State
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Answer
@@ -117,7 +117,7 @@ class Loop:
         self._loop = DefinitionScheduler(
             store,
             StoreClock(clock, read or store.now),
-            planning=Planning(store, Guard(clock, patience=SECOND)),
+            planner=Planner(store, Guard(clock, patience=SECOND)),
             pace=Pace(AHEAD),
             interval=WINDOW / 2,
             runner_window=WINDOW,

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from go_scheduler.firing.displacement import DisplacedError, LastFired
-from go_scheduler.firing.planner import plan
+from go_scheduler.firing.steps import plan
 from go_scheduler.models import TaskDefinition
 from go_scheduler.triggers import (
     AnyOfTrigger,

@@ -17,7 +17,7 @@ from go_scheduler.errors import StoreError, StoreUnavailableError
 from go_scheduler.firing import zone_watch
 from go_scheduler.firing.definition_scheduler import DefinitionScheduler
 from go_scheduler.firing.guard import Guard
-from go_scheduler.firing.planning import MOST_DISPLACED, Planning
+from go_scheduler.firing.planner import MOST_DISPLACED, Planner
 from go_scheduler.models import TaskDefinition
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory.store import MemoryStore
@@ -75,7 +75,7 @@ class Watch:
         self._watch = zone_watch.ZoneWatch(
             store,
             StoreClock(clock, store.now),
-            planning=Planning(store, guard or Guard(clock, patience=SECOND)),
+            planner=Planner(store, guard or Guard(clock, patience=SECOND)),
             ahead=AHEAD,
             created=self._tell,
         )
@@ -308,7 +308,7 @@ class TestAWalk:
     ) -> None:
         given = put(store, daily())
         zones.bring(then=0)
-        step = Planning(store, Guard(clock, patience=SECOND)).plan(
+        step = Planner(store, Guard(clock, patience=SECOND)).plan(
             [given], now=START, until=START, failed=lambda _, error: None
         )
         [move] = step.firings
@@ -451,7 +451,7 @@ def scheduling(clock: ManualClock, store: Store) -> DefinitionScheduler:
     return DefinitionScheduler(
         store,
         StoreClock(clock, store.now),
-        planning=Planning(store, Guard(clock, patience=SECOND)),
+        planner=Planner(store, Guard(clock, patience=SECOND)),
         pace=Pace(AHEAD),
         interval=SECOND,
         runner_window=SECOND,
