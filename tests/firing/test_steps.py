@@ -341,7 +341,7 @@ def test_the_latest_is_found_where_a_series_ends() -> None:
 def test_a_trigger_that_answers_no_later_time_is_refused(
     answer: object, late: timedelta
 ) -> None:
-    with pytest.raises(InvalidTriggerError, match=r"test_planner\.Says"):
+    with pytest.raises(InvalidTriggerError, match=r"test_steps\.Says"):
         planned(Says(answer), now=START + late)
 
 
