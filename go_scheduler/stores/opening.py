@@ -57,30 +57,10 @@ def open_store(url: str, *, clock: Clock | None = None, **options: object) -> St
         _check_options(MemoryStore, scheme, options)
         return MemoryStore(clock)
     if (own := _OWN.get(scheme.partition("+")[0])) is not None:
-        module, name = own
-        try:
-            cls = getattr(import_module(module), name)
-        except ImportError as error:
-            raise ConfigurationError(
-                f"the store of {scheme}:// cannot be imported: {error}; `pip install"
-                " go_scheduler` installs all that it needs"
-            ) from error
+        cls = _import_own(scheme, *own)
         _check_options(cls, scheme, options)
-        opened: Store = cls(url, clock=clock, **options)
-        return opened
-    announced = {each.name: each for each in entry_points(group=ENTRY_POINTS)}
-    if scheme not in announced:
-        known = ", ".join(sorted({"memory", *_OWN, *announced}))
-        raise ConfigurationError(
-            f"no store has the scheme {shown(scheme)}; known: {known}"
-        )
-    try:
-        make = announced[scheme].load()
-    except Exception as error:
-        raise ConfigurationError(
-            f"the store announced for {shown(scheme)} cannot be imported:"
-            f" {shown(error)}"
-        ) from error
+        return cls(url, clock=clock, **options)
+    make = _load_announced(scheme)
     _check_options(make, scheme, options)
     store = make(url, clock=clock, **options)
     if not isinstance(store, Store):
@@ -89,6 +69,34 @@ def open_store(url: str, *, clock: Clock | None = None, **options: object) -> St
             " not a Store"
         )
     return store
+
+
+def _import_own(scheme: str, module: str, name: str) -> Callable[..., Store]:
+    try:
+        cls: Callable[..., Store] = getattr(import_module(module), name)
+    except ImportError as error:
+        raise ConfigurationError(
+            f"the store of {scheme}:// cannot be imported: {error}; `pip install"
+            " go_scheduler` installs all that it needs"
+        ) from error
+    return cls
+
+
+def _load_announced(scheme: str) -> Callable[..., object]:
+    announced = {each.name: each for each in entry_points(group=ENTRY_POINTS)}
+    if scheme not in announced:
+        known = ", ".join(sorted({"memory", *_OWN, *announced}))
+        raise ConfigurationError(
+            f"no store has the scheme {shown(scheme)}; known: {known}"
+        )
+    try:
+        make: Callable[..., object] = announced[scheme].load()
+    except Exception as error:
+        raise ConfigurationError(
+            f"the store announced for {shown(scheme)} cannot be imported:"
+            f" {shown(error)}"
+        ) from error
+    return make
 
 
 def _check_options(
