@@ -1,5 +1,8 @@
 """Trigger-based task scheduling for Python: a scheduler, a handler, a store."""
 
+import typing
+
+from go_scheduler import on_demand as _on_demand
 from go_scheduler.client.pages import Page
 from go_scheduler.errors import (
     ClaimLostError,
@@ -23,12 +26,19 @@ from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.base import Store
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.triggers import (
-    CronTrigger,
     DelayTrigger,
     ExecuteOnceTrigger,
     IntervalTrigger,
     Trigger,
 )
+
+if typing.TYPE_CHECKING:
+    from go_scheduler.triggers import CronTrigger
+else:
+    # Hidden from type checkers, which would take any misspelt name for an object.
+    __getattr__, __dir__ = _on_demand.on_demand(
+        __name__, {"CronTrigger": "triggers.cron"}
+    )
 
 __version__ = "0.1.0"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import pydoc
 import subprocess
 import sys
 from importlib import import_module
@@ -17,7 +18,7 @@ from go_scheduler import Store, errors, stores, triggers
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.stores.base import TransactionalStore
 from go_scheduler.stores.opening import open_store
-from go_scheduler.triggers.base import _kinds
+from go_scheduler.triggers.registry import OWN_KINDS, find
 
 PACKAGES = ["go_scheduler", "go_scheduler.stores", "go_scheduler.triggers"]
 DATABASES = [
@@ -53,6 +54,73 @@ assert threading.active_count() == 1, "a thread was started"
 """
 
 
+ON_DEMAND = [
+    "croniter",
+    "dateutil",
+    "icalendar",
+    "importlib.metadata",
+    "lark",
+    "sqlalchemy",
+    "go_scheduler.stores.opening",
+    "go_scheduler.stores.sql",
+]
+"""Packages that a program does without which has no use for them."""
+
+SIMPLE_TRIGGERS = [
+    "go_scheduler.triggers",
+    "go_scheduler.triggers.base",
+    "go_scheduler.triggers.delay",
+    "go_scheduler.triggers.execute_once",
+    "go_scheduler.triggers.interval",
+    "go_scheduler.triggers.registry",
+    "go_scheduler.triggers.stored",
+    "go_scheduler.triggers.wall",
+    "go_scheduler.triggers.wall.zones",
+    "go_scheduler.triggers.years",
+    "go_scheduler.triggers.years.base",
+    "go_scheduler.triggers.years.cells",
+    "go_scheduler.triggers.years.effort",
+    "go_scheduler.triggers.years.progression",
+    "go_scheduler.triggers.years.seconds",
+]
+"""All that is loaded of triggers for one that fires once."""
+
+FIRES_ONCE = """
+import sys
+from datetime import UTC, datetime
+from go_scheduler import ExecuteOnceTrigger, MemoryStore, Scheduler, TaskDefinition
+scheduler = Scheduler(print, MemoryStore())
+once = ExecuteOnceTrigger(datetime(2030, 1, 1, tzinfo=UTC))
+scheduler.schedule(TaskDefinition(trigger=once))
+print(*sys.modules)
+"""
+LOADS_A_KIND = """
+import sys
+from go_scheduler.triggers import UnknownTrigger, dump_trigger, load_trigger
+daily = {"rule": "FREQ=DAILY", "timezone": "UTC"}
+part = {"kind": "recurrence", "state": daily}
+for kind, state, module in [
+    ("cron", {"expression": "0 9 * * *", "timezone": "UTC"}, "cron"),
+    ("any_of", {"triggers": [part]}, "recurrence"),
+]:
+    assert f"go_scheduler.triggers.{module}" not in sys.modules
+    loaded = load_trigger(kind, state)
+    assert not isinstance(loaded, UnknownTrigger), loaded
+    assert dump_trigger(loaded)[0] == kind
+    assert f"go_scheduler.triggers.{module}" in sys.modules
+"""
+TAKES_A_KIND = """
+from go_scheduler import ConfigurationError, Trigger
+try:
+    class TheirCronTrigger(Trigger):
+        kind = "cron"
+except ConfigurationError as error:
+    assert "go_scheduler.triggers.cron.trigger.CronTrigger" in str(error), error
+else:
+    raise AssertionError("it is not refused")
+"""
+
+
 def listed(package: str) -> list[str]:
     return list(import_module(package).__all__)
 
@@ -73,12 +141,26 @@ def test_every_name_that_is_listed_is_there(package: str) -> None:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_name_that_is_there_is_listed(package: str) -> None:
     # Modules are reached through the package once they are imported.
+    module = import_module(package)
     public = {
         name
-        for name, value in vars(import_module(package)).items()
-        if not name.startswith("_") and not isinstance(value, ModuleType)
+        for name in dir(module)
+        if not name.startswith("_")
+        and not isinstance(getattr(module, name), ModuleType)
     }
     assert public == {*listed(package)}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_name_that_is_not_there_is_an_attribute_error(package: str) -> None:
+    with pytest.raises(AttributeError, match=f"'{package}' has no attribute 'Nothing'"):
+        import_module(package).Nothing  # noqa: B018 - that is the point
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_help_tells_of_every_public_name(package: str) -> None:
+    text = pydoc.plain(pydoc.render_doc(import_module(package)))
+    assert [each for each in listed(package) if each not in text] == []
 
 
 def test_every_error_is_a_public_name() -> None:
@@ -91,11 +173,7 @@ def test_every_error_is_a_public_name() -> None:
 
 
 def test_every_trigger_and_store_of_the_package_is_a_public_name() -> None:
-    kinds = {
-        each.__name__
-        for each in _kinds.values()
-        if each.__module__.startswith("go_scheduler.triggers.")
-    }
+    kinds = {each.__name__ for each in map(find, OWN_KINDS) if each is not None}
     assert len(kinds) > 9
     assert kinds <= {*triggers.__all__}
     # But for those of databases: to import them loads a driver.
@@ -138,19 +216,41 @@ def test_importing_loads_no_driver_and_no_test_tool_and_configures_no_logging(
     package: str,
 ) -> None:
     program = IN_A_NEW_PROCESS.format(package=package, not_loaded=NOT_LOADED)
+    assert run(program) == ""
+
+
+def run(program: str) -> str:
     # Coverage measures subprocesses too, and loads a driver in them.
-    env = {key: value for key, value in os.environ.items() if "COV" not in key}
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=Path(go_scheduler.__file__).parents[1],
-        env=env,
+        env={key: value for key, value in os.environ.items() if "COV" not in key},
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == done.stderr == ""
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_what_fires_once_in_memory_loads_no_other_triggers_and_what_they_need() -> None:
+    loaded = run(FIRES_ONCE).split()
+    assert sorted({*ON_DEMAND} & {*loaded}) == []
+    of_triggers = [each for each in loaded if each.startswith("go_scheduler.triggers")]
+    assert sorted(of_triggers) == sorted(SIMPLE_TRIGGERS)
+
+
+@pytest.mark.slow
+def test_the_module_of_a_stored_kind_is_loaded_when_it_is_met() -> None:
+    run(LOADS_A_KIND)
+
+
+@pytest.mark.slow
+def test_a_kind_whose_module_was_never_loaded_is_taken_all_the_same() -> None:
+    run(TAKES_A_KIND)
 
 
 def test_open_store_is_public() -> None:

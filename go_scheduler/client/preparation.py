@@ -19,11 +19,10 @@ from go_scheduler.triggers.base import (
     STATE_LIMIT,
     Trigger,
     checked_fire_time,
-    dump_trigger,
     is_own,
-    load_trigger,
     next_fire_time_of,
 )
+from go_scheduler.triggers.stored import dump_trigger, load_trigger
 from go_scheduler.triggers.years.effort import UndecidedError
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+from go_scheduler.firing.latest import latest_fire_time
 from go_scheduler.triggers.base import next_fire_time_of
-from go_scheduler.triggers.combining.parts import zone_of
-from go_scheduler.triggers.latest import latest_fire_time
+from go_scheduler.triggers.wall.zones import zone_of
 
 if TYPE_CHECKING:
     from go_scheduler.triggers.base import Trigger

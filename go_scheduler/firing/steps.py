@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.errors import StoreError
 from go_scheduler.firing.displacement import DisplacedError, is_displaced, replaced
+from go_scheduler.firing.latest import latest_fire_time
 from go_scheduler.models import Skipped
 from go_scheduler.stores.messages import Firing
 from go_scheduler.triggers.base import next_fire_time_of
-from go_scheduler.triggers.latest import latest_fire_time
 
 if TYPE_CHECKING:
     from datetime import datetime

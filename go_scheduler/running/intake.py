@@ -10,7 +10,7 @@ from go_scheduler.events.bounded_log import BoundedLog
 from go_scheduler.events.notices import Notices
 from go_scheduler.handlers.registry import NAMELESS, find_handler
 from go_scheduler.models import Outcome
-from go_scheduler.triggers.base import UnknownTrigger
+from go_scheduler.triggers.stored import UnknownTrigger
 
 if TYPE_CHECKING:
     from go_scheduler.handlers.registry import Handler

@@ -1,5 +1,8 @@
 """Stores: where definitions and instances are kept, and what they are handed."""
 
+import typing
+
+from go_scheduler import on_demand as _on_demand
 from go_scheduler.json import contains
 from go_scheduler.models import Cancelled, DefinitionState, Outcome, Skipped, State
 from go_scheduler.stores.base import Store
@@ -17,7 +20,12 @@ from go_scheduler.stores.messages import (
     RunOutcome,
     Tombstone,
 )
-from go_scheduler.stores.opening import open_store
+
+if typing.TYPE_CHECKING:
+    from go_scheduler.stores.opening import open_store
+else:
+    # Hidden from type checkers, which would take any misspelt name for an object.
+    __getattr__, __dir__ = _on_demand.on_demand(__name__, {"open_store": "opening"})
 
 __all__ = [
     "Answer",

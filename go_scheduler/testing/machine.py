@@ -38,14 +38,15 @@ from go_scheduler.stores.messages import (
 )
 from go_scheduler.testing.clock import ManualClock
 from go_scheduler.testing.settling import settle
-from go_scheduler.triggers.base import Trigger, dump_trigger
 from go_scheduler.triggers.delay import DelayTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
+from go_scheduler.triggers.stored import dump_trigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from go_scheduler.stores.base import Store
+    from go_scheduler.triggers.base import Trigger
 
     # The first revision of a definition's life: the oracle's (True) and the store's.
     _Life: TypeAlias = dict[bool, int]

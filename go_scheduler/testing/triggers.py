@@ -12,10 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from go_scheduler.triggers.base import Trigger, dump_trigger, load_trigger
+from go_scheduler.triggers.stored import dump_trigger, load_trigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from go_scheduler.triggers.base import Trigger
 
 NOW = datetime(2024, 2, 28, 23, 59, 30, tzinfo=UTC)
 """When the suite schedules the trigger it tests."""

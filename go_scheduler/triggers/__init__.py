@@ -1,33 +1,58 @@
 """Triggers: values that say when a definition fires."""
 
-from go_scheduler.triggers.base import (
-    Trigger,
-    UnknownTrigger,
-    dump_trigger,
-    load_trigger,
-)
-from go_scheduler.triggers.calendars import (
-    BusinessDays,
-    Calendar,
-    DateCalendar,
-    RuleCalendar,
-    read_ical,
-    register_calendar,
-)
-from go_scheduler.triggers.combining import (
-    AllOfTrigger,
-    AnyOfTrigger,
-    ExceptTrigger,
-    LimitedTrigger,
-    OnlyTrigger,
-)
-from go_scheduler.triggers.cron import CronTrigger
+import typing
+
+from go_scheduler import on_demand as _on_demand
+from go_scheduler.triggers.base import Trigger
 from go_scheduler.triggers.delay import DelayTrigger
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
-from go_scheduler.triggers.phrases import parse_phrase
-from go_scheduler.triggers.preview import PreviewedTime, explain, preview
-from go_scheduler.triggers.recurrence import RecurrenceTrigger
+from go_scheduler.triggers.stored import UnknownTrigger, dump_trigger, load_trigger
+
+if typing.TYPE_CHECKING:
+    from go_scheduler.triggers.calendars import (
+        BusinessDays,
+        Calendar,
+        DateCalendar,
+        RuleCalendar,
+        read_ical,
+        register_calendar,
+    )
+    from go_scheduler.triggers.combining import (
+        AllOfTrigger,
+        AnyOfTrigger,
+        ExceptTrigger,
+        LimitedTrigger,
+        OnlyTrigger,
+    )
+    from go_scheduler.triggers.cron import CronTrigger
+    from go_scheduler.triggers.phrases import parse_phrase
+    from go_scheduler.triggers.previews import PreviewedTime, explain, preview
+    from go_scheduler.triggers.recurrence import RecurrenceTrigger
+else:
+    # Hidden from type checkers, which would take any misspelt name for an object.
+    __getattr__, __dir__ = _on_demand.on_demand(
+        __name__,
+        {
+            "AllOfTrigger": "combining",
+            "AnyOfTrigger": "combining",
+            "BusinessDays": "calendars",
+            "Calendar": "calendars",
+            "CronTrigger": "cron",
+            "DateCalendar": "calendars",
+            "ExceptTrigger": "combining",
+            "LimitedTrigger": "combining",
+            "OnlyTrigger": "combining",
+            "PreviewedTime": "previews",
+            "RecurrenceTrigger": "recurrence",
+            "RuleCalendar": "calendars",
+            "explain": "previews",
+            "parse_phrase": "phrases",
+            "preview": "previews",
+            "read_ical": "calendars",
+            "register_calendar": "calendars",
+        },
+    )
 
 __all__ = [
     "AllOfTrigger",

@@ -1,33 +1,23 @@
-"""The trigger interface, and the registry by which a stored trigger is found again."""
+"""The trigger interface, and what is asked of any trigger."""
 
 from __future__ import annotations
 
 import dataclasses
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, cast
 
-from go_scheduler.errors import (
-    ConfigurationError,
-    InvalidTriggerError,
-    UnknownTriggerError,
-)
+from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.json import JSON, freeze
 from go_scheduler.shown import shown
+from go_scheduler.triggers.registry import name_of, register
 
 if TYPE_CHECKING:
     from go_scheduler.triggers.years.base import Years
 
-ENTRY_POINTS = "go_scheduler.triggers"
 STATE_LIMIT = 64 * 1024
 OWN = "go_scheduler."
-_kinds: dict[str, type[Trigger]] = {}
-_announced = threading.Event()
-_broken: dict[str, str] = {}
 
 
 class Progression(NamedTuple):
@@ -66,21 +56,8 @@ class Trigger(ABC):
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
-        kind = cls.__dict__.get("kind")
-        if kind is None:
-            return
-        if not isinstance(kind, str) or not kind:
-            raise ConfigurationError(
-                f"{cls.__qualname__}.kind must be a name: {shown(kind)}"
-            )
-        known = _kinds.get(kind)
-        # A module loaded again and a dataclass given slots define the class anew.
-        if known is not None and not _is_again(cls, known):
-            raise ConfigurationError(
-                f"{_name(cls)}: the trigger kind {shown(kind)} is taken by"
-                f" {_name(known)}"
-            )
-        _kinds[kind] = cls
+        if (kind := cls.__dict__.get("kind")) is not None:
+            register(cls, kind)
 
     @abstractmethod
     def next_fire_time(self, after: datetime) -> datetime | None:
@@ -172,7 +149,7 @@ class Trigger(ABC):
         """
         if not dataclasses.is_dataclass(self):
             raise InvalidTriggerError(
-                f"{_name(type(self))} is no dataclass: it must have its own to_dict()"
+                f"{name_of(type(self))} is no dataclass: it must have its own to_dict()"
                 " and from_dict()"
             )
         try:
@@ -180,7 +157,7 @@ class Trigger(ABC):
                 each.name: write_field(getattr(self, each.name))
                 for each in dataclasses.fields(self)
             }
-            return freeze(state, name=_name(type(self)), limit=STATE_LIMIT)
+            return freeze(state, name=name_of(type(self)), limit=STATE_LIMIT)
         except ConfigurationError as error:
             raise InvalidTriggerError(str(error)) from None
 
@@ -198,52 +175,6 @@ class Trigger(ABC):
             return cls(**{key: read_field(value) for key, value in state.items()})
         except (TypeError, ValueError) as error:
             raise InvalidTriggerError(f"{cls.kind}: {error}") from error
-
-
-@dataclass(frozen=True)
-class UnknownTrigger(Trigger):
-    """Stands for a stored trigger that this process cannot load.
-
-    It keeps what was stored, so that nothing is lost, and leaves firing to a node that
-    knows the kind.
-
-    Attributes:
-        unknown_kind: The kind in the store.
-        state: The state in the store.
-        reason: Why it could not be loaded.
-    """
-
-    unknown_kind: str
-    state: JSON = field(hash=False)
-    reason: str = field(compare=False)
-
-    def next_fire_time(self, after: datetime) -> datetime | None:
-        """Refuse: only a process that knows the kind can tell.
-
-        Raises:
-            UnknownTriggerError: Always.
-        """
-        raise UnknownTriggerError(self.reason)
-
-
-def dump_trigger(trigger: Trigger) -> tuple[str, JSON]:
-    """A trigger's kind and state, as a store keeps them.
-
-    Raises:
-        InvalidTriggerError: The trigger's class has no kind of its own, or the trigger
-            has a state that is not JSON.
-    """
-    if isinstance(trigger, UnknownTrigger):
-        return trigger.unknown_kind, trigger.state
-    kind = getattr(trigger, "kind", None)
-    if not isinstance(kind, str) or not _is_again(
-        type(trigger), _kinds.get(kind, type(trigger))
-    ):
-        raise InvalidTriggerError(
-            f"{_name(type(trigger))} needs a `kind` of its own, its stable name in the"
-            " store"
-        )
-    return kind, trigger.to_dict()
 
 
 def is_own(trigger: Trigger) -> bool:
@@ -283,7 +214,7 @@ def next_fire_time_of(trigger: Trigger, after: datetime) -> datetime | None:
     fire_time = checked_fire_time(trigger, found)
     if fire_time <= after:
         raise InvalidTriggerError(
-            f"{_name(type(trigger))}.next_fire_time({after}) returned {shown(found)},"
+            f"{name_of(type(trigger))}.next_fire_time({after}) returned {shown(found)},"
             " which is not later"
         )
     return fire_time
@@ -296,44 +227,9 @@ def checked_fire_time(trigger: Trigger, found: object) -> datetime:
         InvalidTriggerError: It is no aware datetime.
     """
     try:
-        return utc(found, name=f"what {_name(type(trigger))} returned")
+        return utc(found, name=f"what {name_of(type(trigger))} returned")
     except ConfigurationError as error:
         raise InvalidTriggerError(str(error)) from None
-
-
-def load_trigger(kind: str, state: JSON) -> Trigger:
-    """The trigger of a stored kind and state; never raises.
-
-    Returns:
-        The trigger; an ``UnknownTrigger`` that keeps both if this process has no such
-        kind or the kind does not accept the state.
-    """
-    cls = _kinds.get(kind)
-    if cls is None and not _announced.is_set():
-        _load_announced()
-        cls = _kinds.get(kind)
-    if cls is None:
-        reason = f"no imported class has the trigger kind {shown(kind)}"
-        if _broken:
-            reason += f"; these announced triggers could not be imported: {_broken}"
-        return UnknownTrigger(kind, state, reason)
-    try:
-        if not isinstance(state, Mapping):
-            raise InvalidTriggerError(f"it is no object: {shown(state)}")
-        return cls.from_dict(state)
-    except Exception as error:
-        reason = f"the stored state of a {shown(kind)} trigger does not load: {error}"
-        return UnknownTrigger(kind, state, reason)
-
-
-def _load_announced() -> None:
-    """Import the triggers that installed packages announce; note the broken ones."""
-    for announced in entry_points(group=ENTRY_POINTS):
-        try:
-            announced.load()
-        except Exception as error:
-            _broken[announced.name] = shown(error)
-    _announced.set()
 
 
 def utc(value: object, *, name: str) -> datetime:
@@ -357,19 +253,6 @@ def utc(value: object, *, name: str) -> datetime:
         raise ConfigurationError(
             f"{name} is out of range in UTC: {shown(value)}"
         ) from None
-
-
-def _is_again(cls: type, known: type) -> bool:
-    """Whether they are one class, defined once more.
-
-    By name alone: within a function, a dataclass that is given slots has not got its
-    qualified name when it is registered.
-    """
-    return (cls.__module__, cls.__name__) == (known.__module__, known.__name__)
-
-
-def _name(cls: type) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def write_field(value: object) -> JSON:

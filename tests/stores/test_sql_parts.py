@@ -57,8 +57,9 @@ from go_scheduler.testing.builders import (
     start,
 )
 from go_scheduler.testing.clock import START
-from go_scheduler.triggers.base import Trigger, UnknownTrigger
+from go_scheduler.triggers.base import Trigger
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
+from go_scheduler.triggers.stored import UnknownTrigger
 from tests import servers
 from tests.faults import failing_statements
 

@@ -48,7 +48,7 @@ from go_scheduler.testing.builders import (
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.stores import StoreSuite
-from go_scheduler.triggers.base import UnknownTrigger
+from go_scheduler.triggers.stored import UnknownTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

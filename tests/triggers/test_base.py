@@ -5,10 +5,13 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from importlib import import_module
+from pkgutil import walk_packages
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
+from go_scheduler import triggers
 from go_scheduler.errors import (
     ConfigurationError,
     InvalidTriggerError,
@@ -16,14 +19,9 @@ from go_scheduler.errors import (
 )
 from go_scheduler.json import JSON
 from go_scheduler.testing.triggers import TriggerSuite
-from go_scheduler.triggers import Trigger, UnknownTrigger, base
-from go_scheduler.triggers.base import (
-    checked_fire_time,
-    dump_trigger,
-    load_trigger,
-    next_fire_time_of,
-    utc,
-)
+from go_scheduler.triggers import Trigger, UnknownTrigger, registry
+from go_scheduler.triggers.base import checked_fire_time, next_fire_time_of, utc
+from go_scheduler.triggers.stored import dump_trigger, load_trigger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,11 +114,11 @@ class TestUnknownTrigger:
 
 class TestRegistry:
     @pytest.fixture(autouse=True)
-    def registry(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forget(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """What a test registers is forgotten."""
-        monkeypatch.setattr(base, "_kinds", dict(base._kinds))
-        monkeypatch.setattr(base, "_announced", threading.Event())
-        monkeypatch.setattr(base, "_broken", {})
+        monkeypatch.setattr(registry, "_kinds", dict(registry._kinds))
+        monkeypatch.setattr(registry, "_announced", threading.Event())
+        monkeypatch.setattr(registry, "_broken", {})
 
     def test_defining_a_kind_registers_the_class(self) -> None:
         assert isinstance(load_trigger("tests.moon", {}), UnknownTrigger)
@@ -136,6 +134,30 @@ class TestRegistry:
         assert "OtherTrigger" in str(caught.value)
         assert "NoonTrigger" in str(caught.value)
         assert type(load_trigger("tests.noon", {})) is NoonTrigger
+
+    @pytest.mark.parametrize("kind", sorted(registry.OWN_KINDS))
+    def test_a_kind_of_this_package_belongs_to_its_own_class(self, kind: str) -> None:
+        with pytest.raises(ConfigurationError, match=r"is taken by go_scheduler\."):
+            define(kind)
+
+    def test_the_module_of_each_kind_of_this_package_is_listed(self) -> None:
+        for each in walk_packages(triggers.__path__, f"{triggers.__name__}."):
+            import_module(each.name)
+        own = {
+            kind: cls.__module__
+            for kind, cls in registry._kinds.items()
+            if cls.__module__.startswith(triggers.__name__)
+        }
+        assert own == registry.OWN_KINDS
+
+    def test_a_kind_whose_module_cannot_be_imported_is_kept(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(registry, "OWN_KINDS", {"tests.gone": "go_scheduler.gone"})
+        loaded = load_trigger("tests.gone", {"a": 1})
+        assert isinstance(loaded, UnknownTrigger)
+        assert "go_scheduler.gone" in loaded.reason
+        assert dump_trigger(loaded) == ("tests.gone", {"a": 1})
 
     def test_a_class_may_be_defined_anew(self) -> None:
         define("tests.moon")
@@ -457,7 +479,7 @@ def announce(
         asked.append(group)
         return [Announced(name, load) for name, load in loads.items()]
 
-    monkeypatch.setattr(base, "entry_points", entry_points)
+    monkeypatch.setattr("importlib.metadata.entry_points", entry_points)
     return asked
 
 

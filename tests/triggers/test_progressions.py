@@ -20,12 +20,12 @@ from go_scheduler.triggers import (
     RecurrenceTrigger,
 )
 from go_scheduler.triggers.base import Progression, next_fire_time_of, progression_of
-from go_scheduler.triggers.combining.search import fire_times_of
-from go_scheduler.triggers.progressions import (
+from go_scheduler.triggers.combining.progressions import (
     ProgressionTrigger,
     covered_from,
     meeting,
 )
+from go_scheduler.triggers.combining.search import fire_times_of
 from go_scheduler.triggers.years.effort import Effort
 from tests.triggers.combinations import (
     BEGINNING,

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from go_scheduler.errors import InvalidTriggerError
-from go_scheduler.triggers.base import dump_trigger, load_trigger
 from go_scheduler.triggers.recurrence import RecurrenceTrigger
+from go_scheduler.triggers.stored import dump_trigger, load_trigger
 
 NOW = datetime(2024, 2, 28, 23, 59, 30, tzinfo=UTC)
 NEW_YORK = "America/New_York"

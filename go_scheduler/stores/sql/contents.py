@@ -7,7 +7,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.stores.sql.rows import read_contents
-from go_scheduler.triggers.base import UnknownTrigger
+from go_scheduler.triggers.stored import UnknownTrigger
 
 if TYPE_CHECKING:
     from typing import Any

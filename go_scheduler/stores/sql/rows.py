@@ -24,13 +24,8 @@ from go_scheduler.stores.sql.types import (
     from_microseconds,
     to_microseconds,
 )
-from go_scheduler.triggers.base import (
-    Trigger,
-    UnknownTrigger,
-    dump_trigger,
-    load_trigger,
-    utc,
-)
+from go_scheduler.triggers.base import Trigger, utc
+from go_scheduler.triggers.stored import UnknownTrigger, dump_trigger, load_trigger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

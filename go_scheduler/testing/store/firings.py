@@ -31,9 +31,9 @@ from go_scheduler.testing.builders import (
     times,
 )
 from go_scheduler.testing.clock import START
-from go_scheduler.triggers.base import UnknownTrigger
 from go_scheduler.triggers.delay import DelayTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
+from go_scheduler.triggers.stored import UnknownTrigger
 
 if TYPE_CHECKING:
     from go_scheduler.models import TaskDefinition

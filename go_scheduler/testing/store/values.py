@@ -34,10 +34,11 @@ from go_scheduler.testing.builders import (
     start,
 )
 from go_scheduler.testing.clock import START
-from go_scheduler.triggers import base
-from go_scheduler.triggers.base import Trigger, UnknownTrigger, dump_trigger
+from go_scheduler.triggers import registry
+from go_scheduler.triggers.base import Trigger
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
+from go_scheduler.triggers.stored import UnknownTrigger, dump_trigger
 
 if TYPE_CHECKING:
     from go_scheduler.stores.base import Store
@@ -303,7 +304,7 @@ class UnknownTriggerTests:
         other = put(store, definition(START + SECOND))
         with monkeypatch.context() as patch:
             # As in a process that never imported the class.
-            patch.delitem(base._kinds, PassingTrigger.kind)
+            patch.delitem(registry._kinds, PassingTrigger.kind)
             found = store.list_definitions(ids=[passing.id, other.id])
             assert {each.id for each in found} == {passing.id, other.id}
             first, second = due(store, ahead=HOUR, limit=10)

@@ -18,7 +18,7 @@ from go_scheduler.triggers.combining.parts import (
     checked_part,
     in_brackets,
 )
-from go_scheduler.triggers.progressions import ProgressionTrigger, meeting
+from go_scheduler.triggers.combining.progressions import ProgressionTrigger, meeting
 from go_scheduler.triggers.words import listed
 from go_scheduler.triggers.years.base import NEVER, CombinedYears
 from go_scheduler.triggers.years.clock import union

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Self, cast
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.json import JSON, FrozenObject, freeze
 from go_scheduler.shown import shown
-from go_scheduler.triggers.base import STATE_LIMIT, Trigger, dump_trigger, utc
+from go_scheduler.triggers.base import STATE_LIMIT, Trigger, utc
 from go_scheduler.triggers.combining.parts import (
     anchored_value,
     check_size,
     from_json,
     to_json,
-    zone_of,
 )
 from go_scheduler.triggers.combining.search import Search, SearchedTrigger
+from go_scheduler.triggers.stored import dump_trigger
+from go_scheduler.triggers.wall.zones import zone_of
 from go_scheduler.triggers.years.effort import Effort, UndecidedError
 
 if TYPE_CHECKING:

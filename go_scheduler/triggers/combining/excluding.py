@@ -8,13 +8,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from go_scheduler.triggers.base import (
-    Trigger,
-    dump_trigger,
-    phases_of,
-    progression_of,
-    years_of,
-)
+from go_scheduler.triggers.base import Trigger, phases_of, progression_of, years_of
 from go_scheduler.triggers.calendars.base import are_own, checked_names, is_in
 from go_scheduler.triggers.calendars.base import years_of as years_of_names
 from go_scheduler.triggers.combining.compound import EARLIEST, CompoundTrigger
@@ -23,13 +17,13 @@ from go_scheduler.triggers.combining.parts import (
     checked_items,
     checked_part,
     in_brackets,
-    zone_of,
 )
+from go_scheduler.triggers.combining.progressions import covered_from, instant
 from go_scheduler.triggers.combining.search import just_after
 from go_scheduler.triggers.interval import IntervalTrigger
-from go_scheduler.triggers.progressions import covered_from, instant
+from go_scheduler.triggers.stored import dump_trigger
 from go_scheduler.triggers.wall.local_time import period_at
-from go_scheduler.triggers.wall.zones import load_zone, zone_key
+from go_scheduler.triggers.wall.zones import load_zone, zone_key, zone_of
 from go_scheduler.triggers.words import listed
 from go_scheduler.triggers.years.base import CombinedYears, without
 from go_scheduler.triggers.years.clock import ClockYears, union

@@ -22,6 +22,7 @@ from go_scheduler.triggers.calendars.base import edition
 from go_scheduler.triggers.combining.compound import EARLIEST, CompoundTrigger
 from go_scheduler.triggers.combining.excluding import before_suffix
 from go_scheduler.triggers.combining.parts import anchored_part, checked_part
+from go_scheduler.triggers.combining.progressions import instant
 from go_scheduler.triggers.combining.search import (
     MICROSECOND,
     Candidate,
@@ -31,7 +32,6 @@ from go_scheduler.triggers.combining.search import (
 )
 from go_scheduler.triggers.delay import check_length, length
 from go_scheduler.triggers.execute_once import moment
-from go_scheduler.triggers.progressions import instant
 from go_scheduler.triggers.wall.local_time import period_at
 from go_scheduler.triggers.wall.zones import load_zone
 from go_scheduler.triggers.years.base import BoundedYears

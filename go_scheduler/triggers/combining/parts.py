@@ -7,17 +7,9 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.shown import shown
-from go_scheduler.triggers.base import (
-    Trigger,
-    UnknownTrigger,
-    dump_trigger,
-    load_trigger,
-    read_field,
-    write_field,
-    years_of,
-)
+from go_scheduler.triggers.base import Trigger, read_field, write_field, years_of
 from go_scheduler.triggers.combining.search import SearchedTrigger
-from go_scheduler.triggers.wall.zones import zone_key
+from go_scheduler.triggers.stored import UnknownTrigger, dump_trigger, load_trigger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,15 +107,6 @@ def anchored_value(value: object, now: datetime) -> object:
         return value
     found = tuple(anchored_value(each, now) for each in value)
     return value if all(map(operator.is_, found, value)) else found
-
-
-def zone_of(trigger: Trigger) -> str | None:
-    """The name of a trigger's time zone; None if it has none."""
-    try:
-        return zone_key(getattr(trigger, "timezone", None))
-    except Exception:
-        # What a foreign trigger calls its timezone may be anything.
-        return None
 
 
 def in_brackets(trigger: Trigger) -> str:

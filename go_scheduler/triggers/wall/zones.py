@@ -16,6 +16,8 @@ from go_scheduler.shown import shown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from go_scheduler.triggers.base import Trigger
+
 # They mean something else on each machine, or count leap seconds.
 _NOT_ZONES = ("localtime", "posixrules", "right/")
 _MISSING = (LookupError, OSError, ValueError, ImportError)
@@ -50,6 +52,15 @@ def zone_key(timezone: object) -> str:
         )
     load_zone(key)
     return str(key)
+
+
+def zone_of(trigger: Trigger) -> str | None:
+    """The name of a trigger's time zone; None if it has none."""
+    try:
+        return zone_key(getattr(trigger, "timezone", None))
+    except Exception:
+        # What a foreign trigger calls its timezone may be anything.
+        return None
 
 
 def load_zone(key: str) -> tzinfo:

@@ -1,0 +1,79 @@
+"""Triggers as stores keep them: a kind and a state, whether they are known or not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from go_scheduler.errors import InvalidTriggerError, UnknownTriggerError
+from go_scheduler.json import JSON
+from go_scheduler.shown import shown
+from go_scheduler.triggers.base import Trigger
+from go_scheduler.triggers.registry import find, is_registered, name_of, why_unknown
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+@dataclass(frozen=True)
+class UnknownTrigger(Trigger):
+    """Stands for a stored trigger that this process cannot load.
+
+    It keeps what was stored, so that nothing is lost, and leaves firing to a node that
+    knows the kind.
+
+    Attributes:
+        unknown_kind: The kind in the store.
+        state: The state in the store.
+        reason: Why it could not be loaded.
+    """
+
+    unknown_kind: str
+    state: JSON = field(hash=False)
+    reason: str = field(compare=False)
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        """Refuse: only a process that knows the kind can tell.
+
+        Raises:
+            UnknownTriggerError: Always.
+        """
+        raise UnknownTriggerError(self.reason)
+
+
+def dump_trigger(trigger: Trigger) -> tuple[str, JSON]:
+    """A trigger's kind and state, as a store keeps them.
+
+    Raises:
+        InvalidTriggerError: The trigger's class has no kind of its own, or the trigger
+            has a state that is not JSON.
+    """
+    if isinstance(trigger, UnknownTrigger):
+        return trigger.unknown_kind, trigger.state
+    kind = getattr(trigger, "kind", None)
+    if not isinstance(kind, str) or not is_registered(type(trigger), kind):
+        raise InvalidTriggerError(
+            f"{name_of(type(trigger))} needs a `kind` of its own, its stable name in"
+            " the store"
+        )
+    return kind, trigger.to_dict()
+
+
+def load_trigger(kind: str, state: JSON) -> Trigger:
+    """The trigger of a stored kind and state; never raises.
+
+    Returns:
+        The trigger; an ``UnknownTrigger`` that keeps both if this process has no such
+        kind or the kind does not accept the state.
+    """
+    try:
+        cls = find(kind)
+        if cls is None:
+            return UnknownTrigger(kind, state, why_unknown(kind))
+        if not isinstance(state, Mapping):
+            raise InvalidTriggerError(f"it is no object: {shown(state)}")
+        return cls.from_dict(state)
+    except Exception as error:
+        reason = f"the stored state of a {shown(kind)} trigger does not load: {error}"
+        return UnknownTrigger(kind, state, reason)
