@@ -263,7 +263,7 @@ class Node:
     def _warnings(self) -> tuple[str, ...]:
         if self._execution is None:
             return self._unserved.texts
-        return self._execution.intake.notices.texts + self._unserved.texts
+        return self._execution.admission.notices.texts + self._unserved.texts
 
     def _claim_soon(self) -> None:
         if self._execution is not None:

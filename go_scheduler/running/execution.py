@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from go_scheduler.running.admission import Admission
 from go_scheduler.running.calling.spares import Spares
 from go_scheduler.running.calling.workers import Workers
 from go_scheduler.running.contact import Contact
 from go_scheduler.running.held import Held
 from go_scheduler.running.instance_runner import InstanceRunner
-from go_scheduler.running.intake import Intake
 from go_scheduler.running.keeper import Keeper
 from go_scheduler.running.recorder import Recorder
 from go_scheduler.running.room import Room
@@ -99,13 +99,15 @@ class Execution:
             application=application,
         )
         timer = Timer(clock, hand_over=self.workers.submit, wake=self._time_soon)
-        intake = self.intake = Intake(handler, self.recorder, spares)
+        admission = self.admission = Admission(
+            handler, clock, recorder=self.recorder, spares=spares
+        )
         starter = Starter(
             store,
             clock,
             claimant,
             held=self.held,
-            intake=intake,
+            admission=admission,
             timer=timer,
             pace=pace,
             contact=contact,
@@ -123,7 +125,7 @@ class Execution:
                 recorder=self.recorder,
                 workers=self.workers,
             ),
-            intake=intake,
+            admission=admission,
             starter=starter,
             recorder=self.recorder,
             takeover=takeover,

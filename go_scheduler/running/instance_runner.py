@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import StoreClock
     from go_scheduler.models import TaskInstance
+    from go_scheduler.running.admission import Admission
     from go_scheduler.running.held import Held
-    from go_scheduler.running.intake import Intake
     from go_scheduler.running.recorder import Recorder
     from go_scheduler.running.room import Room
     from go_scheduler.running.starter import Starter
@@ -43,7 +43,7 @@ class InstanceRunner:
         claimant: This node.
         held: The node's runs.
         room: Says how much may be claimed.
-        intake: Refuses what is not to be called.
+        admission: Keeps out what is not to be called here.
         starter: Takes what is claimed.
         recorder: Takes what is given back.
         takeover: Says which lapsed claims may be taken over.
@@ -58,7 +58,7 @@ class InstanceRunner:
         *,
         held: Held,
         room: Room,
-        intake: Intake,
+        admission: Admission,
         starter: Starter,
         recorder: Recorder,
         takeover: Takeover,
@@ -69,7 +69,7 @@ class InstanceRunner:
         self._claimant = claimant
         self._held = held
         self._room = room
-        self._intake = intake
+        self._admission = admission
         self._starter = starter
         self._recorder = recorder
         self._takeover = takeover
@@ -93,7 +93,7 @@ class InstanceRunner:
     def tick(self) -> timedelta | None:
         """Claim a batch, if it is time to, and answer when to do so again."""
         self._log.begin()
-        self._intake.begin()
+        self._admission.begin()
         try:
             self._clock.refresh()
             self._give_back_late()
@@ -178,18 +178,17 @@ class InstanceRunner:
             raise
         self._takeover.contact.made()
         self._pace.took(self._clock.elapsed() - sent)
-        self._accept(instances)
+        self._admit(instances)
         return instances
 
-    def _accept(self, instances: Sequence[TaskInstance]) -> None:
-        accepted = []
+    def _admit(self, instances: Sequence[TaskInstance]) -> None:
+        admitted = []
         for instance in instances:
             run = Run(instance, expire_after=self._claimant.expire_after)
-            if self._intake.takes(run):
-                self._intake.report_taken_over(instance)
-                accepted.append(run)
-        self._held.add(accepted)
-        self._starter.hold(accepted)
+            if self._admission.admit(run):
+                admitted.append(run)
+        self._held.add(admitted)
+        self._starter.hold(admitted)
 
     def _give_back_unanswered(self) -> None:
         """Give back what was claimed by a claim whose answer was lost."""

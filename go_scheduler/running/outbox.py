@@ -35,8 +35,8 @@ _MOST_ASKED = 10
 Record = TypeVar("Record", RunOutcome, Release)
 
 
-class End:
-    """The end of one run, until the store has taken it.
+class Entry:
+    """What is to be recorded of one run, until the store has taken it.
 
     Args:
         run: The run.
@@ -69,8 +69,8 @@ class Outbox:
         clock: The store's time, as this node has it.
         wake: Makes the recorder's ticker tick.
         written: Called after a write that made room.
-        rolled_back: Told of ends that are known only now: ``complete_in`` was called,
-            and its transaction has not committed.
+        rolled_back: Told of failures that are known only now: ``complete_in`` had been
+            called, and its transaction has not committed.
     """
 
     def __init__(
@@ -88,9 +88,9 @@ class Outbox:
         self._written = written
         self._rolled_back = rolled_back
         # All of them: pending, being written, or aside.
-        self._ends: dict[End, None] = {}
-        self._pending: deque[End] = deque()
-        self._aside: Aside[End] = Aside()
+        self._entries: dict[Entry, None] = {}
+        self._pending: deque[Entry] = deque()
+        self._aside: Aside[Entry] = Aside()
         self._announced = False
         self._last: timedelta | None = None
         self._asked = 0
@@ -98,7 +98,7 @@ class Outbox:
         self._log = BoundedLog(logging.getLogger(__name__))
 
     def __len__(self) -> int:
-        return len(self._ends)
+        return len(self._entries)
 
     @property
     def backlog(self) -> int:
@@ -106,21 +106,21 @@ class Outbox:
 
         A few locked rows must not cost it workers, and endless ones not its memory.
         """
-        return len(self._ends) - min(len(self._aside), _MOST_ASIDE)
+        return len(self._entries) - min(len(self._aside), _MOST_ASIDE)
 
     def runs(self) -> Sequence[Run]:
-        """Those whose end the store has not taken yet."""
-        return [end.run for end in self._ends.copy()]
+        """Those of which the store has not taken what it should record."""
+        return [entry.run for entry in self._entries.copy()]
 
     def written_since(self, elapsed: timedelta) -> int:
         """How many called runs were recorded since then; older ones are forgotten."""
         return self._freed.since(elapsed)
 
-    def put(self, end: End) -> None:
+    def put(self, entry: Entry) -> None:
         """Write this soon."""
-        self._ends[end] = None
-        self._pending.append(end)
-        # In this order, and reset before the pending are taken: no end waits
+        self._entries[entry] = None
+        self._pending.append(entry)
+        # In this order, and reset before the pending are taken: no entry waits
         # unannounced.
         if not self._announced:
             self._announced = True
@@ -150,40 +150,41 @@ class Outbox:
         size = min(len(self._pending), _BATCH)
         self._write_all([self._pending.popleft() for _ in range(size)])
 
-    def _write_all(self, ends: Sequence[End]) -> None:
-        if not ends:
+    def _write_all(self, entries: Sequence[Entry]) -> None:
+        if not entries:
             return
         try:
-            for batch in _each_instance_once(ends):
+            for batch in _each_instance_once(entries):
                 self._write(batch)
         except BaseException:
-            unwritten = [end for end in ends if end in self._ends]
-            for end in unwritten:
+            unwritten = [entry for entry in entries if entry in self._entries]
+            for entry in unwritten:
                 # What had been taken before the failure is answered as lost the next
                 # time.
-                end.unsure = True
-                self._aside.forget(end)
+                entry.unsure = True
+                self._aside.forget(entry)
             self._pending.extendleft(reversed(unwritten))
             raise
         self._last = self._clock.elapsed()
         self._freed.note(self._last)
         self._written()
 
-    def _write(self, batch: Sequence[End]) -> None:
-        outcomes = [end for end in batch if isinstance(end.record, RunOutcome)]
-        releases = [end for end in batch if isinstance(end.record, Release)]
+    def _write(self, batch: Sequence[Entry]) -> None:
+        outcomes = [entry for entry in batch if isinstance(entry.record, RunOutcome)]
+        releases = [entry for entry in batch if isinstance(entry.record, Release)]
         self._send(
-            [end for end in outcomes if not end.joined], self._store.finish_instances
+            [entry for entry in outcomes if not entry.joined],
+            self._store.finish_instances,
         )
         self._send(releases, self._store.release_instances)
         # Last: the others do not wait for a transaction that may still lock these.
         self._send(
-            [end for end in outcomes if end.joined], self._store.finish_instances
+            [entry for entry in outcomes if entry.joined], self._store.finish_instances
         )
 
     def _send(
         self,
-        ends: Sequence[End],
+        entries: Sequence[Entry],
         write: Callable[[Sequence[Record]], Answer[Set[UUID]]],
     ) -> None:
         failed: dict[UUID, Exception] = {}
@@ -191,70 +192,70 @@ class Outbox:
         def fail(record: Record, error: Exception) -> None:
             failed[record.claim.instance_id] = error
 
-        records: Sequence[Record] = [end.record for end in ends]  # type: ignore[misc]
+        records: Sequence[Record] = [entry.record for entry in entries]  # type: ignore[misc]
         answers = write_in_halves(records, write, fail)
         done = {each for answer in answers for each in answer.done}
         busy = {each for answer in answers for each in answer.busy}
-        for end in ends:
-            instance_id = end.run.instance.id
+        for entry in entries:
+            instance_id = entry.run.instance.id
             if instance_id in busy:
-                self._leave_busy(end)
+                self._leave_busy(entry)
             elif instance_id in failed:
-                self._leave_failed(end, failed[instance_id])
+                self._leave_failed(entry, failed[instance_id])
             else:
-                self._take_out(end, recorded=instance_id in done)
+                self._take_out(entry, recorded=instance_id in done)
 
-    def _leave_busy(self, end: End) -> None:
-        if self._aside.leave_busy(end, self._clock.elapsed()):
+    def _leave_busy(self, entry: Entry) -> None:
+        if self._aside.leave_busy(entry, self._clock.elapsed()):
             self._log.write(
                 logging.WARNING,
                 "instance %s: its end is not recorded yet, another transaction has"
                 " locked it; it is tried again every second",
-                end.run.instance.id,
-                ids=_ids(end.run.claim),
+                entry.run.instance.id,
+                ids=_ids(entry.run.claim),
             )
 
-    def _leave_failed(self, end: End, error: Exception) -> None:
-        delay = self._aside.leave_failed(end, self._clock.elapsed())
+    def _leave_failed(self, entry: Entry, error: Exception) -> None:
+        delay = self._aside.leave_failed(entry, self._clock.elapsed())
         self._log.write(
             logging.ERROR,
             "instance %s: its end cannot be recorded, next try in %g s: %r",
-            end.run.instance.id,
+            entry.run.instance.id,
             delay.total_seconds(),
             error,
-            ids=_ids(end.run.claim),
+            ids=_ids(entry.run.claim),
             error=error,
         )
 
-    def _take_out(self, end: End, *, recorded: bool) -> None:
-        if isinstance(end.record, RunOutcome):
+    def _take_out(self, entry: Entry, *, recorded: bool) -> None:
+        if isinstance(entry.record, RunOutcome):
             # What was given back has freed no worker.
-            self._freed.count += end.record.started_at is not None
+            self._freed.count += entry.record.started_at is not None
             if not recorded:
-                self._report_not_taken(end, end.record)
-            elif end.joined:
-                self._rolled_back(end.run, end.record)
-        self._aside.forget(end)
+                self._report_not_taken(entry, entry.record)
+            elif entry.joined:
+                self._rolled_back(entry.run, entry.record)
+        self._aside.forget(entry)
         # Last: until then the claim is renewed, and a stop waits.
-        del self._ends[end]
+        del self._entries[entry]
 
-    def _report_not_taken(self, end: End, outcome: RunOutcome) -> None:
+    def _report_not_taken(self, entry: Entry, outcome: RunOutcome) -> None:
         """Say that a result was discarded, unless it has been recorded before.
 
         That was by the transaction in which the run called ``complete_in``, or by an
         earlier write whose answer was lost.
         """
         claim, found = outcome.claim, None
-        if end.joined or end.unsure:
+        if entry.joined or entry.unsure:
             if self._asked == _MOST_ASKED:
                 return
             self._asked += 1
             found = self._find(claim)
-        if found is not None and end.joined and _is_completed_by(found, claim):
-            self._report_raised(claim, end.raised)
-        elif found is not None and end.unsure and _is_recorded(found, outcome):
-            if end.joined:
-                self._rolled_back(end.run, outcome)
+        if found is not None and entry.joined and _is_completed_by(found, claim):
+            self._report_raised(claim, entry.raised)
+        elif found is not None and entry.unsure and _is_recorded(found, outcome):
+            if entry.joined:
+                self._rolled_back(entry.run, outcome)
         # That it hangs was a presumption, and has been reported.
         elif not outcome.hung:
             self._log.write(
@@ -309,15 +310,15 @@ class _Freed:
             return self._lately
 
 
-def _each_instance_once(ends: Iterable[End]) -> Iterator[Sequence[End]]:
+def _each_instance_once(entries: Iterable[Entry]) -> Iterator[Sequence[Entry]]:
     """Split what two runs of one instance have left, in its order."""
-    batch: dict[UUID, End] = {}
-    for end in ends:
-        instance_id = end.run.instance.id
+    batch: dict[UUID, Entry] = {}
+    for entry in entries:
+        instance_id = entry.run.instance.id
         if instance_id in batch:
             yield list(batch.values())
             batch = {}
-        batch[instance_id] = end
+        batch[instance_id] = entry
     yield list(batch.values())
 
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from go_scheduler.clock import StoreClock
     from go_scheduler.models import TaskInstance
     from go_scheduler.run import Run
+    from go_scheduler.running.admission import Admission
     from go_scheduler.running.contact import Contact
     from go_scheduler.running.held import Held
-    from go_scheduler.running.intake import Intake
     from go_scheduler.running.timer import Timer
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Answer, Claim, Claimant
@@ -48,7 +48,7 @@ class Starter:
         clock: The store's time, as this node has it.
         claimant: This node.
         held: The node's runs.
-        intake: Looks once more at what was started.
+        admission: Looks once more at what was started.
         timer: Takes what has been started.
         pace: Says how long before an instance is due its start is recorded.
         contact: Told of every failure.
@@ -62,7 +62,7 @@ class Starter:
         claimant: Claimant,
         *,
         held: Held,
-        intake: Intake,
+        admission: Admission,
         timer: Timer,
         pace: Pace,
         contact: Contact,
@@ -72,7 +72,7 @@ class Starter:
         self._clock = clock
         self._claimant = claimant
         self._held = held
-        self._intake = intake
+        self._admission = admission
         self._timer = timer
         self._pace = pace
         self._contact = contact
@@ -164,7 +164,9 @@ class Starter:
                 continue
             self._aside.forget(run)
             instance = done.get(run.token)
-            if instance is not None and self._intake.takes(run.start(instance)):
+            if instance is not None and self._admission.admit_started(
+                run.start(instance)
+            ):
                 started.append(run)
             else:
                 self._held.drop(run)

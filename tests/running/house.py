@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, StoreUnavailableError
+from go_scheduler.running.admission import Admission
 from go_scheduler.running.calling.spares import Spares
 from go_scheduler.running.calling.workers import Workers
 from go_scheduler.running.contact import Contact
 from go_scheduler.running.held import Held
 from go_scheduler.running.instance_runner import InstanceRunner
-from go_scheduler.running.intake import Intake
 from go_scheduler.running.recorder import Recorder
 from go_scheduler.running.room import Room
 from go_scheduler.running.starter import Starter
@@ -166,13 +166,15 @@ class House:
             lease=LEASE,
             max_workers=max_workers,
         )
-        intake = Intake(handler, self.recorder, self.spares)
+        admission = Admission(
+            handler, clock, recorder=self.recorder, spares=self.spares
+        )
         self.starter = Starter(
             store,
             clock,
             claimant(),
             held=self.held,
-            intake=intake,
+            admission=admission,
             timer=self.timer,
             pace=self.pace,
             contact=self.contact,
@@ -209,7 +211,7 @@ class House:
                 recorder=self.recorder,
                 workers=self.workers,
             ),
-            intake=intake,
+            admission=admission,
             starter=self.starter,
             recorder=self.recorder,
             takeover=self.takeover,

@@ -18,9 +18,12 @@ from go_scheduler.errors import (
 from go_scheduler.models import Outcome, State, TaskInstance
 from go_scheduler.policies import RetryPolicy
 from go_scheduler.run import Run
-from go_scheduler.running.recorder import ERROR_LIMIT, Recorder, describe_error
+from go_scheduler.running.calling.error_text import ERROR_LIMIT, describe_error
+from go_scheduler.running.outcomes import Decision
+from go_scheduler.running.recorder import Recorder
 from go_scheduler.stores.base import TransactionalStore
 from go_scheduler.stores.memory.store import MemoryStore
+from go_scheduler.stores.messages import RunOutcome
 from go_scheduler.testing.builders import (
     EXPIRE_AFTER,
     WAITING,
@@ -41,7 +44,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.models import TaskDefinition
-    from go_scheduler.stores.messages import Answer, Release, RunOutcome
+    from go_scheduler.stores.messages import Answer, Release
     from go_scheduler.testing import ManualClock
 
 GAP = timedelta(milliseconds=3)
@@ -147,6 +150,10 @@ def called(
     run = Run(running(store, of), expire_after=EXPIRE_AFTER)
     run.begin(clock.elapsed(), store.now(), lambda: None)
     return run
+
+
+def refused(run: Run, outcome: Outcome, error: str | None = None) -> Decision:
+    return Decision(RunOutcome(claim=run.claim, outcome=outcome, error=error))
 
 
 def now(store: FaultyStore, run: Run) -> TaskInstance:
@@ -301,7 +308,7 @@ def test_what_is_not_to_be_called_ends_without_a_run(
     desk: Desk, store: FaultyStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = Run(running(store), expire_after=EXPIRE_AFTER)
-    desk.recorder.refuse(run, Outcome.FAILED, "too often")
+    desk.recorder.refuse(run, refused(run, Outcome.FAILED, "too often"))
     desk.tick()
     assert "has failed for good: too often" in caplog.text
     ended = now(store, run)
@@ -910,8 +917,8 @@ def test_called_runs_count_as_recently_ended_and_what_was_given_back_does_not(
         desk.recorder.succeed(run)
     desk.recorder.fail(called(store, clock), "why")
     desk.recorder.release(Run(claimed(store), expire_after=EXPIRE_AFTER))
-    refused = Run(running(store), expire_after=EXPIRE_AFTER)
-    desk.recorder.refuse(refused, Outcome.CANCELLED)
+    uncalled = Run(running(store), expire_after=EXPIRE_AFTER)
+    desk.recorder.refuse(uncalled, refused(uncalled, Outcome.CANCELLED))
     desk.tick()
     assert desk.recorder.written_since(ZERO) == 4
     clock.advance(seconds(1))

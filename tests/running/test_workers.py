@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.running.calling.feed import Feed
-    from go_scheduler.running.outbox import End
+    from go_scheduler.running.outbox import Entry
 
 FAILED_AFTER = 30.0
 
@@ -74,10 +74,10 @@ class Pool:
             recorded=lambda: None,
         )
         outbox = self.recorder._outbox
-        put_end = outbox.put
+        put = outbox.put
 
-        def put_and_tell(end: End) -> None:
-            put_end(end)
+        def put_and_tell(entry: Entry) -> None:
+            put(entry)
             self.ends.release()
 
         outbox.put = put_and_tell  # type: ignore[method-assign]

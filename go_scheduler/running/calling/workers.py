@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, NoReturn
 from go_scheduler.errors import SchedulerStateError
 from go_scheduler.handlers.registry import async_test, refuse_generator
 from go_scheduler.run import enter_run, leave_run
+from go_scheduler.running.calling.error_text import describe_error
 from go_scheduler.running.calling.event_loop import OwnEventLoop, running_loop
 from go_scheduler.running.calling.feed import Feed
 from go_scheduler.running.calling.places import Places
 from go_scheduler.running.calling.threads import Threads
-from go_scheduler.running.recorder import describe_error
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable

@@ -1,0 +1,91 @@
+"""Admission: what a node has claimed is judged, and what it does not run recorded."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from go_scheduler.events.bounded_log import BoundedLog
+from go_scheduler.events.notices import Notices
+from go_scheduler.running.intake import Accepted, GivenBack, Refused, judge
+
+if TYPE_CHECKING:
+    from go_scheduler.clock import StoreClock
+    from go_scheduler.handlers.registry import Handler
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.run import Run
+    from go_scheduler.running.calling.spares import Spares
+    from go_scheduler.running.intake import Verdict
+    from go_scheduler.running.recorder import Recorder
+
+
+class Admission:
+    """Lets in what is to be called here, and sees to what becomes of the others.
+
+    Args:
+        handler: Tells which instances this node can run.
+        clock: The store's time, as this node has it.
+        recorder: Takes what is not let in.
+        spares: Tells whether too many runs of a definition hang here.
+
+    Attributes:
+        notices: Why instances were given back.
+    """
+
+    def __init__(
+        self, handler: Handler, clock: StoreClock, *, recorder: Recorder, spares: Spares
+    ) -> None:
+        self._handler = handler
+        self._clock = clock
+        self._recorder = recorder
+        self._spares = spares
+        self.notices = Notices()
+        self._log = BoundedLog(logging.getLogger(__name__))
+
+    def begin(self) -> None:
+        """Begin to log anew, as at each tick of whoever claims."""
+        self._log.begin()
+
+    def admit(self, run: Run) -> bool:
+        """Whether a claimed run may go on; else what becomes of it is recorded."""
+        verdict = self._judge(run)
+        if isinstance(verdict, Accepted) and verdict.again:
+            self._report_again(run.instance)
+        return self._lets_in(run, verdict)
+
+    def admit_started(self, run: Run) -> bool:
+        """The same for one that was admitted, by what its start has found."""
+        return self._lets_in(run, self._judge(run))
+
+    def _judge(self, run: Run) -> Verdict:
+        refusal = self._spares.refusal(run.instance)
+        now = self._clock.now()
+        return judge(run.instance, self._handler, refusal=refusal, now=now)
+
+    def _lets_in(self, run: Run, verdict: Verdict) -> bool:
+        if isinstance(verdict, Refused):
+            self._recorder.refuse(run, verdict.decision)
+        elif isinstance(verdict, GivenBack):
+            self._report_given_back(run.instance, verdict.reason)
+            self._recorder.release(run, verdict.delay)
+        return isinstance(verdict, Accepted)
+
+    def _report_again(self, instance: TaskInstance) -> None:
+        """Say that it runs again because its last run came to no end."""
+        self._log.write(
+            logging.WARNING,
+            "instance %s of %s: its last run came to no end, it runs again",
+            instance.id,
+            instance.definition.name or instance.definition.id,
+            ids={
+                "instance_id": instance.id,
+                "definition_id": instance.definition.id,
+                "attempt": instance.attempt,
+            },
+        )
+
+    def _report_given_back(self, instance: TaskInstance, reason: str) -> None:
+        text = f"{reason}; such instances are given back"
+        if self.notices.add(text):
+            ids = {"instance_id": instance.id, "definition_id": instance.definition.id}
+            self._log.write(logging.WARNING, "%s", text, ids=ids)

@@ -1,0 +1,19 @@
+"""What a handler raised, as text that every store can keep."""
+
+from __future__ import annotations
+
+import traceback
+
+ERROR_LIMIT = 16 * 1024
+"""The most characters of a traceback that are kept: the last ones."""
+
+
+def describe_error(error: BaseException) -> str:
+    """An exception's traceback as text that every store can keep."""
+    try:
+        text = "".join(traceback.format_exception(error))
+    # Its own code makes the text, and may do anything.
+    except BaseException:
+        text = f"{type(error).__name__}, whose text cannot be made"
+    text = text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
+    return text[-ERROR_LIMIT:]

@@ -1,0 +1,198 @@
+"""What follows from a run: its instance has ended, or runs again, and when.
+
+Decisions alone: facts in, what is to be written out. No store, no clock, no thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+from go_scheduler.models import Outcome, TaskInstance
+from go_scheduler.stores.messages import Claim, Release, RunOutcome
+from go_scheduler.triggers.base import next_fire_time_of
+
+if TYPE_CHECKING:
+    from go_scheduler.models import TaskDefinition
+
+_NOT_COMMITTED = "the transaction of complete_in() was not committed"
+_FAILED_TRIGGER = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedRun:
+    """A run that is over, as far as what follows depends on it.
+
+    Attributes:
+        instance: What was run, as the store had it when the run started.
+        started_at: When its handler was called.
+        ran_for: How long ago that was.
+        expire_after: How long a run of it may take.
+        now: The store's time.
+        cancel_requested: Whether somebody has asked it to stop.
+        joined: Whether it has called ``complete_in``: it has succeeded by that
+            transaction or not at all.
+    """
+
+    instance: TaskInstance
+    started_at: datetime
+    ran_for: timedelta
+    expire_after: timedelta
+    now: datetime
+    cancel_requested: bool = False
+    joined: bool = False
+
+
+class Decision(NamedTuple):
+    """What is to be written, and what came of asking the trigger for it.
+
+    Attributes:
+        record: For the store.
+        trigger_error: What the trigger raised when it was asked for the next fire time
+            of a definition that waited for this; None: it was not asked, or answered.
+    """
+
+    record: RunOutcome
+    trigger_error: BaseException | None = None
+
+
+def completed(run: EndedRun) -> Decision:
+    """It has succeeded, or will have with the transaction in which this is written."""
+    return _end(run, Outcome.COMPLETED)
+
+
+def returned(run: EndedRun) -> Decision:
+    """Its handler has returned.
+
+    Only the store knows whether the transaction of ``complete_in`` has committed: if
+    so, it refuses this.
+    """
+    return _fail(run, _NOT_COMMITTED) if run.joined else completed(run)
+
+
+def raised(run: EndedRun, error: str) -> Decision:
+    """Its handler has raised, or was ended by something else than itself."""
+    return _fail(run, _reason(run, error))
+
+
+def hung(run: EndedRun, error: str, *, max_hangs: int | None) -> Decision:
+    """It is presumed hung.
+
+    Args:
+        run: The run.
+        error: How that shows.
+        max_hangs: How many runs in a row may hang before their instance has *failed*;
+            None: no end.
+    """
+    error = _reason(run, error)
+    hangs = run.instance.hangs + 1
+    if max_hangs is None or hangs < max_hangs or run.cancel_requested:
+        return _fail(run, error, hung=True)
+    error = f"hanging: {hangs} runs in a row had no end; {error}"
+    return _end(run, Outcome.FAILED, error, hung=True)
+
+
+def left_behind(run: EndedRun, error: str) -> Decision | Release:
+    """It could not come to its end, for a reason that is none of its handler's.
+
+    It does not count, unless it was the last or is not wanted any more: a handler that
+    is to be called once is not to be called again.
+    """
+    if run.cancel_requested or _retry_in(run) is None:
+        return _fail(run, error)
+    return Release(claim=_claim_of(run.instance))
+
+
+def not_called(instance: TaskInstance, *, now: datetime) -> Decision | None:
+    """What follows for a claimed instance if its handler is not to be called at all.
+
+    Args:
+        instance: The instance, claimed or started.
+        now: The store's time.
+
+    Returns:
+        None: it may be called.
+    """
+    runs = runs_before(instance)
+    if instance.cancel_requested:
+        outcome, error = Outcome.CANCELLED, None
+    elif not instance.definition.retry.allows(runs):
+        outcome = Outcome.FAILED
+        # A start is recorded before the call, which may never have come to be.
+        error = instance.error or f"none of {runs} recorded starts came to an end"
+    else:
+        return None
+    next_fire_time, trigger_error = _next_fire_time(instance.definition, now)
+    record = RunOutcome(
+        claim=_claim_of(instance),
+        outcome=outcome,
+        error=error,
+        next_fire_time=next_fire_time,
+    )
+    return Decision(record, trigger_error)
+
+
+def runs_before(instance: TaskInstance) -> int:
+    """How many runs an instance had before the one it is claimed for."""
+    return instance.runs - (instance.started_at is not None)
+
+
+def _reason(run: EndedRun, error: str) -> str:
+    return f"{_NOT_COMMITTED}\n\n{error}" if run.joined else error
+
+
+def _fail(run: EndedRun, error: str, *, hung: bool = False) -> Decision:
+    """It did not succeed: its instance is cancelled, runs again, or has failed."""
+    if run.cancel_requested:
+        return _end(run, Outcome.CANCELLED, error, hung=hung)
+    retry_in = _retry_in(run)
+    if retry_in is None:
+        return _end(run, Outcome.FAILED, error, hung=hung)
+    record = RunOutcome(
+        claim=_claim_of(run.instance),
+        started_at=run.started_at,
+        retry_in=retry_in,
+        hung=hung,
+        error=error,
+    )
+    return Decision(record)
+
+
+def _end(
+    run: EndedRun, outcome: Outcome, error: str | None = None, *, hung: bool = False
+) -> Decision:
+    definition = run.instance.definition
+    next_fire_time, trigger_error = _next_fire_time(definition, run.now)
+    record = RunOutcome(
+        claim=_claim_of(run.instance),
+        started_at=run.started_at,
+        outcome=outcome,
+        hung=hung,
+        error=error,
+        next_fire_time=next_fire_time,
+    )
+    return Decision(record, trigger_error)
+
+
+def _retry_in(run: EndedRun) -> timedelta | None:
+    return run.instance.definition.retry.retry_in(
+        runs=run.instance.runs, ran_for=run.ran_for, expire_after=run.expire_after
+    )
+
+
+def _next_fire_time(
+    definition: TaskDefinition, now: datetime
+) -> tuple[datetime | None, BaseException | None]:
+    """When a definition fires next, if it waited for the end of an instance."""
+    if not definition.trigger.waits:
+        return None, None
+    try:
+        return next_fire_time_of(definition.trigger, now), None
+    # Foreign code: SystemExit would end the thread that asks.
+    except BaseException as error:
+        return now + _FAILED_TRIGGER, error
+
+
+def _claim_of(instance: TaskInstance) -> Claim:
+    return Claim(instance_id=instance.id, attempt=instance.attempt)
