@@ -10,11 +10,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.shown import shown
 from go_scheduler.triggers.calendars.base import MOST_DAYS
-from go_scheduler.triggers.calendars.event import (
-    EventCalendar,
-    EventClock,
-    EventSeries,
-)
+from go_scheduler.triggers.calendars.event import EventCalendar, EventClock, EventSeries
 from go_scheduler.triggers.calendars.ical_text import read_text, split_events
 from go_scheduler.triggers.recurrence.parts import RefusedError, read_rule
 from go_scheduler.triggers.recurrence.rule import RecurrenceRule

@@ -5,12 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from go_scheduler.triggers.base import (
-    Progression,
-    Trigger,
-    phases_of,
-    progression_of,
-)
+from go_scheduler.triggers.base import Progression, Trigger, phases_of, progression_of
 from go_scheduler.triggers.combining.compound import CompoundTrigger
 from go_scheduler.triggers.combining.parts import (
     all_years_of,

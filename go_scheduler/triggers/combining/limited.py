@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.shown import shown
-from go_scheduler.triggers.base import (
-    Trigger,
-    phases_of,
-    progression_of,
-    utc,
-    years_of,
-)
+from go_scheduler.triggers.base import Trigger, phases_of, progression_of, utc, years_of
 from go_scheduler.triggers.calendars.base import edition
 from go_scheduler.triggers.combining.compound import EARLIEST, CompoundTrigger
 from go_scheduler.triggers.combining.excluding import before_suffix
@@ -36,11 +30,7 @@ from go_scheduler.triggers.wall.local_time import period_at
 from go_scheduler.triggers.wall.zones import load_zone
 from go_scheduler.triggers.years.base import BoundedYears
 from go_scheduler.triggers.years.effort import Effort, UndecidedError
-from go_scheduler.triggers.years.fire_times import (
-    CountedYears,
-    Tally,
-    microsecond_of,
-)
+from go_scheduler.triggers.years.fire_times import CountedYears, Tally, microsecond_of
 from go_scheduler.triggers.years.seconds import microseconds_of, seconds_until
 
 if TYPE_CHECKING:

@@ -16,11 +16,7 @@ from go_scheduler.triggers.wall.local_time import next_instant, period_at
 from go_scheduler.triggers.years.base import BoundedYears, CombinedYears, without
 from go_scheduler.triggers.years.clock import ClockYears, union
 from go_scheduler.triggers.years.fire_times import CountedYears, FireTimes, Tally
-from go_scheduler.triggers.years.seconds import (
-    SECOND,
-    microseconds_of,
-    seconds_until,
-)
+from go_scheduler.triggers.years.seconds import SECOND, microseconds_of, seconds_until
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -5,12 +5,7 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import TYPE_CHECKING
 
-from go_scheduler.triggers.years.base import (
-    UNSETTLED,
-    ListedYears,
-    Remembered,
-    Years,
-)
+from go_scheduler.triggers.years.base import UNSETTLED, ListedYears, Remembered, Years
 from go_scheduler.triggers.years.cells import DAY, days_in, on_days
 from go_scheduler.triggers.years.progression import comb
 from go_scheduler.triggers.years.seconds import seconds_until

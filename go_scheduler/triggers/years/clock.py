@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.triggers.wall.clock_changes import SETTLED, year_alike
 from go_scheduler.triggers.wall.local_time import LONG_GAP, periods_of
-from go_scheduler.triggers.years.base import (
-    CombinedYears,
-    Remembered,
-    Years,
-    cells_of,
-)
+from go_scheduler.triggers.years.base import CombinedYears, Remembered, Years, cells_of
 from go_scheduler.triggers.years.cells import DAY, combined, days_in, nothing
 
 if TYPE_CHECKING:

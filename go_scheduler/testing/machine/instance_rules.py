@@ -1,0 +1,202 @@
+"""The rules of the store machine that drive instances."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from go_scheduler.models import Outcome, TaskInstance
+from go_scheduler.stores.messages import Claim, Claimant, Release, Renewal, RunOutcome
+from go_scheduler.testing.machine.drawn import (
+    ALL,
+    QUEUES,
+    STEP,
+    nodes,
+    offsets,
+    seconds,
+)
+from go_scheduler.testing.machine.pair import StorePair, seen_of
+from go_scheduler.testing.settling import settle
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime, timedelta
+    from uuid import UUID
+
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.stores.base import Store
+
+
+class InstanceRules(StorePair):
+    """Instances are claimed, started, kept, given back, ended, and cancelled."""
+
+    @rule(
+        node=nodes,
+        queues=st.sampled_from([QUEUES, QUEUES[:1], QUEUES[1:]]),
+        ahead=seconds,
+        lead=seconds,
+        lapsed=st.none() | seconds,
+    )
+    def claim(
+        self,
+        node: UUID,
+        queues: tuple[str, ...],
+        ahead: timedelta,
+        lead: timedelta,
+        lapsed: timedelta | None,
+    ) -> None:
+        """A node claims all that it can get."""
+        claimant = self._claimant(node, queues)
+
+        def claim(store: Store) -> object:
+            settle(store)
+            claimed = store.claim_instances(
+                claimant, ahead=ahead, lead=lead, limit=ALL, lapsed=lapsed
+            )
+            if store is self.oracle:
+                self._note(claimed)
+            return {self._known(store, each): seen_of(each) for each in claimed}
+
+        self._alike(claim)
+
+    @rule(node=nodes)
+    def list_claimed(self, node: UUID) -> None:
+        """A node looks for what it has claimed; what is held may be left out."""
+
+        def read(store: Store) -> object:
+            found = store.list_claimed(node, limit=ALL)
+            return {
+                self._known(store, each): seen_of(each)
+                for each in found
+                if not each.definition.paused
+            }
+
+        self._alike(read)
+
+    @precondition(lambda self: self._claims)
+    @rule(data=st.data(), node=nodes)
+    def start(self, data: st.DataObject, node: UUID) -> None:
+        """A node starts what it has claimed or lost."""
+        claims = self._some(data, self._claims)
+
+        def start(store: Store) -> object:
+            mine = [self._claim(store, each) for each in claims]
+            started = store.start_instances(self._claimant(node, QUEUES), mine).done
+            return {
+                self._known(store, each): (
+                    seen_of(each),
+                    self._definition(store, each.definition),
+                )
+                for each in started
+            }
+
+        self._alike(start)
+
+    @precondition(lambda self: self._claims)
+    @rule(data=st.data(), lease=seconds.filter(bool))
+    def renew(self, data: st.DataObject, lease: timedelta) -> None:
+        """A node renews what it has claimed or lost."""
+        claims = self._some(data, self._claims)
+
+        def renew(store: Store) -> object:
+            answer = store.renew_claims(
+                [
+                    Renewal(claim=self._claim(store, each), lease=lease)
+                    for each in claims
+                ]
+            ).done
+            return {self._oracles(store, each): asked for each, asked in answer.items()}
+
+        self._alike(renew)
+
+    @precondition(lambda self: self._claims)
+    @rule(
+        data=st.data(),
+        outcome=st.none() | st.sampled_from(Outcome),
+        retry_in=seconds,
+        hung=st.booleans(),
+        error=st.sampled_from([None, "no"]),
+        called=st.booleans(),
+        next_fire_time=st.none() | offsets,
+    )
+    def finish(
+        self,
+        data: st.DataObject,
+        outcome: Outcome | None,
+        retry_in: timedelta,
+        hung: bool,
+        error: str | None,
+        called: bool,
+        next_fire_time: timedelta | None,
+    ) -> None:
+        """A node finishes what it has claimed or lost."""
+        [claim] = self._some(data, self._claims, most=1)
+        now = self.clock.now()
+        end = RunOutcome(
+            claim=claim,
+            started_at=now if called or outcome is None else None,
+            outcome=outcome,
+            retry_in=retry_in,
+            hung=hung,
+            error=error,
+            next_fire_time=None if next_fire_time is None else now + next_fire_time,
+        )
+
+        def finish(store: Store) -> object:
+            mine = replace(end, claim=self._claim(store, claim))
+            accepted = store.finish_instances([mine]).done
+            return {self._oracles(store, each) for each in accepted}
+
+        self._alike(finish)
+
+    @precondition(lambda self: self._claims)
+    @rule(data=st.data(), delay=seconds)
+    def release(self, data: st.DataObject, delay: timedelta) -> None:
+        """A node gives back what it has claimed or lost."""
+        claims = self._some(data, self._claims)
+
+        def release(store: Store) -> object:
+            accepted = store.release_instances(
+                [
+                    Release(claim=self._claim(store, each), delay=delay)
+                    for each in claims
+                ]
+            ).done
+            return {self._oracles(store, each) for each in accepted}
+
+        self._alike(release)
+
+    @precondition(lambda self: self._twins)
+    @rule(data=st.data(), next_fire_time=st.none() | offsets)
+    def cancel(self, data: st.DataObject, next_fire_time: timedelta | None) -> None:
+        """Instances are cancelled."""
+        which = self._some(data, list(self._twins))
+        at = None if next_fire_time is None else self.clock.now() + next_fire_time
+
+        def cancel(store: Store) -> object:
+            mine = {self._twin(store, each): at for each in which}
+            answer = store.cancel_instances(mine)
+            return {self._oracles(store, each): came for each, came in answer.items()}
+
+        self._alike(cancel)
+
+    def _note(self, claimed: Sequence[TaskInstance]) -> None:
+        # Ids are random, and Hypothesis has to draw the same again.
+        def order(instance: TaskInstance) -> tuple[UUID, datetime]:
+            return instance.definition.id, instance.execute_at
+
+        self._claims += [
+            Claim(instance_id=each.id, attempt=each.attempt)
+            for each in sorted(claimed, key=order)
+        ]
+
+    def _claim(self, store: Store, claim: Claim) -> Claim:
+        return replace(claim, instance_id=self._twin(store, claim.instance_id))
+
+    def _claimant(self, node: UUID, queues: tuple[str, ...]) -> Claimant:
+        return Claimant(node=node, queues=queues, lease=2 * STEP, expire_after=3 * STEP)

@@ -1,0 +1,104 @@
+"""The rules of the store machine that read what a store tells of."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+
+from go_scheduler.models import DefinitionState, State, TaskDefinition, TaskInstance
+from go_scheduler.stores.messages import Position
+from go_scheduler.testing.machine.drawn import QUEUES, ids, nodes, offsets, seconds
+from go_scheduler.testing.machine.pair import StorePair
+from go_scheduler.testing.settling import settle
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+    from uuid import UUID
+
+    from go_scheduler.models import TaskDefinition, TaskInstance
+    from go_scheduler.stores.base import Store
+
+
+class ReadingRules(StorePair):
+    """Nodes look for each other and for what is due; somebody reads lists."""
+
+    @rule(node=nodes, unbroken=seconds, within=seconds)
+    def contact(self, node: UUID, unbroken: timedelta, within: timedelta) -> None:
+        """A node tells that it has been in contact, and looks which others were."""
+
+        def tell(store: Store) -> object:
+            store.note_contact(node, unbroken=unbroken, queues=[str(unbroken)])
+            return {each.node: each for each in store.list_contacts(within=within)}
+
+        self._alike(tell)
+
+    @rule(known=st.sets(st.sampled_from(QUEUES)))
+    def due_queues(self, known: set[str]) -> None:
+        """Somebody looks where something is due, but for queues that are known."""
+
+        def look(store: Store) -> object:
+            settle(store)
+            found = set(known)
+            while more := store.list_due_queues(apart_from=found):
+                assert found.isdisjoint(more)
+                found.update(more)
+            return found
+
+        self._alike(look)
+
+    @rule(
+        queue=st.none() | st.sampled_from(QUEUES),
+        state=st.none() | st.sampled_from(DefinitionState),
+        soonest_first=st.booleans(),
+        limit=st.integers(1, 3),
+    )
+    def list_definitions(self, *, limit: int, **conditions: Any) -> None:
+        """Somebody pages through definitions; they and their order are the same."""
+
+        def read(store: Store) -> object:
+            found: list[TaskDefinition] = []
+            after = None
+            while page := store.list_definitions(
+                after=after, limit=limit, **conditions
+            ):
+                found += page
+                after = Position.of_definition(page[-1])
+            return [self._definition(store, each) for each in found]
+
+        self._alike(read)
+
+    @rule(
+        definition_id=st.none() | ids,
+        state=st.none() | st.sampled_from(State),
+        since=st.none() | offsets,
+        newest_first=st.booleans(),
+        limit=st.integers(1, 3),
+    )
+    def list_instances(
+        self,
+        *,
+        since: timedelta | None,
+        newest_first: bool,
+        limit: int,
+        **conditions: Any,
+    ) -> None:
+        """Somebody pages through instances, which each store orders by its own ids."""
+        conditions["since"] = None if since is None else self.clock.now() + since
+
+        def read(store: Store) -> object:
+            found: list[TaskInstance] = []
+            after = None
+            while page := store.list_instances(
+                newest_first=newest_first, after=after, limit=limit, **conditions
+            ):
+                found += page
+                after = Position.of_instance(page[-1])
+            order = [(each.execute_at, each.id) for each in found]
+            assert order == sorted(order, reverse=newest_first), f"no order: {order}"
+            return sorted(str(self._known(store, each)) for each in found)
+
+        self._alike(read)
