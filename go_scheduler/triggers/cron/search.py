@@ -76,15 +76,6 @@ class CronSearch:
         month, day = divmod(days[found], _MONTH)
         return datetime(year, month, day, *self._first_time)  # noqa: DTZ001
 
-    def days(self, start: datetime) -> Iterator[datetime]:
-        """The beginnings of the days that match, from the day of a local time on."""
-        days = self._days_of(start.year)
-        days = days[bisect_left(days, start.month * _MONTH + start.day) :]
-        for year in range(start.year, self._last_year + 1):
-            for day in days:
-                yield datetime(year, day // _MONTH, day % _MONTH)  # noqa: DTZ001
-            days = self._days_of(year + 1)
-
     def calendar(self, year: int) -> int:
         """The number of the calendar of a year, which says which of its days match."""
         return _CALENDARS[year % 400]

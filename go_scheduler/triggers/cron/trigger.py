@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from go_scheduler.instead import write_instead
 from go_scheduler.triggers.base import Progression
-from go_scheduler.triggers.cron.ahead import CronAhead, LookAheadTrigger
 from go_scheduler.triggers.cron.description import describe
 from go_scheduler.triggers.cron.expression import normalise, parse, search, split
 from go_scheduler.triggers.cron.warnings import warnings
 from go_scheduler.triggers.cron.years import CronYears
 from go_scheduler.triggers.delay import NEVER_FROM_NOW_ON
-from go_scheduler.triggers.wall.wall_clock import check_wall_clock
+from go_scheduler.triggers.wall.wall_clock import WallClockTrigger, check_wall_clock
 from go_scheduler.triggers.wall.zones import load_zone
 from go_scheduler.triggers.years.base import NEVER
 from go_scheduler.triggers.years.clock import ClockYears
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 @write_instead('CronTrigger("0 9 * * Mon-Fri", timezone="Europe/Berlin")')
 @dataclass(frozen=True, slots=True, init=False)
-class CronTrigger(LookAheadTrigger):
+class CronTrigger(WallClockTrigger):
     """Fires whenever the clock of a time zone matches a cron expression.
 
     Five fields are minute, hour, day-of-month, month and day-of-week. Seven have a
@@ -108,7 +107,7 @@ class CronTrigger(LookAheadTrigger):
         # A dataclass with slots is made anew, so that super() would not find its class.
         return (
             *warnings(split(self.expression), parse(self.expression)),
-            *LookAheadTrigger.warnings(self, now),
+            *WallClockTrigger.warnings(self, now),
             *(() if self.next_fire_time(now) else (NEVER_FROM_NOW_ON,)),
         )
 
@@ -131,12 +130,3 @@ class CronTrigger(LookAheadTrigger):
         if self.expression == "* * * * * * *":
             return Progression(0, SECOND)
         return None
-
-    def _look_ahead(self) -> CronAhead:
-        return CronAhead(
-            parse(self.expression),
-            search(self.expression),
-            timezone=self.timezone,
-            gap=self.gap,
-            overlap=self.overlap,
-        )
