@@ -1,16 +1,9 @@
-"""Cron expressions: from text to fields, with an error that says what is wrong.
-
-croniter expands the plain items of a field: numbers, ranges, steps and names. Each is
-checked first, and rewritten where croniter reads it otherwise than this package does
-(``9-9``, ``7/2``, full names). ``L``, ``W`` and ``#`` are read here.
-"""
+"""Cron expressions: from text to fields, with an error that says what is wrong."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import TYPE_CHECKING
-
-from croniter import croniter
 
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.shown import shown
@@ -21,13 +14,13 @@ from go_scheduler.triggers.cron.items import (
     Field,
     RefusedError,
     is_any,
-    plain_item,
+    plain_numbers,
     special_day,
 )
 from go_scheduler.triggers.cron.search import CronSearch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from go_scheduler.triggers.cron.days import SpecialDay
 
@@ -46,8 +39,6 @@ MACROS = {
 
 _FIVE = "minute hour day-of-month month day-of-week"
 _SEVEN = f"second {_FIVE} year"
-# croniter has second and year at the end.
-_CRONITER = f"{_FIVE} second year".split()
 
 
 def normalise(expression: object) -> str:
@@ -134,10 +125,9 @@ def split(text: str) -> Mapping[str, str]:
 
 def _parse(texts: Mapping[str, str]) -> CronFields:
     special: dict[str, tuple[SpecialDay, ...]] = {}
-    plain: dict[str, str] = {}
+    numbers: dict[str, Collection[int]] = {}
     for name, text in texts.items():
-        plain[name], special[name] = _items(text, FIELDS[name])
-    numbers = _expand(plain)
+        numbers[name], special[name] = _items(text, FIELDS[name])
     day_texts = texts["day-of-month"], texts["day-of-week"]
     fields = CronFields(
         seconds=_bits(numbers["second"]),
@@ -159,35 +149,21 @@ def _parse(texts: Mapping[str, str]) -> CronFields:
     return fields
 
 
-def _items(text: str, field: Field) -> tuple[str, tuple[SpecialDay, ...]]:
-    """The plain items of a field, as croniter is given them, and the special days."""
+def _items(text: str, field: Field) -> tuple[Collection[int], tuple[SpecialDay, ...]]:
+    """The numbers and the special days that a field lists."""
     if text == "?" and field.name.startswith("day"):
-        return "*", ()
-    plain, special = [], []
+        text = "*"
+    numbers: set[int] = set()
+    special = []
     for item in text.split(","):
         if (day := special_day(item, field)) is not None:
             special.append(day)
         else:
-            plain.append(plain_item(item, field))
-    return ",".join(plain), tuple(special)
+            numbers.update(plain_numbers(item, field))
+    return numbers, tuple(special)
 
 
-def _expand(plain: Mapping[str, str]) -> Mapping[str, Sequence[int]]:
-    """The numbers that each field lists; none if it has no plain items."""
-    expanded = croniter.expand(" ".join(plain[name] or "*" for name in _CRONITER))[0]
-    return {
-        name: _numbers(values, FIELDS[name]) if plain[name] else ()
-        for name, values in zip(_CRONITER, expanded, strict=True)
-    }
-
-
-def _numbers(values: Sequence[int | str], field: Field) -> Sequence[int]:
-    if "*" in values:
-        return range(field.first, field.last + 1)
-    return sorted({int(value) for value in values})
-
-
-def _bits(numbers: Sequence[int]) -> int:
+def _bits(numbers: Collection[int]) -> int:
     return sum(1 << number for number in numbers)
 
 

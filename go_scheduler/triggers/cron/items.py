@@ -86,8 +86,8 @@ def special_day(item: str, field: Field) -> SpecialDay | None:
     return None
 
 
-def plain_item(item: str, field: Field) -> str:
-    """An item in the only form that croniter is trusted with.
+def plain_numbers(item: str, field: Field) -> Sequence[int]:
+    """The numbers that an item without ``L``, ``W`` and ``#`` stands for.
 
     Raises:
         RefusedError: It is no ``*``, number, name, range or step of this field.
@@ -105,8 +105,7 @@ def plain_item(item: str, field: Field) -> str:
     if low_text == "*":
         if high_text is not None:
             raise RefusedError(f'{field.name} "{item}" mixes * with a range')
-        # Before 7.0 croniter takes */1 among the days of the week for no restriction.
-        return item if step_text is None else f"{field.first}-{field.last}/{step}"
+        return range(field.first, field.last + 1, step)
     low = _number(low_text, field)
     if high_text is not None:
         high = _number(high_text, field)
@@ -114,10 +113,9 @@ def plain_item(item: str, field: Field) -> str:
         high = low if step_text is None else max(low, field.last)
     if high < low:
         raise RefusedError(_backwards(f"{low_text}-{high_text}", low, high, field))
-    if high > field.last:
-        # Sunday once more, which croniter before 7.0 refuses where there is a year.
-        return ",".join(str(each % high) for each in range(low, high + 1, step))
-    return str(low) if low == high else f"{low}-{high}/{step}"
+    # Sunday is 7 as well as 0.
+    numbers = range(low, high + 1, step)
+    return [field.first if each > field.last else each for each in numbers]
 
 
 def _special_day_of_month(item: str, field: Field) -> SpecialDay | None:
