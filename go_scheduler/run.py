@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from go_scheduler.checks import check_positive
-from go_scheduler.clock import ZERO
 from go_scheduler.errors import ClaimLostError, SchedulerStateError
-from go_scheduler.stores.messages import Claim
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime, timedelta
+    from datetime import timedelta
     from uuid import UUID
 
     from go_scheduler.models import TaskInstance
@@ -20,56 +17,50 @@ if TYPE_CHECKING:
 _current: ContextVar[Run] = ContextVar("go_scheduler_run")
 
 
+class RunState(Protocol):
+    """What the loops know of a run and do for it, as far as its handler may ask."""
+
+    @property
+    def instance(self) -> TaskInstance:
+        """What is run."""
+        ...
+
+    @property
+    def lost(self) -> bool:
+        """Whether it no longer has the instance."""
+        ...
+
+    @property
+    def cancel_requested(self) -> bool:
+        """Whether somebody asked it to stop."""
+        ...
+
+    @property
+    def joined(self) -> bool:
+        """Whether it has been told to complete within a transaction."""
+        ...
+
+    def extend(self, by: timedelta) -> bool:
+        """Allow it more time; false: it is too late for that."""
+        ...
+
+    def complete_in(self, connection: object) -> bool:
+        """Record its success in a transaction; false: the instance has ended."""
+        ...
+
+
 class Run:
-    """One run of an instance, from its claim until its outcome is recorded.
+    """One run of an instance; handlers get theirs from ``current_run()``."""
 
-    Handlers get theirs from ``current_run()``.
+    __slots__ = ("_state",)
 
-    Attributes:
-        instance: What is run.
-        lost: Whether the claim has passed to another run, or the instance has ended:
-            of what becomes of this run only a success is recorded, if it is the first.
-        joined: Whether ``complete_in`` has been called: this run succeeds by that
-            transaction or not at all.
-        cancel_requested: Whether somebody asked it to stop.
-    """
+    def __init__(self, state: RunState) -> None:
+        self._state = state
 
-    __slots__ = (
-        "_complete",
-        "_default",
-        "_extended",
-        "_undecided",
-        "allowed",
-        "called",
-        "called_at",
-        "cancel_requested",
-        "claim",
-        "expire_after",
-        "expires_at",
-        "instance",
-        "joined",
-        "lost",
-        "queued",
-    )
-
-    def __init__(self, instance: TaskInstance, *, expire_after: timedelta) -> None:
-        assert instance.expires_at is not None
-        self.instance = instance
-        self.claim = Claim(instance_id=instance.id, attempt=instance.attempt)
-        self._default = expire_after
-        self.expire_after = instance.definition.expire_after or expire_after
-        self.allowed = self.expire_after
-        self.expires_at: datetime = instance.expires_at
-        self.lost = False
-        self.joined = False
-        self.cancel_requested = instance.cancel_requested
-        # Elapsed times: handed over to the workers; called.
-        self.queued: timedelta | None = None
-        self.called: timedelta | None = None
-        self.called_at: datetime | None = None
-        self._undecided = [None]
-        self._extended: Callable[[], None] | None = None
-        self._complete: Callable[[Run, object], bool] | None = None
+    @property
+    def instance(self) -> TaskInstance:
+        """What is run."""
+        return self._state.instance
 
     @property
     def token(self) -> tuple[UUID, int]:
@@ -78,7 +69,15 @@ class Run:
         Hand it to whatever the handler writes to: of two tokens with one id, the one
         with the higher attempt is the later run.
         """
-        return self.claim.instance_id, self.claim.attempt
+        return self.instance.id, self.instance.attempt
+
+    @property
+    def lost(self) -> bool:
+        """Whether the claim has passed to another run, or the instance has ended.
+
+        Of what becomes of this run only a success is recorded, if it is the first.
+        """
+        return self._state.lost
 
     @property
     def cancelled(self) -> bool:
@@ -86,7 +85,7 @@ class Run:
 
         Learnt when the claim is renewed, so up to a third of the lease late.
         """
-        return self.cancel_requested or self.lost
+        return self._state.cancel_requested or self.lost
 
     def extend(self, by: timedelta) -> None:
         """Allow this run more time before it is presumed hung.
@@ -99,11 +98,8 @@ class Run:
             ClaimLostError: It is too late: the instance is not this run's any more.
         """
         check_positive("by", by)
-        if self.lost or self.settled:
-            raise self._lost("is not this run's any more")
-        self.allowed += by
-        if self._extended is not None:
-            self._extended()
+        if not self._state.extend(by):
+            raise self._claim_lost("is not this run's any more")
 
     def complete_in(self, connection: object) -> None:
         """Record success within a transaction of the handler's own.
@@ -142,84 +138,14 @@ class Run:
                 transactions.
             StoreUnavailableError: Repeating the transaction may help.
         """
-        assert self._complete is not None, "its handler has been called"
-        again = self.joined
-        # Before the row is locked: the keeper must not wait for it.
-        self.joined = True
-        if not self._complete(self, connection):
+        again = self._state.joined
+        if not self._state.complete_in(connection):
             by = "an earlier complete_in()" if again else "another run"
-            raise self._lost(f"has been completed by {by}, cancelled or deleted")
+            raise self._claim_lost(f"has been completed by {by}, cancelled or deleted")
 
-    def _lost(self, why: str) -> ClaimLostError:
-        return ClaimLostError(
-            f"instance {self.instance.id}, attempt {self.claim.attempt}: it {why}"
-        )
-
-    @property
-    def settled(self) -> bool:
-        """Whether its outcome has been decided, by its end or because it hung."""
-        return not self._undecided
-
-    def settle(self) -> bool:
-        """Decide its outcome; false if that has been done."""
-        try:
-            # Atomic: of two that try, one gets the entry.
-            self._undecided.pop()
-        except IndexError:
-            return False
-        return True
-
-    def start(self, instance: TaskInstance) -> Run:
-        """Note that its start has been recorded, and what the instance is by now."""
-        assert instance.expires_at is not None
-        self.instance = instance
-        self.expires_at = instance.expires_at
-        self.expire_after = instance.definition.expire_after or self._default
-        self.allowed = self.expire_after
-        return self
-
-    def begin(
-        self,
-        elapsed: timedelta,
-        now: datetime,
-        extended: Callable[[], None],
-        *,
-        complete: Callable[[Run, object], bool] | None = None,
-    ) -> None:
-        """Note that the handler is being called.
-
-        Args:
-            elapsed: The clock's elapsed time.
-            now: The store's time.
-            extended: Called when the run is allowed more time.
-            complete: Records success within a transaction of the user's; false: the
-                instance has ended, and not as *failed*.
-        """
-        self.called = elapsed
-        self.called_at = max(now, self.instance.due_at)
-        self._extended = extended
-        self._complete = complete
-
-    def left(self, elapsed: timedelta) -> timedelta:
-        """What is left of ``expire_after``; zero at least, all before the call."""
-        if self.called is None:
-            return self.allowed
-        return max(ZERO, self.called + self.allowed - elapsed)
-
-
-def run_here() -> Run | None:
-    """The run in which this is called, if any."""
-    return _current.get(None)
-
-
-def enter_run(run: Run) -> Token[Run]:
-    """Make a run the current one, until ``leave_run`` gets what this returns."""
-    return _current.set(run)
-
-
-def leave_run(token: Token[Run]) -> None:
-    """Undo ``enter_run``."""
-    _current.reset(token)
+    def _claim_lost(self, why: str) -> ClaimLostError:
+        id, attempt = self.token
+        return ClaimLostError(f"instance {id}, attempt {attempt}: it {why}")
 
 
 def current_run() -> Run:
@@ -239,3 +165,19 @@ def current_run() -> Run:
             "current_run() has an answer only inside a handler, and not in the"
             " process of a process pool"
         ) from None
+
+
+def enter_run(state: RunState) -> Token[Run]:
+    """Make a run the current one, until ``leave_run`` gets what this returns."""
+    return _current.set(Run(state))
+
+
+def leave_run(token: Token[Run]) -> None:
+    """Undo ``enter_run``."""
+    _current.reset(token)
+
+
+def run_here() -> RunState | None:
+    """What the loops know of the run in which this is called, if it is in one."""
+    run = _current.get(None)
+    return None if run is None else run._state

@@ -29,6 +29,7 @@ from go_scheduler.errors import (
     TaskInstanceNotFoundError,
 )
 from go_scheduler.run import Run
+from go_scheduler.running.held_run import HeldRun
 from go_scheduler.shown import LONGEST_SHOWN, shown
 from go_scheduler.stores import open_store
 from go_scheduler.stores.cockroachdb import CockroachDBStore
@@ -152,7 +153,10 @@ CALLS: Mapping[str, tuple[Call, Mapping[str, object]]] = {
     "get_instance": (CLIENT.get_instance, {"instance_id": uuid4()}),
     "list_instances": (CLIENT.list_instances, {}),
     "cancel": (CLIENT.cancel, {"instance_id": uuid4()}),
-    "extend": (Run(instance(), expire_after=EXPIRE_AFTER).extend, {"by": HOUR}),
+    "extend": (
+        Run(HeldRun(instance(), expire_after=EXPIRE_AFTER)).extend,
+        {"by": HOUR},
+    ),
     "open_store": (open_store, {"url": "memory://"}),
     "PostgreSQLStore": (PostgreSQLStore, {"url": NO_SERVER}),
     "CockroachDBStore": (

@@ -12,8 +12,8 @@ import pytest
 from go_scheduler.clock import DrivingClock, SystemClock
 from go_scheduler.models import State
 from go_scheduler.node import Node
-from go_scheduler.run import Run
 from go_scheduler.running.held import Held
+from go_scheduler.running.held_run import HeldRun
 from go_scheduler.settings import Settings
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.builders import definition, put
@@ -266,12 +266,12 @@ def test_what_is_called_just_as_it_stops_is_not_given_back(
     one = node(lambda _: None, store, clock)
     execution = one._execution
     assert execution is not None
-    run = Run(instance(), expire_after=seconds(300))
+    run = HeldRun(instance(), expire_after=seconds(300))
     execution.held.add([run])
-    execution.held.enqueue(run, clock.elapsed())
+    execution.held.fall_due(run, clock.elapsed())
 
     class Calling(Held):
-        def uncalled(self) -> Sequence[Run]:
+        def uncalled(self) -> Sequence[HeldRun]:
             found = super().uncalled()
             assert self.call(run)
             return found

@@ -39,7 +39,8 @@ from go_scheduler.errors import (
 )
 from go_scheduler.models import Cancelled, Outcome, State, TaskDefinition
 from go_scheduler.policies import CatchUp, RetryPolicy
-from go_scheduler.run import Run, current_run
+from go_scheduler.run import Run, current_run, run_here
+from go_scheduler.running.held_run import HeldRun
 from go_scheduler.running.recorder import Recorder
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.cockroachdb import CockroachDBStore
@@ -641,7 +642,7 @@ def test_a_renewal_after_the_transaction_began_is_no_conflict(
     with shop.engine.begin() as connection:
         shop.order(connection)
         assert renew(store, run.instance)
-        run.complete_in(connection)
+        Run(run).complete_in(connection)
     assert store.get_instance(run.instance.id).outcome is Outcome.COMPLETED
     assert shop.orders == 1
 
@@ -734,11 +735,11 @@ def test_of_two_runs_that_complete_the_first_commits_and_the_other_does_not(
     first, second = (old, new)[::order]
     with shop.engine.begin() as connection:
         shop.order(connection)
-        first.complete_in(connection)
+        Run(first).complete_in(connection)
     with shop.engine.connect() as connection:
         shop.order(connection)
         with pytest.raises(ClaimLostError, match="by another run"):
-            second.complete_in(connection)
+            Run(second).complete_in(connection)
     done = store.get_instance(new.instance.id)
     assert (done.state, done.claimed_by) == (State.COMPLETED, OTHER_NODE)
     assert done.ended_attempt == first.claim.attempt
@@ -764,7 +765,7 @@ def test_a_run_that_was_presumed_hung_still_completes(
     assert before is (State.PENDING if how == "given up" else State.FAILED)
     with shop.engine.begin() as connection:
         shop.order(connection)
-        run.complete_in(connection)
+        Run(run).complete_in(connection)
     assert store.get_instance(run.instance.id).state is State.COMPLETED
     assert shop.orders == 1
 
@@ -821,7 +822,9 @@ def test_a_run_that_was_asked_to_stop_may_still_complete(
     def handler(run: Run) -> None:
         asked = cancel(store, run.instance)
         assert asked == {run.instance.id: Cancelled.REQUESTED}
-        run.cancel_requested = True
+        held = run_here()
+        assert isinstance(held, HeldRun)
+        held.cancel_requested = True
         with shop.engine.connect() as connection:
             run.complete_in(connection)
             if len(shift.runs) == 1:
@@ -966,8 +969,8 @@ def test_an_async_connection_and_a_sync_one_have_their_own_forms(
 # While the transaction is still open.
 
 
-def called(instance: TaskInstance, recorder: Recorder, clock: ManualClock) -> Run:
-    run = Run(instance, expire_after=EXPIRE_AFTER)
+def called(instance: TaskInstance, recorder: Recorder, clock: ManualClock) -> HeldRun:
+    run = HeldRun(instance, expire_after=EXPIRE_AFTER)
     run.begin(clock.elapsed(), START, _nothing, complete=recorder.complete_in)
     return run
 
@@ -1000,7 +1003,7 @@ def test_a_run_given_up_while_its_transaction_is_open_ends_as_that_does(
     run = called(running(store), recorder, clock)
     other = called(running(store, definition(key=5)), recorder, clock)
     with shop.engine.connect() as connection:
-        run.complete_in(connection)
+        Run(run).complete_in(connection)
         assert claim(store, OTHER_NODE, lapsed=True) == []
         clock.advance(LEASE)
         # The lock keeps it, though its claim has lapsed.
@@ -1042,7 +1045,7 @@ def test_what_ends_beside_an_open_transaction_is_recorded_at_once(
     run = called(running(store), recorder, clock)
     other = called(running(store, definition(key=5)), recorder, clock)
     with shop.engine.connect() as connection:
-        run.complete_in(connection)
+        Run(run).complete_in(connection)
         recorder.succeed(run)
         recorder.succeed(other)
         recorder.tick()

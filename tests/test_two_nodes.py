@@ -17,7 +17,8 @@ from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.models import State, TaskDefinition, TaskInstance
 from go_scheduler.policies import RetryPolicy
-from go_scheduler.run import Run, current_run
+from go_scheduler.run import current_run
+from go_scheduler.running.held_run import HeldRun
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.messages import Answer
 from go_scheduler.testing import ManualClock
@@ -120,7 +121,7 @@ class Process(Executor):
         self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
     ) -> Future[_T]:
         [run] = args
-        assert isinstance(run, Run)
+        assert isinstance(run, HeldRun)
         if run.instance.definition.name == "kills":
             self.died = True
             self.killed_by.append(run.instance)

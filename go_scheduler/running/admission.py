@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from go_scheduler.clock import StoreClock
     from go_scheduler.handlers.registry import Handler
     from go_scheduler.models import TaskInstance
-    from go_scheduler.run import Run
     from go_scheduler.running.calling.spares import Spares
+    from go_scheduler.running.held_run import HeldRun
     from go_scheduler.running.intake import Verdict
     from go_scheduler.running.recorder import Recorder
 
@@ -46,23 +46,23 @@ class Admission:
         """Begin to log anew, as at each tick of whoever claims."""
         self._log.begin()
 
-    def admit(self, run: Run) -> bool:
+    def admit(self, run: HeldRun) -> bool:
         """Whether a claimed run may go on; else what becomes of it is recorded."""
         verdict = self._judge(run)
         if isinstance(verdict, Accepted) and verdict.again:
             self._report_again(run.instance)
         return self._lets_in(run, verdict)
 
-    def admit_started(self, run: Run) -> bool:
+    def admit_started(self, run: HeldRun) -> bool:
         """The same for one that was admitted, by what its start has found."""
         return self._lets_in(run, self._judge(run))
 
-    def _judge(self, run: Run) -> Verdict:
+    def _judge(self, run: HeldRun) -> Verdict:
         refusal = self._spares.refusal(run.instance)
         now = self._clock.now()
         return judge(run.instance, self._handler, refusal=refusal, now=now)
 
-    def _lets_in(self, run: Run, verdict: Verdict) -> bool:
+    def _lets_in(self, run: HeldRun, verdict: Verdict) -> bool:
         if isinstance(verdict, Refused):
             self._recorder.refuse(run, verdict.decision)
         elif isinstance(verdict, GivenBack):

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import StoreClock
     from go_scheduler.handlers.registry import Handler
-    from go_scheduler.run import Run
     from go_scheduler.running.calling.event_loop import ApplicationLoop
+    from go_scheduler.running.held_run import HeldRun
     from go_scheduler.settings import Settings
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Claimant
@@ -189,7 +189,7 @@ class Execution:
     def _give_back_left(self) -> None:
         self.workers.give_back_left()
 
-    def _replace(self, run: Run) -> None:
+    def _replace(self, run: HeldRun) -> None:
         self.workers.replace(run)
 
     def _record_soon(self) -> None:

@@ -8,28 +8,28 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence, Set
     from datetime import timedelta
 
-    from go_scheduler.run import Run
+    from go_scheduler.running.held_run import HeldRun
     from go_scheduler.stores.messages import Claim
 
 
 class Held:
     """The runs of a node that have not ended.
 
-    A run *waits* for its time, is *queued* for a worker, and *runs*. Each step succeeds
-    for one caller only, so that a run that is given back is not called as well: taking
-    a key out of a dictionary is atomic, and whoever gets it goes on. A run enters its
-    next stage before it leaves the last, so that it is never in none. Of what runs some
-    may *hang*, and of these some be set *apart*: they keep no worker.
+    A run *waits* for its time, is *due* and needs a worker, and *runs*. Each step
+    succeeds for one caller only, so that a run that is given back is not called as
+    well: taking a key out of a dictionary is atomic, and whoever gets it goes on. A run
+    enters its next stage before it leaves the last, so that it is never in none. Of
+    what runs some may *hang*, and of these some be set *apart*: they keep no worker.
     """
 
     def __init__(self) -> None:
         # Dictionaries for their order: the first is the one that has been there
         # longest.
-        self._waiting: dict[Run, object] = {}
-        self._queued: dict[Run, object] = {}
-        self._running: dict[Run, object] = {}
-        self._hung: dict[Run, None] = {}
-        self._apart: dict[Run, None] = {}
+        self._waiting: dict[HeldRun, object] = {}
+        self._due: dict[HeldRun, object] = {}
+        self._running: dict[HeldRun, object] = {}
+        self._hung: dict[HeldRun, None] = {}
+        self._apart: dict[HeldRun, None] = {}
 
     @property
     def waiting(self) -> int:
@@ -39,80 +39,81 @@ class Held:
     @property
     def busy(self) -> int:
         """How many runs need a worker or have one."""
-        return len(self._queued) + len(self._running) - len(self._apart)
+        return len(self._due) + len(self._running) - len(self._apart)
 
     def claims(self) -> Set[Claim]:
         """The claims of all runs; of one that goes on meanwhile as well."""
         # In the order of the stages: what has left the one is in the next.
-        stages = (self._waiting, self._queued, self._running)
+        stages = (self._waiting, self._due, self._running)
         return {run.claim for stage in stages for run in stage.copy()}
 
-    def running(self) -> Collection[Run]:
+    def running(self) -> Collection[HeldRun]:
         """The runs whose handler has been called and has not come back."""
         return self._running.copy()
 
-    def hung(self) -> Collection[Run]:
+    def hung(self) -> Collection[HeldRun]:
         """Those of them that are presumed hung."""
         return self._hung.copy()
 
-    def apart(self) -> Collection[Run]:
+    def apart(self) -> Collection[HeldRun]:
         """Those that hang and keep no worker."""
         return self._apart.copy()
 
-    def uncalled(self) -> Sequence[Run]:
+    def uncalled(self) -> Sequence[HeldRun]:
         """The runs that wait for their time or for a worker."""
-        return [*self._waiting.copy(), *self._queued.copy()]
+        return [*self._waiting.copy(), *self._due.copy()]
 
-    def queued(self, *, before: timedelta | None = None) -> Sequence[Run]:
+    def due(self, *, before: timedelta | None = None) -> Sequence[HeldRun]:
         """The runs that wait for a worker, longest waiting first.
 
         Args:
-            before: Only those queued before this elapsed time; None: all.
+            before: Only those that fell due before this elapsed time; None: all.
         """
         found = []
-        for run in self._queued.copy():
-            if before is not None and run.queued is not None and run.queued >= before:
+        for run in self._due.copy():
+            assert run.due_since is not None
+            if before is not None and run.due_since >= before:
                 break
             found.append(run)
         return found
 
-    def add(self, runs: Iterable[Run]) -> None:
+    def add(self, runs: Iterable[HeldRun]) -> None:
         """Take claimed runs, which now wait for their time."""
         for run in runs:
             self._waiting[run] = None
 
-    def enqueue(self, run: Run, elapsed: timedelta) -> bool:
+    def fall_due(self, run: HeldRun, elapsed: timedelta) -> bool:
         """Say that a run's time has come; false if it is not waiting any more."""
-        run.queued = elapsed
-        return _move(run, self._waiting, self._queued)
+        run.due_since = elapsed
+        return _move(run, self._waiting, self._due)
 
-    def call(self, run: Run) -> bool:
-        """Say that a run is being called; false if it is not queued any more."""
-        return _move(run, self._queued, self._running)
+    def call(self, run: HeldRun) -> bool:
+        """Say that a run is being called; false if it is not due any more."""
+        return _move(run, self._due, self._running)
 
-    def hang(self, run: Run) -> None:
+    def hang(self, run: HeldRun) -> None:
         """Say that a called run is presumed hung."""
         self._mark(run, self._hung)
 
-    def set_apart(self, run: Run) -> bool:
+    def set_apart(self, run: HeldRun) -> bool:
         """Say that a called run keeps no worker any more; false: it has come back."""
         return self._mark(run, self._apart)
 
-    def has(self, run: Run) -> bool:
+    def has(self, run: HeldRun) -> bool:
         """Whether it has not ended."""
-        return run in self._waiting or run in self._queued or run in self._running
+        return run in self._waiting or run in self._due or run in self._running
 
-    def drop(self, run: Run) -> bool:
+    def drop(self, run: HeldRun) -> bool:
         """Let go of a run that was not called; false if it was called or let go."""
-        return _take(run, self._waiting) or _take(run, self._queued)
+        return _take(run, self._waiting) or _take(run, self._due)
 
-    def end(self, run: Run) -> None:
+    def end(self, run: HeldRun) -> None:
         """Say that a called run has come back, or never will."""
         self._running.pop(run, None)
         self._hung.pop(run, None)
         self._apart.pop(run, None)
 
-    def _mark(self, run: Run, marked: dict[Run, None]) -> bool:
+    def _mark(self, run: HeldRun, marked: dict[HeldRun, None]) -> bool:
         # In this order: what ends meanwhile takes the mark off, or it is seen here.
         marked[run] = None
         if run in self._running:
@@ -121,7 +122,9 @@ class Held:
         return False
 
 
-def _move(run: Run, source: dict[Run, object], target: dict[Run, object]) -> bool:
+def _move(
+    run: HeldRun, source: dict[HeldRun, object], target: dict[HeldRun, object]
+) -> bool:
     # Who comes second, or again, must not take out what the first has entered.
     mine = object()
     if target.setdefault(run, mine) is not mine:
@@ -132,7 +135,7 @@ def _move(run: Run, source: dict[Run, object], target: dict[Run, object]) -> boo
     return False
 
 
-def _take(run: Run, stage: dict[Run, object]) -> bool:
+def _take(run: HeldRun, stage: dict[HeldRun, object]) -> bool:
     return stage.pop(run, _ABSENT) is not _ABSENT
 
 

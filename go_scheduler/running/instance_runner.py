@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
 from go_scheduler.events.bounded_log import BoundedLog
-from go_scheduler.run import Run
+from go_scheduler.running.held_run import HeldRun
 from go_scheduler.stores.messages import Claim, Release
 from go_scheduler.ticking.batches import write_in_halves
 from go_scheduler.ticking.repeats import Repeats
@@ -96,7 +96,7 @@ class InstanceRunner:
         self._admission.begin()
         try:
             self._clock.refresh()
-            self._give_back_late()
+            self._give_back_overdue()
             if self._asked:
                 self._asked = False
                 self._repeats.begin()
@@ -113,10 +113,10 @@ class InstanceRunner:
             raise
         return self._next()
 
-    def _give_back_late(self) -> None:
+    def _give_back_overdue(self) -> None:
         """Give back what has waited for a worker for longer than a window."""
         before = self._clock.elapsed() - self._pace.window
-        for run in self._held.queued(before=before):
+        for run in self._held.due(before=before):
             if self._held.drop(run):
                 self._recorder.release(run)
 
@@ -184,11 +184,11 @@ class InstanceRunner:
     def _admit(self, instances: Sequence[TaskInstance]) -> None:
         admitted = []
         for instance in instances:
-            run = Run(instance, expire_after=self._claimant.expire_after)
+            run = HeldRun(instance, expire_after=self._claimant.expire_after)
             if self._admission.admit(run):
                 admitted.append(run)
         self._held.add(admitted)
-        self._starter.hold(admitted)
+        self._starter.add(admitted)
 
     def _give_back_unanswered(self) -> None:
         """Give back what was claimed by a claim whose answer was lost."""

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from go_scheduler.clock import StoreClock
-    from go_scheduler.run import Run
     from go_scheduler.running.contact import Contact
     from go_scheduler.running.held import Held
+    from go_scheduler.running.held_run import HeldRun
     from go_scheduler.stores.base import Store
 
 
 class Keeper:
-    """Keeps the claims of runs: queued, called, and ended but not recorded.
+    """Keeps the claims of runs: due, called, and ended but not recorded.
 
     Args:
         store: Where to renew.
@@ -42,10 +42,10 @@ class Keeper:
         clock: StoreClock,
         *,
         held: Held,
-        unrecorded: Callable[[], Sequence[Run]],
-        give_up: Callable[[Run, str], None],
+        unrecorded: Callable[[], Sequence[HeldRun]],
+        give_up: Callable[[HeldRun, str], None],
         left: Callable[[], None],
-        replace: Callable[[Run], None],
+        replace: Callable[[HeldRun], None],
         contact: Contact,
         lease: timedelta,
         wake: Callable[[], None],
@@ -64,7 +64,7 @@ class Keeper:
         self._renewed: timedelta | None = None
         self._log = BoundedLog(logging.getLogger(__name__))
 
-    def watch(self, run: Run) -> None:
+    def watch(self, run: HeldRun) -> None:
         """Look after a called run, before it hangs or its claim lapses."""
         assert run.called is not None
         assert run.called_at is not None
@@ -92,7 +92,7 @@ class Keeper:
                 self._presume_hung(run)
         kept = [run for run in running if not (run.settled or run.lost)]
         # One that has joined its handler's transaction may be locked by that.
-        needed = [*kept, *self._held.queued(), *ended]
+        needed = [*kept, *self._held.due(), *ended]
         self._renew([run for run in needed if not run.joined], elapsed)
         left = [run.left(elapsed) for run in kept]
         again = self._renewals.next()
@@ -100,7 +100,7 @@ class Keeper:
         self._next = elapsed + delay
         return delay
 
-    def _renew(self, runs: Sequence[Run], elapsed: timedelta) -> None:
+    def _renew(self, runs: Sequence[HeldRun], elapsed: timedelta) -> None:
         # Ticks between are for what was left aside; the others may come a fifth early.
         every = self._renewed is None or elapsed >= self._renewed + self._lease / 4
         try:
@@ -115,14 +115,14 @@ class Keeper:
         if every:
             self._renewed = elapsed
 
-    def _lose(self, run: Run) -> None:
+    def _lose(self, run: HeldRun) -> None:
         # What ended while the renewal was under way has lost nothing.
         if run.settled or not self._held.has(run):
             return
         run.lost = True
         self._warn(run, "instance %s: attempt %d has lost its claim")
 
-    def _presume_hung(self, run: Run) -> None:
+    def _presume_hung(self, run: HeldRun) -> None:
         if not run.settle():
             return
         self._warn(run, "instance %s: attempt %d has no result in time, presumed hung")
@@ -132,7 +132,7 @@ class Keeper:
         self._held.hang(run)
         self._replace(run)
 
-    def _warn(self, run: Run, message: str) -> None:
+    def _warn(self, run: HeldRun, message: str) -> None:
         self._log.write(
             logging.WARNING,
             message,

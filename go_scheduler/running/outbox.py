@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import StoreClock
     from go_scheduler.models import TaskInstance
-    from go_scheduler.run import Run
+    from go_scheduler.running.held_run import HeldRun
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Answer, Claim
 
@@ -47,7 +47,7 @@ class Entry:
     __slots__ = ("joined", "raised", "record", "run", "unsure")
 
     def __init__(
-        self, run: Run, record: RunOutcome | Release, *, raised: str | None = None
+        self, run: HeldRun, record: RunOutcome | Release, *, raised: str | None = None
     ) -> None:
         self.run = run
         self.record = record
@@ -80,7 +80,7 @@ class Outbox:
         *,
         wake: Callable[[], None],
         written: Callable[[], None],
-        rolled_back: Callable[[Run, RunOutcome], None],
+        rolled_back: Callable[[HeldRun, RunOutcome], None],
     ) -> None:
         self._store = store
         self._clock = clock
@@ -108,7 +108,7 @@ class Outbox:
         """
         return len(self._entries) - min(len(self._aside), _MOST_ASIDE)
 
-    def runs(self) -> Sequence[Run]:
+    def runs(self) -> Sequence[HeldRun]:
         """Those of which the store has not taken what it should record."""
         return [entry.run for entry in self._entries.copy()]
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from go_scheduler.clock import StoreClock
-    from go_scheduler.run import Run
+    from go_scheduler.running.held_run import HeldRun
     from go_scheduler.running.outcomes import Decision
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Claim, RunOutcome
@@ -72,7 +72,7 @@ class Recorder:
         """How many of them keep the node from claiming more."""
         return self._outbox.backlog
 
-    def unrecorded_runs(self) -> Sequence[Run]:
+    def unrecorded_runs(self) -> Sequence[HeldRun]:
         """The runs that have ended and still need their claim."""
         return self._outbox.runs()
 
@@ -92,11 +92,11 @@ class Recorder:
             self._log.begin()
         return self._outbox.tick()
 
-    def succeed(self, run: Run) -> None:
+    def succeed(self, run: HeldRun) -> None:
         """Record that a handler returned."""
         self._put(run, outcomes.returned(self._ended(run)))
 
-    def complete_in(self, run: Run, connection: object) -> bool:
+    def complete_in(self, run: HeldRun, connection: object) -> bool:
         """Record success within a transaction of the user's; false: it is not ours."""
         store = transactional(self._store)
         decision = outcomes.completed(self._ended(run))
@@ -107,14 +107,14 @@ class Recorder:
         """Give back what fails from now on: what it needs goes with the program."""
         self._left_behind = True
 
-    def fail(self, run: Run, error: str) -> None:
+    def fail(self, run: HeldRun, error: str) -> None:
         """Record that a run did not succeed: cancelled, due again, or failed."""
         if self._left_behind and not run.joined:
             self.give_back(run, error)
         else:
             self._put_failure(run, outcomes.raised(self._ended(run), error), error)
 
-    def give_back(self, run: Run, error: str) -> None:
+    def give_back(self, run: HeldRun, error: str) -> None:
         """Count no run that was called and could not end, unless it was the last."""
         follows = outcomes.left_behind(self._ended(run), error)
         if isinstance(follows, Release):
@@ -123,22 +123,22 @@ class Recorder:
         else:
             self._put_failure(run, follows, error)
 
-    def give_up(self, run: Run, error: str) -> None:
+    def give_up(self, run: HeldRun, error: str) -> None:
         """Record that a run is presumed hung."""
         decision = outcomes.hung(self._ended(run), error, max_hangs=self._max_hangs)
         self._put_failure(run, decision, error)
 
-    def refuse(self, run: Run, decision: Decision) -> None:
+    def refuse(self, run: HeldRun, decision: Decision) -> None:
         """Record the end of an instance whose handler is not to be called."""
         self._put(run, decision)
         if decision.record.outcome is Outcome.FAILED:
             self._report_failed(run, decision.record)
 
-    def release(self, run: Run, delay: timedelta = ZERO) -> None:
+    def release(self, run: HeldRun, delay: timedelta = ZERO) -> None:
         """Give back what was not called, for any node to claim after the delay."""
         self._outbox.put(Entry(run, Release(claim=run.claim, delay=delay)))
 
-    def release_late(self, run: Run) -> None:
+    def release_lapsing(self, run: HeldRun) -> None:
         """Give back what was not called because its claim is about to lapse."""
         self._log.write(
             logging.WARNING,
@@ -149,7 +149,7 @@ class Recorder:
         )
         self.release(run)
 
-    def _ended(self, run: Run) -> EndedRun:
+    def _ended(self, run: HeldRun) -> EndedRun:
         """What is known of a run that is over now."""
         assert run.called is not None
         assert run.called_at is not None
@@ -164,17 +164,19 @@ class Recorder:
             joined=run.joined,
         )
 
-    def _put_failure(self, run: Run, decision: Decision, error: str) -> None:
+    def _put_failure(self, run: HeldRun, decision: Decision, error: str) -> None:
         self._put(run, decision, raised=error)
         # Whether one that has joined has failed only the store knows.
         if not run.joined and not run.cancel_requested:
             self._report_failed(run, decision.record)
 
-    def _put(self, run: Run, decision: Decision, *, raised: str | None = None) -> None:
+    def _put(
+        self, run: HeldRun, decision: Decision, *, raised: str | None = None
+    ) -> None:
         self._report_trigger(run, decision)
         self._outbox.put(Entry(run, decision.record, raised=raised))
 
-    def _report_trigger(self, run: Run, decision: Decision) -> None:
+    def _report_trigger(self, run: HeldRun, decision: Decision) -> None:
         """Say that a trigger failed when it was asked for the next fire time."""
         if decision.trigger_error is not None:
             definition = run.instance.definition
@@ -187,7 +189,7 @@ class Recorder:
                 error=decision.trigger_error,
             )
 
-    def _report_failed(self, run: Run, record: RunOutcome) -> None:
+    def _report_failed(self, run: HeldRun, record: RunOutcome) -> None:
         """Say why a run failed, and what becomes of its instance."""
         if record.outcome:
             self._report(run, "has failed for good", record.error, level=logging.ERROR)
@@ -196,7 +198,12 @@ class Recorder:
             self._report(run, what, record.error)
 
     def _report(
-        self, run: Run, what: str, error: str | None, *, level: int = logging.WARNING
+        self,
+        run: HeldRun,
+        what: str,
+        error: str | None,
+        *,
+        level: int = logging.WARNING,
     ) -> None:
         definition = run.instance.definition
         self._log.write(
@@ -210,11 +217,11 @@ class Recorder:
             ids={**_ids(run), "definition_id": definition.id},
         )
 
-    def _report_rolled_back(self, run: Run, record: RunOutcome) -> None:
+    def _report_rolled_back(self, run: HeldRun, record: RunOutcome) -> None:
         """Say that a run has failed, if that was found out only by its recording."""
         if record.outcome is not Outcome.CANCELLED:
             self._report_failed(run, record)
 
 
-def _ids(run: Run) -> dict[str, object]:
+def _ids(run: HeldRun) -> dict[str, object]:
     return {"instance_id": run.claim.instance_id, "attempt": run.claim.attempt}

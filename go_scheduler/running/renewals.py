@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.clock import StoreClock
-    from go_scheduler.run import Run
+    from go_scheduler.running.held_run import HeldRun
     from go_scheduler.stores.base import Store
 
 _BATCH = 1000
@@ -40,16 +40,16 @@ class Renewals:
         clock: StoreClock,
         *,
         lease: timedelta,
-        lost: Callable[[Run], None],
+        lost: Callable[[HeldRun], None],
     ) -> None:
         self._store = store
         self._clock = clock
         self._lease = lease
         self._lost = lost
-        self._aside: Aside[Run] = Aside()
+        self._aside: Aside[HeldRun] = Aside()
         self._log = BoundedLog(logging.getLogger(__name__))
 
-    def renew(self, runs: Sequence[Run], *, every: bool) -> bool:
+    def renew(self, runs: Sequence[HeldRun], *, every: bool) -> bool:
         """Renew what lapses soon, and what was left aside long enough.
 
         Args:
@@ -83,15 +83,15 @@ class Renewals:
         """How long until one that was left aside is tried again; None: none was."""
         return self._aside.next(self._clock.elapsed())
 
-    def _newest(self, runs: Sequence[Run]) -> dict[UUID, Run]:
+    def _newest(self, runs: Sequence[HeldRun]) -> dict[UUID, HeldRun]:
         """Of two runs of one instance the newer: the older one has lost its claim."""
-        newest: dict[UUID, Run] = {}
+        newest: dict[UUID, HeldRun] = {}
         for run in sorted(runs, key=lambda run: -run.claim.attempt):
             if newest.setdefault(run.instance.id, run) is not run:
                 self._lost(run)
         return newest
 
-    def _write(self, runs: Sequence[Run]) -> None:
+    def _write(self, runs: Sequence[HeldRun]) -> None:
         # Read before the write is sent: the store counts from a later time, never an
         # earlier.
         elapsed = self._clock.elapsed()
@@ -126,13 +126,13 @@ class Renewals:
             else:
                 self._lost(run)
 
-    def _lease_of(self, run: Run, elapsed: timedelta) -> timedelta:
+    def _lease_of(self, run: HeldRun, elapsed: timedelta) -> timedelta:
         # What has ended may wait for the store for longer than it might run.
         if run.settled:
             return self._lease
         return min(self._lease, run.left(elapsed) + _SLACK)
 
-    def _leave_busy(self, run: Run) -> None:
+    def _leave_busy(self, run: HeldRun) -> None:
         if self._aside.leave_busy(run, self._clock.elapsed()):
             self._log.write(
                 logging.WARNING,
@@ -142,7 +142,7 @@ class Renewals:
                 ids={"instance_id": run.instance.id},
             )
 
-    def _leave_failed(self, run: Run, error: Exception) -> None:
+    def _leave_failed(self, run: HeldRun, error: Exception) -> None:
         delay = self._aside.leave_failed(run, self._clock.elapsed())
         self._log.write(
             logging.ERROR,

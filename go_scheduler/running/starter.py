@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import StoreClock
     from go_scheduler.models import TaskInstance
-    from go_scheduler.run import Run
     from go_scheduler.running.admission import Admission
     from go_scheduler.running.contact import Contact
     from go_scheduler.running.held import Held
+    from go_scheduler.running.held_run import HeldRun
     from go_scheduler.running.timer import Timer
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Answer, Claim, Claimant
@@ -78,9 +78,9 @@ class Starter:
         self._contact = contact
         self._wake = wake
         self._lock = threading.Lock()
-        self._unstarted: list[tuple[datetime, int, Run]] = []
+        self._unstarted: list[tuple[datetime, int, HeldRun]] = []
         self._sequence = count()
-        self._aside: Aside[Run] = Aside(
+        self._aside: Aside[HeldRun] = Aside(
             at_first=_FAILED_AT_FIRST, at_most=_FAILED_AT_MOST
         )
         self._log = BoundedLog(logging.getLogger(__name__))
@@ -90,14 +90,14 @@ class Starter:
         """How long before it is due an instance is to be started now."""
         return self._pace.lead(len(self._unstarted))
 
-    def hold(self, runs: Iterable[Run]) -> None:
+    def add(self, runs: Iterable[HeldRun]) -> None:
         """Take claimed runs, of which some may have been started by the claim."""
-        started: list[Run] = []
-        unstarted: list[Run] = []
+        started: list[HeldRun] = []
+        unstarted: list[HeldRun] = []
         for run in runs:
             is_started = run.instance.started_at is not None
             (started if is_started else unstarted).append(run)
-        self._timer.hold(started)
+        self._timer.add(started)
         if self._push(unstarted):
             self._wake()
 
@@ -127,7 +127,7 @@ class Starter:
         for _ in range(_MOST_ALONE):
             self._start(self._aside.take_failed(elapsed, 1))
 
-    def _start(self, runs: Sequence[Run]) -> None:
+    def _start(self, runs: Sequence[HeldRun]) -> None:
         try:
             self._record(runs)
         except BaseException:
@@ -135,7 +135,7 @@ class Starter:
             self._push(runs)
             raise
 
-    def _record(self, runs: Sequence[Run]) -> None:
+    def _record(self, runs: Sequence[HeldRun]) -> None:
         failed: dict[UUID, Exception] = {}
 
         def write(claims: Sequence[Claim]) -> Answer[Sequence[TaskInstance]]:
@@ -170,9 +170,9 @@ class Starter:
                 started.append(run)
             else:
                 self._held.drop(run)
-        self._timer.hold(started)
+        self._timer.add(started)
 
-    def _leave_busy(self, run: Run) -> None:
+    def _leave_busy(self, run: HeldRun) -> None:
         if self._aside.leave_busy(run, self._clock.elapsed()):
             self._log.write(
                 logging.WARNING,
@@ -181,7 +181,7 @@ class Starter:
                 ids=_ids(run.claim),
             )
 
-    def _leave_failed(self, run: Run, error: Exception) -> None:
+    def _leave_failed(self, run: HeldRun, error: Exception) -> None:
         is_new = not self._aside.has_failed(run)
         self._aside.leave_failed(run, self._clock.elapsed())
         if is_new:
@@ -194,7 +194,7 @@ class Starter:
                 error=error,
             )
 
-    def _push(self, runs: Sequence[Run]) -> bool:
+    def _push(self, runs: Sequence[HeldRun]) -> bool:
         """Hold what is to be started; true if the first of all is another one now."""
         with self._lock:
             first = self._unstarted[0] if self._unstarted else None
@@ -203,8 +203,8 @@ class Starter:
                 heappush(self._unstarted, entry)
             return bool(self._unstarted) and self._unstarted[0] is not first
 
-    def _take_due(self, until: datetime) -> Sequence[Run]:
-        runs: list[Run] = []
+    def _take_due(self, until: datetime) -> Sequence[HeldRun]:
+        runs: list[HeldRun] = []
         with self._lock:
             while self._unstarted and len(runs) < _BATCH:
                 if self._unstarted[0][0] > until:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from go_scheduler.clock import Clock
-    from go_scheduler.run import Run
+    from go_scheduler.running.held_run import HeldRun
 
 
 class Timer:
@@ -28,7 +28,7 @@ class Timer:
         self,
         clock: Clock,
         *,
-        hand_over: Callable[[Sequence[Run]], None],
+        hand_over: Callable[[Sequence[HeldRun]], None],
         wake: Callable[[], None],
     ) -> None:
         self._clock = clock
@@ -37,10 +37,10 @@ class Timer:
         self._lock = threading.Lock()
         # The sequence decides ties before the comparison reaches a run, which has no
         # order.
-        self._heap: list[tuple[datetime, int, Run]] = []
+        self._heap: list[tuple[datetime, int, HeldRun]] = []
         self._sequence = count()
 
-    def hold(self, runs: Iterable[Run]) -> None:
+    def add(self, runs: Iterable[HeldRun]) -> None:
         """Hand these over when they are due; those that are due, at once."""
         now = self._clock.now()
         due = []
@@ -64,7 +64,7 @@ class Timer:
         with self._lock:
             return self._heap[0][0] - self._clock.now() if self._heap else None
 
-    def _take_due(self, now: datetime) -> Sequence[Run]:
+    def _take_due(self, now: datetime) -> Sequence[HeldRun]:
         due = []
         with self._lock:
             while self._heap and self._heap[0][0] <= now:

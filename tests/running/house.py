@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from go_scheduler.clock import StoreClock
     from go_scheduler.handlers.registry import Handler
     from go_scheduler.models import State, TaskInstance
-    from go_scheduler.run import Run
+    from go_scheduler.running.held_run import HeldRun
     from go_scheduler.stores.messages import Claim, Claimant, Release
     from go_scheduler.testing import ManualClock
 
@@ -141,7 +141,7 @@ class House:
         self.store = store
         self.base = base
         self.held = Held()
-        self.due: deque[Run] = deque()
+        self.due: deque[HeldRun] = deque()
         self.wakes = 0
         self.contact = Contact(base, silence=LEASE)
         self.recorder = Recorder(
@@ -151,7 +151,7 @@ class House:
             wake=lambda: None,
             recorded=lambda: None,
         )
-        self.timer = Timer(clock, hand_over=self._queue, wake=lambda: None)
+        self.timer = Timer(clock, hand_over=self._take, wake=lambda: None)
         self.pace = Pace(WINDOW)
         self.spares = Spares(self.held, most=3)
         # The test does their work; they say how many they are.
@@ -229,9 +229,9 @@ class House:
         starts = self.starter.tick()
         return claims if starts is None else min(claims, starts)
 
-    def _queue(self, runs: Sequence[Run]) -> None:
+    def _take(self, runs: Sequence[HeldRun]) -> None:
         for run in runs:
-            if self.held.enqueue(run, self.base.elapsed()):
+            if self.held.fall_due(run, self.base.elapsed()):
                 self.due.append(run)
 
     def claim(self) -> timedelta:
@@ -247,7 +247,7 @@ class House:
                 return
         raise AssertionError("it never comes to rest")
 
-    def perform(self, run: Run) -> None:
+    def perform(self, run: HeldRun) -> None:
         """What a worker does."""
         assert self.held.call(run)
         run.begin(self.base.elapsed(), self.store.now(), lambda: None)

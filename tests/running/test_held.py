@@ -7,14 +7,14 @@ from functools import partial
 import pytest
 
 from go_scheduler.clock import ZERO
-from go_scheduler.run import Run
 from go_scheduler.running.held import Held
+from go_scheduler.running.held_run import HeldRun
 from go_scheduler.testing.builders import EXPIRE_AFTER, at_once
 from tests.conftest import instance, seconds
 
 
-def run() -> Run:
-    return Run(instance(), expire_after=EXPIRE_AFTER)
+def run() -> HeldRun:
+    return HeldRun(instance(), expire_after=EXPIRE_AFTER)
 
 
 @pytest.fixture
@@ -22,14 +22,14 @@ def held() -> Held:
     return Held()
 
 
-def test_a_run_waits_is_queued_runs_and_ends(held: Held) -> None:
+def test_a_run_waits_is_due_runs_and_ends(held: Held) -> None:
     one = run()
     held.add([one])
     assert (held.waiting, held.busy, held.uncalled()) == (1, 0, [one])
-    assert held.enqueue(one, seconds(3))
+    assert held.fall_due(one, seconds(3))
     assert (held.waiting, held.busy, held.uncalled()) == (0, 1, [one])
-    assert one.queued == seconds(3)
-    assert held.queued() == [one]
+    assert one.due_since == seconds(3)
+    assert held.due() == [one]
     assert held.call(one)
     assert (held.waiting, held.busy, held.uncalled()) == (0, 1, [])
     assert list(held.running()) == [one]
@@ -38,20 +38,20 @@ def test_a_run_waits_is_queued_runs_and_ends(held: Held) -> None:
 
 
 def test_what_is_given_back_goes_no_further(held: Held) -> None:
-    waiting, queued = run(), run()
-    held.add([waiting, queued])
-    held.enqueue(queued, ZERO)
+    waiting, due = run(), run()
+    held.add([waiting, due])
+    held.fall_due(due, ZERO)
     assert held.drop(waiting)
-    assert held.drop(queued)
-    assert not held.enqueue(waiting, ZERO)
-    assert not held.call(queued)
+    assert held.drop(due)
+    assert not held.fall_due(waiting, ZERO)
+    assert not held.call(due)
     assert (held.waiting, held.busy) == (0, 0)
 
 
 def test_what_is_called_is_not_given_back(held: Held) -> None:
     one = run()
     held.add([one])
-    held.enqueue(one, ZERO)
+    held.fall_due(one, ZERO)
     held.call(one)
     assert not held.drop(one)
     assert list(held.running()) == [one]
@@ -59,7 +59,7 @@ def test_what_is_called_is_not_given_back(held: Held) -> None:
 
 def test_no_step_is_taken_before_the_one_that_leads_to_it(held: Held) -> None:
     one = run()
-    assert not held.enqueue(one, ZERO)
+    assert not held.fall_due(one, ZERO)
     assert not held.call(one)
     assert not held.drop(one)
     held.add([one])
@@ -71,11 +71,11 @@ def test_what_has_waited_longest_for_a_worker_comes_first(held: Held) -> None:
     runs = [run() for _ in range(4)]
     held.add(reversed(runs))
     for number, one in enumerate(runs):
-        held.enqueue(one, seconds(number))
-    assert held.queued() == runs
-    assert held.queued(before=seconds(2)) == runs[:2]
-    assert held.queued(before=ZERO) == []
-    assert held.queued(before=seconds(9)) == runs
+        held.fall_due(one, seconds(number))
+    assert held.due() == runs
+    assert held.due(before=seconds(2)) == runs[:2]
+    assert held.due(before=ZERO) == []
+    assert held.due(before=seconds(9)) == runs
 
 
 def test_a_run_is_either_called_or_given_back_when_both_are_tried_at_once(
@@ -84,7 +84,7 @@ def test_a_run_is_either_called_or_given_back_when_both_are_tried_at_once(
     for _ in range(50):
         one = run()
         held.add([one])
-        held.enqueue(one, ZERO)
+        held.fall_due(one, ZERO)
         called, dropped = at_once(partial(held.call, one), partial(held.drop, one))
         assert called is not dropped
         assert held.busy == called
@@ -95,11 +95,11 @@ def test_a_run_is_either_called_or_given_back_when_both_are_tried_at_once(
 def test_a_step_that_is_taken_twice_is_refused_and_loses_nothing(held: Held) -> None:
     one = run()
     held.add([one])
-    assert held.enqueue(one, ZERO)
-    assert not held.enqueue(one, ZERO)
-    assert held.queued() == [one]
+    assert held.fall_due(one, ZERO)
+    assert not held.fall_due(one, ZERO)
+    assert held.due() == [one]
     assert held.call(one)
     assert not held.call(one)
-    assert not held.enqueue(one, ZERO)
+    assert not held.fall_due(one, ZERO)
     assert list(held.running()) == [one]
     assert held.busy == 1

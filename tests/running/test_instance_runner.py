@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from uuid import UUID
 
-    from go_scheduler.run import Run
+    from go_scheduler.running.held_run import HeldRun
     from go_scheduler.testing import ManualClock
 
 
@@ -135,8 +135,8 @@ def test_what_is_called_just_as_it_is_given_back_is_not_given_back(
     clock.advance(WINDOW + TICK)
 
     class Calling(Held):
-        def queued(self, *, before: timedelta | None = None) -> Sequence[Run]:
-            found = super().queued(before=before)
+        def due(self, *, before: timedelta | None = None) -> Sequence[HeldRun]:
+            found = super().due(before=before)
             assert self.call(run)
             return found
 
@@ -302,7 +302,7 @@ def test_a_name_without_a_handler_is_given_back_a_little_later_each_time(
     assert "'unknown'" in caplog.text
 
 
-def hang(house: House, run: Run) -> None:
+def hang(house: House, run: HeldRun) -> None:
     """What the keeper does with a run that is overdue."""
     assert house.held.call(run)
     house.held.hang(run)

@@ -13,6 +13,7 @@ from go_scheduler.errors import StoreError, StoreUnavailableError
 from go_scheduler.run import Run
 from go_scheduler.running.contact import Contact
 from go_scheduler.running.held import Held
+from go_scheduler.running.held_run import HeldRun
 from go_scheduler.running.keeper import Keeper
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.builders import (
@@ -75,9 +76,9 @@ class House:
         self.base = base
         self.held = Held()
         self.wakes = 0
-        self.unrecorded: list[Run] = []
-        self.replaced: list[tuple[Run, bool]] = []
-        self.given_up: list[tuple[Run, str]] = []
+        self.unrecorded: list[HeldRun] = []
+        self.replaced: list[tuple[HeldRun, bool]] = []
+        self.given_up: list[tuple[HeldRun, str]] = []
         self.contact = Contact(base, silence=LEASE)
         self.keeper = Keeper(
             store,
@@ -96,24 +97,24 @@ class House:
     def _wake(self) -> None:
         self.wakes += 1
 
-    def queued(self, expire_after: timedelta | None = None) -> Run:
+    def due(self, expire_after: timedelta | None = None) -> HeldRun:
         """A run that waits for a worker."""
         of = definition(self.store.now(), expire_after=expire_after)
-        run = Run(running(self.store, of), expire_after=EXPIRE_AFTER)
+        run = HeldRun(running(self.store, of), expire_after=EXPIRE_AFTER)
         self.held.add([run])
-        assert self.held.enqueue(run, self.base.elapsed())
+        assert self.held.fall_due(run, self.base.elapsed())
         return run
 
-    def call(self, run: Run) -> Run:
+    def call(self, run: HeldRun) -> HeldRun:
         assert self.held.call(run)
         run.begin(self.base.elapsed(), self.clock.now(), self._wake)
         self.keeper.watch(run)
         return run
 
-    def called(self, expire_after: timedelta | None = None) -> Run:
-        return self.call(self.queued(expire_after))
+    def called(self, expire_after: timedelta | None = None) -> HeldRun:
+        return self.call(self.due(expire_after))
 
-    def expires_in(self, run: Run) -> timedelta:
+    def expires_in(self, run: HeldRun) -> timedelta:
         stored = self.store.get_instance(run.instance.id)
         assert stored.expires_at is not None
         return stored.expires_at - self.store.now()
@@ -132,7 +133,7 @@ def house(store: FaultyStore, store_clock: StoreClock, clock: ManualClock) -> Ho
 def test_what_runs_and_what_waits_for_a_worker_keeps_its_claim_in_one_write(
     house: House, clock: ManualClock
 ) -> None:
-    runs = [house.called(), house.queued()]
+    runs = [house.called(), house.due()]
     clock.advance(seconds(5))
     assert house.tick() == THIRD
     assert house.store.asked == [2]
@@ -148,7 +149,7 @@ def test_with_nothing_to_keep_the_store_is_not_asked(house: House) -> None:
 
 def test_more_than_a_thousand_are_renewed_in_several_writes(house: House) -> None:
     for _ in range(1001):
-        house.queued()
+        house.due()
     house.tick()
     assert house.store.asked == [1000, 1]
 
@@ -163,7 +164,7 @@ def test_a_run_that_is_known_to_be_lost_is_renewed_no_more(
     if house.store.get_instance(run.instance.id).claimed_by != OTHER_NODE:
         lost, kept = other, run
     house.tick()
-    assert (lost.lost, lost.cancelled, kept.lost) == (True, True, False)
+    assert (lost.lost, Run(lost).cancelled, kept.lost) == (True, True, False)
     assert "has lost its claim" in caplog.text
     clock.advance(THIRD)
     house.tick()
@@ -176,9 +177,9 @@ def test_a_run_learns_that_it_is_asked_to_stop(house: House) -> None:
     run, other = house.called(), house.called()
     cancel(house.store, run.instance)
     house.tick()
-    assert run.cancelled
+    assert Run(run).cancelled
     assert not run.lost
-    assert not other.cancelled
+    assert not Run(other).cancelled
 
 
 def test_what_ended_while_its_claim_was_renewed_has_lost_nothing(
@@ -372,7 +373,7 @@ def test_a_run_that_ends_just_as_it_is_given_up_is_not_given_up(
     run = house.called(seconds(30))
     clock.advance(seconds(30))
 
-    class Ending(Run):
+    class Ending(HeldRun):
         __slots__ = ()
 
         def left(self, elapsed: timedelta) -> timedelta:
@@ -427,7 +428,7 @@ def test_a_call_wakes_it_if_it_would_hang_before_the_next_tick(house: House) -> 
 def test_a_call_wakes_it_if_the_claim_would_lapse_before_the_next_tick(
     house: House, clock: ManualClock
 ) -> None:
-    run = house.queued(seconds(8))
+    run = house.due(seconds(8))
     clock.advance(seconds(5))
     house.store.away = True
     with pytest.raises(StoreUnavailableError):
@@ -443,7 +444,7 @@ def test_a_run_that_is_called_during_a_tick_is_looked_after_in_time(
     house: House, clock: ManualClock
 ) -> None:
     house.called()
-    late = house.queued(seconds(2))
+    late = house.due(seconds(2))
 
     def call() -> None:
         house.store.meanwhile = lambda: None
@@ -461,9 +462,9 @@ def test_of_two_runs_of_one_instance_the_older_has_lost_its_claim(
     old = house.called()
     clock.advance(LEASE)
     [again] = claim(house.store, lapsed=True)
-    new = Run(again, expire_after=EXPIRE_AFTER)
+    new = HeldRun(again, expire_after=EXPIRE_AFTER)
     house.held.add([new])
-    house.held.enqueue(new, clock.elapsed())
+    house.held.fall_due(new, clock.elapsed())
     house.tick()
     assert (old.lost, new.lost) == (True, False)
     assert house.expires_in(new) == LEASE

@@ -17,8 +17,8 @@ from go_scheduler.errors import (
 )
 from go_scheduler.models import Outcome, State, TaskInstance
 from go_scheduler.policies import RetryPolicy
-from go_scheduler.run import Run
 from go_scheduler.running.calling.error_text import ERROR_LIMIT, describe_error
+from go_scheduler.running.held_run import HeldRun
 from go_scheduler.running.outcomes import Decision
 from go_scheduler.running.recorder import Recorder
 from go_scheduler.stores.base import TransactionalStore
@@ -145,18 +145,18 @@ def desk(store: FaultyStore, store_clock: StoreClock) -> Desk:
 
 def called(
     store: FaultyStore, clock: ManualClock, of: TaskDefinition | None = None
-) -> Run:
+) -> HeldRun:
     """The run of a new instance, whose handler has just been called."""
-    run = Run(running(store, of), expire_after=EXPIRE_AFTER)
+    run = HeldRun(running(store, of), expire_after=EXPIRE_AFTER)
     run.begin(clock.elapsed(), store.now(), lambda: None)
     return run
 
 
-def refused(run: Run, outcome: Outcome, error: str | None = None) -> Decision:
+def refused(run: HeldRun, outcome: Outcome, error: str | None = None) -> Decision:
     return Decision(RunOutcome(claim=run.claim, outcome=outcome, error=error))
 
 
-def now(store: FaultyStore, run: Run) -> TaskInstance:
+def now(store: FaultyStore, run: HeldRun) -> TaskInstance:
     return store.get_instance(run.instance.id)
 
 
@@ -307,7 +307,7 @@ def test_a_run_that_returns_although_it_was_asked_to_stop_has_succeeded(
 def test_what_is_not_to_be_called_ends_without_a_run(
     desk: Desk, store: FaultyStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run = Run(running(store), expire_after=EXPIRE_AFTER)
+    run = HeldRun(running(store), expire_after=EXPIRE_AFTER)
     desk.recorder.refuse(run, refused(run, Outcome.FAILED, "too often"))
     desk.tick()
     assert "has failed for good: too often" in caplog.text
@@ -319,8 +319,8 @@ def test_what_is_not_to_be_called_ends_without_a_run(
 def test_what_is_given_back_can_be_claimed_after_its_delay(
     desk: Desk, store: FaultyStore, clock: ManualClock
 ) -> None:
-    at_once = Run(claimed(store), expire_after=EXPIRE_AFTER)
-    later = Run(running(store), expire_after=EXPIRE_AFTER)
+    at_once = HeldRun(claimed(store), expire_after=EXPIRE_AFTER)
+    later = HeldRun(running(store), expire_after=EXPIRE_AFTER)
     desk.recorder.release(at_once)
     desk.recorder.release(later, seconds(8))
     desk.tick()
@@ -436,7 +436,7 @@ def test_a_locked_row_is_left_aside_at_once_and_tried_again_soon(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     runs = [called(store, clock) for _ in range(4)]
-    given_back = [Run(claimed(store), expire_after=EXPIRE_AFTER) for _ in range(3)]
+    given_back = [HeldRun(claimed(store), expire_after=EXPIRE_AFTER) for _ in range(3)]
     store.locked = {runs[3].instance.id, given_back[0].instance.id}
     for run in runs:
         desk.recorder.succeed(run)
@@ -512,7 +512,7 @@ def test_what_two_runs_of_one_instance_leave_ends_with_the_first_success(
     old = called(store, clock)
     clock.advance(EXPIRE_AFTER)
     [again] = claim(store, lapsed=True)
-    new = Run(again, expire_after=EXPIRE_AFTER)
+    new = HeldRun(again, expire_after=EXPIRE_AFTER)
     new.begin(clock.elapsed(), store.now(), lambda: None)
     first, second = (old, new)[::order]
     desk.recorder.succeed(first)
@@ -537,9 +537,9 @@ def test_a_run_presumed_hung_counts_as_a_hang_and_its_instance_runs_again(
     assert waiting.due_at == store.now()
 
 
-def hang(desk: Desk, store: FaultyStore, clock: ManualClock) -> Run:
+def hang(desk: Desk, store: FaultyStore, clock: ManualClock) -> HeldRun:
     """Runs, and is presumed hung."""
-    run = Run(claim(store)[0], expire_after=EXPIRE_AFTER)
+    run = HeldRun(claim(store)[0], expire_after=EXPIRE_AFTER)
     run.begin(clock.elapsed(), store.now(), lambda: None)
     clock.advance(EXPIRE_AFTER)
     desk.recorder.give_up(run, "no result: presumed hung")
@@ -592,7 +592,7 @@ def test_that_a_run_hung_is_not_reported_as_a_lost_result(
 def test_a_bad_row_that_is_given_back_costs_only_itself(
     desk: Desk, store: FaultyStore, clock: ManualClock
 ) -> None:
-    runs = [Run(claimed(store), expire_after=EXPIRE_AFTER) for _ in range(3)]
+    runs = [HeldRun(claimed(store), expire_after=EXPIRE_AFTER) for _ in range(3)]
     store.bad = {runs[1].instance.id}
     for run in runs:
         desk.recorder.release(run)
@@ -740,7 +740,7 @@ def test_what_was_written_before_the_store_went_away_is_not_reported_as_lost(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     ended = called(store, clock)
-    given_back = Run(claimed(store), expire_after=EXPIRE_AFTER)
+    given_back = HeldRun(claimed(store), expire_after=EXPIRE_AFTER)
     store.releases_fail = True
     desk.recorder.succeed(ended)
     desk.recorder.release(given_back)
@@ -754,7 +754,7 @@ def test_what_was_written_before_the_store_went_away_is_not_reported_as_lost(
     assert caplog.messages == []
 
 
-def joined(desk: Desk, run: Run, transaction: str) -> Run:
+def joined(desk: Desk, run: HeldRun, transaction: str) -> HeldRun:
     """The run, once its handler has called ``complete_in``."""
     run.joined = True
     assert desk.recorder.complete_in(run, transaction)
@@ -916,8 +916,8 @@ def test_called_runs_count_as_recently_ended_and_what_was_given_back_does_not(
     for run in [called(store, clock) for _ in range(3)]:
         desk.recorder.succeed(run)
     desk.recorder.fail(called(store, clock), "why")
-    desk.recorder.release(Run(claimed(store), expire_after=EXPIRE_AFTER))
-    uncalled = Run(running(store), expire_after=EXPIRE_AFTER)
+    desk.recorder.release(HeldRun(claimed(store), expire_after=EXPIRE_AFTER))
+    uncalled = HeldRun(running(store), expire_after=EXPIRE_AFTER)
     desk.recorder.refuse(uncalled, refused(uncalled, Outcome.CANCELLED))
     desk.tick()
     assert desk.recorder.written_since(ZERO) == 4

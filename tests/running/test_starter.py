@@ -11,7 +11,7 @@ import pytest
 from go_scheduler.clock import ZERO, StoreClock
 from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.models import State, TaskInstance
-from go_scheduler.run import Run
+from go_scheduler.running.held_run import HeldRun
 from go_scheduler.testing.builders import EXPIRE_AFTER, LEASE, NODE, cancel, claim
 from go_scheduler.testing.clock import START
 from tests.conftest import seconds
@@ -334,9 +334,9 @@ def test_of_two_runs_of_one_instance_the_one_with_the_claim_is_called(
     hold(house, 1)
     clock.advance(2 * LEASE)
     [again] = claim(store, NODE, lapsed=True, lead=-LEASE)
-    new = Run(again, expire_after=EXPIRE_AFTER)
+    new = HeldRun(again, expire_after=EXPIRE_AFTER)
     house.held.add([new])
-    house.starter.hold([new])
+    house.starter.add([new])
     house.starter.tick()
     assert list(house.due) == [new]
     assert house.held.waiting == 0

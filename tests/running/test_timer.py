@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.clock import ZERO
-from go_scheduler.run import Run
+from go_scheduler.running.held_run import HeldRun
 from go_scheduler.running.timer import Timer
 from go_scheduler.testing.builders import EXPIRE_AFTER
 from go_scheduler.testing.clock import START
@@ -28,12 +28,12 @@ class Hands:
     """Takes what is due and notes how often the timer asked to be woken."""
 
     def __init__(self, clock: StoreClock) -> None:
-        self.got: list[Run] = []
+        self.got: list[HeldRun] = []
         self.batches: list[int] = []
         self.wakes = 0
         self.timer = Timer(clock, hand_over=self.take, wake=self.wake)
 
-    def take(self, runs: Sequence[Run]) -> None:
+    def take(self, runs: Sequence[HeldRun]) -> None:
         if runs:
             self.batches.append(len(runs))
         self.got.extend(runs)
@@ -47,15 +47,15 @@ def hands(store_clock: StoreClock) -> Hands:
     return Hands(store_clock)
 
 
-def run(due_at: datetime) -> Run:
-    return Run(instance(due_at=due_at), expire_after=EXPIRE_AFTER)
+def run(due_at: datetime) -> HeldRun:
+    return HeldRun(instance(due_at=due_at), expire_after=EXPIRE_AFTER)
 
 
 def test_a_run_is_handed_over_at_its_instant_and_no_microsecond_before(
     hands: Hands, clock: ManualClock
 ) -> None:
     due = run(START + seconds(1))
-    hands.timer.hold([due])
+    hands.timer.add([due])
     assert hands.timer.tick() == seconds(1)
     clock.advance(seconds(1) - TICK)
     assert hands.timer.tick() == TICK
@@ -69,7 +69,7 @@ def test_a_run_is_handed_over_at_its_instant_and_no_microsecond_before(
 
 def test_what_is_due_already_is_handed_over_without_a_wake(hands: Hands) -> None:
     runs = [run(START), run(START - seconds(5))]
-    hands.timer.hold(runs)
+    hands.timer.add(runs)
     assert hands.got == runs
     assert hands.wakes == 0
     assert hands.timer.tick() is None
@@ -79,7 +79,7 @@ def test_runs_are_handed_over_in_the_order_of_their_times(
     hands: Hands, clock: ManualClock
 ) -> None:
     runs = {offset: run(START + seconds(offset)) for offset in (3, 1, 2)}
-    hands.timer.hold(runs.values())
+    hands.timer.add(runs.values())
     clock.advance(seconds(5))
     assert hands.timer.tick() is None
     assert hands.got == [runs[1], runs[2], runs[3]]
@@ -89,7 +89,7 @@ def test_runs_of_one_instant_are_handed_over_together_and_in_order(
     hands: Hands, clock: ManualClock
 ) -> None:
     runs = [run(START + seconds(1)) for _ in range(50)]
-    hands.timer.hold(runs)
+    hands.timer.add(runs)
     clock.advance(seconds(1))
     hands.timer.tick()
     assert hands.got == runs
@@ -97,13 +97,13 @@ def test_runs_of_one_instant_are_handed_over_together_and_in_order(
 
 
 def test_it_is_woken_only_for_what_comes_before_all_it_waits_for(hands: Hands) -> None:
-    hands.timer.hold([run(START + seconds(5))])
+    hands.timer.add([run(START + seconds(5))])
     assert hands.wakes == 1
-    hands.timer.hold([run(START + seconds(5)), run(START + seconds(9))])
+    hands.timer.add([run(START + seconds(5)), run(START + seconds(9))])
     assert hands.wakes == 1
-    hands.timer.hold([])
+    hands.timer.add([])
     assert hands.wakes == 1
-    hands.timer.hold([run(START + seconds(2)), run(START + seconds(1))])
+    hands.timer.add([run(START + seconds(2)), run(START + seconds(1))])
     assert hands.wakes == 2
     assert hands.timer.tick() == seconds(1)
 
@@ -111,22 +111,22 @@ def test_it_is_woken_only_for_what_comes_before_all_it_waits_for(hands: Hands) -
 def test_what_falls_due_while_others_are_handed_over_is_handed_over_too(
     store_clock: StoreClock, clock: ManualClock
 ) -> None:
-    got: list[Run] = []
+    got: list[HeldRun] = []
 
-    def slow(runs: Sequence[Run]) -> None:
+    def slow(runs: Sequence[HeldRun]) -> None:
         got.extend(runs)
         clock.advance(seconds(1) if runs else ZERO)
 
     timer = Timer(store_clock, hand_over=slow, wake=lambda: None)
     runs = [run(START + seconds(number)) for number in (1, 2, 3, 9)]
-    timer.hold(runs)
+    timer.add(runs)
     clock.advance(seconds(1))
     assert timer.tick() == seconds(5)
     assert got == runs[:3]
 
 
 def test_the_store_is_never_asked(hands: Hands, clock: ManualClock) -> None:
-    hands.timer.hold([run(START + timedelta(hours=9))])
+    hands.timer.add([run(START + timedelta(hours=9))])
     clock.advance(timedelta(hours=9))
     hands.timer.tick()
     assert len(hands.got) == 1

@@ -20,11 +20,12 @@ from go_scheduler.clock import StoreClock, SystemClock
 from go_scheduler.errors import SchedulerStateError
 from go_scheduler.handlers.registry import Handler, HandlerRegistry
 from go_scheduler.models import State
-from go_scheduler.run import Run, current_run, run_here
+from go_scheduler.run import current_run, run_here
 from go_scheduler.running.calling.event_loop import OwnEventLoop
 from go_scheduler.running.calling.spares import Spares
 from go_scheduler.running.calling.workers import Workers
 from go_scheduler.running.held import Held
+from go_scheduler.running.held_run import HeldRun
 from go_scheduler.running.recorder import Recorder
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing import InlineExecutor, ManualClock
@@ -63,7 +64,7 @@ class Pool:
         self.store = MemoryStore(self.clock)
         store_clock = StoreClock(self.clock, self.store.now)
         self.held = Held()
-        self.watched: list[Run] = []
+        self.watched: list[HeldRun] = []
         self.extended: list[None] = []
         self.ends = threading.Semaphore(0)
         self.recorder = Recorder(
@@ -106,18 +107,18 @@ class Pool:
         *,
         name: str | None = None,
         expire_after: timedelta | None = None,
-    ) -> list[Run]:
+    ) -> list[HeldRun]:
         runs = [self.run(name, expire_after) for _ in range(count)]
         self.workers.submit(runs)
         return runs
 
     def run(
         self, name: str | None = None, expire_after: timedelta | None = None
-    ) -> Run:
+    ) -> HeldRun:
         of = definition(self.store.now(), name=name, expire_after=expire_after)
         fire(self.store, put(self.store, of))
         [instance] = claim(self.store)
-        run = Run(instance, expire_after=EXPIRE_AFTER)
+        run = HeldRun(instance, expire_after=EXPIRE_AFTER)
         self.held.add([run])
         return run
 
@@ -128,7 +129,7 @@ class Pool:
         self.recorder._outbox._last = None
         self.recorder.tick()
 
-    def stored(self, run: Run) -> TaskInstance:
+    def stored(self, run: HeldRun) -> TaskInstance:
         return self.store.get_instance(run.instance.id)
 
 
@@ -188,7 +189,7 @@ def test_handlers_run_on_daemon_threads_no_more_than_allowed(
     pool.submit(10)
     assert full.wait(FAILED_AFTER)
     assert len(pool.held.running()) == 3
-    assert len(pool.held.queued()) == 7
+    assert len(pool.held.due()) == 7
     go.set()
     pool.wait(10)
     assert max(at_once) == 3
@@ -313,7 +314,7 @@ def test_what_a_handler_returns_is_awaited_before_the_run_is_done(
 
     async def work() -> None:
         await asyncio.sleep(0)
-        seen.append(current_run())
+        seen.append(run_here())
 
     pool = pools(lambda instance: work())
     [run] = pool.submit()
@@ -344,7 +345,7 @@ def test_each_handler_has_its_own_current_run(pools: Callable[..., Pool]) -> Non
 
     def handler(instance: TaskInstance) -> None:
         together.wait(FAILED_AFTER)
-        seen[instance.id] = current_run()
+        seen[instance.id] = run_here()
         current_run().extend(seconds(1))
 
     pool = pools(handler)
@@ -538,7 +539,7 @@ def test_a_run_that_is_lost_and_given_back_by_another_is_given_back_once(
 ) -> None:
     pool = pools(lambda _: None, executor=InlineExecutor(), clock=clock)
     run = pool.run()
-    pool.held.enqueue(run, pool.clock.elapsed())
+    pool.held.fall_due(run, pool.clock.elapsed())
     run.lost = True
     assert pool.held.drop(run)
     assert not pool.workers._begin(run)
@@ -559,7 +560,14 @@ def test_an_async_run_without_enough_of_its_lease_is_given_back(
     assert pool.stored(run).state is State.PENDING
 
 
-LOSE: dict[str, Callable[[Run], object]] = {
+def held_run() -> HeldRun:
+    """The run in which this is called, as the loops have it."""
+    run = run_here()
+    assert isinstance(run, HeldRun)
+    return run
+
+
+LOSE: dict[str, Callable[[HeldRun], object]] = {
     "lost": lambda run: setattr(run, "lost", True),
     "presumed hung": lambda run: run.settle(),
 }
@@ -572,7 +580,7 @@ def test_a_run_that_lost_its_claim_or_was_given_up_records_only_a_success(
     fails = True
 
     def handler(instance: TaskInstance) -> None:
-        LOSE[how](current_run())
+        LOSE[how](held_run())
         if fails:
             raise ValueError("late")
 
@@ -590,7 +598,7 @@ def test_of_a_lost_run_that_joined_a_transaction_nothing_more_is_recorded(
     pools: Callable[..., Pool], clock: ManualClock
 ) -> None:
     def handler(instance: TaskInstance) -> None:
-        current_run().lost = current_run().joined = True
+        held_run().lost = held_run().joined = True
 
     pool = pools(handler, executor=InlineExecutor(), clock=clock)
     pool.submit()
@@ -604,7 +612,7 @@ def test_the_inline_executor_awaits_what_a_handler_returns(
 
     async def handler(instance: TaskInstance) -> None:
         await asyncio.sleep(0)
-        seen.append(current_run())
+        seen.append(run_here())
 
     pool = pools(handler, executor=InlineExecutor(), clock=clock)
     [run] = pool.submit()
@@ -828,7 +836,7 @@ def test_an_executor_is_handed_no_more_than_may_run_at_once(
         for _ in range(2):
             began.get(timeout=FAILED_AFTER)
         assert len(pool.held.running()) == 2
-        assert len(pool.held.queued()) == 4
+        assert len(pool.held.due()) == 4
         release.set()
         pool.wait(6)
     assert began.qsize() == 4
@@ -994,7 +1002,7 @@ def test_a_process_pool_is_handed_no_more_than_it_has_processes(
     assert pool.workers.size == 2
     pool.submit(5)
     assert len(executor.futures) == 2
-    assert len(pool.held.queued()) == 3
+    assert len(pool.held.due()) == 3
 
 
 # Handlers that hang.
@@ -1018,7 +1026,7 @@ class Gate:
             assert self.began.acquire(timeout=FAILED_AFTER)
 
 
-def hang(pool: Pool, *runs: Run) -> None:
+def hang(pool: Pool, *runs: HeldRun) -> None:
     """What the keeper does once they are overdue."""
     for run in runs:
         assert run.settle()
@@ -1085,7 +1093,7 @@ def test_the_place_of_an_async_handler_that_hangs_is_given_to_the_next(
     [stuck] = pool.submit()
     assert started.acquire(timeout=FAILED_AFTER)
     [waiting] = pool.submit(name="ok")
-    assert pool.held.queued() == [waiting]
+    assert pool.held.due() == [waiting]
     hang(pool, stuck)
     pool.wait(1)
     assert pool.stored(waiting).state is State.COMPLETED
@@ -1097,7 +1105,7 @@ def test_the_place_of_an_async_handler_that_hangs_is_given_to_the_next(
     pool.submit(2)
     for number in (1, 2):
         assert started.acquire(timeout=FAILED_AFTER)
-        assert len(pool.held.queued()) == 2 - number
+        assert len(pool.held.due()) == 2 - number
         loop.call_soon_threadsafe(gates[number].set)
         pool.wait(1)
 
@@ -1278,7 +1286,7 @@ def test_a_thread_outlives_an_outcome_that_cannot_be_told(
     pool = pools(lambda instance: None, max_workers=1)
     succeed = pool.recorder.succeed
 
-    def fail_once(run: Run) -> None:
+    def fail_once(run: HeldRun) -> None:
         monkeypatch.setattr(pool.recorder, "succeed", succeed)
         raise ZeroDivisionError
 

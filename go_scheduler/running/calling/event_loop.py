@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine
     from contextvars import Context
 
-    from go_scheduler.run import Run
+    from go_scheduler.running.held_run import HeldRun
 
-    Perform = Callable[[Run], Coroutine[None, None, None]]
+    Perform = Callable[[HeldRun], Coroutine[None, None, None]]
 
 
 class EventLoop:
@@ -31,10 +31,10 @@ class EventLoop:
         self._loop = loop
         self._begins_in = context
         # The loop itself keeps only weak references to its tasks.
-        self._tasks: dict[asyncio.Task[None], Run] = {}
+        self._tasks: dict[asyncio.Task[None], HeldRun] = {}
 
     def submit(
-        self, perform: Perform, run: Run, *, dropped: Callable[[Run], None]
+        self, perform: Perform, run: HeldRun, *, dropped: Callable[[HeldRun], None]
     ) -> None:
         """Perform a run as a task of its own.
 
@@ -47,18 +47,18 @@ class EventLoop:
             self._start, perform, run, dropped, context=self._begins_in
         )
 
-    def wait_for(self, result: Awaitable[object], run: Run) -> None:
+    def wait_for(self, result: Awaitable[object], run: HeldRun) -> None:
         """Await this for a run on the loop, and wait here until that is done."""
         work = self._tracked(result, run)
         asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    def is_blocked_by(self, run: Run) -> bool:
+    def is_blocked_by(self, run: HeldRun) -> bool:
         """Whether a run is executing there now, while everything else has to wait."""
         task = asyncio.current_task(self._loop)
         return task is not None and self._tasks.get(task) is run
 
     def _start(
-        self, perform: Perform, run: Run, dropped: Callable[[Run], None]
+        self, perform: Perform, run: HeldRun, dropped: Callable[[HeldRun], None]
     ) -> None:
         task = self._loop.create_task(perform(run))
         self._track(task, run)
@@ -69,13 +69,13 @@ class EventLoop:
 
         task.add_done_callback(give_up)
 
-    async def _tracked(self, result: Awaitable[object], run: Run) -> None:
+    async def _tracked(self, result: Awaitable[object], run: HeldRun) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._track(task, run)
         await result
 
-    def _track(self, task: asyncio.Task[None], run: Run) -> None:
+    def _track(self, task: asyncio.Task[None], run: HeldRun) -> None:
         self._tasks[task] = run
         task.add_done_callback(self._untrack)
 
@@ -145,11 +145,11 @@ class ApplicationLoop(EventLoop):
             return None
         return "the application's event loop, where async handlers run, does not run"
 
-    def left_by_close(self) -> Collection[Run]:
+    def left_by_close(self) -> Collection[HeldRun]:
         """What ran there and never goes on, as the loop has been closed."""
         return tuple(self._tasks.values()) if self._loop.is_closed() else ()
 
-    def call(self, function: Callable[[Run], None], run: Run) -> None:
+    def call(self, function: Callable[[HeldRun], None], run: HeldRun) -> None:
         """Call a function here, in the context in which the loop's tasks begin.
 
         What it awaits on the loop is in that context as well.

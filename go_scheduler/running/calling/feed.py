@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from go_scheduler.clock import Clock
-    from go_scheduler.run import Run
+    from go_scheduler.running.held_run import HeldRun
 
 log = logging.getLogger(__name__)
 
@@ -46,9 +46,9 @@ class Feed:
     def __init__(
         self,
         executor: Executor,
-        hand_over: Callable[[Executor, Run], Future[None] | None],
+        hand_over: Callable[[Executor, HeldRun], Future[None] | None],
         *,
-        give_back: Callable[[Run], None],
+        give_back: Callable[[HeldRun], None],
         clock: Clock,
         max_workers: int,
     ) -> None:
@@ -74,7 +74,7 @@ class Feed:
         refusal = self._refusal
         return None if refusal is None else f"the executor takes nothing: {refusal!r}"
 
-    def submit(self, run: Run) -> None:
+    def submit(self, run: HeldRun) -> None:
         """Hand a run over as soon as there is room."""
         if self._refusal is None:
             self._places.enter(run)
@@ -92,7 +92,7 @@ class Feed:
         if self._made is not None:
             self._made.shutdown(wait=False)
 
-    def _begin(self, run: Run) -> None:
+    def _begin(self, run: HeldRun) -> None:
         executor = self._executor
         try:
             future = self._hand_over(executor, run)
@@ -106,7 +106,9 @@ class Feed:
         else:
             future.add_done_callback(lambda done: self._come_back(executor, run, done))
 
-    def _come_back(self, executor: Executor, run: Run, future: Future[None]) -> None:
+    def _come_back(
+        self, executor: Executor, run: HeldRun, future: Future[None]
+    ) -> None:
         error = None if future.cancelled() else future.exception()
         if isinstance(error, BrokenExecutor):
             self._refused(executor, error)

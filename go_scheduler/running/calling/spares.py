@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from go_scheduler.models import TaskInstance
-    from go_scheduler.run import Run
     from go_scheduler.running.held import Held
+    from go_scheduler.running.held_run import HeldRun
 
 _LEAST_EACH = 3
 _SHARE = 8
@@ -34,7 +34,7 @@ class Spares:
         """Whether there is none left."""
         return len(self._held.apart()) >= self._most
 
-    def take(self, run: Run) -> bool:
+    def take(self, run: HeldRun) -> bool:
         """Let another worker take the place of a run that hangs; false: none may."""
         same = [each for each in self._held.apart() if _are_of_one(each, run.instance)]
         if self.used_up or len(same) >= self._most_of_one:
@@ -50,5 +50,5 @@ class Spares:
         return f"{self._enough} runs of {definition.name or definition.id} hang here"
 
 
-def _are_of_one(run: Run, instance: TaskInstance) -> bool:
+def _are_of_one(run: HeldRun, instance: TaskInstance) -> bool:
     return run.instance.definition.id == instance.definition.id

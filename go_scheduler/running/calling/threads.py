@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from go_scheduler.run import Run
+    from go_scheduler.running.held_run import HeldRun
 
 log = logging.getLogger(__name__)
 
@@ -24,22 +24,22 @@ class Threads:
         most: The most threads, those that have been replaced not counted.
     """
 
-    def __init__(self, call: Callable[[Run], None], *, most: int) -> None:
+    def __init__(self, call: Callable[[HeldRun], None], *, most: int) -> None:
         self._call = call
         self._most = most
-        self._queue: SimpleQueue[Run | None] = SimpleQueue()
+        self._runs: SimpleQueue[HeldRun | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._started = 0
         self._stopped = False
         # One entry for each thread that waits; taking one out is atomic.
         self._free: deque[None] = deque()
         # What is being called here; whoever takes it out has the say over its thread.
-        self._calling: dict[Run, None] = {}
+        self._calling: dict[HeldRun, None] = {}
         self.count = 0
 
-    def submit(self, run: Run) -> None:
+    def submit(self, run: HeldRun) -> None:
         """Call a run as soon as a thread is free."""
-        self._queue.put(run)
+        self._runs.put(run)
         if self.count >= self._most:
             return
         try:
@@ -47,7 +47,7 @@ class Threads:
         except IndexError:
             self._add()
 
-    def replace(self, run: Run) -> None:
+    def replace(self, run: HeldRun) -> None:
         """If a thread of these calls it, let another one take that one's place."""
         if self._calling.pop(run, _GONE) is _GONE:
             return
@@ -60,7 +60,7 @@ class Threads:
         with self._lock:
             self._stopped = True
             for _ in range(self.count):
-                self._queue.put(None)
+                self._runs.put(None)
 
     def _add(self) -> None:
         with self._lock:
@@ -72,7 +72,7 @@ class Threads:
                 self.count += 1
 
     def _work(self) -> None:
-        while (run := self._queue.get()) is not None:
+        while (run := self._runs.get()) is not None:
             self._calling[run] = None
             try:
                 self._call(run)

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from go_scheduler.clock import StoreClock
     from go_scheduler.handlers.registry import Handler
     from go_scheduler.models import TaskInstance
-    from go_scheduler.run import Run
     from go_scheduler.running.calling.event_loop import ApplicationLoop, EventLoop
     from go_scheduler.running.calling.spares import Spares
     from go_scheduler.running.held import Held
+    from go_scheduler.running.held_run import HeldRun
     from go_scheduler.running.recorder import Recorder
 
 _MARGIN = timedelta(seconds=2)
@@ -65,7 +65,7 @@ class Workers:
         held: Held,
         spares: Spares,
         recorder: Recorder,
-        watch: Callable[[Run], None],
+        watch: Callable[[HeldRun], None],
         extended: Callable[[], None],
         lease: timedelta,
         max_workers: int,
@@ -120,12 +120,12 @@ class Workers:
             self._feed.revive()
         return self.trouble is None
 
-    def submit(self, runs: Iterable[Run]) -> None:
+    def submit(self, runs: Iterable[HeldRun]) -> None:
         """Call the handler for runs that are due, each as soon as a worker is free."""
         elapsed = self._clock.elapsed()
         failure: Exception | None = None
         for run in runs:
-            if self._held.enqueue(run, elapsed):
+            if self._held.fall_due(run, elapsed):
                 try:
                     self._hand_over(run)
                 # No thread can be started, or the executor has been shut down.
@@ -135,7 +135,7 @@ class Workers:
         if failure is not None:
             raise failure
 
-    def replace(self, run: Run) -> None:
+    def replace(self, run: HeldRun) -> None:
         """Let another worker take the place of one whose handler hangs, if it may."""
         # Those of an executor are not ours, and neither is the application's loop.
         ours = self._feed is None and not self._blocks_application(run)
@@ -165,7 +165,7 @@ class Workers:
         if self._feed is not None:
             self._feed.stop()
 
-    def _hand_over(self, run: Run) -> None:
+    def _hand_over(self, run: HeldRun) -> None:
         if self._feed is not None:
             self._feed.submit(run)
         elif self._is_async(run.instance):
@@ -175,22 +175,22 @@ class Workers:
         else:
             self._threads.submit(run)
 
-    def _begin_task(self, run: Run) -> None:
+    def _begin_task(self, run: HeldRun) -> None:
         perform = partial(self._perform_async, places=self._tasks)
         drop = partial(self._drop_task, places=self._tasks)
         self._event_loop().submit(perform, run, dropped=drop)
 
-    def _drop_task(self, run: Run, *, places: Places) -> None:
+    def _drop_task(self, run: HeldRun, *, places: Places) -> None:
         """Give back a run whose task somebody cancelled before it began."""
         self._give_back(run)
         places.leave(run)
 
-    def _is_blocked_by(self, run: Run) -> bool:
+    def _is_blocked_by(self, run: HeldRun) -> bool:
         """Whether a run keeps the event loop from all others."""
         loop = self._application or self._own_loop
         return loop is not None and loop.is_blocked_by(run)
 
-    def _blocks_application(self, run: Run) -> bool:
+    def _blocks_application(self, run: HeldRun) -> bool:
         return self._application is not None and self._application.is_blocked_by(run)
 
     def _leave_loop(self) -> None:
@@ -204,22 +204,22 @@ class Workers:
         for run in places.empty():
             self._tasks.enter(run)
 
-    def _hand_to(self, executor: Executor, run: Run) -> Future[None] | None:
+    def _hand_to(self, executor: Executor, run: HeldRun) -> Future[None] | None:
         if isinstance(executor, ProcessPoolExecutor):
             return self._submit_to_processes(executor, run)
         return executor.submit(self._perform, run)
 
-    def _give_back(self, run: Run) -> None:
+    def _give_back(self, run: HeldRun) -> None:
         if self._held.drop(run):
             self._recorder.release(run)
 
-    def _perform(self, run: Run) -> None:
+    def _perform(self, run: HeldRun) -> None:
         if self._application is None:
             self._perform_here(run)
         else:
             self._application.call(self._perform_here, run)
 
-    def _perform_here(self, run: Run) -> None:
+    def _perform_here(self, run: HeldRun) -> None:
         if not self._begin(run):
             return
         token = enter_run(run)
@@ -237,7 +237,7 @@ class Workers:
         finally:
             leave_run(token)
 
-    async def _perform_async(self, run: Run, *, places: Places) -> None:
+    async def _perform_async(self, run: HeldRun, *, places: Places) -> None:
         try:
             if self._begin(run):
                 enter_run(run)
@@ -245,7 +245,7 @@ class Workers:
         finally:
             places.leave(run)
 
-    async def _await_handler(self, run: Run) -> None:
+    async def _await_handler(self, run: HeldRun) -> None:
         try:
             result = self._handler(run.instance)
             assert inspect.isawaitable(result)
@@ -257,7 +257,7 @@ class Workers:
             self._end(run, None)
 
     def _submit_to_processes(
-        self, executor: ProcessPoolExecutor, run: Run
+        self, executor: ProcessPoolExecutor, run: HeldRun
     ) -> Future[None] | None:
         if not self._begin(run):
             return None
@@ -272,7 +272,7 @@ class Workers:
         future.add_done_callback(lambda done: self._end(run, _error_of(done)))
         return future
 
-    def _begin(self, run: Run) -> bool:
+    def _begin(self, run: HeldRun) -> bool:
         """Look once more at the lease, without the store; false: do not call."""
         margin = min(_MARGIN, run.expire_after / 4, self._lease / 4)
         elapsed = self._clock.elapsed()
@@ -280,7 +280,7 @@ class Workers:
         left = run.expires_at - now - self._clock.round_trip
         if run.lost or left <= margin:
             if self._held.drop(run):
-                self._recorder.release_late(run)
+                self._recorder.release_lapsing(run)
             return False
         if self._spares.refusal(run.instance) is not None:
             self._give_back(run)
@@ -291,7 +291,7 @@ class Workers:
         self._watch(run)
         return True
 
-    def _end(self, run: Run, error: str | None) -> None:
+    def _end(self, run: HeldRun, error: str | None) -> None:
         try:
             # Recorded first: it counts twice for a moment, which claims too little.
             owned = run.settle() and not run.lost
@@ -304,7 +304,7 @@ class Workers:
         finally:
             self._held.end(run)
 
-    def _finish(self, result: object, run: Run) -> None:
+    def _finish(self, result: object, run: HeldRun) -> None:
         """Await what a sync handler returned, if that is what it takes to run it."""
         refuse_generator(result)
         if not inspect.isawaitable(result):

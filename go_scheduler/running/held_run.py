@@ -1,0 +1,147 @@
+"""A run that a node holds, as its loops see it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from go_scheduler.clock import ZERO
+from go_scheduler.stores.messages import Claim
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime, timedelta
+    from uuid import UUID
+
+    from go_scheduler.models import TaskInstance
+
+
+class HeldRun:
+    """One run of an instance, from its claim until its outcome is recorded.
+
+    Attributes:
+        instance: What is run.
+        claim: The right to it.
+        expires_at: Until when that holds, as far as this node knows.
+        expire_after: How long it may take.
+        allowed: The same, with what its handler has asked for.
+        lost: Whether the claim has passed to another run, or the instance has ended:
+            of what becomes of this run only a success is recorded, if it is the first.
+        joined: Whether ``complete_in`` has been called: this run succeeds by that
+            transaction or not at all.
+        cancel_requested: Whether somebody asked it to stop.
+        due_since: The elapsed time at which it was handed over to the workers.
+        called: The elapsed time at which its handler was called.
+        called_at: When its handler was called, by the store's time.
+    """
+
+    __slots__ = (
+        "_complete",
+        "_default",
+        "_extended",
+        "_undecided",
+        "allowed",
+        "called",
+        "called_at",
+        "cancel_requested",
+        "claim",
+        "due_since",
+        "expire_after",
+        "expires_at",
+        "instance",
+        "joined",
+        "lost",
+    )
+
+    def __init__(self, instance: TaskInstance, *, expire_after: timedelta) -> None:
+        assert instance.expires_at is not None
+        self.instance = instance
+        self.claim = Claim(instance_id=instance.id, attempt=instance.attempt)
+        self._default = expire_after
+        self.expire_after = instance.definition.expire_after or expire_after
+        self.allowed = self.expire_after
+        self.expires_at: datetime = instance.expires_at
+        self.lost = False
+        self.joined = False
+        self.cancel_requested = instance.cancel_requested
+        self.due_since: timedelta | None = None
+        self.called: timedelta | None = None
+        self.called_at: datetime | None = None
+        self._undecided = [None]
+        self._extended: Callable[[], None] | None = None
+        self._complete: Callable[[HeldRun, object], bool] | None = None
+
+    @property
+    def token(self) -> tuple[UUID, int]:
+        """The instance and the attempt."""
+        return self.claim.instance_id, self.claim.attempt
+
+    @property
+    def settled(self) -> bool:
+        """Whether its outcome has been decided, by its end or because it hung."""
+        return not self._undecided
+
+    def settle(self) -> bool:
+        """Decide its outcome; false if that has been done."""
+        try:
+            # Atomic: of two that try, one gets the entry.
+            self._undecided.pop()
+        except IndexError:
+            return False
+        return True
+
+    def start(self, instance: TaskInstance) -> HeldRun:
+        """Note that its start has been recorded, and what the instance is by now."""
+        assert instance.expires_at is not None
+        self.instance = instance
+        self.expires_at = instance.expires_at
+        self.expire_after = instance.definition.expire_after or self._default
+        self.allowed = self.expire_after
+        return self
+
+    def begin(
+        self,
+        elapsed: timedelta,
+        now: datetime,
+        extended: Callable[[], None],
+        *,
+        complete: Callable[[HeldRun, object], bool] | None = None,
+    ) -> None:
+        """Note that the handler is being called.
+
+        Args:
+            elapsed: The clock's elapsed time.
+            now: The store's time.
+            extended: Called when the run is allowed more time.
+            complete: Records success within a transaction of the user's; false: the
+                instance has ended, and not as *failed*.
+        """
+        self.called = elapsed
+        self.called_at = max(now, self.instance.due_at)
+        self._extended = extended
+        self._complete = complete
+
+    def left(self, elapsed: timedelta) -> timedelta:
+        """What is left of what it may take; zero at least, all before the call."""
+        if self.called is None:
+            return self.allowed
+        return max(ZERO, self.called + self.allowed - elapsed)
+
+    def extend(self, by: timedelta) -> bool:
+        """Allow it more time; false: its outcome is decided, or it has lost its claim.
+
+        Args:
+            by: How much more; above zero.
+        """
+        if self.lost or self.settled:
+            return False
+        self.allowed += by
+        if self._extended is not None:
+            self._extended()
+        return True
+
+    def complete_in(self, connection: object) -> bool:
+        """Record success within a transaction of the user's; false: it is over."""
+        assert self._complete is not None, "its handler has been called"
+        # Before the row is locked: the keeper must not wait for it.
+        self.joined = True
+        return self._complete(self, connection)
