@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 # SQLAlchemy looks for it by itself, and does not say what to install.
 import sqlalchemy_cockroachdb  # type: ignore[import-untyped] # noqa: F401
+from sqlalchemy import ARRAY, Uuid, bindparam, func, select
+from sqlalchemy.exc import OperationalError, ProgrammingError
 
+from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
 from go_scheduler.stores.postgresql.driver import EngineKind
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
-from go_scheduler.stores.sql.dialects import CockroachDBDialect
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Collection, Mapping
+    from uuid import UUID
 
+    from sqlalchemy import ColumnElement, Connection, Table
     from sqlalchemy.engine import URL
 
     from go_scheduler.clock import Clock
+    from go_scheduler.stores.sql.dialect import Query, Read
 
 
 class CockroachDBStore(PostgreSQLStore):
@@ -71,3 +76,86 @@ class CockroachDBStore(PostgreSQLStore):
 
     def _make_dialect(self, clock: Clock | None) -> CockroachDBDialect:
         return CockroachDBDialect(clock, follower_reads=self._follower_reads)
+
+
+class CockroachDBDialect(PostgreSQLDialect):
+    """CockroachDB's words.
+
+    Args:
+        clock: Used instead of the database's time.
+        follower_reads: Whether lists may come from the nearest replica.
+    """
+
+    name = "cockroachdb"
+    shards = 8
+    reads_rows = False
+
+    def __init__(self, clock: Clock | None, *, follower_reads: bool) -> None:
+        super().__init__(clock)
+        self._follower_reads = follower_reads
+
+    def by_index(self, index: str) -> str:
+        """A hint that allows no full scan."""
+        return "@" + _look_up(index)
+
+    def looked_up(self, query: Query, table: Table, index: str) -> Query:
+        """With the same hint."""
+        hint = _look_up(index)
+        return query.with_hint(selectable=table, text=hint, dialect_name=self.name)
+
+    def among(
+        self, column: ColumnElement[Any], ids: Collection[UUID]
+    ) -> ColumnElement[bool]:
+        """One array, of rows: in a plan for any values, only those are looked up."""
+        array = bindparam(None, list(ids), type_=ARRAY(Uuid))
+        return column.in_(select(func.unnest(array)))
+
+    def listed(
+        self, connection: Connection, read: Callable[[Connection], Read]
+    ) -> Read:
+        """In a transaction in the past, if asked to."""
+        if not self._follower_reads:
+            return read(connection)
+        past = "AS OF SYSTEM TIME follower_read_timestamp()"
+        try:
+            return within(past, connection, read)
+        except ProgrammingError:
+            # The tables are younger than that.
+            return read(connection)
+
+    def past_locks(
+        self, connection: Connection, read: Callable[[Connection], Read]
+    ) -> Read:
+        """With priority, if there is a lock: such a reader moves those that write.
+
+        They may still commit, at a later time. It settles what it reads, too.
+        """
+        try:
+            return read(connection)
+        except OperationalError as error:
+            if getattr(error.orig, "sqlstate", None) != _LOCKED:
+                raise
+        return within("PRIORITY HIGH", connection, read)
+
+
+_LOCKED = "55P03"
+
+
+def within(
+    kind: str, connection: Connection, read: Callable[[Connection], Read]
+) -> Read:
+    """What ``read`` reads within a transaction of a kind."""
+    connection.exec_driver_sql(f"BEGIN {kind}")
+    try:
+        found = read(connection)
+    except BaseException:
+        if not connection.invalidated:
+            connection.exec_driver_sql("ROLLBACK")
+        raise
+    # After a rollback the driver would prepare every statement anew.
+    connection.exec_driver_sql("COMMIT")
+    return found
+
+
+def _look_up(index: str) -> str:
+    return f"{{FORCE_INDEX={index},NO_FULL_SCAN}}"

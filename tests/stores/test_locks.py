@@ -18,8 +18,8 @@ from go_scheduler.errors import StoreError, StoreUnavailableError
 from go_scheduler.models import Outcome, State
 from go_scheduler.stores.messages import Release, Renewal, RunOutcome
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
+from go_scheduler.stores.sql.contents import ContentsCache
 from go_scheduler.stores.sql.database import Lane
-from go_scheduler.stores.sql.reader import Reader
 from go_scheduler.testing.builders import (
     HOUR,
     HOURLY,
@@ -268,7 +268,7 @@ class TestLockedRows:
         self, store: PostgreSQLStore, store_url: str, few: int
     ) -> None:
         given = made(store, 20)
-        store._reader = Reader(store._database, store._dialect)
+        store._reader._contents = ContentsCache()
         definitions = [each.definition.id for each in given[:few]]
         with transaction(store_url) as connection:
             connection.execute(

@@ -20,7 +20,7 @@ from sqlalchemy import make_url
 from go_scheduler.clock import ZERO
 from go_scheduler.models import Outcome, TaskDefinition
 from go_scheduler.stores.messages import Claim, Firing, Release, Renewal, RunOutcome
-from go_scheduler.stores.sql.reader import Reader
+from go_scheduler.stores.sql.contents import ContentsCache
 from go_scheduler.testing import settle
 from go_scheduler.testing.builders import HOUR, LEASE, SECOND, claimant, clean_up
 from go_scheduler.triggers.delay import DelayTrigger
@@ -397,7 +397,7 @@ def use(store: PostgreSQLStore, url: str, explained: Callable[[str], None]) -> N
     assert ids(held) == ids(claimed)
     explained("claim")
     # A start and an end must read the contents as well, if they are not known yet.
-    store._reader = Reader(store._database, store._dialect)
+    store._reader._contents = ContentsCache()
     with locked(url, "task_instances", claimed[0].id):
         started = store.start_instances(NODE, claims(claimed))
         # On a busy machine what writes the others may take too long as well.

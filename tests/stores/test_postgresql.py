@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from go_scheduler.stores.cockroachdb import CockroachDBDialect
+from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
-from go_scheduler.stores.sql.dialects import CockroachDBDialect, PostgreSQLDialect
 from go_scheduler.testing.store.claims import ClaimTests, LapsedTests
 from go_scheduler.testing.store.firings import DueTests
 from go_scheduler.testing.store.lists import CleanupTests

@@ -23,16 +23,18 @@ from go_scheduler.errors import (
     StoreUnavailableError,
 )
 from go_scheduler.models import Skipped, TaskDefinition
+from go_scheduler.stores.cockroachdb import CockroachDBDialect
 from go_scheduler.stores.messages import Position
 from go_scheduler.stores.postgresql import driver
-from go_scheduler.stores.postgresql.statements import APART
+from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
+from go_scheduler.stores.postgresql.due_instances import DueInstances
+from go_scheduler.stores.postgresql.executing import Statements
+from go_scheduler.stores.postgresql.statements.statement import APART
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql import contents
 from go_scheduler.stores.sql import database as sql_database
 from go_scheduler.stores.sql.contents import ContentsCache
 from go_scheduler.stores.sql.database import Fault, Lane, Overtaken
-from go_scheduler.stores.sql.dialects import CockroachDBDialect
-from go_scheduler.stores.sql.reader import Reader
 from go_scheduler.stores.sql.rows import read_definition
 from go_scheduler.stores.sql.tables import definitions
 from go_scheduler.stores.sql.types import UNREADABLE
@@ -85,7 +87,7 @@ def store(postgresql_url: str, clock: ManualClock) -> Iterator[PostgreSQLStore]:
 PAST = "BEGIN AS OF SYSTEM TIME follower_read_timestamp()"
 
 
-class Statements:
+class Told:
     """A connection that notes what it is told to execute, or fails."""
 
     def __init__(self, error: Exception | None = None, answer: object = None) -> None:
@@ -226,6 +228,18 @@ def test_what_is_claimed_is_not_lost_with_what_cannot_be(
 READS = "attempt < 9000000000000000000 AND runs < 9000000000000000000\n     AND due"
 
 
+class ReadsNoRows(PostgreSQLDialect):
+    """Claims read no rows unless they have to, as on CockroachDB."""
+
+    reads_rows = False
+
+
+def let_claims_read_no_rows(store: PostgreSQLStore) -> None:
+    dialect = ReadsNoRows(store.clock)
+    statements = Statements(store._database, dialect, clock=store.clock)
+    store._due_instances = DueInstances(statements, shards=1, reads_rows=False)
+
+
 @contextmanager
 def locked(
     store: PostgreSQLStore, queue: str, *, unless: str
@@ -234,7 +248,7 @@ def locked(
 
     As CockroachDB's do, claims read no rows unless they have to.
     """
-    store._claims._reads_rows = False
+    let_claims_read_no_rows(store)
     claims: Counter[bool] = Counter()
 
     def wait(
@@ -316,7 +330,7 @@ def test_where_several_places_are_locked_a_claim_gives_up_after_two(
 def test_what_failed_for_another_reason_is_not_claimed_in_another_way(
     store: PostgreSQLStore,
 ) -> None:
-    store._claims._reads_rows = False
+    let_claims_read_no_rows(store)
     pending(store)
     wrong = psycopg.errors.InsufficientPrivilege
     with (
@@ -331,7 +345,8 @@ def test_what_failed_for_another_reason_is_not_claimed_in_another_way(
 def test_a_claim_that_failed_claims_nothing_and_the_next_one_sees_all(
     store: PostgreSQLStore, clock: ManualClock, reads_rows: bool
 ) -> None:
-    store._claims._reads_rows = reads_rows
+    if not reads_rows:
+        let_claims_read_no_rows(store)
     instance = pending(store)
     with (
         failing_statements(store, share=1, error=psycopg.errors.DiskFull),
@@ -407,7 +422,7 @@ def test_on_cockroachdb_only_what_is_locked_is_read_with_priority(
     error: type[psycopg.Error] | None,
 ) -> None:
     dialect = CockroachDBDialect(None, follower_reads=False)
-    connection = Statements()
+    connection = Told()
 
     def read(_: object) -> str:
         connection.exec_driver_sql("SELECT")
@@ -482,7 +497,7 @@ def test_where_there_is_something_to_claim_is_seen_past_locks(
 
 def test_contents_are_read_past_locks(store: PostgreSQLStore) -> None:
     instance = pending(store)
-    store._reader = Reader(store._database, store._dialect)
+    store._reader._contents = ContentsCache()
     with plain_reads_meeting_locks(store) as executed:
         [taken] = claim(store)
     assert taken.definition == instance.definition
@@ -497,7 +512,7 @@ def definitions_meeting_locks(store: PostgreSQLStore, lane: Lane) -> Iterator[No
         if "UPDATE task_instances" in statement and APART not in statement:
             raise exc.OperationalError("", {}, LockNotAvailable())
 
-    store._claims._reads_rows = False
+    let_claims_read_no_rows(store)
     engine = store._database._engines[lane]
     event.listen(engine, "before_cursor_execute", wait)
     yield
@@ -630,7 +645,7 @@ def test_what_is_no_error_of_the_driver_is_wrong() -> None:
 
 def test_a_list_whose_connection_is_lost_ends_with_it() -> None:
     dialect = CockroachDBDialect(None, follower_reads=True)
-    connection = Statements()
+    connection = Told()
 
     def lose(_: object) -> None:
         connection.invalidated = True
@@ -644,7 +659,7 @@ def test_a_list_whose_connection_is_lost_ends_with_it() -> None:
 @pytest.mark.parametrize("asked", [True, False])
 def test_lists_come_from_the_past_if_asked_to(asked: bool) -> None:
     dialect = CockroachDBDialect(None, follower_reads=asked)
-    connection = Statements()
+    connection = Told()
     given = cast("Connection", connection)
     assert dialect.listed(given, lambda _: connection.exec_driver_sql("SELECT"))
     expected = [PAST, "SELECT", "COMMIT"] if asked else ["SELECT"]
@@ -662,7 +677,7 @@ def test_a_list_of_what_is_younger_than_the_past_is_of_the_present(
     error: type[psycopg.Error], then: list[str]
 ) -> None:
     dialect = CockroachDBDialect(None, follower_reads=True)
-    connection = Statements()
+    connection = Told()
 
     def read(_: object) -> object:
         connection.exec_driver_sql("SELECT")
@@ -723,11 +738,11 @@ def test_two_that_make_a_write_ahead_log_do_not_fail(database: SQLiteDatabase) -
     full = sqlite3.OperationalError()
     full.sqlite_errorcode = sqlite3.SQLITE_FULL
     for error, raised in ((busy, Overtaken), (full, exc.OperationalError)):
-        fails = Statements(exc.OperationalError("", {}, error))
+        fails = Told(exc.OperationalError("", {}, error))
         with pytest.raises(raised):
             database._use_log(cast("Connection", fails))
     with pytest.raises(StoreError, match="has the journal delete"):
-        database._use_log(cast("Connection", Statements(answer="delete")))
+        database._use_log(cast("Connection", Told(answer="delete")))
 
 
 def test_a_turn_that_does_not_come_is_given_up() -> None:

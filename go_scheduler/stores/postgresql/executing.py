@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from sqlalchemy import column, text
+from sqlalchemy import Integer, bindparam, column, text
 
 from go_scheduler.clock import SystemClock
-from go_scheduler.stores.postgresql import statements as sql
 from go_scheduler.stores.postgresql.driver import met_a_lock
+from go_scheduler.stores.postgresql.statements.by_name import (
+    in_words_of,
+    statements_by_name,
+)
+from go_scheduler.stores.postgresql.statements.claims import heads
+from go_scheduler.stores.postgresql.statements.statement import OF_DEFINITION
 from go_scheduler.stores.sql.sweep import Sweep
 from go_scheduler.stores.sql.tables import definitions, instances, nodes
 
@@ -21,17 +25,18 @@ if TYPE_CHECKING:
     from sqlalchemy.sql.selectable import TextualSelect
 
     from go_scheduler.clock import Clock
+    from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
+    from go_scheduler.stores.postgresql.statements.statement import Statement
     from go_scheduler.stores.sql.database import Database, Lane
-    from go_scheduler.stores.sql.dialects import PostgreSQLDialect
 
 
 class Statements:
-    """Fills in statements, executes them, and knows how far the scans have come.
+    """Executes statements by their names, and knows how far the scans have come.
 
     Args:
         database: Where they are executed.
-        clock: Used instead of the database's time, for tests.
         dialect: The engine's own words.
+        clock: Used instead of the database's time, for tests.
     """
 
     def __init__(
@@ -45,33 +50,34 @@ class Statements:
         self._dialect = dialect
         self._clock = clock
         self._elapsed = (clock or SystemClock()).elapsed
-        now = "now()" if clock is None else "CAST(:now AS timestamptz)"
-        indexes = {word: dialect.by_index(index) for word, index in sql.INDEXES.items()}
-        words = {"now": now, **sql.WORDS, **indexes}
-        self._words = tuple(words.items())
+        self._made = {
+            name: self._make(each) for name, each in statements_by_name(dialect).items()
+        }
         self._sweeps: dict[object, Sweep] = {}
 
-    def fill(self, template: str, **parts: object) -> str:
-        """A part for ``text``, with the words of this store and its own."""
-        filled = template.format(**dict(self._words), **parts)
-        return filled.replace("{", "{{").replace("}", "}}")
+    def _make(self, statement: Statement) -> TextualSelect:
+        sql = statement.sql
+        if self._clock is not None:
+            sql = sql.replace("now()", "CAST(:now AS timestamptz)")
+        made = text(sql)
+        if ":limit" in sql:
+            # Written out: CockroachDB does not push down a limit that it does not know.
+            limit = bindparam("limit", type_=Integer(), literal_execute=True)
+            made = made.bindparams(limit)
+        return made.columns(*map(_column, statement.returns))
 
-    def text(
-        self, template: str, *, returns: tuple[str, ...], **parts: str | int
-    ) -> TextualSelect:
-        """A whole statement; parts may be templates of words and of parts before them.
-
-        Args:
-            template: What to fill in.
-            returns: The names of the columns that come back.
-            **parts: Words of this statement alone.
-        """
-        return _made(template, returns, self._words, **parts)
+    def heads(self, queues: int) -> str:
+        """The name of the statement that looks where to claim in so many queues."""
+        name = f"heads of {queues}"
+        if name not in self._made:
+            statement = heads(queues, self._dialect.shards)
+            self._made[name] = self._make(in_words_of(self._dialect, statement))
+        return name
 
     def run(
         self,
         lane: Lane,
-        statement: TextualSelect,
+        name: str,
         parameters: Mapping[str, object],
         *,
         repeatable: bool = True,
@@ -79,37 +85,34 @@ class Statements:
         """Execute a statement and fetch what it returns, as ``Database.run``."""
         return self._database.run(
             lane,
-            lambda connection: self.execute(connection, statement, parameters),
+            lambda connection: self.execute(connection, name, parameters),
             repeatable=repeatable,
         )
 
     def read(
-        self, lane: Lane, statement: TextualSelect, parameters: Mapping[str, object]
+        self, lane: Lane, name: str, parameters: Mapping[str, object]
     ) -> Sequence[Row[Any]]:
         """Execute a statement that only reads, and wait for nobody's lock."""
         return self._database.run(
             lane,
             lambda connection: self._dialect.past_locks(
-                connection, lambda each: self.execute(each, statement, parameters)
+                connection, lambda each: self.execute(each, name, parameters)
             ),
         )
 
     def execute(
-        self,
-        connection: Connection,
-        statement: TextualSelect,
-        parameters: Mapping[str, object],
+        self, connection: Connection, name: str, parameters: Mapping[str, object]
     ) -> Sequence[Row[Any]]:
         """Execute a statement on a connection and fetch what it returns."""
         if self._clock is not None:
             parameters = {**parameters, "now": self._clock.now()}
-        return connection.execute(statement, parameters).all()
+        return connection.execute(self._made[name], parameters).all()
 
-    def sweep(self, what: object) -> Sweep:
+    def sweep(self, scan: object) -> Sweep:
         """How far the scan of this name has come."""
-        sweep = self._sweeps.get(what)
+        sweep = self._sweeps.get(scan)
         if sweep is None:
-            sweep = self._sweeps[what] = Sweep(self._elapsed)
+            sweep = self._sweeps[scan] = Sweep(self._elapsed)
         return sweep
 
     def scan(
@@ -134,23 +137,9 @@ class Statements:
         return rows
 
 
-# Filled in anew each time, a statement would take as long as a row of its result.
-@lru_cache(maxsize=1000)
-def _made(
-    template: str,
-    returns: tuple[str, ...],
-    words: tuple[tuple[str, str], ...],
-    **parts: str | int,
-) -> TextualSelect:
-    known = dict(words)
-    for name, part in parts.items():
-        known[name] = str(part).format(**known)
-    return text(template.format(**known)).columns(*map(_column, returns))
-
-
 _TYPES = {
     **{each.name: each.type for each in (*definitions.c, *instances.c, *nodes.c)},
-    **{sql.OF_DEFINITION + each.name: each.type for each in definitions.c},
+    **{OF_DEFINITION + each.name: each.type for each in definitions.c},
     "place": instances.c.due_at.type,
     "now": instances.c.due_at.type,
 }

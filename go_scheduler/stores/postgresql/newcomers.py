@@ -9,7 +9,6 @@ from sqlalchemy.exc import IntegrityError
 
 from go_scheduler.stores.changes import created
 from go_scheduler.stores.postgresql import arrays
-from go_scheduler.stores.postgresql import statements as sql
 from go_scheduler.stores.sql.database import Overtaken
 from go_scheduler.stores.sql.rows import write_contents
 from go_scheduler.stores.sql.sweep import LATE
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from go_scheduler.models import TaskDefinition
+    from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
     from go_scheduler.stores.postgresql.executing import Statements
-    from go_scheduler.stores.sql.dialects import PostgreSQLDialect
     from go_scheduler.stores.sql.rows import ContentsRow
 
 
@@ -71,7 +70,6 @@ class Newcomers:
             return {}
         keys = [uuid4() for _ in new]
         contents = [write_contents(each) for each in new]
-        statement = self._statements.text(sql.INSERT_NEW, returns=("id", "now"))
         shards = (key.int % self._dialect.shards for key in keys)
         parameters = {
             **_columns(new, contents),
@@ -81,7 +79,7 @@ class Newcomers:
             "late": LATE,
         }
         try:
-            rows = self._statements.execute(connection, statement, parameters)
+            rows = self._statements.execute(connection, "insert_new", parameters)
         except IntegrityError as error:
             raise Overtaken from error
         now = {row.id: row.now for row in rows}

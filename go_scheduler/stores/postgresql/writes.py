@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
-from sqlalchemy.sql.selectable import TextualSelect
-
 from go_scheduler.errors import StoreError
 from go_scheduler.stores.postgresql.driver import met_a_lock
 from go_scheduler.stores.sql.database import Lane
@@ -35,12 +33,12 @@ _MOST_WAITS = 15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write(Generic[Item]):
-    """A statement over a batch. All four take the same parameters.
+    """A statement over a batch, by name. All four take the same parameters.
 
     Attributes:
         lane: Where it is executed.
-        statement: Changes all that is current, and returns it.
-        apart: The same, but it reads only what it changes.
+        name: Changes all rows that are current, and returns them.
+        apart: The same, but it reads only the rows that it changes.
         free: Locks the rows that nobody else has locked, and returns their ids.
         current: Returns the ids of those that the statement would change.
         parameters: What they are executed with for some of the batch.
@@ -49,10 +47,10 @@ class Write(Generic[Item]):
     """
 
     lane: Lane
-    statement: TextualSelect
-    apart: TextualSelect
-    free: TextualSelect
-    current: TextualSelect
+    name: str
+    apart: str
+    free: str
+    current: str
     parameters: Callable[[Sequence[Item]], Mapping[str, object]]
     id_of: Callable[[Item], UUID]
     repeatable: bool = True
@@ -78,18 +76,18 @@ class Writes:
     def write(self, write: Write[Item], batch: Sequence[Item]) -> Written:
         """Write a batch, but for the rows that somebody else has locked."""
         with _leaving_what_is_locked():
-            return Written(self._execute(write, write.statement, batch))
+            return Written(self._execute(write, write.name, batch))
         with _leaving_what_is_locked():
             return self._write_free(write, batch)
         # A whole table is locked.
         return Written([], {write.id_of(each) for each in batch})
 
     def _execute(
-        self, write: Write[Item], statement: TextualSelect, batch: Sequence[Item]
+        self, write: Write[Item], name: str, batch: Sequence[Item]
     ) -> Sequence[Row[Any]]:
         return self._statements.run(
             write.lane,
-            statement,
+            name,
             write.parameters(batch),
             repeatable=write.repeatable,
         )

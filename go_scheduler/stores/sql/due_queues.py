@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from go_scheduler.stores.sql.dialects import Dialect
+    from go_scheduler.stores.sql.dialect import Dialect
 
 
 def due_queues(

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.messages import Tombstone
-    from go_scheduler.stores.sql.dialects import Dialect
+    from go_scheduler.stores.sql.dialect import Dialect
     from go_scheduler.stores.sql.tombstones import Tombstones
 
 

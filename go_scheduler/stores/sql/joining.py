@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.orm import SessionTransaction
 
-    from go_scheduler.stores.sql.dialects import Dialect
+    from go_scheduler.stores.sql.dialect import Dialect
 
 
 def join(connection: object, dialect: Dialect) -> Connection:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection
 
-    from go_scheduler.stores.sql.dialects import Dialect, Query
+    from go_scheduler.stores.sql.dialect import Dialect, Query
 
 
 class OpenInstances:

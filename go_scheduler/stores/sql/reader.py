@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import select
 
 from go_scheduler.stores.sql.contents import ContentsCache
-from go_scheduler.stores.sql.rows import (
+from go_scheduler.stores.sql.instance_rows import (
     CLAIMED_COLUMNS,
-    DEFINITION_COLUMNS,
     INSTANCE_COLUMNS,
+    read_instance,
+)
+from go_scheduler.stores.sql.rows import (
+    DEFINITION_COLUMNS,
     DefinitionRow,
     missing_definition,
     read_definition,
-    read_instance,
 )
 from go_scheduler.stores.sql.tables import contents, definitions
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.sql.database import Database, Lane
-    from go_scheduler.stores.sql.dialects import Dialect
+    from go_scheduler.stores.sql.dialect import Dialect
     from go_scheduler.stores.sql.rows import ContentsRow
 
 _OF_DEFINITION = len(DEFINITION_COLUMNS) - 1
@@ -141,7 +143,7 @@ def _definition(key: UUID, by_key: Mapping[UUID, TaskDefinition]) -> TaskDefinit
 
 
 def judged(instances: Iterable[TaskInstance]) -> list[TaskInstance]:
-    """Instances but those of whose claim nobody can say how long it holds."""
+    """Instances but those whose ``expires_at`` cannot be read: no claim holds so."""
     return [each for each in instances if each.expires_at is not None]
 
 

@@ -1,4 +1,4 @@
-"""Between rows and values: definitions, their contents, instances.
+"""Between rows and values: definitions and their contents.
 
 Reading never fails. A definition whose row holds what this process cannot read gets an
 ``UnknownTrigger`` that says why, so that it is reported, left alone and not lost.
@@ -7,7 +7,6 @@ Reading never fails. A definition whose row holds what this process cannot read 
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
@@ -15,25 +14,18 @@ from uuid import UUID
 from go_scheduler.checks import NOTE_LIMIT
 from go_scheduler.errors import GoSchedulerError
 from go_scheduler.json import JSON, FrozenObject, read_object
-from go_scheduler.models import Outcome, Skipped, TaskDefinition, TaskInstance
+from go_scheduler.models import TaskDefinition
 from go_scheduler.policies import CatchUp, RetryPolicy
-from go_scheduler.stores.messages import NodeContact, Tombstone
-from go_scheduler.stores.sql.types import (
-    UNREADABLE,
-    Unreadable,
-    from_microseconds,
-    to_microseconds,
-)
-from go_scheduler.triggers.base import Trigger, utc
+from go_scheduler.stores.sql.types import from_microseconds, to_microseconds
 from go_scheduler.triggers.stored import UnknownTrigger, dump_trigger, load_trigger
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from datetime import timedelta
 
     from sqlalchemy import Row
 
-# What is kept of a definition and read back, in the order of ``DefinitionRow``.
+    from go_scheduler.triggers.base import Trigger
+
 DEFINITION_COLUMNS = (
     "key",
     "id",
@@ -46,53 +38,14 @@ DEFINITION_COLUMNS = (
     "revision",
     "named",
 )
-
-# What is kept of an instance and has to be read of one that has just been claimed.
-CLAIMED_COLUMNS = (
-    "id",
-    "definition_key",
-    "fire_time",
-    "execute_at",
-    "due_at",
-    "attempt",
-    "runs",
-    "hangs",
-    "claimed_by",
-    "expires_at",
-    "started_at",
-    "outcome",
-    "error",
-    "cancel_requested",
-)
-# And of any other: all but what only statements use.
-INSTANCE_COLUMNS = (
-    *CLAIMED_COLUMNS,
-    "completed_at",
-    "ended_attempt",
-    "skipped_last",
-    "skipped_count",
-    "skipped_reason",
-)
+"""The columns of a definition that are read back, as ``DefinitionRow`` has them."""
 
 EARLIEST = datetime.min.replace(tzinfo=UTC)
 LATEST = datetime.max.replace(tzinfo=UTC)
 """Stands for a time that cannot be read: most of them are later than any that can."""
 
-_NO_ID = UUID(int=0)
-_OUTCOMES = {None: None} | {outcome.value: outcome for outcome in Outcome}
-# A frozen value's own __init__ takes twice as long.
-_ASSIGN = [getattr(TaskInstance, each.name).__set__ for each in fields(TaskInstance)]
-_OUTCOME = INSTANCE_COLUMNS.index("outcome")
-_SKIPPED = INSTANCE_COLUMNS.index("skipped_last")
-_STAND_INS = {
-    "id": _NO_ID,
-    "execute_at": LATEST,
-    "due_at": LATEST,
-    "skipped_last": LATEST,
-}
-
-
-CONTACT_COLUMNS = ("node", "contact_since", "seen_at", "queues")
+NO_ID = UUID(int=0)
+"""Stands for an id that cannot be read."""
 
 
 class DefinitionRow(NamedTuple):
@@ -167,11 +120,11 @@ def read_contents(row: ContentsRow | Row[Any] | None) -> Contents:
     try:
         state = json.loads(row.trigger_state)
         metadata = read_object(row.metadata)
-        # What a newer version wrote, and this one would not do, raises a TypeError.
+        # A policy that only a newer version knows raises a TypeError.
         retry, catch_up = _read_policies(**json.loads(row.policies))
         trigger = load_trigger(row.trigger_kind, state)
         return Contents(row.name, metadata, trigger, retry, catch_up)
-    # Whoever wrote the row by hand may have written anything.
+    # A row that was written by other means than this package may hold anything.
     except Exception as error:
         return _unreadable(str(row.trigger_kind), state, str(error), name=row.name)
 
@@ -220,8 +173,8 @@ def _stand_in(
 ) -> TaskDefinition:
     """A definition that keeps of its row what can be read."""
     return TaskDefinition(
-        trigger=_unknown(contents.trigger, f"the stored row cannot be read: {error}"),
-        id=row.id if isinstance(row.id, UUID) else _NO_ID,
+        trigger=unknown(contents.trigger, f"the stored row cannot be read: {error}"),
+        id=row.id if isinstance(row.id, UUID) else NO_ID,
         metadata=contents.metadata,
         named=bool(row.named),
         next_fire_time=read_time(row.next_fire_time),
@@ -235,95 +188,15 @@ def missing_definition(key: object) -> TaskDefinition:
     """What stands for the definition of an instance that has none."""
     return TaskDefinition(
         trigger=UnknownTrigger("", None, "the definition of an instance is missing"),
-        id=key if isinstance(key, UUID) else _NO_ID,
+        id=key if isinstance(key, UUID) else NO_ID,
     )
 
 
-def read_contacts(rows: Sequence[Row[Any]]) -> list[NodeContact]:
-    """The contacts of rows of ``CONTACT_COLUMNS``, but for what cannot be read."""
-    return [
-        NodeContact(node=node, since=since, until=until, queues=_read_queues(queues))
-        for node, since, until, queues in rows
-        if Unreadable not in (type(node), type(since), type(until))
-    ]
-
-
-def write_queues(queues: Sequence[str]) -> str:
-    """The column of a node's queues."""
-    return json.dumps(list(queues))
-
-
-def _read_queues(text: str | None) -> tuple[str, ...] | None:
-    try:
-        return tuple(map(str, json.loads(text)))  # type: ignore[arg-type]
-    # Whoever wrote it by hand may have written anything.
-    except (ValueError, TypeError):
-        return None
-
-
-def read_tombstone(row: Row[Any]) -> Tombstone | None:
-    """What a row of ``task_tombstones`` says; None if it cannot be read."""
-    try:
-        return Tombstone(
-            id=row.id,
-            trigger=load_trigger(row.trigger_kind, json.loads(row.trigger_state)),
-            revision=row.revision,
-            completed_at=utc(row.completed_at, name="completed_at"),
-        )
-    except (GoSchedulerError, ValueError):
-        return None
-
-
-def read_instance(values: Sequence[Any], definition: TaskDefinition) -> TaskInstance:
-    """The instance whose ``INSTANCE_COLUMNS`` have these values."""
-    if Unreadable in map(type, values) or values[_OUTCOME] not in _OUTCOMES:
-        definition, values = _repaired(values, definition)
-    # By position: this is done for every run, and names take twice as long. In between
-    # is what stands in both in one order, fire_time to started_at.
-    id, _, *same, outcome, error, cancel_requested, completed_at, ended_attempt = (
-        values[:_SKIPPED]
-    )
-    last, count, reason = values[_SKIPPED:]
-    skipped = None
-    if count is not None:
-        skipped = Skipped(first=same[0], last=last, count=count, reason=reason)
-    assigned = (
-        id,
-        definition,
-        *same,
-        completed_at,
-        _OUTCOMES[outcome],
-        ended_attempt,
-        error,
-        bool(cancel_requested),
-        skipped,
-    )
-    instance = object.__new__(TaskInstance)
-    for assign, value in zip(_ASSIGN, assigned, strict=True):
-        assign(instance, value)
-    return instance
-
-
-def _repaired(
-    values: Sequence[Any], definition: TaskDefinition
-) -> tuple[TaskDefinition, Sequence[Any]]:
-    """Values that can be read, and a definition that keeps it from running."""
-    named = dict(zip(INSTANCE_COLUMNS, values, strict=True))
-    bad = [name for name, value in named.items() if value is UNREADABLE]
-    for name in bad:
-        named[name] = _STAND_INS.get(name)
-    if named["outcome"] not in _OUTCOMES:
-        bad.append("outcome")
-        named["outcome"] = Outcome.FAILED.value
-    reason = f"the row of an instance cannot be read: {', '.join(bad)}"
-    trigger = _unknown(definition.trigger, reason)
-    return replace(definition, trigger=trigger), tuple(named.values())
-
-
-def _unknown(trigger: Trigger, reason: str) -> UnknownTrigger:
+def unknown(trigger: Trigger, reason: str) -> UnknownTrigger:
+    """What stands for a trigger whose row cannot be read otherwise."""
     try:
         kind, state = dump_trigger(trigger)
-    # Foreign code may do anything.
+    # A trigger of a user's may raise anything.
     except Exception:
         kind, state = "", None
     return UnknownTrigger(kind, state, reason)
@@ -335,7 +208,7 @@ def read_time(value: object) -> datetime | None:
 
 
 def _note(value: object) -> str | None:
-    """A note, or what can be read of one that was written by hand."""
+    """A note that can be kept, whatever was written into its column."""
     if not isinstance(value, str):
         return None
     return value.replace("\0", "")[:NOTE_LIMIT]

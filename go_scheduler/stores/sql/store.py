@@ -23,9 +23,10 @@ from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.due_queues import due_queues
 from go_scheduler.stores.sql.edits import LIVE, Edits, definition_of, live_among
 from go_scheduler.stores.sql.ending import end_run
+from go_scheduler.stores.sql.instance_rows import INSTANCE_COLUMNS
 from go_scheduler.stores.sql.joining import join, when_committed
 from go_scheduler.stores.sql.reader import Reader
-from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS, INSTANCE_COLUMNS, LATEST
+from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS, LATEST
 from go_scheduler.stores.sql.tables import contents, definitions, instances
 from go_scheduler.stores.sql.tombstones import Tombstones
 
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.messages import Position, RunOutcome, Tombstone
     from go_scheduler.stores.sql.database import Database
-    from go_scheduler.stores.sql.dialects import Dialect
+    from go_scheduler.stores.sql.dialect import Dialect
     from go_scheduler.stores.sql.schema import Schema
 
 Listed = TypeVar("Listed")

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, literal, select, tuple_
 
-from go_scheduler.stores.sql.rows import read_tombstone
+from go_scheduler.errors import GoSchedulerError
+from go_scheduler.stores.messages import Tombstone
 from go_scheduler.stores.sql.tables import tombstones
+from go_scheduler.triggers.base import utc
+from go_scheduler.triggers.stored import load_trigger
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import datetime
     from uuid import UUID
 
-    from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy import ColumnElement, Connection, Row
 
-    from go_scheduler.stores.messages import Tombstone
-    from go_scheduler.stores.sql.dialects import Dialect
+    from go_scheduler.stores.sql.dialect import Dialect
 
 _ended = (tombstones.c.completed_at, tombstones.c.id)
 _TYPES = [each.type for each in _ended]
@@ -44,7 +47,7 @@ class Tombstones:
             return {}
         query = select(tombstones).where(self._dialect.among(tombstones.c.id, ids))
         query = self._dialect.looked_up(query, tombstones, "task_tombstones_pkey")
-        found = map(read_tombstone, connection.execute(query))
+        found = map(_read, connection.execute(query))
         return {each.id: each for each in found if each is not None}
 
     def forget(self, connection: Connection, ids: Collection[UUID]) -> None:
@@ -111,3 +114,16 @@ class Tombstones:
         ids = connection.execute(free).scalars().all()
         self.forget(connection, ids)
         return len(ids)
+
+
+def _read(row: Row[Any]) -> Tombstone | None:
+    """What a row of ``task_tombstones`` says; None if it cannot be read."""
+    try:
+        return Tombstone(
+            id=row.id,
+            trigger=load_trigger(row.trigger_kind, json.loads(row.trigger_state)),
+            revision=row.revision,
+            completed_at=utc(row.completed_at, name="completed_at"),
+        )
+    except (GoSchedulerError, ValueError):
+        return None

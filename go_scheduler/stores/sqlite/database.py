@@ -20,8 +20,8 @@ from go_scheduler.errors import ConfigurationError, StoreError
 from go_scheduler.json import JSON, contains
 from go_scheduler.shown import shown
 from go_scheduler.stores.sql.database import Database, Fault, Lane, Overtaken
-from go_scheduler.stores.sql.dialects import CONTAINS
 from go_scheduler.stores.sql.urls import read_url
+from go_scheduler.stores.sqlite.dialect import CONTAINS
 from go_scheduler.stores.sqlite.turns import Turns
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, StoreUnavailableError
-from go_scheduler.stores.postgresql import statements as sql
 from go_scheduler.stores.postgresql.driver import met_a_lock
 from go_scheduler.stores.sql.database import Lane
 
@@ -19,13 +18,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from sqlalchemy import Row
-    from sqlalchemy.sql.selectable import TextualSelect
 
     from go_scheduler.stores.messages import Claimant
     from go_scheduler.stores.postgresql.executing import Statements
     from go_scheduler.stores.sql.sweep import Sweep
 
-_COLUMNS = (*sql.BOTH, "place", "now")
 _CAREFUL_CLAIMS = 20
 _log = logging.getLogger(__name__)
 
@@ -33,7 +30,7 @@ _Place = tuple[str, int]
 """A queue, and a shard of it."""
 
 
-class Claims:
+class DueInstances:
     """Takes what is due for a node.
 
     Args:
@@ -48,7 +45,7 @@ class Claims:
         self._statements = statements
         self._shards = shards
         self._reads_rows = reads_rows
-        # Where claims have met a lock, and how many more are careful there.
+        # By place: how many more claims read rows there, since one has met a lock.
         self._careful: dict[object, int] = {}
         self._reported = False
 
@@ -90,7 +87,7 @@ class Claims:
             try:
                 claimed += claim(left)
             except StoreError as error:
-                # What has been claimed must not lapse while this waits for others.
+                # Instances that have been claimed must not lapse meanwhile.
                 last = old or new or failure or isinstance(error, StoreUnavailableError)
                 failure = error
                 if last:
@@ -114,15 +111,14 @@ class Claims:
         if len(places) == 1:
             return places
         sweeps = [self._statements.sweep(place) for place in places]
-        if self._reads_rows:
-            limit = 1
         parameters: dict[str, object] = {"ahead": ahead}
-        for number, (queue, _) in enumerate(places):
+        for number, queue in enumerate(queues):
             parameters[f"queue{number}"] = queue
-            parameters[f"back{number}"] = sweeps[number].back
-
-        statement = self._heads(places, limit=limit)
-        rows = self._statements.read(Lane.SCANS, statement, parameters)
+        for number, sweep in enumerate(sweeps):
+            parameters[f"back{number}"] = sweep.back
+        parameters["limit"] = 1 if self._reads_rows else limit
+        heads = self._statements.heads(len(queues))
+        rows = self._statements.read(Lane.SCANS, heads, parameters)
         found = {row.head for row in rows}
         for number, sweep in enumerate(sweeps):
             if number not in found:
@@ -130,20 +126,8 @@ class Claims:
         full = [place for number, place in enumerate(places) if number in found]
         return random.sample(full, len(full))
 
-    def _heads(self, places: Sequence[_Place], *, limit: int) -> TextualSelect:
-        branches = [
-            self._statements.fill(sql.HEAD, head=number, shard=shard, limit=limit)
-            for number, (_, shard) in enumerate(places)
-        ]
-        return self._statements.text(
-            sql.HEADS,
-            returns=("head",),
-            branches=", ".join(branches),
-            union=sql.union([f"head{number}" for number in range(len(places))]),
-        )
-
     def _past_locks(
-        self, where: object, claim: Callable[[str, str], Sequence[Row[Any]]], only: str
+        self, place: object, name: str, claim: Callable[[str], Sequence[Row[Any]]]
     ) -> Sequence[Row[Any]]:
         """Claim, past rows that a user's open transaction has locked.
 
@@ -154,23 +138,23 @@ class Claims:
         more, so that is done only where it is needed.
 
         Args:
-            where: Of which claims.
-            claim: Claims what meets one more condition, and reads definitions with it
-                unless there is another.
-            only: The condition that makes it read the rows before it chooses.
+            place: Where, to be remembered.
+            name: The statement; where claims read no rows, there is one that does.
+            claim: Executes the statement of a name.
         """
         if self._reads_rows:
-            return claim(only, "")
-        if careful := self._careful.get(where, 0):
-            self._careful[where] = careful - 1
-            return claim(only, sql.APART)
+            return claim(name)
+        careful_name = f"{name}_past_locks"
+        if careful := self._careful.get(place, 0):
+            self._careful[place] = careful - 1
+            return claim(careful_name)
         try:
-            return claim("", "")
+            return claim(name)
         except StoreError as error:
             if not met_a_lock(error):
                 raise
-            self._careful[where] = _CAREFUL_CLAIMS
-            return claim(only, sql.APART)
+            self._careful[place] = _CAREFUL_CLAIMS
+            return claim(careful_name)
 
     def _claim_free(
         self,
@@ -182,18 +166,18 @@ class Claims:
         queue, shard = place
         sweep = self._statements.sweep(place)
 
-        def claim(only: str, apart: str) -> Sequence[Row[Any]]:
+        def claim(name: str) -> Sequence[Row[Any]]:
             parameters = {
                 **terms,
                 "queue": queue,
                 "shard": shard,
                 "back": sweep.back,
                 "ahead": ahead,
+                "limit": limit,
             }
-            statement = self._text(sql.FREE, sql.IS_FREE, limit, only, apart)
-            return self._claim(sweep, statement, parameters, limit)
+            return self._claim(sweep, name, parameters, limit)
 
-        rows = self._past_locks(place, claim, sql.SOUND_AND_FREE)
+        rows = self._past_locks(place, "claim", claim)
         if len(rows) == limit:
             sweep.go_on(rows[0].now - max(row.place for row in rows))
         return rows
@@ -206,47 +190,26 @@ class Claims:
         limit: int,
     ) -> Sequence[Row[Any]]:
         # Those that look only for what lapsed long ago reach no further than that.
-        where = ("lapsed", tuple(queues), lapsed > ZERO)
-        sweep = self._statements.sweep(where)
+        place = ("lapsed", tuple(queues), lapsed > ZERO)
+        sweep = self._statements.sweep(place)
 
-        def claim(only: str, apart: str) -> Sequence[Row[Any]]:
+        def claim(name: str) -> Sequence[Row[Any]]:
             parameters = {
                 **terms,
                 "queues": list(queues),
                 "lapsed": lapsed,
                 "back": sweep.back + lapsed,
+                "limit": limit,
             }
-            statement = self._text(sql.LAPSED, sql.HAS_LAPSED, limit, only, apart)
-            return self._claim(sweep, statement, parameters, limit)
+            return self._claim(sweep, name, parameters, limit)
 
-        return self._past_locks(where, claim, sql.SOUND)
+        return self._past_locks(place, "claim_lapsed", claim)
 
     def _claim(
-        self,
-        sweep: Sweep,
-        statement: TextualSelect,
-        parameters: Mapping[str, object],
-        limit: int,
+        self, sweep: Sweep, name: str, parameters: Mapping[str, object], limit: int
     ) -> Sequence[Row[Any]]:
         def execute() -> Sequence[Row[Any]]:
             # Done and repeated, a claim would leave what it has claimed to its lease.
-            return self._statements.run(
-                Lane.SCANS, statement, parameters, repeatable=False
-            )
+            return self._statements.run(Lane.SCANS, name, parameters, repeatable=False)
 
         return self._statements.scan(sweep, execute, limit=limit)
-
-    def _text(
-        self, due: str, guard: str, limit: int, only: str, apart: str
-    ) -> TextualSelect:
-        return self._statements.text(
-            sql.CLAIM,
-            returns=_COLUMNS,
-            limit=limit,
-            sound=sql.SOUND,
-            only=only,
-            due=due,
-            guard=guard,
-            starts=sql.STARTS,
-            apart=apart,
-        )

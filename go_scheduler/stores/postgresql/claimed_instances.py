@@ -1,0 +1,193 @@
+"""Instances of the PostgreSQL family that nodes have claimed: start to finish."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from go_scheduler.models import Cancelled
+from go_scheduler.stores.messages import Answer
+from go_scheduler.stores.postgresql import arrays
+from go_scheduler.stores.postgresql.writes import Write
+from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.reader import judged
+from go_scheduler.stores.sql.sweep import LATE
+from go_scheduler.stores.sql.types import to_microseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence, Set
+    from datetime import datetime
+    from uuid import UUID
+
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.stores.messages import (
+        Claim,
+        Claimant,
+        Release,
+        Renewal,
+        RunOutcome,
+    )
+    from go_scheduler.stores.postgresql.executing import Statements
+    from go_scheduler.stores.postgresql.writes import Item, Writes
+    from go_scheduler.stores.sql.reader import Reader
+
+
+class ClaimedInstances:
+    """Changes what is owned by the claims of a batch, as the store's methods say.
+
+    Args:
+        statements: Executes what reads, and what names no claim.
+        writes: Executes the others.
+        reader: Makes instances of rows.
+    """
+
+    def __init__(self, statements: Statements, writes: Writes, reader: Reader) -> None:
+        self._statements = statements
+        self._writes = writes
+        self._reader = reader
+
+    def page(self, node: UUID, after: UUID, limit: int) -> Sequence[TaskInstance]:
+        """Those of a node, in the order of their ids."""
+        parameters = {"node": node, "after": after, "limit": limit}
+        rows = self._statements.read(Lane.SCANS, "list_claimed", parameters)
+        return judged(self._reader.claimed(Lane.SCANS, rows))
+
+    def start(
+        self, claimant: Claimant, claims: Sequence[Claim]
+    ) -> Answer[Sequence[TaskInstance]]:
+        """Record that handlers are about to be called."""
+        if not claims:
+            return Answer(done=[])
+
+        def parameters(batch: Sequence[Claim]) -> Mapping[str, object]:
+            return {
+                **_keys(batch),
+                "lease": claimant.lease,
+                "expire_after": claimant.expire_after,
+            }
+
+        write = _write(
+            "start",
+            apart="start_past_locks",
+            parameters=parameters,
+            id_of=attrgetter("instance_id"),
+        )
+        ordered = sorted(claims, key=attrgetter("instance_id.int"))
+        rows, busy = self._writes.write(write, ordered)
+        started = judged(self._reader.claimed(Lane.CLAIMS, rows))
+        return Answer(done=started, busy=busy)
+
+    def renew(self, renewals: Sequence[Renewal]) -> Answer[Mapping[UUID, bool]]:
+        """Let claims hold longer."""
+        if not renewals:
+            return Answer(done={})
+        write = _write("renew", lane=Lane.RENEWALS, parameters=_renewal_parameters)
+        rows, busy = self._writes.write(write, sorted(renewals, key=_number))
+        return Answer(done={row.id: row.cancel_requested for row in rows}, busy=busy)
+
+    def finish(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
+        """Record what became of runs."""
+        if not outcomes:
+            return Answer(done=frozenset())
+        write: Write[RunOutcome] = Write(
+            lane=Lane.CLAIMS,
+            name="finish",
+            apart="finish",
+            free="finish_free",
+            current="finish_current",
+            parameters=_outcome_parameters,
+            id_of=attrgetter("claim.instance_id"),
+            # Done and repeated, it would answer that the claims were lost.
+            repeatable=False,
+        )
+        rows, busy = self._writes.write(write, sorted(outcomes, key=_number))
+        return Answer(done={id for (id,) in rows}, busy=busy)
+
+    def release(self, releases: Sequence[Release]) -> Answer[Set[UUID]]:
+        """Give back what was claimed and not called."""
+        if not releases:
+            return Answer(done=frozenset())
+        write = _write("release", parameters=_release_parameters)
+        rows, busy = self._writes.write(write, sorted(releases, key=_number))
+        return Answer(done={row.id for row in rows}, busy=busy)
+
+    def cancel(
+        self, cancellations: Mapping[UUID, datetime | None]
+    ) -> Mapping[UUID, Cancelled]:
+        """Cancel what has not started, claimed or not; ask what runs to stop."""
+        if not cancellations:
+            return {}
+        ordered = sorted(cancellations, key=lambda each: each.int)
+        parameters = {
+            "ids": arrays.ids(ordered),
+            "next_times": arrays.times(cancellations[each] for each in ordered),
+            "late": LATE,
+        }
+        rows = self._statements.run(Lane.USERS, "cancel", parameters, repeatable=False)
+        return {
+            row.id: Cancelled.REQUESTED if row.runs_on else Cancelled.CANCELLED
+            for row in rows
+        }
+
+
+def _write(
+    name: str,
+    *,
+    lane: Lane = Lane.CLAIMS,
+    apart: str | None = None,
+    parameters: Callable[[Sequence[Item]], Mapping[str, object]],
+    id_of: Callable[[Item], UUID] = attrgetter("claim.instance_id"),
+) -> Write[Item]:
+    """A write that changes what is owned by the claims of its batch."""
+    return Write(
+        lane=lane,
+        name=name,
+        apart=apart or name,
+        free="claimed_free",
+        current="claimed_current",
+        parameters=parameters,
+        id_of=id_of,
+    )
+
+
+_number = attrgetter("claim.instance_id.int")
+
+
+def _renewal_parameters(renewals: Sequence[Renewal]) -> Mapping[str, object]:
+    leases = (to_microseconds(each.lease) for each in renewals)
+    return {
+        **_keys([each.claim for each in renewals]),
+        "leases": arrays.numbers(leases),
+    }
+
+
+def _release_parameters(releases: Sequence[Release]) -> Mapping[str, object]:
+    delays = (to_microseconds(each.delay) for each in releases)
+    return {
+        **_keys([each.claim for each in releases]),
+        "delays": arrays.numbers(delays),
+    }
+
+
+def _outcome_parameters(outcomes: Sequence[RunOutcome]) -> Mapping[str, object]:
+    retries = (to_microseconds(each.retry_in) for each in outcomes)
+    return {
+        **_keys([each.claim for each in outcomes]),
+        "outcomes": arrays.words(each.outcome for each in outcomes),
+        "ended": arrays.ids(
+            each.claim.instance_id for each in outcomes if each.outcome is not None
+        ),
+        "started": arrays.times(each.started_at for each in outcomes),
+        "retries": arrays.numbers(retries),
+        "hung": arrays.truths(each.hung for each in outcomes),
+        "errors": arrays.texts(each.error for each in outcomes),
+        "next_times": arrays.times(each.next_fire_time for each in outcomes),
+        "late": LATE,
+    }
+
+
+def _keys(claims: Sequence[Claim]) -> dict[str, object]:
+    return {
+        "ids": arrays.ids(each.instance_id for each in claims),
+        "attempts": arrays.numbers(each.attempt for each in claims),
+    }

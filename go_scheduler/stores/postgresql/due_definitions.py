@@ -1,0 +1,138 @@
+"""Definitions of the PostgreSQL family that are due: how they are read and fired."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID, uuid4
+
+from go_scheduler.stores.messages import Answer
+from go_scheduler.stores.postgresql import arrays
+from go_scheduler.stores.postgresql.writes import Write
+from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.rows import DefinitionRow, read_time
+from go_scheduler.stores.sql.sweep import LATE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence, Set
+    from datetime import datetime
+
+    from go_scheduler.models import TaskDefinition
+    from go_scheduler.stores.messages import Firing
+    from go_scheduler.stores.postgresql.executing import Statements
+    from go_scheduler.stores.postgresql.writes import Writes
+    from go_scheduler.stores.sql.reader import Reader
+
+# How far back every look goes that found something due: what is not fired in so long
+# must not make it walk over all that has been fired since.
+_STILL_DUE = timedelta(minutes=5)
+
+
+class DueDefinitions:
+    """Reads what is due, and fires it.
+
+    Args:
+        statements: Executes what reads.
+        writes: Executes what fires.
+        reader: Makes definitions of rows.
+        shards: Over how many parts of an index instances are spread.
+    """
+
+    def __init__(
+        self, statements: Statements, writes: Writes, reader: Reader, *, shards: int
+    ) -> None:
+        self._statements = statements
+        self._writes = writes
+        self._reader = reader
+        self._shards = shards
+
+    def page(
+        self, ahead: timedelta, after: TaskDefinition | None, limit: int
+    ) -> Sequence[TaskDefinition]:
+        """Read a page, as ``Store.due_definitions``."""
+        sweep = self._statements.sweep("due")
+        parameters: dict[str, object] = {
+            "ahead": ahead,
+            # What was not late when it was written may have passed all the same.
+            "back": sweep.back + LATE,
+            "limit": limit,
+        }
+        name = "due"
+        if after is not None:
+            name = "due_after"
+            parameters["after_time"] = after.next_fire_time
+            parameters["after_id"] = after.id
+        rows = self._statements.scan(
+            sweep,
+            lambda: self._statements.read(Lane.SCANS, name, parameters),
+            # What has been read is still due: only a page of nothing is the end.
+            limit=1,
+        )
+        times = filter(None, (read_time(row.next_fire_time) for row in rows))
+        if (earliest := min(times, default=None)) is not None:
+            sweep.go_on(min(rows[0].now - earliest, _STILL_DUE))
+        return self._reader.definitions(
+            Lane.SCANS, [DefinitionRow(*row[:-1]) for row in rows]
+        )
+
+    def fire(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
+        """Fire, as ``Store.fire_definitions``."""
+        if not firings:
+            return Answer(done=frozenset())
+        some_wait = any(each.definition.trigger.waits for each in firings)
+        name = "fire_waiting" if some_wait else "fire"
+        write: Write[Firing] = Write(
+            lane=Lane.SCANS,
+            name=name,
+            apart=name,
+            free="fire_free",
+            current="fire_current",
+            parameters=self._parameters,
+            id_of=attrgetter("definition.id"),
+            # Its repetition would answer that another node had won.
+            repeatable=False,
+        )
+        # One order for all nodes, so that none waits for another in a circle.
+        ordered = sorted(firings, key=lambda each: each.definition.id.int)
+        rows, busy = self._writes.write(write, ordered)
+        return Answer(done={row.id for row in rows}, busy=busy)
+
+    def _parameters(self, firings: Sequence[Firing]) -> Mapping[str, object]:
+        made = [each for firing in firings for each in _made_by(firing)]
+        ids = [uuid4() for _ in made]
+        return {
+            "late": LATE,
+            "ids": arrays.ids(each.definition.id for each in firings),
+            "expected": arrays.times(
+                each.definition.next_fire_time for each in firings
+            ),
+            "revisions": arrays.numbers(each.definition.revision for each in firings),
+            "next_times": arrays.times(each.next_fire_time for each in firings),
+            "instance_ids": arrays.ids(ids),
+            "shards": arrays.numbers(id.int % self._shards for id in ids),
+            "definition_ids": arrays.ids(each.definition_id for each in made),
+            "fire_times": arrays.times(each.fire_time for each in made),
+            "lasts": arrays.times(each.last for each in made),
+            "counts": arrays.numbers(each.skipped for each in made),
+            "reasons": arrays.texts(each.reason for each in made),
+        }
+
+
+class _Made(NamedTuple):
+    """An instance that a firing makes."""
+
+    definition_id: UUID
+    fire_time: datetime
+    last: datetime | None = None
+    skipped: int | None = None
+    reason: str | None = None
+
+
+def _made_by(firing: Firing) -> Iterator[_Made]:
+    id, skipped = firing.definition.id, firing.skipped
+    if skipped is not None:
+        yield _Made(id, skipped.first, skipped.last, skipped.count, skipped.reason)
+    for fire_time in firing.fire_times:
+        if skipped is None or fire_time != skipped.first:
+            yield _Made(id, fire_time)

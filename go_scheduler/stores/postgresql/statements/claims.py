@@ -1,0 +1,157 @@
+"""Statements that claim instances: by queue, shard and time, or after a lapse."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from go_scheduler.stores.postgresql.statements.statement import (
+    APART,
+    BOTH,
+    DEFINITION,
+    INSTANCE,
+    Statement,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+_UNION = "\n        UNION ALL "
+
+
+def heads(queues: int, shards: int) -> Statement:
+    """A guess at where there is anything to claim, when there is more than one place.
+
+    On CockroachDB a plain read of what a claim would take settles it: the claim finds
+    it. Places are numbered, the shards of ``:queue0`` first.
+    """
+    places = [(queue, shard) for queue in range(queues) for shard in range(shards)]
+    found = [
+        f"""
+head{place} AS MATERIALIZED (
+  SELECT {place} AS head, claimable_at
+    FROM task_instances@task_instances_claimable_idx
+   WHERE queue = CAST(:queue{queue} AS text) AND shard = {shard}
+     AND claimable_at IS NOT NULL
+     AND claimable_at >= now() - CAST(:back{place} AS interval)
+     AND claimable_at <= now() + CAST(:ahead AS interval)
+   ORDER BY claimable_at LIMIT :limit)"""
+        for place, (queue, shard) in enumerate(places)
+    ]
+    every = [f"SELECT * FROM head{place}" for place in range(len(places))]
+    sql = f"""
+WITH{",".join(found)}
+SELECT DISTINCT head FROM ({_UNION.join(every)}) AS heads
+"""
+    return Statement(sql, ("head",))
+
+
+# A row that was written by other means than this package may be out of all bounds: no
+# claim could take it, and it is to fill no batch.
+_SOUND = """
+     AND attempt < 9000000000000000000 AND runs < 9000000000000000000
+     AND due_at < now() + interval '36525 days'"""
+_FREE = """
+     AND claimed_by IS NULL AND completed_at IS NULL AND NOT held"""
+_MARKED = """
+     SET claimed_by = CAST(:node AS uuid), attempt = t.attempt + 1, claimable_at = NULL,
+         runs = t.runs + CASE WHEN t.due_at <= now() + CAST(:lead AS interval)
+                         THEN 1 ELSE 0 END,
+         started_at = CASE WHEN t.due_at <= now() + CAST(:lead AS interval)
+                      THEN greatest(now(), t.due_at) END,
+         expires_at = greatest(now(), t.due_at)
+             + CASE WHEN t.due_at <= now() + CAST(:lead AS interval)
+               THEN least(CAST(:lease AS interval),
+                          coalesce(
+                            CASE WHEN t.expire_after BETWEEN 0 AND 3155760000000000
+                            THEN t.expire_after END * interval '1 microsecond',
+                            CAST(:expire_after AS interval)))
+               ELSE CAST(:lease AS interval) END"""
+
+
+def _claim(only: str = "", apart: str = "") -> Statement:
+    """Claims what nobody has claimed in one place, the earliest first."""
+    sql = f"""
+WITH due AS MATERIALIZED (
+  SELECT id, claimable_at AS place FROM task_instances@task_instances_claimable_idx
+   WHERE queue = CAST(:queue AS text) AND shard = CAST(:shard AS bigint)
+     AND claimable_at IS NOT NULL
+     AND claimable_at >= now() - CAST(:back AS interval)
+     AND claimable_at <= now() + CAST(:ahead AS interval){only}
+   ORDER BY claimable_at, due_at LIMIT :limit FOR UPDATE SKIP LOCKED),
+t AS (
+  UPDATE task_instances@task_instances_pkey AS t{_MARKED}
+    FROM due
+   WHERE t.id = due.id{_SOUND}{_FREE}
+  RETURNING {INSTANCE}, due.place)
+SELECT {INSTANCE},
+       {DEFINITION},
+       t.place, now() AS now
+  FROM t LEFT JOIN task_definitions@task_definitions_pkey AS d
+                   ON d.key = t.definition_key{apart}
+"""
+    return Statement(sql, (*BOTH, "place", "now"))
+
+
+def _claim_lapsed(only: str = "", apart: str = "") -> Statement:
+    """Claims anew what others had claimed, the longest lapsed first."""
+    sql = f"""
+WITH due AS MATERIALIZED (
+  SELECT id, expires_at AS place FROM task_instances@task_instances_lease_idx
+   WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT held
+     AND expires_at >= now() - CAST(:back AS interval)
+     AND expires_at <= now() - CAST(:lapsed AS interval)
+     AND queue = ANY(CAST(:queues AS text[])){only}
+   ORDER BY expires_at LIMIT :limit FOR UPDATE SKIP LOCKED),
+t AS (
+  UPDATE task_instances@task_instances_pkey AS t{_MARKED}
+    FROM due
+   WHERE t.id = due.id{_SOUND}
+     AND t.completed_at IS NULL AND t.expires_at <= now() - CAST(:lapsed AS interval)
+  RETURNING {INSTANCE}, due.place)
+SELECT {INSTANCE},
+       {DEFINITION},
+       t.place, now() AS now
+  FROM t LEFT JOIN task_definitions@task_definitions_pkey AS d
+                   ON d.key = t.definition_key{apart}
+"""
+    return Statement(sql, (*BOTH, "place", "now"))
+
+
+# No index has it by itself; that of the leases has all of them, and is small.
+_LIST_CLAIMED = f"""
+WITH t AS MATERIALIZED (
+  SELECT {INSTANCE} FROM task_instances@task_instances_lease_idx AS t
+   WHERE t.claimed_by = CAST(:node AS uuid) AND t.completed_at IS NULL AND NOT t.held
+     AND t.expires_at IS NOT NULL AND t.id > CAST(:after AS uuid))
+SELECT {INSTANCE},
+       {DEFINITION}
+  FROM t LEFT JOIN task_definitions@task_definitions_pkey AS d
+                   ON d.key = t.definition_key
+ ORDER BY t.id LIMIT :limit
+"""
+
+
+def claim_statements(shards: int, *, reads_rows: bool) -> Mapping[str, Statement]:
+    """By name.
+
+    Args:
+        shards: Over how many parts of the index instances are spread.
+        reads_rows: Whether a claim reads rows before it chooses, by a condition that no
+            index has, so that those that are locked are skipped. Where it does not, it
+            has a second form that does, and leaves the definitions apart.
+    """
+    named = {"heads": heads(2, shards), "list_claimed": Statement(_LIST_CLAIMED, BOTH)}
+    if reads_rows:
+        return {
+            **named,
+            "claim": _claim(_SOUND + _FREE),
+            "claim_lapsed": _claim_lapsed(_SOUND),
+        }
+    return {
+        **named,
+        "claim": _claim(),
+        "claim_past_locks": _claim(_SOUND + _FREE, APART),
+        "claim_lapsed": _claim_lapsed(),
+        "claim_lapsed_past_locks": _claim_lapsed(_SOUND, APART),
+    }

@@ -1,0 +1,171 @@
+"""Statements on definitions: new ones are inserted, due ones are read and fired."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from go_scheduler.stores.postgresql.statements.statement import Statement
+from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Ids that are new in every respect, so that nothing has to be read first. Each of the
+# conditions is a look-up, by OFFSET 0 as in _NOTHING_OPEN: for ON CONFLICT, CockroachDB
+# would read the whole index where statistics say that it is short.
+_INSERT_NEW = """
+WITH x AS MATERIALIZED (
+  SELECT * FROM unnest(
+         CAST(:keys AS uuid[]), CAST(:ids AS uuid[]), CAST(:shards AS bigint[]),
+         CAST(:queues AS text[]), CAST(:expiries AS bigint[]),
+         CAST(:waits AS boolean[]), CAST(:fire_times AS timestamptz[]),
+         CAST(:paused AS boolean[]), CAST(:notes AS text[]),
+         CAST(:named AS boolean[]), CAST(:names AS text[]), CAST(:metadata AS text[]),
+         CAST(:kinds AS text[]), CAST(:states AS text[]), CAST(:policies AS text[]))
+         AS x (key, id, shard, queue, expire_after, waits, next_fire_time, paused, note,
+               named, name, metadata, trigger_kind, trigger_state, policies)),
+made AS (
+  INSERT INTO task_definitions
+         (key, id, shard, queue, expire_after, waits, next_fire_time, late, paused,
+          note, completed_at, revision, named, created_at)
+  SELECT x.key, x.id, x.shard, x.queue, x.expire_after, x.waits, x.next_fire_time,
+         CAST(:is_late AS boolean)
+         OR coalesce(x.next_fire_time <= now() - CAST(:late AS interval), false),
+         x.paused, CASE WHEN x.paused THEN x.note END,
+         CASE WHEN x.next_fire_time IS NULL AND NOT x.waits THEN now() END, 1, x.named,
+         now()
+    FROM x
+   WHERE NOT EXISTS (SELECT 1 FROM task_definitions@task_definitions_id_key AS d
+                      WHERE d.id = x.id AND d.deleted_at IS NULL OFFSET 0)
+     AND NOT EXISTS (SELECT 1 FROM task_definitions@task_definitions_former_idx AS d
+                      WHERE d.id = x.id AND d.deleted_at IS NOT NULL OFFSET 0)
+     AND NOT EXISTS (SELECT 1 FROM task_tombstones@task_tombstones_pkey AS t
+                      WHERE t.id = x.id OFFSET 0)
+  RETURNING key, id),
+kept AS (
+  INSERT INTO task_contents
+         (key, name, metadata, metadata_search, trigger_kind, trigger_state, policies)
+  SELECT x.key, x.name, x.metadata, CAST(x.metadata AS jsonb), x.trigger_kind,
+         x.trigger_state, x.policies
+    FROM x JOIN made ON made.key = x.key
+  RETURNING key)
+SELECT id, now() AS now FROM made
+"""
+
+_COLUMNS = ", ".join(DEFINITION_COLUMNS)
+_UNION = "\n        UNION ALL "
+_AFTER = """
+     AND (next_fire_time, id)
+         > (CAST(:after_time AS timestamptz), CAST(:after_id AS uuid))"""
+
+
+def _due(shards: int, after: str = "") -> str:
+    """A page of what is due, in time or late, of every shard."""
+    in_time = [
+        f"""
+in_time{shard} AS MATERIALIZED (
+  SELECT {_COLUMNS}
+    FROM task_definitions@task_definitions_due_idx
+   WHERE shard = {shard} AND next_fire_time IS NOT NULL AND NOT paused AND NOT late
+     AND next_fire_time >= now() - CAST(:back AS interval)
+     AND next_fire_time <= now() + CAST(:ahead AS interval){after}
+   ORDER BY next_fire_time, id LIMIT :limit),"""
+        for shard in range(shards)
+    ]
+    every = [f"SELECT * FROM in_time{shard}" for shard in range(shards)]
+    return f"""
+WITH{"".join(in_time)}
+late AS MATERIALIZED (
+  SELECT {_COLUMNS}
+    FROM task_definitions@task_definitions_late_idx
+   WHERE next_fire_time IS NOT NULL AND NOT paused AND late
+     AND next_fire_time <= now() + CAST(:ahead AS interval){after}
+   ORDER BY next_fire_time, id LIMIT :limit)
+SELECT {_COLUMNS}, now() AS now
+  FROM ({_UNION.join([*every, "SELECT * FROM late"])}) AS due
+ ORDER BY next_fire_time, id LIMIT :limit
+"""
+
+
+# For a batch in which some wait for the end of a run. In any other a server would be
+# free to look at more instances than it has to, and to wait for those that are locked.
+# By OFFSET 0 it is a look-up: PostgreSQL could read all that is open to join it.
+_NOTHING_OPEN = """
+     AND NOT EXISTS (
+           SELECT 1 FROM task_instances@task_instances_open_idx AS o
+            WHERE o.definition_key = d.key AND d.waits
+              AND o.completed_at IS NULL AND o.outcome IS NULL OFFSET 0)"""
+
+
+# The number of ids is hidden from PostgreSQL by a subquery: for many it would read the
+# whole index, if no statistics say how large that is.
+def _fire(nothing_open: str = "") -> str:
+    """Moves definitions on that are as they were read, and makes their instances."""
+    return f"""
+WITH moved AS (
+  UPDATE task_definitions@task_definitions_id_key AS d
+     SET next_fire_time = x.next_at,
+         late = coalesce(x.next_at <= now() - CAST(:late AS interval), false),
+         completed_at = CASE WHEN x.next_at IS NULL AND NOT d.waits THEN now()
+                        END
+    FROM unnest((SELECT CAST(:ids AS uuid[])),
+                (SELECT CAST(:expected AS timestamptz[])),
+                (SELECT CAST(:revisions AS bigint[])),
+                (SELECT CAST(:next_times AS timestamptz[])))
+         AS x (id, expected, revision, next_at)
+   WHERE d.id = x.id AND d.deleted_at IS NULL AND NOT d.paused
+     AND d.next_fire_time IS NOT DISTINCT FROM x.expected
+     AND d.revision = x.revision{nothing_open}
+  RETURNING d.key, d.id, d.queue, d.expire_after, d.waits),
+made AS (
+  INSERT INTO task_instances
+         (id, definition_key, shard, queue, expire_after, waits, fire_time, execute_at,
+          due_at, claimable_at, outcome, completed_at, skipped_last, skipped_count,
+          skipped_reason)
+  SELECT f.id, m.key, f.shard, m.queue, m.expire_after, m.waits, f.fire_time,
+         f.fire_time, f.fire_time,
+         CASE WHEN f.reason IS NULL THEN greatest(f.fire_time, now()) END,
+         CASE WHEN f.reason IS NOT NULL THEN 'skipped' END,
+         CASE WHEN f.reason IS NOT NULL THEN now() END,
+         f.last, f.count, f.reason
+    FROM unnest(CAST(:instance_ids AS uuid[]), CAST(:definition_ids AS uuid[]),
+                CAST(:shards AS bigint[]), CAST(:fire_times AS timestamptz[]),
+                CAST(:lasts AS timestamptz[]), CAST(:counts AS bigint[]),
+                CAST(:reasons AS text[]))
+         AS f (id, definition_id, shard, fire_time, last, count, reason)
+    JOIN moved AS m ON m.id = f.definition_id
+  ON CONFLICT (definition_key, fire_time) DO NOTHING RETURNING id)
+SELECT id FROM moved
+"""
+
+
+# On CockroachDB it is the row that is locked, and not an index's copy of it: the
+# revision makes it read the row.
+_FIRE_FREE = """
+SELECT id, revision FROM task_definitions@task_definitions_id_key
+ WHERE id IN (SELECT unnest((SELECT CAST(:ids AS uuid[])))) AND deleted_at IS NULL
+ ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+"""
+_FIRE_CURRENT = """
+SELECT d.id
+  FROM unnest((SELECT CAST(:ids AS uuid[])),
+              (SELECT CAST(:expected AS timestamptz[])),
+              (SELECT CAST(:revisions AS bigint[]))) AS x (id, expected, revision)
+  JOIN task_definitions@task_definitions_id_key AS d
+    ON d.id = x.id AND d.deleted_at IS NULL AND NOT d.paused
+   AND d.next_fire_time IS NOT DISTINCT FROM x.expected AND d.revision = x.revision
+"""
+
+
+def definition_statements(shards: int) -> Mapping[str, Statement]:
+    """By name; ``_free`` and ``_current`` are for the rows of a batch past locks."""
+    columns = (*DEFINITION_COLUMNS, "now")
+    return {
+        "insert_new": Statement(_INSERT_NEW, ("id", "now")),
+        "due": Statement(_due(shards), columns),
+        "due_after": Statement(_due(shards, _AFTER), columns),
+        "fire": Statement(_fire(), ("id",)),
+        "fire_waiting": Statement(_fire(_NOTHING_OPEN), ("id",)),
+        "fire_free": Statement(_FIRE_FREE, ("id", "revision")),
+        "fire_current": Statement(_FIRE_CURRENT, ("id",)),
+    }

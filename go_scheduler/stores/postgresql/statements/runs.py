@@ -1,0 +1,181 @@
+"""Statements on instances that are named by their ids, most of them by their claims.
+
+``attempt`` names one claim, so that the owner need not be compared: comparing it would
+let a planner walk an index of all that is claimed instead of the primary key.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from go_scheduler.stores.postgresql.statements.statement import (
+    APART,
+    BOTH,
+    DEFINITION,
+    INSTANCE,
+    Statement,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_OWNED = """t.id = x.id AND t.attempt = x.attempt
+     AND t.completed_at IS NULL AND t.claimed_by IS NOT NULL"""
+
+
+def _start(apart: str = "") -> str:
+    """Records that handlers are about to be called, and reads their definitions."""
+    return f"""
+WITH t AS (
+  UPDATE task_instances@task_instances_pkey AS t
+     SET runs = t.runs + CASE WHEN t.started_at IS NULL THEN 1 ELSE 0 END,
+         started_at = coalesce(t.started_at, greatest(now(), t.due_at)),
+         expires_at = CASE WHEN t.started_at IS NOT NULL THEN t.expires_at
+             ELSE greatest(now(), t.due_at)
+                  + least(CAST(:lease AS interval),
+                          coalesce(
+                            CASE WHEN t.expire_after BETWEEN 0 AND 3155760000000000
+                            THEN t.expire_after END * interval '1 microsecond',
+                            CAST(:expire_after AS interval))) END
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[])) AS x (id, attempt)
+   WHERE {_OWNED}
+  RETURNING {INSTANCE})
+SELECT {INSTANCE},
+       {DEFINITION}
+  FROM t LEFT JOIN task_definitions@task_definitions_pkey AS d
+                   ON d.key = t.definition_key{apart}
+"""
+
+
+_RENEW = f"""
+UPDATE task_instances@task_instances_pkey AS t
+   SET expires_at = now() + x.lease * interval '1 microsecond'
+  FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]),
+              CAST(:leases AS bigint[])) AS x (id, attempt, lease)
+ WHERE {_OWNED}
+RETURNING t.id, t.cancel_requested
+"""
+_RELEASE = f"""
+UPDATE task_instances@task_instances_pkey AS t
+   SET claimed_by = NULL, expires_at = NULL, started_at = NULL,
+       runs = t.runs - CASE WHEN t.started_at IS NOT NULL THEN 1 ELSE 0 END,
+       due_at = CASE WHEN x.delay > 0
+                THEN greatest(t.due_at, now() + x.delay * interval '1 microsecond')
+                ELSE t.due_at END,
+       claimable_at = CASE WHEN NOT t.held
+           THEN greatest(t.due_at, now() + x.delay * interval '1 microsecond') END
+  FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]),
+              CAST(:delays AS bigint[])) AS x (id, attempt, delay)
+ WHERE {_OWNED}
+RETURNING t.id
+"""
+
+# The first success wins, of whichever attempt.
+_MAY_FINISH = """t.id = x.id
+     AND (t.attempt = x.attempt AND t.completed_at IS NULL AND t.claimed_by IS NOT NULL
+          OR x.outcome = 'completed' AND x.attempt BETWEEN 1 AND t.attempt
+             AND (t.completed_at IS NULL OR t.outcome = 'failed'))"""
+_GONE_ON = """
+gone_on AS (
+  UPDATE task_definitions@task_definitions_pkey AS d
+     SET next_fire_time = coalesce(d.next_fire_time, e.next_at),
+         late = coalesce(coalesce(d.next_fire_time, e.next_at)
+                         <= now() - CAST(:late AS interval), false),
+         completed_at = CASE WHEN d.next_fire_time IS NULL AND e.next_at IS NULL
+                        THEN now() END
+    FROM ended AS e
+   WHERE e.goes_on AND d.key = e.definition_key AND d.waits
+     AND d.completed_at IS NULL AND d.deleted_at IS NULL
+  RETURNING d.key)"""
+# An instance that had failed has moved its definition on, and waits for nothing any
+# more: RETURNING has the new values only.
+_FINISH = f"""
+WITH ended AS (
+  UPDATE task_instances@task_instances_pkey AS t
+     SET outcome = x.outcome,
+         ended_attempt = CASE WHEN x.outcome IS NOT NULL THEN x.attempt END,
+         waits = t.waits AND t.completed_at IS NULL,
+         hangs = CASE WHEN x.hung THEN t.hangs + 1
+                      WHEN x.outcome IS NOT NULL THEN t.hangs ELSE 0 END,
+         completed_at = CASE WHEN x.outcome IS NOT NULL THEN now() END,
+         started_at = CASE WHEN x.outcome IS NOT NULL THEN x.started_at END,
+         runs = t.runs - CASE WHEN x.started_at IS NULL AND t.started_at IS NOT NULL
+                              AND t.attempt = x.attempt AND t.completed_at IS NULL
+                         THEN 1 ELSE 0 END,
+         error = coalesce(x.error, t.error),
+         claimed_by = CASE WHEN x.outcome IS NOT NULL THEN t.claimed_by END,
+         expires_at = CASE WHEN x.outcome IS NOT NULL THEN t.expires_at END,
+         due_at = CASE WHEN x.outcome IS NOT NULL THEN t.due_at
+                  ELSE now() + x.retry_in * interval '1 microsecond' END,
+         claimable_at = CASE WHEN x.outcome IS NULL AND NOT t.held
+                        THEN now() + x.retry_in * interval '1 microsecond' END
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]),
+                CAST(:outcomes AS text[]), CAST(:started AS timestamptz[]),
+                CAST(:retries AS bigint[]), CAST(:hung AS boolean[]),
+                CAST(:errors AS text[]), CAST(:next_times AS timestamptz[]))
+         AS x (id, attempt, outcome, started_at, retry_in, hung, error, next_at)
+   WHERE {_MAY_FINISH}
+  RETURNING t.id, t.definition_key, (t.waits AND x.outcome IS NOT NULL) AS goes_on,
+            x.next_at),{_GONE_ON}
+SELECT id FROM ended
+"""
+_CANCEL = f"""
+WITH ended AS (
+  UPDATE task_instances@task_instances_pkey AS t
+     SET cancel_requested = t.cancel_requested OR t.started_at IS NOT NULL,
+         outcome = CASE WHEN t.started_at IS NULL THEN 'cancelled' END,
+         completed_at = CASE WHEN t.started_at IS NULL THEN now() END,
+         claimable_at = NULL
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:next_times AS timestamptz[]))
+         AS x (id, next_at)
+   WHERE t.id = x.id AND t.completed_at IS NULL
+  RETURNING t.id, t.definition_key, (t.waits AND t.started_at IS NULL) AS goes_on,
+            x.next_at, (t.started_at IS NOT NULL) AS runs_on),{_GONE_ON}
+SELECT id, runs_on FROM ended
+"""
+
+# Rows of a batch that can be written though somebody else has locked the others, and
+# those that are still as they were.
+_FREE = """
+SELECT id FROM task_instances@task_instances_pkey
+ WHERE id IN (SELECT unnest((SELECT CAST(:ids AS uuid[]))))
+ ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+"""
+_CURRENT = f"""
+SELECT t.id
+  FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[])) AS x (id, attempt)
+  JOIN task_instances@task_instances_pkey AS t ON {_OWNED}
+"""
+# A definition that waits for the end of an instance is written with it.
+_FINISH_FREE = """
+WITH t AS MATERIALIZED (
+  SELECT id, definition_key, waits AND id = ANY(CAST(:ended AS uuid[])) AS goes_on
+    FROM task_instances@task_instances_pkey
+   WHERE id IN (SELECT unnest((SELECT CAST(:ids AS uuid[]))))
+   ORDER BY id FOR NO KEY UPDATE SKIP LOCKED),
+d AS MATERIALIZED (
+  SELECT key FROM task_definitions@task_definitions_pkey
+   WHERE key IN (SELECT definition_key FROM t WHERE goes_on)
+   ORDER BY key FOR NO KEY UPDATE SKIP LOCKED)
+SELECT id FROM t WHERE NOT goes_on OR definition_key IN (SELECT key FROM d)
+"""
+_FINISH_CURRENT = f"""
+SELECT t.id
+  FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]),
+              CAST(:outcomes AS text[])) AS x (id, attempt, outcome)
+  JOIN task_instances@task_instances_pkey AS t ON {_MAY_FINISH}
+"""
+
+RUN_STATEMENTS: Mapping[str, Statement] = {
+    "start": Statement(_start(), BOTH),
+    "start_past_locks": Statement(_start(APART), BOTH),
+    "renew": Statement(_RENEW, ("id", "cancel_requested")),
+    "release": Statement(_RELEASE, ("id",)),
+    "claimed_free": Statement(_FREE, ("id",)),
+    "claimed_current": Statement(_CURRENT, ("id",)),
+    "finish": Statement(_FINISH, ("id",)),
+    "finish_free": Statement(_FINISH_FREE, ("id",)),
+    "finish_current": Statement(_FINISH_CURRENT, ("id",)),
+    "cancel": Statement(_CANCEL, ("id", "runs_on")),
+}
+"""By name; ``_free`` and ``_current`` are for the rows of a batch past locks."""

@@ -1,0 +1,86 @@
+"""The engines' own words, where one statement cannot serve them all."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from go_scheduler.stores.sql.rows import write_contents
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from sqlalchemy import ColumnElement, Connection, Delete, Select, Table, Update
+    from sqlalchemy.dialects.postgresql import Insert as PostgreSQLInsert
+    from sqlalchemy.dialects.sqlite import Insert as SQLiteInsert
+
+    from go_scheduler.json import JSON
+    from go_scheduler.models import TaskDefinition
+
+Read = TypeVar("Read")
+Query = TypeVar("Query", "Select[Any]", "Update", "Delete")
+
+
+class Dialect(ABC):
+    """What differs between engines, but for what the loops do.
+
+    Attributes:
+        name: What SQLAlchemy calls it.
+        shards: Over how many parts of an index what is due is spread.
+    """
+
+    name: str
+    shards = 1
+
+    @abstractmethod
+    def now(self, connection: Connection) -> datetime:
+        """The store's time."""
+
+    @abstractmethod
+    def among(
+        self, column: ColumnElement[Any], ids: Collection[UUID]
+    ) -> ColumnElement[bool]:
+        """Whether a column is one of many ids, as one parameter."""
+
+    def looked_up(self, query: Query, table: Table, index: str) -> Query:
+        """A statement on some rows of a table, which are looked up by an index only."""
+        return query
+
+    @abstractmethod
+    def contains(self, metadata: Mapping[str, JSON]) -> ColumnElement[bool]:
+        """Whether a definition's metadata contains this."""
+
+    @abstractmethod
+    def insert_new_ids(self) -> PostgreSQLInsert | SQLiteInsert:
+        """Insert definitions, but for ids that exist."""
+
+    def write_contents(self, definition: TaskDefinition) -> dict[str, object]:
+        """The columns of ``task_contents``, but for the key."""
+        row = write_contents(definition)
+        return {**row._asdict(), "metadata_search": json.loads(row.metadata)}
+
+    def in_autocommit(self, connection: Connection) -> bool:
+        """Whether a connection of the user's commits each statement by itself."""
+        # All that SQLAlchemy has for such a server say it so; it has no word of its own
+        # for that before 2.0.43.
+        driver: Any = connection.connection.dbapi_connection
+        return bool(driver.autocommit)
+
+    @abstractmethod
+    def ordered(self, connection: Connection, texts: Collection[str]) -> Sequence[str]:
+        """Texts in the order in which an index has them."""
+
+    def listed(
+        self, connection: Connection, read: Callable[[Connection], Read]
+    ) -> Read:
+        """What ``read`` reads; it need not be of this very moment."""
+        return read(connection)
+
+    def past_locks(
+        self, connection: Connection, read: Callable[[Connection], Read]
+    ) -> Read:
+        """What ``read`` reads, though somebody else may have locked it."""
+        return read(connection)

@@ -1,0 +1,102 @@
+"""Between rows and values: instances.
+
+Reading never fails. An instance whose row cannot be read belongs to a definition with
+an ``UnknownTrigger`` that says why, so that it is reported and not run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from go_scheduler.models import Outcome, Skipped, TaskInstance
+from go_scheduler.stores.sql.rows import LATEST, NO_ID, unknown
+from go_scheduler.stores.sql.types import UNREADABLE, Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from go_scheduler.models import TaskDefinition
+
+CLAIMED_COLUMNS = (
+    "id",
+    "definition_key",
+    "fire_time",
+    "execute_at",
+    "due_at",
+    "attempt",
+    "runs",
+    "hangs",
+    "claimed_by",
+    "expires_at",
+    "started_at",
+    "outcome",
+    "error",
+    "cancel_requested",
+)
+"""The columns to be read of an instance that has just been claimed."""
+INSTANCE_COLUMNS = (
+    *CLAIMED_COLUMNS,
+    "completed_at",
+    "ended_attempt",
+    "skipped_last",
+    "skipped_count",
+    "skipped_reason",
+)
+"""The columns to be read of any other: all but those that only statements use."""
+
+_OUTCOMES = {None: None} | {outcome.value: outcome for outcome in Outcome}
+_OUTCOME = INSTANCE_COLUMNS.index("outcome")
+_STAND_INS = {
+    "id": NO_ID,
+    "execute_at": LATEST,
+    "due_at": LATEST,
+    "skipped_last": LATEST,
+}
+
+
+def read_instance(values: Sequence[Any], definition: TaskDefinition) -> TaskInstance:
+    """The instance whose ``INSTANCE_COLUMNS`` have these values."""
+    if Unreadable in map(type, values) or values[_OUTCOME] not in _OUTCOMES:
+        definition, values = _repaired(values, definition)
+    id, _, fire_time, execute_at, due_at, attempt, runs, hangs, *rest = values
+    claimed_by, expires_at, started_at, outcome, error, *rest = rest
+    cancel_requested, completed_at, ended_attempt, last, count, reason = rest
+    skipped = None
+    if count is not None:
+        skipped = Skipped(first=fire_time, last=last, count=count, reason=reason)
+    return TaskInstance(
+        id=id,
+        definition=definition,
+        fire_time=fire_time,
+        execute_at=execute_at,
+        due_at=due_at,
+        attempt=attempt,
+        runs=runs,
+        hangs=hangs,
+        claimed_by=claimed_by,
+        expires_at=expires_at,
+        started_at=started_at,
+        completed_at=completed_at,
+        outcome=_OUTCOMES[outcome],
+        ended_attempt=ended_attempt,
+        error=error,
+        cancel_requested=bool(cancel_requested),
+        skipped=skipped,
+    )
+
+
+def _repaired(
+    values: Sequence[Any], definition: TaskDefinition
+) -> tuple[TaskDefinition, Sequence[Any]]:
+    """Values that can be read, and a definition that keeps it from running."""
+    named = dict(zip(INSTANCE_COLUMNS, values, strict=True))
+    bad = [name for name, value in named.items() if value is UNREADABLE]
+    for name in bad:
+        named[name] = _STAND_INS.get(name)
+    if named["outcome"] not in _OUTCOMES:
+        bad.append("outcome")
+        named["outcome"] = Outcome.FAILED.value
+    reason = f"the row of an instance cannot be read: {', '.join(bad)}"
+    trigger = unknown(definition.trigger, reason)
+    return replace(definition, trigger=trigger), tuple(named.values())

@@ -1,0 +1,252 @@
+"""Instances in a SQLite file that nodes have claimed: claim to finish."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from go_scheduler.models import Cancelled
+from go_scheduler.stores.messages import Answer
+from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.reader import earliest_first, judged, with_definitions
+from go_scheduler.stores.sql.rows import DefinitionRow
+from go_scheduler.stores.sql.sweep import LATE
+from go_scheduler.stores.sql.types import to_microseconds
+from go_scheduler.stores.sqlite.batches import (
+    ends,
+    key_of,
+    retries,
+    run_batch,
+    time_of,
+    write_all,
+)
+from go_scheduler.stores.sqlite.statements import claims as claiming
+from go_scheduler.stores.sqlite.statements import definitions, runs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence, Set
+    from datetime import datetime, timedelta
+    from typing import Any
+
+    from sqlalchemy import Connection, Row
+
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.stores.messages import (
+        Claim,
+        Claimant,
+        Release,
+        Renewal,
+        RunOutcome,
+    )
+    from go_scheduler.stores.sql.reader import Reader
+    from go_scheduler.stores.sqlite.database import SQLiteDatabase
+
+_LATE = to_microseconds(LATE)
+
+
+class ClaimedInstances:
+    """Claims instances, and changes what is claimed, as the store's methods say.
+
+    Args:
+        database: Where.
+        reader: Makes instances of rows.
+        microseconds: The store's time.
+    """
+
+    def __init__(
+        self, database: SQLiteDatabase, reader: Reader, microseconds: Callable[[], int]
+    ) -> None:
+        self._database = database
+        self._reader = reader
+        self._microseconds = microseconds
+
+    def claim(
+        self,
+        claimant: Claimant,
+        *,
+        ahead: timedelta,
+        lead: timedelta,
+        limit: int,
+        lapsed: timedelta | None,
+    ) -> Sequence[TaskInstance]:
+        """Hand due instances to one node."""
+        if not claimant.queues:
+            return []
+        queues = {f"queue{number}": each for number, each in enumerate(claimant.queues)}
+
+        def claim(connection: Connection) -> _Taken:
+            now = self._microseconds()
+            terms = {
+                **_terms(claimant, now),
+                "node": claimant.node.hex,
+                "lead": now + to_microseconds(lead),
+            }
+            old: Sequence[Row[Any]] = []
+            if lapsed is not None:
+                parameters = {
+                    **terms,
+                    "queues": json.dumps(claimant.queues),
+                    "lapsed": now - to_microseconds(lapsed),
+                    "limit": limit,
+                }
+                old = connection.execute(claiming.CLAIM_LAPSED, parameters).all()
+            new: Sequence[Row[Any]] = []
+            if left := limit - len(old):
+                until = now + to_microseconds(ahead)
+                new = connection.execute(
+                    claiming.claim(len(queues)),
+                    {**terms, **queues, "until": until, "limit": left},
+                ).all()
+            return _taken(connection, old, new)
+
+        old, new = self._instances(self._database.transact(claim))
+        return earliest_first(old) + earliest_first(new)
+
+    def _instances(self, taken: _Taken) -> list[list[TaskInstance]]:
+        """The instances of rows; read without keeping others from writing."""
+        by_key = self._reader.by_key(Lane.SCANS, taken.definitions)
+        return [with_definitions(rows, by_key) for rows in taken.instances]
+
+    def page(self, node: UUID, after: str, limit: int) -> Sequence[TaskInstance]:
+        """Those of a node, in the order of their ids."""
+        parameters = {"node": node.hex, "after": after, "limit": limit}
+
+        def read(connection: Connection) -> _Taken:
+            return _taken(
+                connection, connection.execute(claiming.LIST_CLAIMED, parameters).all()
+            )
+
+        [claimed] = self._instances(self._database.run(Lane.SCANS, read))
+        return judged(claimed)
+
+    def start(
+        self, claimant: Claimant, claims: Sequence[Claim]
+    ) -> Answer[Sequence[TaskInstance]]:
+        """Record that handlers are about to be called."""
+        if not claims:
+            return Answer(done=[])
+        batch = [key_of(each) for each in claims]
+
+        def start(connection: Connection) -> _Taken:
+            terms = _terms(claimant, self._microseconds())
+            return _taken(connection, run_batch(connection, runs.START, batch, **terms))
+
+        [started] = self._instances(self._database.transact(start))
+        return Answer(done=judged(started))
+
+    def renew(self, renewals: Sequence[Renewal]) -> Answer[Mapping[UUID, bool]]:
+        """Let claims hold longer."""
+        if not renewals:
+            return Answer(done={})
+        batch = [
+            (*key_of(each.claim), to_microseconds(each.lease)) for each in renewals
+        ]
+
+        def renew(connection: Connection) -> Mapping[UUID, bool]:
+            rows = run_batch(connection, runs.RENEW, batch, now=self._microseconds())
+            return {UUID(row.id): bool(row.cancel_requested) for row in rows}
+
+        return Answer(done=self._database.transact(renew))
+
+    def finish(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
+        """Record what became of runs."""
+        if not outcomes:
+            return Answer(done=frozenset())
+        by_id = {each.claim.instance_id.hex: each for each in outcomes}
+        batch = [(*key_of(each.claim), each.outcome) for each in outcomes]
+
+        def finish(connection: Connection) -> Set[UUID]:
+            now = self._microseconds()
+            rows = run_batch(connection, runs.FINISH_FOUND, batch)
+            recorded = [(row, by_id[row.id]) for row in rows]
+            write_all(connection, runs.FINISH_END, ends(recorded, now))
+            write_all(connection, runs.FINISH_RETRY, retries(recorded, now))
+            waiting = {
+                row.definition_key: each.next_fire_time
+                for row, each in recorded
+                if row.waits and each.outcome
+            }
+            _go_on(connection, waiting, now)
+            return {each.claim.instance_id for _, each in recorded}
+
+        return Answer(done=self._database.transact(finish))
+
+    def release(self, releases: Sequence[Release]) -> Answer[Set[UUID]]:
+        """Give back what was claimed and not called."""
+        if not releases:
+            return Answer(done=frozenset())
+
+        def release(connection: Connection) -> Set[UUID]:
+            now = self._microseconds()
+            batch = [
+                (*key_of(each.claim), now + to_microseconds(each.delay))
+                for each in releases
+            ]
+            rows = run_batch(connection, runs.RELEASE, batch, now=now)
+            return {UUID(row.id) for row in rows}
+
+        return Answer(done=self._database.transact(release))
+
+    def cancel(
+        self, cancellations: Mapping[UUID, datetime | None]
+    ) -> Mapping[UUID, Cancelled]:
+        """Cancel what has not started, claimed or not; ask what runs to stop."""
+        if not cancellations:
+            return {}
+        by_id = {each.hex: each for each in cancellations}
+        batch = [(id,) for id in by_id]
+
+        def cancel(connection: Connection) -> Mapping[UUID, Cancelled]:
+            now = self._microseconds()
+            rows = run_batch(connection, runs.CANCEL, batch, now=now)
+            waiting = {
+                row.definition_key: cancellations[by_id[row.id]]
+                for row in rows
+                if row.waits and row.outcome
+            }
+            _go_on(connection, waiting, now)
+            return {
+                by_id[row.id]: (
+                    Cancelled.CANCELLED if row.outcome else Cancelled.REQUESTED
+                )
+                for row in rows
+            }
+
+        return self._database.transact(cancel)
+
+
+class _Taken(NamedTuple):
+    """What a claim or start has marked, and the definitions of all of it."""
+
+    instances: Sequence[Sequence[Row[Any]]]
+    definitions: Sequence[DefinitionRow]
+
+
+def _taken(connection: Connection, *rows: Sequence[Row[Any]]) -> _Taken:
+    keys = {each.definition_key for part in rows for each in part}
+    if not keys:
+        return _Taken(rows, [])
+    known = [each.hex for each in keys if isinstance(each, UUID)]
+    found = connection.execute(definitions.DEFINITIONS, {"keys": json.dumps(known)})
+    return _Taken(rows, [DefinitionRow(*row) for row in found])
+
+
+def _go_on(
+    connection: Connection, waiting: Mapping[str, datetime | None], now: int
+) -> None:
+    """Move the definitions on, by their keys, that waited for what has ended."""
+    late = now - _LATE
+    moved = [
+        {"key": key, "next_at": time_of(at), "now": now, "late": late}
+        for key, at in waiting.items()
+    ]
+    write_all(connection, definitions.GO_ON, moved)
+
+
+def _terms(claimant: Claimant, now: int) -> dict[str, object]:
+    return {
+        "now": now,
+        "lease": to_microseconds(claimant.lease),
+        "expire_after": to_microseconds(claimant.expire_after),
+    }

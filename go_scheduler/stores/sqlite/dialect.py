@@ -1,0 +1,81 @@
+"""SQLite's own words."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from sqlalchemy import Boolean, LargeBinary, cast, func, select
+from sqlalchemy.dialects import sqlite
+
+from go_scheduler.stores.sql.dialect import Dialect
+from go_scheduler.stores.sql.tables import contents, definitions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from datetime import datetime
+
+    from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy.dialects.sqlite import Insert as SQLiteInsert
+
+    from go_scheduler.json import JSON
+    from go_scheduler.models import TaskDefinition
+
+CONTAINS = "go_scheduler_contains"
+"""The function that every SQLite connection of ours has: whether JSON contains JSON."""
+
+
+class SQLiteDialect(Dialect):
+    """SQLite's words.
+
+    Args:
+        time: The machine's time, or a clock's.
+    """
+
+    name = "sqlite"
+
+    def __init__(self, time: Callable[[], datetime]) -> None:
+        self._time = time
+
+    def now(self, connection: Connection) -> datetime:
+        """The machine's time."""
+        return self._time()
+
+    def among(
+        self, column: ColumnElement[Any], ids: Collection[UUID]
+    ) -> ColumnElement[bool]:
+        """One JSON array."""
+        # A row written by hand may have what is no id.
+        known = [each.hex for each in ids if isinstance(each, UUID)]
+        return column.in_(
+            select(func.json_each(json.dumps(known)).table_valued("value"))
+        )
+
+    def contains(self, metadata: Mapping[str, JSON]) -> ColumnElement[bool]:
+        """By a function of ours."""
+        stored = cast(contents.c.metadata, LargeBinary)
+        found: ColumnElement[bool] = getattr(func, CONTAINS)(
+            stored, json.dumps(metadata), type_=Boolean
+        )
+        return found
+
+    def ordered(self, connection: Connection, texts: Collection[str]) -> Sequence[str]:
+        """By their bytes, which is by their characters."""
+        return sorted(texts)
+
+    def insert_new_ids(self) -> SQLiteInsert:
+        """Insert definitions, but for ids that exist."""
+        return sqlite.insert(definitions).on_conflict_do_nothing(
+            index_elements=[definitions.c.id],
+            index_where=definitions.c.deleted_at.is_(None),
+        )
+
+    def write_contents(self, definition: TaskDefinition) -> dict[str, object]:
+        """Without a copy to search: the function reads the text."""
+        return {**super().write_contents(definition), "metadata_search": None}
+
+    def in_autocommit(self, connection: Connection) -> bool:
+        """As the driver has it: SQLAlchemy cannot tell."""
+        driver: Any = connection.connection.driver_connection
+        return driver.isolation_level is None and not driver.in_transaction

@@ -1,0 +1,42 @@
+"""All statements of SQLite, by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from go_scheduler.stores.sqlite.statements import claims, cleanup, definitions, runs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sqlalchemy import TextClause
+    from sqlalchemy.sql.expression import TextualSelect
+
+STATEMENTS: Mapping[str, TextClause | TextualSelect | str] = {
+    "due": definitions.DUE,
+    "due_after": definitions.DUE_AFTER,
+    "definitions": definitions.DEFINITIONS,
+    "fire": definitions.FIRE,
+    "make": definitions.MAKE,
+    "go_on": definitions.GO_ON,
+    "claim": claims.claim(2),
+    "claim_lapsed": claims.CLAIM_LAPSED,
+    "list_claimed": claims.LIST_CLAIMED,
+    "start": runs.START,
+    "renew": runs.RENEW,
+    "release": runs.RELEASE,
+    "finish_found": runs.FINISH_FOUND,
+    "finish_end": runs.FINISH_END,
+    "finish_retry": runs.FINISH_RETRY,
+    "cancel": runs.CANCEL,
+    "note_contact": cleanup.NOTE_CONTACT,
+    "list_contacts": cleanup.LIST_CONTACTS,
+    "delete_contacts": cleanup.DELETE_CONTACTS,
+    "delete_ended": cleanup.DELETE_ENDED,
+    "delete_failed": cleanup.DELETE_FAILED,
+    "delete_completed": cleanup.DELETE_COMPLETED,
+    "delete_deleted": cleanup.DELETE_DELETED,
+    "delete_contents": cleanup.DELETE_CONTENTS,
+    "remember": cleanup.REMEMBER,
+}
+"""``claim`` is that of two queues."""

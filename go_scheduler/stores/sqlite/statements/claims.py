@@ -1,0 +1,76 @@
+"""Statements that claim instances, and list those that are claimed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from go_scheduler.checks import LONGEST
+from go_scheduler.stores.sql.types import to_microseconds, to_sqlite_time
+from go_scheduler.stores.sqlite.statements.parts import INSTANCE, of_instances
+
+if TYPE_CHECKING:
+    from sqlalchemy.sql.expression import TextualSelect
+
+_HIGHEST = 9_000_000_000_000_000_000
+_LONGEST = to_microseconds(LONGEST)
+_FIRST = to_sqlite_time(datetime.min.replace(tzinfo=UTC))
+# A row that was written by other means than this package may be out of all bounds. No
+# claim takes it: that could not be judged, or the instance not be named.
+_SOUND = f"""
+     AND typeof(due_at) = 'integer'
+     AND due_at >= {_FIRST} AND due_at < :now + {_LONGEST}
+     AND typeof(attempt) = 'integer' AND attempt < {_HIGHEST}
+     AND typeof(runs) = 'integer' AND runs < {_HIGHEST}
+     AND length(id) = 32 AND id NOT GLOB '*[^0-9a-f]*'"""
+EXPIRE_AFTER = f"""coalesce(
+                 CASE WHEN typeof(expire_after) = 'integer'
+                      AND expire_after BETWEEN 0 AND {_LONGEST}
+                 THEN expire_after END, :expire_after)"""
+_MARKED = f"""
+   SET claimed_by = :node, attempt = attempt + 1, claimable_at = NULL,
+       runs = runs + (due_at <= :lead),
+       started_at = CASE WHEN due_at <= :lead THEN max(:now, due_at) END,
+       expires_at = max(:now, due_at) + CASE WHEN due_at <= :lead
+           THEN min(:lease, {EXPIRE_AFTER}) ELSE :lease END"""
+
+
+@lru_cache(maxsize=64)
+def claim(queues: int) -> TextualSelect:
+    """Claims in so many queues what nobody has claimed, ``:queue0`` the first."""
+    heads = [
+        f"""
+    SELECT * FROM (
+      SELECT id, claimable_at, due_at FROM task_instances
+       WHERE queue = :queue{number} AND shard = 0 AND claimable_at IS NOT NULL
+     AND claimable_at <= :until{_SOUND}
+       ORDER BY claimable_at, due_at LIMIT :limit)"""
+        for number in range(queues)
+    ]
+    return of_instances(f"""
+UPDATE task_instances{_MARKED}
+ WHERE id IN (
+   SELECT id FROM ({" UNION ALL".join(heads)})
+    ORDER BY claimable_at, due_at LIMIT :limit)
+RETURNING {INSTANCE}
+""")
+
+
+CLAIM_LAPSED = of_instances(f"""
+UPDATE task_instances{_MARKED}
+ WHERE id IN (
+  SELECT id FROM task_instances
+   WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT held
+     AND expires_at <= :lapsed
+     AND queue IN (SELECT value FROM json_each(:queues)){_SOUND}
+   ORDER BY expires_at LIMIT :limit)
+RETURNING {INSTANCE}
+""")
+
+LIST_CLAIMED = of_instances(f"""
+SELECT {INSTANCE}
+  FROM task_instances
+ WHERE claimed_by = :node AND completed_at IS NULL AND NOT held AND id > :after
+ ORDER BY id LIMIT :limit
+""")

@@ -1,0 +1,97 @@
+"""Statements on definitions: they are read when due, fired and moved on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import text
+
+from go_scheduler.stores.sqlite.statements.parts import (
+    DEFINITION,
+    batch,
+    of_definitions,
+)
+
+if TYPE_CHECKING:
+    from sqlalchemy.sql.expression import TextualSelect
+
+# A next_fire_time that is no whole number, as only other means than this
+# package write it, is never due; one that is no time comes first, for its definition to
+# be reported.
+
+
+def _due(after: str = "") -> TextualSelect:
+    """A page of what is due, in time or late."""
+    return of_definitions(f"""
+SELECT * FROM (
+  SELECT {DEFINITION}
+    FROM task_definitions
+   WHERE shard = 0 AND next_fire_time IS NOT NULL AND NOT paused AND NOT late
+     AND next_fire_time <= :until AND typeof(next_fire_time) = 'integer'{after}
+   ORDER BY next_fire_time, id LIMIT :limit)
+UNION ALL
+SELECT * FROM (
+  SELECT {DEFINITION}
+    FROM task_definitions
+   WHERE next_fire_time IS NOT NULL AND NOT paused AND late
+     AND next_fire_time <= :until AND typeof(next_fire_time) = 'integer'{after}
+   ORDER BY next_fire_time, id LIMIT :limit)
+ORDER BY next_fire_time, id LIMIT :limit
+""")
+
+
+DUE = _due()
+DUE_AFTER = _due("""
+     AND (next_fire_time, id) > (:after_time, :after_id)""")
+DEFINITIONS = of_definitions(f"""
+SELECT {DEFINITION}
+  FROM task_definitions
+ WHERE key IN (SELECT value FROM json_each(:keys))
+""")
+
+FIRE = text(f"""
+{batch("id", "expected", "revision", "next_at")}
+UPDATE task_definitions AS d
+   SET next_fire_time = x.next_at,
+       late = coalesce(x.next_at <= :late, 0),
+       completed_at = CASE WHEN x.next_at IS NULL AND NOT d.waits THEN :now END
+  FROM x
+ WHERE d.id = x.id AND d.deleted_at IS NULL AND NOT d.paused
+   AND d.next_fire_time IS x.expected AND d.revision = x.revision
+   AND (NOT d.waits OR NOT EXISTS (
+         SELECT 1 FROM task_instances AS o
+          WHERE o.definition_key = d.key
+            AND o.completed_at IS NULL AND o.outcome IS NULL))
+RETURNING id, key, queue, expire_after, waits
+""")
+
+MADE_COLUMNS = (
+    "id",
+    "definition_key",
+    "queue",
+    "expire_after",
+    "waits",
+    "fire_time",
+    "execute_at",
+    "due_at",
+    "claimable_at",
+    "outcome",
+    "completed_at",
+    "skipped_last",
+    "skipped_count",
+    "skipped_reason",
+)
+MAKE = f"""
+INSERT INTO task_instances ({", ".join(MADE_COLUMNS)})
+VALUES ({", ".join("?" * len(MADE_COLUMNS))})
+ON CONFLICT (definition_key, fire_time) DO NOTHING
+"""
+
+GO_ON = """
+UPDATE task_definitions
+   SET next_fire_time = :next_at,
+       late = coalesce(:next_at <= :late, 0),
+       completed_at = CASE WHEN :next_at IS NULL THEN :now END
+ WHERE key = :key AND waits
+   AND next_fire_time IS NULL AND completed_at IS NULL AND deleted_at IS NULL
+"""

@@ -1,0 +1,80 @@
+"""Statements on instances that are named by their ids, most of them by their claims."""
+
+from __future__ import annotations
+
+from sqlalchemy import text
+
+from go_scheduler.stores.sqlite.statements.claims import EXPIRE_AFTER
+from go_scheduler.stores.sqlite.statements.parts import INSTANCE, batch, of_instances
+
+_OWNED = """t.id = x.id AND t.attempt = x.attempt
+   AND t.completed_at IS NULL AND t.claimed_by IS NOT NULL"""
+START = of_instances(f"""
+{batch("id", "attempt")}
+UPDATE task_instances AS t
+   SET runs = t.runs + (t.started_at IS NULL),
+       started_at = coalesce(t.started_at, max(:now, t.due_at)),
+       expires_at = CASE WHEN t.started_at IS NOT NULL THEN t.expires_at
+           ELSE max(:now, t.due_at)
+                + min(:lease, {EXPIRE_AFTER}) END
+  FROM x
+ WHERE {_OWNED}
+RETURNING {INSTANCE}
+""")
+RENEW = text(f"""
+{batch("id", "attempt", "lease")}
+UPDATE task_instances AS t SET expires_at = :now + x.lease
+  FROM x
+ WHERE {_OWNED}
+RETURNING id, cancel_requested
+""")
+# The first success wins, of whichever attempt.
+FINISH_FOUND = text(f"""
+{batch("id", "attempt", "outcome")}
+SELECT t.id, t.definition_key, t.waits AND t.completed_at IS NULL AS waits,
+       t.attempt = x.attempt AND t.completed_at IS NULL
+       AND t.started_at IS NOT NULL AS runs_on
+  FROM x CROSS JOIN task_instances AS t
+    ON t.id = x.id
+   AND (t.attempt = x.attempt AND t.completed_at IS NULL AND t.claimed_by IS NOT NULL
+        OR x.outcome = 'completed' AND x.attempt BETWEEN 1 AND t.attempt
+           AND (t.completed_at IS NULL OR t.outcome = 'failed'))
+""")
+FINISH_END = """
+UPDATE task_instances
+   SET outcome = ?, ended_attempt = ?, completed_at = ?, started_at = ?,
+       claimable_at = NULL, runs = runs - ?, hangs = hangs + ?,
+       error = coalesce(?, error)
+ WHERE id = ?
+"""
+FINISH_RETRY = """
+UPDATE task_instances
+   SET claimed_by = NULL, expires_at = NULL, started_at = NULL, due_at = ?,
+       claimable_at = CASE WHEN NOT held THEN ? END, runs = runs - ?,
+       hangs = CASE WHEN ? THEN hangs + 1 ELSE 0 END,
+       error = coalesce(?, error)
+ WHERE id = ?
+"""
+RELEASE = text(f"""
+{batch("id", "attempt", "free_at")}
+UPDATE task_instances AS t
+   SET claimed_by = NULL, expires_at = NULL, started_at = NULL,
+       runs = t.runs - (t.started_at IS NOT NULL),
+       due_at = CASE WHEN x.free_at > :now THEN max(t.due_at, x.free_at)
+                ELSE t.due_at END,
+       claimable_at = CASE WHEN NOT t.held THEN max(t.due_at, x.free_at) END
+  FROM x
+ WHERE {_OWNED}
+RETURNING id
+""")
+CANCEL = text(f"""
+{batch("id")}
+UPDATE task_instances AS t
+   SET cancel_requested = t.cancel_requested OR t.started_at IS NOT NULL,
+       outcome = CASE WHEN t.started_at IS NULL THEN 'cancelled' END,
+       completed_at = CASE WHEN t.started_at IS NULL THEN :now END,
+       claimable_at = NULL
+  FROM x
+ WHERE t.id = x.id AND t.completed_at IS NULL
+RETURNING id, definition_key, waits, outcome
+""")

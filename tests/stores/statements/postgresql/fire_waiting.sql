@@ -1,0 +1,38 @@
+WITH moved AS (
+  UPDATE task_definitions AS d
+     SET next_fire_time = x.next_at,
+         late = coalesce(x.next_at <= now() - CAST(:late AS interval), false),
+         completed_at = CASE WHEN x.next_at IS NULL AND NOT d.waits THEN now()
+                        END
+    FROM unnest((SELECT CAST(:ids AS uuid[])),
+                (SELECT CAST(:expected AS timestamptz[])),
+                (SELECT CAST(:revisions AS bigint[])),
+                (SELECT CAST(:next_times AS timestamptz[])))
+         AS x (id, expected, revision, next_at)
+   WHERE d.id = x.id AND d.deleted_at IS NULL AND NOT d.paused
+     AND d.next_fire_time IS NOT DISTINCT FROM x.expected
+     AND d.revision = x.revision
+     AND NOT EXISTS (
+           SELECT 1 FROM task_instances AS o
+            WHERE o.definition_key = d.key AND d.waits
+              AND o.completed_at IS NULL AND o.outcome IS NULL OFFSET 0)
+  RETURNING d.key, d.id, d.queue, d.expire_after, d.waits),
+made AS (
+  INSERT INTO task_instances
+         (id, definition_key, shard, queue, expire_after, waits, fire_time, execute_at,
+          due_at, claimable_at, outcome, completed_at, skipped_last, skipped_count,
+          skipped_reason)
+  SELECT f.id, m.key, f.shard, m.queue, m.expire_after, m.waits, f.fire_time,
+         f.fire_time, f.fire_time,
+         CASE WHEN f.reason IS NULL THEN greatest(f.fire_time, now()) END,
+         CASE WHEN f.reason IS NOT NULL THEN 'skipped' END,
+         CASE WHEN f.reason IS NOT NULL THEN now() END,
+         f.last, f.count, f.reason
+    FROM unnest(CAST(:instance_ids AS uuid[]), CAST(:definition_ids AS uuid[]),
+                CAST(:shards AS bigint[]), CAST(:fire_times AS timestamptz[]),
+                CAST(:lasts AS timestamptz[]), CAST(:counts AS bigint[]),
+                CAST(:reasons AS text[]))
+         AS f (id, definition_id, shard, fire_time, last, count, reason)
+    JOIN moved AS m ON m.id = f.definition_id
+  ON CONFLICT (definition_key, fire_time) DO NOTHING RETURNING id)
+SELECT id FROM moved;

@@ -1,0 +1,36 @@
+WITH x AS MATERIALIZED (
+  SELECT * FROM unnest(
+         CAST(:keys AS uuid[]), CAST(:ids AS uuid[]), CAST(:shards AS bigint[]),
+         CAST(:queues AS text[]), CAST(:expiries AS bigint[]),
+         CAST(:waits AS boolean[]), CAST(:fire_times AS timestamptz[]),
+         CAST(:paused AS boolean[]), CAST(:notes AS text[]),
+         CAST(:named AS boolean[]), CAST(:names AS text[]), CAST(:metadata AS text[]),
+         CAST(:kinds AS text[]), CAST(:states AS text[]), CAST(:policies AS text[]))
+         AS x (key, id, shard, queue, expire_after, waits, next_fire_time, paused, note,
+               named, name, metadata, trigger_kind, trigger_state, policies)),
+made AS (
+  INSERT INTO task_definitions
+         (key, id, shard, queue, expire_after, waits, next_fire_time, late, paused,
+          note, completed_at, revision, named, created_at)
+  SELECT x.key, x.id, x.shard, x.queue, x.expire_after, x.waits, x.next_fire_time,
+         CAST(:is_late AS boolean)
+         OR coalesce(x.next_fire_time <= now() - CAST(:late AS interval), false),
+         x.paused, CASE WHEN x.paused THEN x.note END,
+         CASE WHEN x.next_fire_time IS NULL AND NOT x.waits THEN now() END, 1, x.named,
+         now()
+    FROM x
+   WHERE NOT EXISTS (SELECT 1 FROM task_definitions AS d
+                      WHERE d.id = x.id AND d.deleted_at IS NULL OFFSET 0)
+     AND NOT EXISTS (SELECT 1 FROM task_definitions AS d
+                      WHERE d.id = x.id AND d.deleted_at IS NOT NULL OFFSET 0)
+     AND NOT EXISTS (SELECT 1 FROM task_tombstones AS t
+                      WHERE t.id = x.id OFFSET 0)
+  RETURNING key, id),
+kept AS (
+  INSERT INTO task_contents
+         (key, name, metadata, metadata_search, trigger_kind, trigger_state, policies)
+  SELECT x.key, x.name, x.metadata, CAST(x.metadata AS jsonb), x.trigger_kind,
+         x.trigger_state, x.policies
+    FROM x JOIN made ON made.key = x.key
+  RETURNING key)
+SELECT id, now() AS now FROM made;

@@ -1,0 +1,36 @@
+UPDATE task_instances
+   SET claimed_by = :node, attempt = attempt + 1, claimable_at = NULL,
+       runs = runs + (due_at <= :lead),
+       started_at = CASE WHEN due_at <= :lead THEN max(:now, due_at) END,
+       expires_at = max(:now, due_at) + CASE WHEN due_at <= :lead
+           THEN min(:lease, coalesce(
+                 CASE WHEN typeof(expire_after) = 'integer'
+                      AND expire_after BETWEEN 0 AND 3155760000000000
+                 THEN expire_after END, :expire_after)) ELSE :lease END
+ WHERE id IN (
+   SELECT id FROM (
+    SELECT * FROM (
+      SELECT id, claimable_at, due_at FROM task_instances
+       WHERE queue = :queue0 AND shard = 0 AND claimable_at IS NOT NULL
+     AND claimable_at <= :until
+     AND typeof(due_at) = 'integer'
+     AND due_at >= -62135596800000000 AND due_at < :now + 3155760000000000
+     AND typeof(attempt) = 'integer' AND attempt < 9000000000000000000
+     AND typeof(runs) = 'integer' AND runs < 9000000000000000000
+     AND length(id) = 32 AND id NOT GLOB '*[^0-9a-f]*'
+       ORDER BY claimable_at, due_at LIMIT :limit) UNION ALL
+    SELECT * FROM (
+      SELECT id, claimable_at, due_at FROM task_instances
+       WHERE queue = :queue1 AND shard = 0 AND claimable_at IS NOT NULL
+     AND claimable_at <= :until
+     AND typeof(due_at) = 'integer'
+     AND due_at >= -62135596800000000 AND due_at < :now + 3155760000000000
+     AND typeof(attempt) = 'integer' AND attempt < 9000000000000000000
+     AND typeof(runs) = 'integer' AND runs < 9000000000000000000
+     AND length(id) = 32 AND id NOT GLOB '*[^0-9a-f]*'
+       ORDER BY claimable_at, due_at LIMIT :limit))
+    ORDER BY claimable_at, due_at LIMIT :limit)
+RETURNING id, definition_key, fire_time, execute_at, due_at, attempt, runs, hangs,
+          claimed_by, expires_at, started_at, outcome, error, cancel_requested,
+          completed_at, ended_attempt, skipped_last, skipped_count,
+          skipped_reason;

@@ -1,0 +1,1 @@
+DELETE FROM task_nodes WHERE seen_at < :since;

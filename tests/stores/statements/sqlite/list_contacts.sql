@@ -1,0 +1,1 @@
+SELECT node, contact_since, seen_at, queues FROM task_nodes WHERE seen_at >= :since;
