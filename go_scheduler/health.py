@@ -44,6 +44,7 @@ class Health:
         waiting: Instances held until they are due.
         busy: Instances that need a worker or have one.
         unrecorded: Results that the store has not taken yet.
+        events_dropped: Events of which listeners were not told, as they are too slow.
     """
 
     ok: bool
@@ -57,6 +58,7 @@ class Health:
     waiting: int
     busy: int
     unrecorded: int
+    events_dropped: int = 0
 
 
 def not_running(trouble: str) -> Health:

@@ -125,7 +125,8 @@ class Lifecycle(ABC):
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await _stopped(node)
-        return node.leave_behind()
+        # On a thread: listeners are still to hear of it.
+        return await asyncio.to_thread(node.leave_behind)
 
     def run(self) -> None:
         """Start, wait for SIGINT, SIGTERM or ``stop()``, and stop.

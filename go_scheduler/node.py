@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from datetime import timedelta
@@ -12,6 +11,8 @@ from uuid import uuid4
 from go_scheduler.cleanup import Cleanup
 from go_scheduler.clock import StoreClock
 from go_scheduler.errors import StoreError
+from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.events.node_events import NodeStarted, NodeStopped
 from go_scheduler.firing.definition_scheduler import DefinitionScheduler
 from go_scheduler.firing.guard import Guard
 from go_scheduler.firing.planner import Planner
@@ -36,11 +37,11 @@ if TYPE_CHECKING:
     from go_scheduler.settings import Settings
     from go_scheduler.stores.base import Store
 
-log = logging.getLogger(__name__)
-
 _STOP_STEP = timedelta(milliseconds=10)
 _PATIENCE = timedelta(milliseconds=500)
 _LATE = timedelta(seconds=10)
+# So long a stop waits for listeners to hear of it.
+_LISTENING = timedelta(seconds=1)
 
 
 class Node:
@@ -53,6 +54,7 @@ class Node:
         settings: How the loops behave.
         executor: Calls the handlers instead of the node's own threads.
         application: The event loop on which async handlers run; None: one of its own.
+        events: Told of what happens.
     """
 
     def __init__(
@@ -64,7 +66,10 @@ class Node:
         *,
         executor: Executor | None,
         application: ApplicationLoop | None = None,
+        events: Events = LOG_ALONE,
     ) -> None:
+        self._events = events
+        self._tell = events.teller("node").tell
         self.process = os.getpid()
         self.application = application
         self._clock = clock
@@ -80,19 +85,17 @@ class Node:
         self._guards = [Guard(clock, patience=_PATIENCE) for _ in range(2)]
         planner, in_the_background = (Planner(store, each) for each in self._guards)
         ahead = 2 * settings.runner_window + settings.schedule_window
-        half = settings.schedule_window / 2
         self._definitions = DefinitionScheduler(
             store,
             store_clock,
             planner=planner,
             pace=Pace(ahead),
-            interval=half,
-            runner_window=settings.runner_window,
+            settings=settings,
             created=self._claim_soon,
+            events=events,
         )
-        self._unserved = UnservedQueues(
-            store, clock, own=() if handler is None else settings.queues
-        )
+        served = () if handler is None else settings.queues
+        self._unserved = UnservedQueues(store, clock, own=served, events=events)
         self._cleanup = Cleanup(store, settings.kept)
         zones = ZoneWatch(
             store,
@@ -100,14 +103,16 @@ class Node:
             planner=in_the_background,
             ahead=ahead,
             created=self._claim_soon,
+            events=events,
         )
-        self._scheduling = Ticker(
-            "definition scheduler", self._definitions.tick, interval=half, clock=clock
+        half = settings.schedule_window / 2
+        self._scheduling = self._ticker(
+            "definition scheduler", self._definitions.tick, interval=half
         )
-        self._cleaning = Ticker(
-            "cleanup", self._clean_up, interval=settings.cleanup_window / 2, clock=clock
+        self._cleaning = self._ticker(
+            "cleanup", self._clean_up, interval=settings.cleanup_window / 2
         )
-        self._watching = Ticker("zone watch", zones.tick, interval=None, clock=clock)
+        self._watching = self._ticker("zone watch", zones.tick, interval=None)
         self._execution: Execution | None = None
         if handler is not None:
             self._execution = Execution(
@@ -118,10 +123,9 @@ class Node:
                 settings=settings,
                 executor=executor,
                 application=application,
+                events=events,
             )
-        self._stopper = Ticker(
-            "stop", self._stop_step, interval=_STOP_STEP, clock=clock
-        )
+        self._stopper = self._ticker("stop", self._stop_step, interval=_STOP_STEP)
         self._condition = threading.Condition()
         self._stopping = False
         self._quiet_since: timedelta | None = None
@@ -149,10 +153,12 @@ class Node:
 
     def start(self) -> None:
         """Begin to tick; needs no answer of the store."""
-        log.info(
-            "node %s starts",
-            self._claimant.node,
-            extra={"node": str(self._claimant.node)},
+        self._tell(
+            NodeStarted(
+                node=self._claimant.node,
+                queues=() if self._execution is None else self._claimant.queues,
+                max_workers=self._settings.max_workers,
+            )
         )
         try:
             for ticker in self._tickers():
@@ -250,6 +256,17 @@ class Node:
             unrecorded=0 if execution is None else execution.recorder.unrecorded,
         )
 
+    def _ticker(
+        self,
+        name: str,
+        tick: Callable[[], timedelta | None],
+        *,
+        interval: timedelta | None,
+    ) -> Ticker:
+        return Ticker(
+            name, tick, interval=interval, clock=self._clock, events=self._events
+        )
+
     def _tickers(self) -> list[Ticker]:
         tickers = [self._scheduling, self._cleaning, self._watching]
         return tickers if self._execution is None else self._execution.tickers + tickers
@@ -325,12 +342,9 @@ class Node:
                 return
             self._stopped = True
             self._clean = clean
+        self._tell(NodeStopped(node=self._claimant.node, clean=clean))
+        self._events.close(self._clock.elapsed() + _LISTENING)
+        with self._condition:
             self._condition.notify_all()
-        log.info(
-            "node %s has stopped%s",
-            self._claimant.node,
-            "" if clean else " and left work behind",
-            extra={"node": str(self._claimant.node)},
-        )
         for tell in self._told:
             tell()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -15,6 +14,9 @@ from go_scheduler.checks import check_type
 from go_scheduler.client import Client
 from go_scheduler.clock import Clock, DrivingClock, SystemClock
 from go_scheduler.errors import ConfigurationError, StoreError
+from go_scheduler.events.hub import Events
+from go_scheduler.events.listening import checked_listeners
+from go_scheduler.events.node_events import NoticeGiven
 from go_scheduler.events.notices import Notices
 from go_scheduler.handlers.registry import NAMELESS, HandlerRegistry, check_handler
 from go_scheduler.health import Health, not_running
@@ -26,13 +28,12 @@ from go_scheduler.stores.memory.store import MemoryStore
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from go_scheduler.events.listening import Listener
     from go_scheduler.handlers.registry import Handler
     from go_scheduler.models import TaskDefinition
     from go_scheduler.running.calling.event_loop import ApplicationLoop
     from go_scheduler.stores.base import Store
 
-
-log = logging.getLogger(__name__)
 
 _NO_HANDLER = (
     "this scheduler has no handler: it creates instances and runs none; pass one, or"
@@ -114,6 +115,9 @@ class Scheduler(Lifecycle, Client):
         loop: The event loop on which async handlers are called, while it runs. None:
             that in which the scheduler is started by ``async with`` or ``astart()``,
             else one of its own, on a thread of its own.
+        listeners: Called with each event, such as ``InstanceFinished``, on threads of
+            their own; ``hears`` of ``go_scheduler.events`` makes one that is told of
+            some kinds only.
 
     Raises:
         ConfigurationError: An argument is wrong.
@@ -141,6 +145,7 @@ class Scheduler(Lifecycle, Client):
         clock: Clock | None = None,
         executor: Executor | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
+        listeners: Sequence[Listener] = (),
     ) -> None:
         if handler is not None:
             check_handler(handler)
@@ -150,6 +155,7 @@ class Scheduler(Lifecycle, Client):
             check_type("clock", clock, Clock)
         if loop is not None:
             check_type("loop", loop, asyncio.AbstractEventLoop)
+        heard = checked_listeners(listeners)
         self._settings = Settings(
             schedule_window=schedule_window,
             runner_window=runner_window,
@@ -173,6 +179,8 @@ class Scheduler(Lifecycle, Client):
             )
         Client.__init__(self, MemoryStore(clock) if store is None else store)
         Lifecycle.__init__(self, SystemClock() if clock is None else clock, loop)
+        self._hub = Events(heard, self._clock)
+        self._events = self._hub.teller("scheduler")
         self._handler = handler
         self._notices = Notices()
         self._said = Notices()
@@ -190,6 +198,9 @@ class Scheduler(Lifecycle, Client):
 
     def health(self) -> Health:
         """How the scheduler is at this moment; never raises and never waits."""
+        return replace(self._node_health(), events_dropped=self._hub.dropped)
+
+    def _node_health(self) -> Health:
         node = self._node
         if node is None:
             return not_running("it has not been started; check() asks the store")
@@ -216,6 +227,7 @@ class Scheduler(Lifecycle, Client):
             self._settings,
             executor=self._executor,
             application=application,
+            events=self._hub,
         )
 
     def _prepare(
@@ -228,7 +240,7 @@ class Scheduler(Lifecycle, Client):
         if node is not None and node.stopped:
             # Others have what is in this memory only if they have this store.
             alone = type(self._store) is MemoryStore
-            self._say(_STOPPED, level=logging.WARNING if alone else logging.INFO)
+            self._say(_STOPPED, is_warning=alone)
         return prepared
 
     def _look_at(self, definition: TaskDefinition) -> None:
@@ -241,18 +253,18 @@ class Scheduler(Lifecycle, Client):
                 " waits for a node that serves it"
             )
             # There may well be one: if there is none, the nodes find out.
-            self._say(text, level=logging.INFO)
+            self._say(text, is_warning=False)
         elif isinstance(self._handler, HandlerRegistry) and definition.name is None:
             self._notice(f"{NAMELESS}: pass name= to TaskDefinition")
 
-    def _say(self, text: str, *, level: int) -> None:
+    def _say(self, text: str, *, is_warning: bool) -> None:
         """Say once what is no reason to look into anything later."""
         if self._said.add(text):
-            log.log(level, "%s", text)
+            self._events.tell(NoticeGiven(text=text, is_warning=is_warning))
 
     def _notice(self, text: str) -> None:
         if self._notices.add(text):
-            log.warning("%s", text)
+            self._events.tell(NoticeGiven(text=text))
 
     def _look(self, stored: TaskDefinition | None = None) -> None:
         node = self._node

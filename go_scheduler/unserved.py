@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING
+
+from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.events.node_events import QueueUnserved
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from go_scheduler.clock import Clock
     from go_scheduler.stores.base import Store
-
-log = logging.getLogger(__name__)
 
 _EVERY = timedelta(seconds=20)
 # Who serves it may be about to start.
@@ -29,9 +29,18 @@ class UnservedQueues:
         store: Where to look.
         clock: Measures elapsed time.
         own: The queues that this node serves.
+        events: Told of them.
     """
 
-    def __init__(self, store: Store, clock: Clock, *, own: Sequence[str]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        own: Sequence[str],
+        events: Events = LOG_ALONE,
+    ) -> None:
+        self._events = events.teller("node")
         self._store = store
         self._clock = clock
         self._own = own
@@ -59,7 +68,7 @@ class UnservedQueues:
             if elapsed - since >= _PATIENCE
         }
         for queue in texts.keys() - self._texts.keys():
-            log.warning("%s", texts[queue])
+            self._events.tell(QueueUnserved(queue=queue, text=texts[queue]))
         self._texts = texts
 
     def _served(self) -> set[str] | None:

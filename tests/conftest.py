@@ -16,6 +16,7 @@ import pytest
 
 from go_scheduler.clock import StoreClock
 from go_scheduler.models import TaskDefinition, TaskInstance
+from go_scheduler.settings import Settings
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import LEASE, NODE, definition
 from go_scheduler.testing.clock import START
@@ -28,6 +29,22 @@ if TYPE_CHECKING:
     from go_scheduler.stores.base import Store
 
 ENGINES = ("memory", "sqlite", "postgresql", "cockroachdb")
+SETTINGS = Settings(
+    schedule_window=timedelta(seconds=1),
+    runner_window=timedelta(seconds=1),
+    cleanup_window=timedelta(seconds=60),
+    queues=("default",),
+    max_workers=4,
+    max_held=100,
+    max_hung=3,
+    max_hangs=3,
+    expire_after=timedelta(seconds=300),
+    lease=timedelta(seconds=20),
+    retention=timedelta(days=1),
+    retention_failed=None,
+    remember=timedelta(days=400),
+    clock_error=None,
+)
 SHARED = [pytest.param(each, marks=pytest.mark.slow) for each in ENGINES[1:]]
 """Those that processes can share: for ``pytest.mark.parametrize("engine", SHARED)``."""
 

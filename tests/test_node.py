@@ -14,12 +14,11 @@ from go_scheduler.models import State
 from go_scheduler.node import Node
 from go_scheduler.running.held import Held
 from go_scheduler.running.held_run import HeldRun
-from go_scheduler.settings import Settings
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.builders import definition, put
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
-from tests.conftest import instance, seconds
+from tests.conftest import SETTINGS, instance, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,22 +38,6 @@ EXECUTION = {
     "recorder",
     "keeper",
 }
-SETTINGS = Settings(
-    schedule_window=seconds(1),
-    runner_window=seconds(1),
-    cleanup_window=seconds(60),
-    queues=("default",),
-    max_workers=4,
-    max_held=100,
-    max_hung=3,
-    max_hangs=3,
-    expire_after=seconds(300),
-    lease=seconds(20),
-    retention=seconds(86400),
-    retention_failed=None,
-    remember=timedelta(days=400),
-    clock_error=None,
-)
 
 
 def node(handler: Handler | None, store: MemoryStore, clock: Clock) -> Node:

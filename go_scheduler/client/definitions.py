@@ -12,6 +12,12 @@ from go_scheduler.errors import (
     ConfigurationError,
     TaskDefinitionNotFoundError,
 )
+from go_scheduler.events.definition_events import (
+    Change,
+    DefinitionChanged,
+    DefinitionDeleted,
+)
+from go_scheduler.events.event import of_definition
 from go_scheduler.models import (
     DefinitionState,
     TaskDefinition,
@@ -23,6 +29,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.client.pages import Page
     from go_scheduler.json import JSON
+    from go_scheduler.stores.base import Store
 
 from go_scheduler.client.arguments import (
     check_limit,
@@ -138,11 +145,11 @@ class Definitions(StoreAccess):
         store = self._ready()
         chosen = None if ids is None else checked_ids(ids)
         if metadata is None and chosen is not None:
-            return len(store.delete_definitions(chosen))
+            return self._delete(store, chosen)
         deleted = 0
         page = self.list_definitions(ids=chosen, metadata=metadata)
         while page:
-            deleted += len(store.delete_definitions([one.id for one in page]))
+            deleted += self._delete(store, [one.id for one in page])
             if page.next is None:
                 break
             page = self.list_definitions(ids=chosen, metadata=metadata, after=page.next)
@@ -171,8 +178,14 @@ class Definitions(StoreAccess):
         check_type("definition_id", definition_id, UUID)
         if note is not None:
             note = check_note(note)
-        paused = self._ready().pause_definitions([definition_id], note=note)
-        return _only(paused, definition_id)
+        found = self._ready().pause_definitions([definition_id], note=note)
+        paused = _only(found, definition_id)
+        self._events.tell(
+            DefinitionChanged(
+                **of_definition(paused), change=Change.PAUSED, note=paused.note
+            )
+        )
+        return paused
 
     apause = awaitable(pause)
     """Await what ``pause`` does; see there."""
@@ -191,10 +204,21 @@ class Definitions(StoreAccess):
             self._ready().resume_definitions([definition_id]), definition_id
         )
         self._look()
+        self._events.tell(
+            DefinitionChanged(
+                **of_definition(resumed), change=Change.RESUMED, note=None
+            )
+        )
         return resumed
 
     aresume = awaitable(resume)
     """Await what ``resume`` does; see there."""
+
+    def _delete(self, store: Store, ids: Collection[UUID]) -> int:
+        deleted = store.delete_definitions(ids)
+        for each in deleted:
+            self._events.tell(DefinitionDeleted(definition_id=each))
+        return len(deleted)
 
 
 def _only(found: Sequence[TaskDefinition], definition_id: UUID) -> TaskDefinition:

@@ -9,7 +9,11 @@ from go_scheduler.checks import check_type
 from go_scheduler.client.awaitable import awaitable
 from go_scheduler.client.pages import Order, page_of, read_cursor
 from go_scheduler.client.preparation import next_after_end
+from go_scheduler.events.event import of_instance
+from go_scheduler.events.instance_events import InstanceFinished
 from go_scheduler.models import (
+    Cancelled,
+    Outcome,
     State,
     TaskInstance,
 )
@@ -21,7 +25,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from go_scheduler.client.pages import Page
-    from go_scheduler.models import Cancelled
 
 from go_scheduler.client.arguments import check_limit, check_searched, one_of
 from go_scheduler.client.store_access import StoreAccess
@@ -122,7 +125,18 @@ class Instances(StoreAccess):
         instance = self.get_instance(instance_id)
         store = self._ready()
         next_fire_time = next_after_end(instance.definition, store.now())
-        return store.cancel_instances({instance_id: next_fire_time}).get(instance_id)
+        answer = store.cancel_instances({instance_id: next_fire_time}).get(instance_id)
+        if answer is Cancelled.CANCELLED:
+            self._events.tell(
+                InstanceFinished(
+                    **of_instance(instance),
+                    outcome=Outcome.CANCELLED,
+                    started_at=None,
+                    took=None,
+                    error=None,
+                )
+            )
+        return answer
 
     acancel = awaitable(cancel)
     """Await what ``cancel`` does; see there."""

@@ -12,6 +12,8 @@ from go_scheduler.errors import (
     ConfigurationError,
     ScheduleWarning,
 )
+from go_scheduler.events.definition_events import DefinitionScheduled
+from go_scheduler.events.event import of_definition
 from go_scheduler.stores.base import Store, transactional
 from go_scheduler.stores.remembered import is_over
 from go_scheduler.triggers.base import is_own
@@ -122,10 +124,23 @@ class Scheduling(StoreAccess):
             (stored,) = transactional(self._store).put_definitions_in(
                 connection, [definition], committed=self._look
             )
+            self._tell_scheduled(stored, joined=True)
             return stored
         (stored,) = self._ready().put_definitions([definition])
         self._look(stored)
+        self._tell_scheduled(stored, joined=False)
         return stored
+
+    def _tell_scheduled(self, stored: TaskDefinition, *, joined: bool) -> None:
+        if self._events.wanted(DefinitionScheduled):
+            self._events.tell(
+                DefinitionScheduled(
+                    **of_definition(stored),
+                    next_fire_time=stored.next_fire_time,
+                    revision=stored.revision,
+                    joined=joined,
+                )
+            )
 
 
 def _changes_nothing(store: Store, prepared: TaskDefinition) -> bool:

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from go_scheduler.checks import check_type
 from go_scheduler.client.awaitable import awaitable
+from go_scheduler.events.hub import LOG_ALONE, Teller
 from go_scheduler.stores.base import Store
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class StoreAccess:
         check_type("store", store, Store)
         self._store = store
         self._initialized = False
+        self._events: Teller = LOG_ALONE.teller("scheduler")
 
     def check(self) -> None:
         """Ask the store for a sign of life, and make it ready if no call has yet.

@@ -18,15 +18,17 @@ class BoundedLog:
 
     Args:
         log: Where to write.
+        most: Another number of lines.
     """
 
-    def __init__(self, log: logging.Logger) -> None:
+    def __init__(self, log: logging.Logger, *, most: float = _LINES) -> None:
         self._log = log
+        self._most = most
         self._lines = 0
 
     def begin(self) -> None:
         """Begin anew, as at a tick: say how much was left out since the last time."""
-        left_out, self._lines = self._lines - _LINES, 0
+        left_out, self._lines = self._lines - self._most, 0
         if left_out > 0:
             self._log.warning("%d more such lines were left out", left_out)
 
@@ -38,7 +40,7 @@ class BoundedLog:
         ids: Mapping[str, object],
         error: BaseException | None = None,
     ) -> None:
-        """Write a line, unless there were five already.
+        """Write a line, unless there were enough already.
 
         Args:
             level: One of the levels of ``logging``.
@@ -48,7 +50,7 @@ class BoundedLog:
             error: Written with its traceback, if that is worth its lines.
         """
         self._lines += 1
-        if self._lines <= _LINES:
+        if self._lines <= self._most:
             extra = {key: str(value) for key, value in ids.items()}
             shown = None if error is None else traceback_of(error, self._log)
             self._log.log(level, message, *args, exc_info=shown, extra=extra)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
 from go_scheduler.clock import ZERO
-from go_scheduler.events.bounded_log import BoundedLog
+from go_scheduler.events.definition_events import DefinitionLocked, DefinitionSetAside
+from go_scheduler.events.event import of_definition
+from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.firing.telling import tell_fired
+from go_scheduler.shown import shown
 from go_scheduler.ticking.aside import Aside
 from go_scheduler.ticking.batches import write_in_halves
 from go_scheduler.ticking.repeats import Repeats
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from go_scheduler.clock import StoreClock
     from go_scheduler.firing.planner import Planner
     from go_scheduler.models import TaskDefinition
+    from go_scheduler.settings import Settings
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Firing
     from go_scheduler.ticking.pace import Pace
@@ -50,10 +54,11 @@ class DefinitionScheduler:
         clock: The store's time, as this node has it.
         planner: Asks the triggers.
         pace: Says how far past the store's time to create instances.
-        interval: How long after a look the next one is due that nobody asks for.
-        runner_window: Instances due within it are told to the runner at once.
+        settings: Says how long after a look the next one is due that nobody asks for,
+            and which instances the runner has to be told of at once.
         created: Called when there are such instances, and after each look: what was
             there before is to be looked for as well.
+        events: Told of what is created, and of what cannot fire.
     """
 
     def __init__(
@@ -63,16 +68,17 @@ class DefinitionScheduler:
         *,
         planner: Planner,
         pace: Pace,
-        interval: timedelta,
-        runner_window: timedelta,
+        settings: Settings,
         created: Callable[[], None],
+        events: Events = LOG_ALONE,
     ) -> None:
+        self._events = events.teller("firing", bounded=True)
         self._store = store
         self._clock = clock
         self._planner = planner
         self._pace = pace
-        self._interval = interval
-        self._runner_window = runner_window
+        self._interval = settings.schedule_window / 2
+        self._runner_window = settings.runner_window
         self._created = created
         self._after: TaskDefinition | None = None
         self._page = _FIRST_PAGE
@@ -84,7 +90,6 @@ class DefinitionScheduler:
         self._aside: Aside[_Key] = Aside(
             at_first=_FAILED_AT_FIRST, at_most=_FAILED_AT_MOST
         )
-        self._log = BoundedLog(logging.getLogger(__name__))
 
     def look(self, stored: TaskDefinition | None = None) -> None:
         """Begin with the first page, once this pass over the pages has ended.
@@ -101,7 +106,7 @@ class DefinitionScheduler:
     def tick(self) -> timedelta | None:
         """Fire what it was told of, or a page; answer how soon there may be more."""
         self._clock.refresh()
-        self._log.begin()
+        self._events.begin()
         sent = self._clock.elapsed()
         ahead = self._pace.ahead
         told = self._take_told(ahead)
@@ -206,7 +211,9 @@ class DefinitionScheduler:
                 self._leave_busy(definition)
             elif definition.id not in failed:
                 self._aside.forget(_key(definition))
-        return [firing for firing in firings if firing.definition.id in won]
+        fired = [firing for firing in firings if firing.definition.id in won]
+        tell_fired(self._events, fired)
+        return fired
 
     def _next(self, *, has_looked: bool) -> timedelta | None:
         if self._after is not None or self._again or self._asked:
@@ -219,13 +226,7 @@ class DefinitionScheduler:
 
     def _leave_busy(self, definition: TaskDefinition) -> None:
         if self._aside.leave_busy(_key(definition), self._clock.elapsed()):
-            self._log.write(
-                logging.WARNING,
-                "definition %s: another transaction has locked it, its firing has to"
-                " wait",
-                definition.id,
-                ids={"definition_id": definition.id},
-            )
+            self._events.tell(DefinitionLocked(**of_definition(definition)))
 
     def _fail_to_plan(self, definition: TaskDefinition, error: Exception) -> None:
         self._leave_failed(definition, error, at_least=_FAILED_AT_MOST)
@@ -242,14 +243,13 @@ class DefinitionScheduler:
         elapsed = self._clock.elapsed()
         delay = self._aside.leave_failed(key, elapsed, at_least=at_least)
         if is_new:
-            self._log.write(
-                logging.ERROR,
-                "definition %s cannot fire and is left alone for %d s: %r",
-                definition.id,
-                delay.total_seconds(),
-                error,
-                ids={"definition_id": definition.id},
-                error=error,
+            self._events.tell(
+                DefinitionSetAside(
+                    **of_definition(definition),
+                    retry_in=delay,
+                    error=shown(error),
+                    exception=error,
+                )
             )
 
 

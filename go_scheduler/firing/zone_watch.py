@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
+from go_scheduler.events.definition_events import DefinitionsMoved, TimeZonesRenewed
+from go_scheduler.events.hub import LOG_ALONE, Events
 from go_scheduler.firing.planner import MOST_DISPLACED
+from go_scheduler.firing.telling import tell_fired
 from go_scheduler.stores.messages import Position
 from go_scheduler.ticking.batches import write_in_halves
 from go_scheduler.triggers.wall.zones import edition, renew_zones
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Firing
-
-log = logging.getLogger(__name__)
 
 _LOOK_EVERY = timedelta(hours=1)
 # A node that starts has other things to do.
@@ -49,6 +49,7 @@ class ZoneWatch:
         planner: Says what is displaced, and where it belongs.
         ahead: So far past the store's time a definition is due.
         created: Called when there are new instances.
+        events: Told of new data, and of what is moved.
     """
 
     def __init__(
@@ -59,7 +60,9 @@ class ZoneWatch:
         planner: Planner,
         ahead: timedelta,
         created: Callable[[], None],
+        events: Events = LOG_ALONE,
     ) -> None:
+        self._events = events.teller("firing")
         self._store = store
         self._clock = clock
         self._planner = planner
@@ -87,10 +90,7 @@ class ZoneWatch:
 
     def _look(self) -> None:
         if changed := renew_zones():
-            log.info(
-                "new time zone data: %s; what fires by them is gone over",
-                ", ".join(changed),
-            )
+            self._events.tell(TimeZonesRenewed(zones=tuple(changed)))
 
     def _walk(self) -> timedelta:
         """Walk over a page; answer how long to wait for the next one."""
@@ -101,11 +101,7 @@ class ZoneWatch:
             self._after = Position.of_definition(page[-1])
             return _PAUSE
         if self._moved:
-            log.info(
-                "%d definitions fire at other instants, by the present data of their"
-                " time zones",
-                self._moved,
-            )
+            self._events.tell(DefinitionsMoved(count=self._moved))
         self._after, self._moved = None, 0
         return _WALK_EVERY
 
@@ -121,6 +117,8 @@ class ZoneWatch:
         moves = [each for each in planned.firings if _changes(each)]
         for answer in write_in_halves(moves, self._store.fire_definitions, _leave):
             self._moved += len(answer.done)
+            done = [each for each in moves if each.definition.id in answer.done]
+            tell_fired(self._events, done)
         if any(each.fire_times for each in moves):
             self._created()
 

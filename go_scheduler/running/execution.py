@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from go_scheduler.events.hub import LOG_ALONE, Events
 from go_scheduler.running.admission import Admission
 from go_scheduler.running.calling.spares import Spares
 from go_scheduler.running.calling.workers import Workers
@@ -47,6 +48,7 @@ class Execution:
         settings: How the parts behave.
         executor: Calls the handlers instead of the node's own threads.
         application: The event loop on which async handlers run; None: one of its own.
+        events: Told of what happens.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Execution:
         settings: Settings,
         executor: Executor | None,
         application: ApplicationLoop | None = None,
+        events: Events = LOG_ALONE,
     ) -> None:
         base = clock.base
         contact = Contact(base, silence=settings.lease)

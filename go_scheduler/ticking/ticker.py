@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO, DrivingClock
-from go_scheduler.events.bounded_log import traceback_of
+from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.events.node_events import LoopFailed, LoopRecovered
+from go_scheduler.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from go_scheduler.clock import Clock
-
-log = logging.getLogger(__name__)
 
 _JITTER = 0.2
 _FIRST_BACKOFF = timedelta(milliseconds=100)
@@ -29,13 +28,14 @@ class Ticker:
     driving clock there is no thread; the clock calls the ticks.
 
     Args:
-        name: For the thread and the log.
+        name: For the thread and whoever is told of it.
         tick: Does what is due; answers how soon to be called again, None for the
             interval.
         interval: The longest time between two ticks, shortened at random by up to a
             fifth so that nodes do not tick in step; None: only when woken or asked for.
         clock: Measures the time between ticks.
         longest_backoff: The longest time between two ticks that fail.
+        events: Told of ticks that fail.
     """
 
     def __init__(
@@ -46,7 +46,9 @@ class Ticker:
         interval: timedelta | None,
         clock: Clock,
         longest_backoff: timedelta = timedelta(seconds=5),
+        events: Events = LOG_ALONE,
     ) -> None:
+        self._events = events.teller("ticking")
         self._longest_backoff = longest_backoff
         self.name = name
         self.last_good: timedelta | None = None
@@ -147,7 +149,8 @@ class Ticker:
         except BaseException as error:
             return self._back_off(error)
         if self._failures:
-            log.info("the %s goes on after %d failures", self.name, self._failures)
+            event = LoopRecovered(loop=self.name, failures=self._failures)
+            self._events.tell(event)
         self._failures = 0
         self.error = None
         self.last_good = self._clock.elapsed()
@@ -164,16 +167,15 @@ class Ticker:
     def _back_off(self, error: BaseException) -> timedelta:
         self._failures += 1
         self.error = error
-        level = logging.WARNING if self._failures == 1 else logging.DEBUG
         delay = min(
             self._longest_backoff, _FIRST_BACKOFF * 2 ** min(self._failures, 10)
         )
-        log.log(
-            level,
-            "the %s failed and will try again: %r",
-            self.name,
-            error,
-            exc_info=traceback_of(error, log),
-            extra={"ticker": self.name, "failures": self._failures},
+        self._events.tell(
+            LoopFailed(
+                loop=self.name,
+                failures=self._failures,
+                error=shown(error),
+                exception=error,
+            )
         )
         return timedelta(seconds=delay.total_seconds() * random.uniform(0.5, 1))

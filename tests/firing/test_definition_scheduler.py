@@ -40,6 +40,7 @@ from go_scheduler.triggers import (
     Trigger,
     UnknownTrigger,
 )
+from tests.conftest import SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence, Set
@@ -119,8 +120,7 @@ class Loop:
             StoreClock(clock, read or store.now),
             planner=Planner(store, Guard(clock, patience=SECOND)),
             pace=Pace(AHEAD),
-            interval=WINDOW / 2,
-            runner_window=WINDOW,
+            settings=SETTINGS,
             created=self._tell,
         )
         self.tick = self._loop.tick
@@ -168,8 +168,11 @@ def pending(store: MemoryStore) -> int:
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> Sequence[str]:
-    name = definition_scheduler.__name__
-    return [each.getMessage() for each in caplog.records if each.name == name]
+    return [
+        each.getMessage()
+        for each in caplog.records
+        if each.name == "go_scheduler.firing"
+    ]
 
 
 def test_what_fires_soon_is_given_its_instances_and_moved_on(

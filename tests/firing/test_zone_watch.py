@@ -35,6 +35,7 @@ from go_scheduler.testing.clock import START
 from go_scheduler.testing.settling import settle
 from go_scheduler.ticking.pace import Pace
 from go_scheduler.triggers import CronTrigger, LimitedTrigger, Trigger
+from tests.conftest import SETTINGS
 from tests.zones import ZONE, Zones, zones_in
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class TestASchedulerThatGoesOn:
         store.put_definitions([daily(), daily("0 10 * * *"), definition()])
         watch = Watch(clock, store)
         zones.write(then=0)
-        with caplog.at_level(logging.INFO, logger=zone_watch.__name__):
+        with caplog.at_level(logging.INFO, logger="go_scheduler.firing"):
             assert watch.tick() == MINUTE
             clock.advance(HOUR)
             walk(watch, clock)
@@ -453,8 +454,7 @@ def scheduling(clock: ManualClock, store: Store) -> DefinitionScheduler:
         StoreClock(clock, store.now),
         planner=Planner(store, Guard(clock, patience=SECOND)),
         pace=Pace(AHEAD),
-        interval=SECOND,
-        runner_window=SECOND,
+        settings=SETTINGS,
         created=lambda: None,
     )
 

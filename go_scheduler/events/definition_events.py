@@ -1,0 +1,151 @@
+"""What happens to definitions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from uuid import UUID
+
+from go_scheduler.events.event import DefinitionEvent, Event
+
+
+class Change(StrEnum):
+    """How a definition was changed by hand."""
+
+    PAUSED = "paused"
+    """Nothing of it starts until it is resumed."""
+    RESUMED = "resumed"
+    """Its pause has ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefinitionScheduled(DefinitionEvent):
+    """``schedule()`` has stored it, or has found it stored as it is.
+
+    Attributes:
+        next_fire_time: When it fires next; None: no more.
+        revision: Its revision by now; rises with every change.
+        joined: Whether it is part of a transaction of the caller's, which may be rolled
+            back yet.
+    """
+
+    next_fire_time: datetime | None
+    revision: int | None
+    joined: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefinitionChanged(DefinitionEvent):
+    """It was paused or resumed.
+
+    Attributes:
+        change: Which of the two.
+        note: Why it is paused, if somebody has said so.
+    """
+
+    change: Change
+    note: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefinitionDeleted(Event):
+    """It was deleted, and what had not started of it.
+
+    Attributes:
+        definition_id: Which.
+    """
+
+    definition_id: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefinitionCompleted(DefinitionEvent):
+    """It will not fire again: its last fire time has its instance."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefinitionLocked(DefinitionEvent):
+    """Its firing has to wait: another transaction has locked it for about a second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefinitionSetAside(DefinitionEvent):
+    """It cannot fire: its trigger failed or hangs, or its firing cannot be written.
+
+    It is tried again, a little later each time; told when that begins.
+
+    Attributes:
+        retry_in: After how long it is tried again.
+        error: Why, as text.
+        exception: The same, as it was raised.
+    """
+
+    retry_in: timedelta
+    error: str
+    exception: BaseException = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriggerFailed(DefinitionEvent):
+    """Its trigger failed when it was asked at the end of a run that it waited for.
+
+    Attributes:
+        retry_in: After how long it fires all the same.
+        error: Why, as text.
+        exception: The same, as it was raised.
+    """
+
+    retry_in: timedelta
+    error: str
+    exception: BaseException = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceCreated(DefinitionEvent):
+    """One of its fire times was given an instance.
+
+    Attributes:
+        fire_time: The fire time, at which the instance is due.
+    """
+
+    fire_time: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceSkipped(DefinitionEvent):
+    """Fire times that will not run were recorded in one instance.
+
+    Attributes:
+        first: The first of them.
+        last: The last of them.
+        count: How many there are; at least so many if the reason says so.
+        reason: Why they do not run.
+    """
+
+    first: datetime
+    last: datetime
+    count: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeZonesRenewed(Event):
+    """Time zones have new data: all that fires by them is gone over.
+
+    Attributes:
+        zones: Their names.
+    """
+
+    zones: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefinitionsMoved(Event):
+    """Definitions fire at other instants, by the present data of their time zones.
+
+    Attributes:
+        count: How many.
+    """
+
+    count: int

@@ -1,0 +1,115 @@
+"""The hub: where the parts of a scheduler tell what happens, once, and who hears it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from go_scheduler.clock import SystemClock
+from go_scheduler.events.delivery import Delivery
+from go_scheduler.events.log import Log
+from go_scheduler.events.node_events import StoreAway, StoreBack
+from go_scheduler.events.store_watch import StoreWatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import timedelta
+
+    from go_scheduler.clock import Clock
+    from go_scheduler.events.event import Event
+    from go_scheduler.events.listening import Hears
+
+
+class Events:
+    """Passes on what is told to the listeners that hear such events.
+
+    Args:
+        listeners: Users' listeners; the log hears everything without being among them.
+        clock: Measures elapsed time; None: the system's.
+    """
+
+    def __init__(
+        self, listeners: Sequence[Hears] = (), clock: Clock | None = None
+    ) -> None:
+        self._clock = SystemClock() if clock is None else clock
+        self._deliveries = [Delivery(each.listener, self._clock) for each in listeners]
+        self._takers: list[tuple[Callable[[Event], None], tuple[type[Event], ...]]] = [
+            (delivery.put, each.kinds)
+            for delivery, each in zip(self._deliveries, listeners, strict=True)
+        ]
+        # Of each kind who takes it, once it was asked for.
+        self._taking: dict[type[Event], tuple[Callable[[Event], None], ...]] = {}
+        if self.wanted(StoreAway) or self.wanted(StoreBack):
+            watch = StoreWatch(self._clock, self.pass_on)
+            self._takers.append((watch.hear, watch.HEARD))
+
+    @property
+    def dropped(self) -> int:
+        """How many events were told to no listener that should have heard them."""
+        return sum(each.dropped for each in self._deliveries)
+
+    def wanted(self, kind: type[Event]) -> bool:
+        """Whether a user's listener hears events of this class."""
+        return bool(self._takers_of(kind))
+
+    def pass_on(self, event: Event) -> None:
+        """Tell the users' listeners."""
+        for take in self._takers_of(type(event)):
+            take(event)
+
+    def teller(self, room: str, *, bounded: bool = False) -> Teller:
+        """What a part of a node tells with.
+
+        Args:
+            room: Names the logger, behind ``go_scheduler.``.
+            bounded: Whether the log writes but a few lines from one ``begin`` of the
+                teller to the next.
+        """
+        return Teller(self, Log(room, bounded=bounded))
+
+    def close(self, until: timedelta) -> None:
+        """Wait until the listeners have heard all, and their threads have ended.
+
+        Args:
+            until: No longer than until this elapsed time.
+        """
+        for delivery in self._deliveries:
+            delivery.close(until)
+
+    def _takers_of(self, kind: type[Event]) -> tuple[Callable[[Event], None], ...]:
+        found = self._taking.get(kind)
+        if found is None:
+            found = tuple(
+                take for take, kinds in self._takers if issubclass(kind, kinds)
+            )
+            self._taking[kind] = found
+        return found
+
+
+class Teller:
+    """What one part of a node tells with: the log hears it first, then the listeners.
+
+    Events that come by the thousand are made only if they are ``wanted``; the log has
+    nothing to say of them.
+
+    Args:
+        events: The hub.
+        log: The part's log.
+    """
+
+    def __init__(self, events: Events, log: Log) -> None:
+        self._events = events
+        self._log = log
+        self.wanted = events.wanted
+
+    def begin(self) -> None:
+        """Begin a tick: the log may write again."""
+        self._log.begin()
+
+    def tell(self, event: Event) -> None:
+        """Tell what has happened."""
+        self._log.hear(event)
+        self._events.pass_on(event)
+
+
+LOG_ALONE = Events()
+"""Where what is told is logged, and heard by nobody else."""

@@ -1,0 +1,212 @@
+"""What happens to instances that a node has claimed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from uuid import UUID
+
+from go_scheduler.events.event import Event, InstanceEvent
+from go_scheduler.models import Outcome
+
+
+class Write(StrEnum):
+    """What is to be written about an instance."""
+
+    START = "start"
+    """That its run starts."""
+    RENEWAL = "renewal"
+    """That its claim holds longer."""
+    END = "end"
+    """What became of its run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceClaimed(InstanceEvent):
+    """A node has claimed it, and will call its handler when it is due.
+
+    Attributes:
+        due_at: When that is.
+    """
+
+    due_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceTakenOver(InstanceEvent):
+    """It was claimed to run again, as its last run came to no end: its node died."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceStarted(InstanceEvent):
+    """Its handler is called.
+
+    Attributes:
+        fire_time: The trigger's own time; None: it was made without one.
+        execute_at: When it was to run; a retry does not change it.
+        started_at: When it is called.
+        late: How long after it was due that is.
+    """
+
+    fire_time: datetime | None
+    execute_at: datetime
+    started_at: datetime
+    late: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceGivenBack(InstanceEvent):
+    """A node gives it back without having called its handler, for any to claim.
+
+    Attributes:
+        reason: Why.
+        delay: For so long nobody should claim it.
+    """
+
+    reason: str
+    delay: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceFinished(InstanceEvent):
+    """It has ended for good, and its end is recorded.
+
+    Attributes:
+        outcome: How it ended.
+        started_at: When its last run began; None: it was not called.
+        took: How long that run took; None: it was not called.
+        error: Why it failed, with a traceback; None: it did not.
+    """
+
+    outcome: Outcome
+    started_at: datetime | None
+    took: timedelta | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceRetried(InstanceEvent):
+    """It did not succeed and runs again, which is recorded.
+
+    Attributes:
+        retry_in: After how long it runs again.
+        started_at: When the run began that did not succeed.
+        took: How long that run took.
+        error: Why it failed, with a traceback.
+    """
+
+    retry_in: timedelta
+    started_at: datetime | None
+    took: timedelta | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFailed(InstanceEvent):
+    """A run of it did not succeed; what follows from that is yet to be recorded.
+
+    Attributes:
+        retry_in: After how long it is to run again; None: it has failed for good.
+        error: Why it failed, with a traceback.
+    """
+
+    retry_in: timedelta | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunHung(InstanceEvent):
+    """A run of it had no result in time and is presumed hung.
+
+    Attributes:
+        allowed: How long it might take.
+    """
+
+    allowed: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLeftBehind(InstanceEvent):
+    """A run of it has failed after its scheduler has stopped, and is not counted.
+
+    Attributes:
+        error: Why it failed, with a traceback.
+    """
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletedRunFailed(InstanceEvent):
+    """A run of it raised after the transaction of its ``complete_in()`` had committed.
+
+    Attributes:
+        error: What it raised, with a traceback.
+    """
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceLost(InstanceEvent):
+    """Its claim was lost while it ran: another node may have it, or it is gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultDiscarded(InstanceEvent):
+    """The result of a run of it was not taken: its claim had been lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceLocked(InstanceEvent):
+    """A write about it has to wait: another transaction has locked it for a second.
+
+    Attributes:
+        write: Which.
+    """
+
+    write: Write
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceUnrecorded(InstanceEvent):
+    """A write about it failed, and is tried again.
+
+    Attributes:
+        write: Which.
+        retry_in: After how long.
+        error: Why, as text.
+        exception: The same, as it was raised.
+    """
+
+    write: Write
+    retry_in: timedelta
+    error: str
+    exception: BaseException = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultLost(InstanceEvent):
+    """What became of a run of it cannot be told: it runs again when its claim lapses.
+
+    Attributes:
+        error: Why, as text.
+        exception: The same, as it was raised.
+    """
+
+    error: str
+    exception: BaseException = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimAnswerLost(Event):
+    """The answer to a claim was lost; what was claimed by it is given back.
+
+    Attributes:
+        node: The node.
+        count: How many instances that are.
+    """
+
+    node: UUID
+    count: int

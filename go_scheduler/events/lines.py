@@ -1,0 +1,299 @@
+"""The lines of the log: of each event that it hears, what it says."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import singledispatch
+from typing import TYPE_CHECKING
+
+from go_scheduler.events.definition_events import (
+    DefinitionLocked,
+    DefinitionSetAside,
+    DefinitionsMoved,
+    TimeZonesRenewed,
+    TriggerFailed,
+)
+from go_scheduler.events.instance_events import (
+    ClaimAnswerLost,
+    CompletedRunFailed,
+    InstanceLocked,
+    InstanceLost,
+    InstanceTakenOver,
+    InstanceUnrecorded,
+    ResultDiscarded,
+    ResultLost,
+    RunFailed,
+    RunHung,
+    RunLeftBehind,
+    Write,
+)
+from go_scheduler.events.listening import EventsDropped, ListenerFailed
+from go_scheduler.events.node_events import (
+    ExecutorFailed,
+    ExecutorRecovered,
+    LoopFailed,
+    LoopRecovered,
+    NodeStarted,
+    NodeStopped,
+    NoticeGiven,
+    QueueUnserved,
+)
+
+if TYPE_CHECKING:
+    from go_scheduler.events.event import DefinitionEvent, Event, InstanceEvent
+
+DEBUG, INFO = logging.DEBUG, logging.INFO
+WARNING, ERROR = logging.WARNING, logging.ERROR
+
+_EVERY_SECOND = "another transaction has locked it; it is tried again every second"
+_LOCKED = {
+    Write.START: "another transaction has locked it, its start has to wait",
+    Write.RENEWAL: f"its claim is not renewed yet, {_EVERY_SECOND}",
+    Write.END: f"its end is not recorded yet, {_EVERY_SECOND}",
+}
+_NOT_WRITTEN = {
+    Write.RENEWAL: "its claim cannot be renewed",
+    Write.END: "its end cannot be recorded",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the log.
+
+    Attributes:
+        level: One of the levels of ``logging``.
+        message: With a place for each of ``args``.
+        args: What goes there.
+        ids: Given to the record as attributes, as text.
+        error: Written with its traceback, if that is worth its lines.
+    """
+
+    level: int
+    message: str
+    args: tuple[object, ...] = ()
+    ids: Mapping[str, object] = field(default_factory=dict)
+    error: BaseException | None = None
+
+
+@singledispatch
+def line_of(event: Event) -> Line | None:
+    """What the log says of an event; None: nothing."""
+
+
+@line_of.register
+def _(event: DefinitionLocked) -> Line:
+    text = "definition %s: another transaction has locked it, its firing has to wait"
+    return Line(WARNING, text, (event.definition_id,), _definition(event))
+
+
+@line_of.register
+def _(event: DefinitionSetAside) -> Line:
+    return Line(
+        ERROR,
+        "definition %s cannot fire and is left alone for %d s: %r",
+        (event.definition_id, event.retry_in.total_seconds(), event.exception),
+        _definition(event),
+        event.exception,
+    )
+
+
+@line_of.register
+def _(event: TriggerFailed) -> Line:
+    return Line(
+        ERROR,
+        "definition %s: its trigger failed, it fires again in a minute: %r",
+        (event.definition_id, event.exception),
+        _definition(event),
+        event.exception,
+    )
+
+
+@line_of.register
+def _(event: TimeZonesRenewed) -> Line:
+    text = "new time zone data: %s; what fires by them is gone over"
+    return Line(INFO, text, (", ".join(event.zones),))
+
+
+@line_of.register
+def _(event: DefinitionsMoved) -> Line:
+    return Line(
+        INFO,
+        "%d definitions fire at other instants, by the present data of their time"
+        " zones",
+        (event.count,),
+    )
+
+
+@line_of.register
+def _(event: InstanceTakenOver) -> Line:
+    return Line(
+        WARNING,
+        "instance %s of %s: its last run came to no end, it runs again",
+        (event.instance_id, event.name or event.definition_id),
+        _run(event),
+    )
+
+
+@line_of.register
+def _(event: RunFailed) -> Line:
+    if event.retry_in is None:
+        return _run_failed(ERROR, event, "has failed for good", event.error)
+    what = f"has failed and runs again in {event.retry_in}"
+    return _run_failed(WARNING, event, what, event.error)
+
+
+@line_of.register
+def _(event: RunLeftBehind) -> Line:
+    what = "was left behind, has failed and is given back"
+    return _run_failed(WARNING, event, what, event.error)
+
+
+@line_of.register
+def _(event: RunHung) -> Line:
+    text = "instance %s: attempt %d has no result in time, presumed hung"
+    return Line(WARNING, text, (event.instance_id, event.attempt), _run(event))
+
+
+@line_of.register
+def _(event: InstanceLost) -> Line:
+    text = "instance %s: attempt %d has lost its claim"
+    return Line(WARNING, text, (event.instance_id, event.attempt), _run(event))
+
+
+@line_of.register
+def _(event: CompletedRunFailed) -> Line:
+    return Line(
+        ERROR,
+        "instance %s: attempt %d is completed, but failed afterwards: %s",
+        (event.instance_id, event.attempt, event.error),
+        _run(event),
+    )
+
+
+@line_of.register
+def _(event: ResultDiscarded) -> Line:
+    text = "instance %s: the result of attempt %d is discarded, its claim is lost"
+    return Line(WARNING, text, (event.instance_id, event.attempt), _run(event))
+
+
+@line_of.register
+def _(event: ResultLost) -> Line:
+    text = "instance %s: its outcome cannot be told"
+    return Line(ERROR, text, (event.instance_id,), _run(event), event.exception)
+
+
+@line_of.register
+def _(event: InstanceLocked) -> Line:
+    text = f"instance %s: {_LOCKED[event.write]}"
+    return Line(WARNING, text, (event.instance_id,), _run(event))
+
+
+@line_of.register
+def _(event: InstanceUnrecorded) -> Line:
+    if event.write is Write.START:
+        text = "instance %s: its start cannot be recorded, it is tried again: %r"
+        args: tuple[object, ...] = (event.instance_id, event.exception)
+    else:
+        text = f"instance %s: {_NOT_WRITTEN[event.write]}, next try in %g s: %r"
+        args = (event.instance_id, event.retry_in.total_seconds(), event.exception)
+    return Line(ERROR, text, args, _run(event), event.exception)
+
+
+@line_of.register
+def _(event: ClaimAnswerLost) -> Line:
+    text = "the answer to a claim was lost: %d instances are given back"
+    return Line(WARNING, text, (event.count,), {"node": event.node})
+
+
+@line_of.register
+def _(event: NodeStarted) -> Line:
+    return Line(INFO, "node %s starts", (event.node,), {"node": event.node})
+
+
+@line_of.register
+def _(event: NodeStopped) -> Line:
+    text = f"node %s has stopped{'' if event.clean else ' and left work behind'}"
+    return Line(INFO, text, (event.node,), {"node": event.node})
+
+
+@line_of.register
+def _(event: LoopFailed) -> Line:
+    return Line(
+        WARNING if event.failures == 1 else DEBUG,
+        "the %s failed and will try again: %r",
+        (event.loop, event.exception),
+        {"ticker": event.loop, "failures": event.failures},
+        event.exception,
+    )
+
+
+@line_of.register
+def _(event: LoopRecovered) -> Line:
+    text = "the %s goes on after %d failures"
+    return Line(INFO, text, (event.loop, event.failures))
+
+
+@line_of.register
+def _(event: ExecutorFailed) -> Line:
+    text = "the executor takes no more handlers: %r"
+    return Line(ERROR, text, (event.exception,))
+
+
+@line_of.register
+def _(event: ExecutorRecovered) -> Line:
+    return Line(WARNING, "the executor takes handlers again")
+
+
+@line_of.register
+def _(event: QueueUnserved) -> Line:
+    return Line(WARNING, "%s", (event.text,))
+
+
+@line_of.register
+def _(event: NoticeGiven) -> Line:
+    ids = {"definition_id": event.definition_id, "instance_id": event.instance_id}
+    known = {name: id for name, id in ids.items() if id is not None}
+    return Line(WARNING if event.is_warning else INFO, "%s", (event.text,), known)
+
+
+@line_of.register
+def _(event: ListenerFailed) -> Line:
+    text = "the listener %s failed when it was told of %s: %r"
+    args = event.listener, event.told, event.exception
+    return Line(ERROR, text, args, error=event.exception)
+
+
+@line_of.register
+def _(event: EventsDropped) -> Line:
+    text = "the listener %s is too slow: %d events have been dropped so far"
+    return Line(WARNING, text, (event.listener, event.count))
+
+
+def _run_failed(level: int, event: InstanceEvent, what: str, error: str | None) -> Line:
+    return Line(
+        level,
+        "instance %s of %s: attempt %d %s: %s",
+        (
+            event.instance_id,
+            event.name or event.definition_id,
+            event.attempt,
+            what,
+            error,
+        ),
+        _run(event),
+    )
+
+
+def _definition(event: DefinitionEvent) -> Mapping[str, object]:
+    return {"definition_id": event.definition_id}
+
+
+def _run(event: InstanceEvent) -> Mapping[str, object]:
+    return {
+        "instance_id": event.instance_id,
+        "definition_id": event.definition_id,
+        "attempt": event.attempt,
+    }

@@ -1,0 +1,138 @@
+"""Listeners: what users give to be told of events, and of which."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar, overload
+
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.events.event import Event
+from go_scheduler.shown import shown
+
+Listener: TypeAlias = Callable[[Event], object]
+"""A callable that is told of events, one at a time; what it returns is ignored."""
+
+Heard = TypeVar("Heard", bound=Event)
+Also = TypeVar("Also", bound=Event)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerFailed(Event):
+    """A listener raised; only the log is told, so that none is told of its own failure.
+
+    Attributes:
+        listener: Which, as text.
+        told: The name of the class of what it was told.
+        exception: What it raised.
+    """
+
+    listener: str
+    told: str
+    exception: BaseException
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventsDropped(Event):
+    """A listener is too slow for what there is to tell; only the log is told.
+
+    Attributes:
+        listener: Which, as text.
+        count: How many events it was not told of, since it was given.
+    """
+
+    listener: str
+    count: int
+
+
+class Hears:
+    """A listener that is told of some kinds of events only; made by ``hears``.
+
+    Args:
+        listener: The listener.
+        kinds: The classes of the events that it is told of.
+    """
+
+    def __init__(self, listener: Listener, kinds: tuple[type[Event], ...]) -> None:
+        self.listener = listener
+        self.kinds = kinds
+
+    def __call__(self, event: Event) -> object:
+        """Call the listener itself, as in a test of it."""
+        return self.listener(event)
+
+
+@overload
+def hears(kind: type[Heard], /) -> Callable[[Callable[[Heard], object]], Hears]: ...
+
+
+@overload
+def hears(
+    kind: type[Heard], also: type[Also], /
+) -> Callable[[Callable[[Heard | Also], object]], Hears]: ...
+
+
+@overload
+def hears(*kinds: type[Event]) -> Callable[[Listener], Hears]: ...
+
+
+def hears(
+    *kinds: type[Heard],
+) -> Callable[[Callable[[Heard], object]], Hears]:
+    """Make a listener that is told of these kinds of events only.
+
+    ```python
+    @hears(InstanceFinished)
+    def count(event: InstanceFinished) -> None:
+        finished[event.outcome] += 1
+    ```
+
+    Args:
+        *kinds: Classes of events; of one such as ``InstanceEvent`` all that inherit.
+
+    Returns:
+        What makes one of a callable: a decorator.
+
+    Raises:
+        ConfigurationError: None is given, or one is no class of events.
+    """
+    if not kinds:
+        raise ConfigurationError("say which events it hears: @hears(InstanceFinished)")
+    for kind in kinds:
+        if not (isinstance(kind, type) and issubclass(kind, Event)):
+            raise ConfigurationError(
+                f"{shown(kind)} is no class of events: see go_scheduler.events"
+            )
+
+    def restrict(listener: Callable[[Heard], object]) -> Hears:
+        return Hears(_checked(listener), kinds)
+
+    return restrict
+
+
+def checked_listeners(listeners: object) -> Sequence[Hears]:
+    """The listeners that a user gave, each with what it hears.
+
+    Raises:
+        ConfigurationError: They are no sequence of listeners.
+    """
+    if not isinstance(listeners, list | tuple):
+        raise ConfigurationError(
+            f"listeners must be a sequence of callables, not {shown(listeners)}"
+        )
+    return [
+        each if isinstance(each, Hears) else Hears(_checked(each), (Event,))
+        for each in listeners
+    ]
+
+
+def _checked(listener: object) -> Listener:
+    if not callable(listener):
+        raise ConfigurationError(f"a listener must be callable: {shown(listener)}")
+    called = listener if inspect.isroutine(listener) else type(listener).__call__
+    if inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(called):
+        raise ConfigurationError(
+            f"{shown(listener)} is async, and nobody awaits what a listener returns"
+        )
+    return listener

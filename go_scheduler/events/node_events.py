@@ -1,0 +1,140 @@
+"""What happens to nodes, their loops and what they depend on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from uuid import UUID
+
+from go_scheduler.events.event import Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStarted(Event):
+    """A scheduler was started, as this node.
+
+    Attributes:
+        node: The node.
+        queues: The queues that it serves; empty: it has no handler.
+        max_workers: The most handlers that run at once.
+    """
+
+    node: UUID
+    queues: tuple[str, ...]
+    max_workers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStopped(Event):
+    """It has stopped.
+
+    Attributes:
+        node: The node.
+        clean: Whether everything came back and was recorded.
+    """
+
+    node: UUID
+    clean: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopFailed(Event):
+    """A tick of a loop failed; it will be tried again.
+
+    Attributes:
+        loop: The loop, by the name that it has in ``health().loops``.
+        failures: How many of its ticks have failed in a row.
+        error: Why, as text.
+        exception: The same, as it was raised.
+    """
+
+    loop: str
+    failures: int
+    error: str
+    exception: BaseException = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopRecovered(Event):
+    """A loop goes on.
+
+    Attributes:
+        loop: The loop, by the name that it has in ``health().loops``.
+        failures: How many of its ticks had failed in a row.
+    """
+
+    loop: str
+    failures: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreAway(Event):
+    """A loop failed for want of the store, the first to do so.
+
+    Attributes:
+        loop: The loop.
+        error: Why, as text.
+    """
+
+    loop: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreBack(Event):
+    """No loop fails for want of the store any more.
+
+    Attributes:
+        away: For how long that had been so.
+    """
+
+    away: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorFailed(Event):
+    """The executor takes no more handlers.
+
+    Attributes:
+        error: Why, as text.
+        exception: The same, as it was raised.
+    """
+
+    error: str
+    exception: BaseException = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorRecovered(Event):
+    """The executor takes handlers again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueUnserved(Event):
+    """Something is due in a queue that no node serves, and has not for a minute.
+
+    Attributes:
+        queue: The queue.
+        text: The same for a person to read, with the queues that are served.
+    """
+
+    queue: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeGiven(Event):
+    """Something is as nobody may have meant it; each is told once.
+
+    Attributes:
+        text: What, for a person to read.
+        is_warning: Whether somebody should look into it; if it lasts, it is among the
+            warnings of ``health()``.
+        definition_id: The definition with which it was noticed, if it was one.
+        instance_id: And the instance.
+    """
+
+    text: str
+    is_warning: bool = True
+    definition_id: UUID | None = None
+    instance_id: UUID | None = None

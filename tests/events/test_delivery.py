@@ -1,0 +1,289 @@
+"""A user's listener may raise, block or be slow: it costs nobody else anything."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from go_scheduler.clock import SystemClock
+from go_scheduler.events import DefinitionsMoved, Event, Listener, hears
+from go_scheduler.events import delivery as delivery_module
+from go_scheduler.events.delivery import Delivery
+from go_scheduler.events.hub import Events
+from go_scheduler.testing import ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Making = Callable[[Listener], Delivery]
+
+FAILED_AFTER = 30.0
+LONG = timedelta(seconds=FAILED_AFTER)
+
+
+class Noting:
+    """Notes what it hears, and blocks for as long as it is told to."""
+
+    def __init__(self) -> None:
+        self.heard: list[Event] = []
+        self.threads: list[threading.Thread] = []
+        self.entered = threading.Semaphore(0)
+        self.goes_on = threading.Event()
+        self.goes_on.set()
+
+    def __repr__(self) -> str:
+        return "a listener"
+
+    def __call__(self, event: Event) -> None:
+        self.threads.append(threading.current_thread())
+        self.entered.release()
+        assert self.goes_on.wait(FAILED_AFTER)
+        self.heard.append(event)
+
+
+class Ahead(SystemClock):
+    """The machine's clock, which can be set ahead."""
+
+    def __init__(self) -> None:
+        self.by = timedelta(0)
+
+    def elapsed(self) -> timedelta:
+        return super().elapsed() + self.by
+
+
+def event(number: int) -> Event:
+    return DefinitionsMoved(count=number)
+
+
+@pytest.fixture
+def clock() -> Ahead:
+    return Ahead()
+
+
+@pytest.fixture
+def listener() -> Noting:
+    return Noting()
+
+
+@pytest.fixture
+def deliveries(
+    clock: Ahead,
+) -> Iterator[Making]:
+    """Makes deliveries, and closes them in the end."""
+    made: list[Delivery] = []
+
+    def make(listener: Listener) -> Delivery:
+        made.append(Delivery(listener, clock))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close(clock.elapsed() + LONG)
+    assert not [each for each in threading.enumerate() if "listener" in each.name]
+
+
+@pytest.fixture
+def delivery(deliveries: Making, listener: Noting) -> Delivery:
+    return deliveries(listener)
+
+
+def test_a_listener_is_told_in_order_on_a_daemon_of_its_own(
+    delivery: Delivery, listener: Noting, clock: Ahead
+) -> None:
+    for number in range(5):
+        delivery.put(event(number))
+    delivery.close(clock.elapsed() + LONG)
+    assert listener.heard == [event(number) for number in range(5)]
+    [thread] = set(listener.threads)
+    assert thread is not threading.current_thread()
+    assert thread.daemon
+    assert thread.name == "go_scheduler listener a listener"
+    assert not thread.is_alive()
+
+
+def test_a_listener_that_blocks_is_not_waited_for_and_what_is_too_much_is_dropped(
+    delivery: Delivery,
+    listener: Noting,
+    clock: Ahead,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(delivery_module, "MOST_WAITING", 2)
+    listener.goes_on.clear()
+    delivery.put(event(0))
+    assert listener.entered.acquire(timeout=FAILED_AFTER)
+    for number in range(1, 6):
+        delivery.put(event(number))
+    assert delivery.dropped == 3
+    clock.by += timedelta(minutes=1)
+    delivery.put(event(6))
+    said = "the listener a listener is too slow: {} events have been dropped so far"
+    assert caplog.messages == [said.format(1), said.format(4)]
+    assert {each.levelno for each in caplog.records} == {logging.WARNING}
+    listener.goes_on.set()
+    delivery.close(clock.elapsed() + LONG)
+    assert listener.heard == [event(number) for number in range(3)]
+
+
+def test_a_close_waits_no_longer_than_it_is_told_to(
+    delivery: Delivery, listener: Noting, clock: Ahead
+) -> None:
+    listener.goes_on.clear()
+    delivery.put(event(0))
+    delivery.put(event(1))
+    assert listener.entered.acquire(timeout=FAILED_AFTER)
+    delivery.close(clock.elapsed() + timedelta(milliseconds=1))
+    assert listener.heard == []
+    listener.goes_on.set()
+    listener.threads[0].join(FAILED_AFTER)
+    assert listener.heard == [event(0), event(1)]
+
+
+def test_a_slow_listener_keeps_no_other_from_hearing(
+    deliveries: Making,
+    listener: Noting,
+    clock: Ahead,
+) -> None:
+    other = Noting()
+    slow, fast = deliveries(listener), deliveries(other)
+    listener.goes_on.clear()
+    for number in range(3):
+        slow.put(event(number))
+        fast.put(event(number))
+    fast.close(clock.elapsed() + LONG)
+    assert len(other.heard) == 3
+    assert listener.heard == []
+    listener.goes_on.set()
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(1)])
+def test_a_listener_that_raises_goes_on_and_a_few_lines_say_so(
+    deliveries: Making,
+    clock: Ahead,
+    caplog: pytest.LogCaptureFixture,
+    error: BaseException,
+) -> None:
+    heard: list[Event] = []
+
+    def fail(event: Event) -> None:
+        heard.append(event)
+        raise error
+
+    delivery = deliveries(fail)
+    for number in range(7):
+        delivery.put(event(number))
+    delivery.close(clock.elapsed() + LONG)
+    assert len(heard) == 7
+    assert len(caplog.records) == 5
+    first = caplog.records[0]
+    assert first.name == "go_scheduler.events"
+    assert first.levelno == logging.ERROR
+    assert first.exc_info is not None
+    assert first.getMessage().endswith(
+        f"fail failed when it was told of DefinitionsMoved: {error!r}"
+    )
+    clock.by += timedelta(minutes=1)
+    delivery.put(event(7))
+    delivery.close(clock.elapsed() + LONG)
+    assert caplog.messages[5] == "2 more such lines were left out"
+    assert len(caplog.records) == 7
+
+
+def test_a_thread_that_has_nothing_to_tell_ends_and_the_next_event_starts_another(
+    delivery: Delivery,
+    listener: Noting,
+    clock: Ahead,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(delivery_module, "_IDLE", timedelta(0))
+    delivery.put(event(0))
+    assert listener.entered.acquire(timeout=FAILED_AFTER)
+    listener.threads[0].join(FAILED_AFTER)
+    assert not listener.threads[0].is_alive()
+    delivery.put(event(1))
+    delivery.close(clock.elapsed() + LONG)
+    assert listener.heard == [event(0), event(1)]
+    assert len(set(listener.threads)) == 2
+
+
+def test_a_thread_that_waits_is_woken_by_the_next_event(
+    delivery: Delivery, listener: Noting
+) -> None:
+    for number in range(3):
+        delivery.put(event(number))
+        assert listener.entered.acquire(timeout=FAILED_AFTER)
+
+
+def test_where_no_thread_can_be_started_the_next_event_tries_again(
+    delivery: Delivery,
+    listener: Noting,
+    clock: Ahead,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        delivery.put(event(0))
+        delivery.close(clock.elapsed() + LONG)
+    delivery.put(event(1))
+    delivery.close(clock.elapsed() + LONG)
+    assert listener.heard == [event(0), event(1)]
+
+
+def test_in_a_forked_process_it_begins_anew(
+    delivery: Delivery,
+    listener: Noting,
+    clock: Ahead,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(delivery_module, "_IDLE", timedelta(0))
+    listener.goes_on.clear()
+    delivery.put(event(0))
+    assert listener.entered.acquire(timeout=FAILED_AFTER)
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    delivery.put(event(1))
+    assert listener.entered.acquire(timeout=FAILED_AFTER)
+    listener.goes_on.set()
+    listener.threads[0].join(FAILED_AFTER)
+    delivery.close(clock.elapsed() + LONG)
+    assert len(set(listener.threads)) == 2
+    assert len(listener.heard) == 2
+
+
+def test_a_listener_that_closes_does_not_wait_for_itself(
+    deliveries: Making, clock: Ahead
+) -> None:
+    closed = threading.Event()
+    made: list[Delivery] = []
+
+    def close(_: Event) -> None:
+        made[0].close(clock.elapsed() + LONG)
+        closed.set()
+
+    made.append(deliveries(close))
+    made[0].put(event(0))
+    assert closed.wait(FAILED_AFTER)
+
+
+def test_on_a_manual_clock_it_is_told_in_place(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock, heard = ManualClock(), []
+
+    def fail(event: Event) -> None:
+        heard.append((event, threading.current_thread()))
+        raise SystemExit(1)
+
+    events = Events([hears(DefinitionsMoved)(fail)], clock)
+    events.teller("test").tell(event(1))
+    assert heard == [(event(1), threading.current_thread())]
+    assert len(caplog.records) == 1
+    events.close(clock.elapsed())
+    assert events.dropped == 0

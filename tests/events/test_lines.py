@@ -1,0 +1,316 @@
+"""The log is the first listener, and has a line for what is to be read."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import pytest
+
+from go_scheduler import events
+from go_scheduler.events import (
+    Change,
+    ClaimAnswerLost,
+    CompletedRunFailed,
+    DefinitionChanged,
+    DefinitionCompleted,
+    DefinitionDeleted,
+    DefinitionLocked,
+    DefinitionScheduled,
+    DefinitionSetAside,
+    DefinitionsMoved,
+    Event,
+    ExecutorFailed,
+    ExecutorRecovered,
+    InstanceClaimed,
+    InstanceCreated,
+    InstanceFinished,
+    InstanceGivenBack,
+    InstanceLocked,
+    InstanceLost,
+    InstanceRetried,
+    InstanceSkipped,
+    InstanceStarted,
+    InstanceTakenOver,
+    InstanceUnrecorded,
+    LoopFailed,
+    LoopRecovered,
+    NodeStarted,
+    NodeStopped,
+    NoticeGiven,
+    QueueUnserved,
+    ResultDiscarded,
+    ResultLost,
+    RunFailed,
+    RunHung,
+    RunLeftBehind,
+    StoreAway,
+    StoreBack,
+    TimeZonesRenewed,
+    TriggerFailed,
+    Write,
+)
+from go_scheduler.events.hub import LOG_ALONE
+from go_scheduler.models import Outcome
+
+if TYPE_CHECKING:
+    from go_scheduler.events.event import DefinitionIds, InstanceIds
+
+ONE, TWO, THREE = UUID(int=1), UUID(int=2), UUID(int=3)
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+ERROR = ValueError("no")
+OF_D: DefinitionIds = {
+    "definition_id": ONE,
+    "name": "report",
+    "queue": "default",
+}
+OF_I: InstanceIds = {
+    "instance_id": TWO,
+    "attempt": 4,
+    "definition_id": ONE,
+    "name": "report",
+    "queue": "default",
+}
+
+WRITTEN = [
+    (
+        DefinitionLocked(**OF_D),
+        f"WARNING definition {ONE}: another transaction has locked it, its firing has"
+        " to wait",
+    ),
+    (
+        DefinitionSetAside(**OF_D, retry_in=SECOND, error="no", exception=ERROR),
+        f"ERROR definition {ONE} cannot fire and is left alone for 1 s: {ERROR!r}",
+    ),
+    (
+        TriggerFailed(**OF_D, retry_in=SECOND, error="no", exception=ERROR),
+        f"ERROR definition {ONE}: its trigger failed, it fires again in a minute:"
+        f" {ERROR!r}",
+    ),
+    (
+        TimeZonesRenewed(zones=("Europe/Rome", "Asia/Tokyo")),
+        "INFO new time zone data: Europe/Rome, Asia/Tokyo; what fires by them is gone"
+        " over",
+    ),
+    (
+        DefinitionsMoved(count=3),
+        "INFO 3 definitions fire at other instants, by the present data of their time"
+        " zones",
+    ),
+    (
+        InstanceTakenOver(**OF_I),
+        f"WARNING instance {TWO} of report: its last run came to no end, it runs again",
+    ),
+    (
+        RunFailed(**OF_I, retry_in=SECOND, error="no"),
+        f"WARNING instance {TWO} of report: attempt 4 has failed and runs again in"
+        " 0:00:01: no",
+    ),
+    (
+        RunFailed(**(OF_I | {"name": None}), retry_in=None, error="no"),
+        f"ERROR instance {TWO} of {ONE}: attempt 4 has failed for good: no",
+    ),
+    (
+        RunLeftBehind(**OF_I, error="no"),
+        f"WARNING instance {TWO} of report: attempt 4 was left behind, has failed and"
+        " is given back: no",
+    ),
+    (
+        RunHung(**OF_I, allowed=SECOND),
+        f"WARNING instance {TWO}: attempt 4 has no result in time, presumed hung",
+    ),
+    (
+        InstanceLost(**OF_I),
+        f"WARNING instance {TWO}: attempt 4 has lost its claim",
+    ),
+    (
+        CompletedRunFailed(**OF_I, error="no"),
+        f"ERROR instance {TWO}: attempt 4 is completed, but failed afterwards: no",
+    ),
+    (
+        ResultDiscarded(**OF_I),
+        f"WARNING instance {TWO}: the result of attempt 4 is discarded, its claim is"
+        " lost",
+    ),
+    (
+        ResultLost(**OF_I, error="no", exception=ERROR),
+        f"ERROR instance {TWO}: its outcome cannot be told",
+    ),
+    (
+        InstanceLocked(**OF_I, write=Write.START),
+        f"WARNING instance {TWO}: another transaction has locked it, its start has"
+        " to wait",
+    ),
+    (
+        InstanceLocked(**OF_I, write=Write.RENEWAL),
+        f"WARNING instance {TWO}: its claim is not renewed yet, another transaction has"
+        " locked it; it is tried again every second",
+    ),
+    (
+        InstanceLocked(**OF_I, write=Write.END),
+        f"WARNING instance {TWO}: its end is not recorded yet, another transaction has"
+        " locked it; it is tried again every second",
+    ),
+    (
+        InstanceUnrecorded(
+            **OF_I,
+            write=Write.START,
+            retry_in=SECOND,
+            error="no",
+            exception=ERROR,
+        ),
+        f"ERROR instance {TWO}: its start cannot be recorded, it is tried again:"
+        f" {ERROR!r}",
+    ),
+    (
+        InstanceUnrecorded(
+            **OF_I,
+            write=Write.RENEWAL,
+            retry_in=SECOND,
+            error="no",
+            exception=ERROR,
+        ),
+        f"ERROR instance {TWO}: its claim cannot be renewed, next try in 1 s:"
+        f" {ERROR!r}",
+    ),
+    (
+        InstanceUnrecorded(
+            **OF_I, write=Write.END, retry_in=SECOND, error="no", exception=ERROR
+        ),
+        f"ERROR instance {TWO}: its end cannot be recorded, next try in 1 s: {ERROR!r}",
+    ),
+    (
+        ClaimAnswerLost(node=THREE, count=2),
+        "WARNING the answer to a claim was lost: 2 instances are given back",
+    ),
+    (
+        NodeStarted(node=THREE, queues=("default",), max_workers=4),
+        f"INFO node {THREE} starts",
+    ),
+    (NodeStopped(node=THREE, clean=True), f"INFO node {THREE} has stopped"),
+    (
+        NodeStopped(node=THREE, clean=False),
+        f"INFO node {THREE} has stopped and left work behind",
+    ),
+    (
+        LoopFailed(loop="keeper", failures=1, error="no", exception=ERROR),
+        f"WARNING the keeper failed and will try again: {ERROR!r}",
+    ),
+    (
+        LoopFailed(loop="keeper", failures=2, error="no", exception=ERROR),
+        f"DEBUG the keeper failed and will try again: {ERROR!r}",
+    ),
+    (
+        LoopRecovered(loop="keeper", failures=2),
+        "INFO the keeper goes on after 2 failures",
+    ),
+    (
+        ExecutorFailed(error="no", exception=ERROR),
+        f"ERROR the executor takes no more handlers: {ERROR!r}",
+    ),
+    (ExecutorRecovered(), "WARNING the executor takes handlers again"),
+    (QueueUnserved(queue="mail", text="it waits"), "WARNING it waits"),
+    (NoticeGiven(text="so it is"), "WARNING so it is"),
+    (NoticeGiven(text="so it is", is_warning=False), "INFO so it is"),
+]
+SILENT = [
+    DefinitionScheduled(**OF_D, next_fire_time=NOON, revision=1, joined=False),
+    DefinitionChanged(**OF_D, change=Change.PAUSED, note="why"),
+    DefinitionDeleted(definition_id=ONE),
+    DefinitionCompleted(**OF_D),
+    InstanceCreated(**OF_D, fire_time=NOON),
+    InstanceSkipped(**OF_D, first=NOON, last=NOON, count=1, reason="late"),
+    InstanceClaimed(**OF_I, due_at=NOON),
+    InstanceStarted(
+        **OF_I, fire_time=NOON, execute_at=NOON, started_at=NOON, late=SECOND
+    ),
+    InstanceGivenBack(**OF_I, reason="late", delay=SECOND),
+    InstanceFinished(
+        **OF_I, outcome=Outcome.FAILED, started_at=NOON, took=SECOND, error="no"
+    ),
+    InstanceRetried(**OF_I, retry_in=SECOND, started_at=NOON, took=SECOND, error="no"),
+    StoreAway(loop="keeper", error="no"),
+    StoreBack(away=SECOND),
+]
+
+
+@pytest.fixture(autouse=True)
+def _everything_is_captured(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+
+
+@pytest.mark.parametrize(
+    ("event", "line"), WRITTEN, ids=[type(each).__name__ for each, _ in WRITTEN]
+)
+def test_what_is_to_be_read_is_written(
+    event: Event, line: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    LOG_ALONE.teller("room").tell(event)
+    [record] = caplog.records
+    assert f"{record.levelname} {record.getMessage()}" == line
+    assert record.name == "go_scheduler.room"
+    for name in ("definition_id", "instance_id", "attempt", "node"):
+        if (id := getattr(event, name, None)) is not None:
+            assert record.__dict__[name] == str(id)
+    assert (record.exc_info is not None) == (
+        hasattr(event, "exception") and not isinstance(event, ExecutorFailed)
+    )
+
+
+def test_a_loop_is_named_in_its_record(caplog: pytest.LogCaptureFixture) -> None:
+    event = LoopFailed(loop="keeper", failures=2, error="no", exception=ERROR)
+    LOG_ALONE.teller("room").tell(event)
+    [record] = caplog.records
+    assert record.__dict__["ticker"] == "keeper"
+    assert record.__dict__["failures"] == "2"
+
+
+def test_a_notice_has_the_ids_with_which_it_was_noticed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    event = NoticeGiven(text="so it is", definition_id=ONE, instance_id=TWO)
+    LOG_ALONE.teller("room").tell(event)
+    [record] = caplog.records
+    assert record.__dict__["definition_id"] == str(ONE)
+    assert record.__dict__["instance_id"] == str(TWO)
+
+
+@pytest.mark.parametrize("event", SILENT, ids=lambda each: type(each).__name__)
+def test_of_what_comes_by_the_thousand_or_was_asked_for_nothing_is_written(
+    event: Event, caplog: pytest.LogCaptureFixture
+) -> None:
+    LOG_ALONE.teller("room").tell(event)
+    assert caplog.records == []
+
+
+def test_no_event_was_left_out_here() -> None:
+    shown = {type(each) for each, _ in WRITTEN} | {type(each) for each in SILENT}
+    kinds = {
+        each
+        for each in vars(events).values()
+        if inspect.isclass(each) and issubclass(each, Event)
+    }
+    bases = {Event, events.DefinitionEvent, events.InstanceEvent}
+    assert kinds - bases == shown
+
+
+def test_a_teller_that_is_bounded_writes_five_lines_from_one_begin_to_the_next(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    teller = LOG_ALONE.teller("room", bounded=True)
+    for _ in range(7):
+        teller.tell(ExecutorRecovered())
+    teller.begin()
+    assert len(caplog.records) == 6
+    assert caplog.messages[5] == "2 more such lines were left out"
+
+
+def test_events_are_values() -> None:
+    assert InstanceLost(**OF_I) == InstanceLost(**OF_I)
+    assert {InstanceLost(**OF_I), InstanceLost(**OF_I)} == {InstanceLost(**OF_I)}
+    with pytest.raises(AttributeError):
+        InstanceLost(**OF_I).attempt = 5  # type: ignore[misc]
