@@ -71,17 +71,19 @@ SIMPLE_TRIGGERS = [
     "go_scheduler.triggers.base",
     "go_scheduler.triggers.delay",
     "go_scheduler.triggers.execute_once",
+    "go_scheduler.triggers.instants",
     "go_scheduler.triggers.interval",
+    "go_scheduler.triggers.lengths",
     "go_scheduler.triggers.registry",
     "go_scheduler.triggers.stored",
     "go_scheduler.triggers.wall",
     "go_scheduler.triggers.wall.zones",
+    "go_scheduler.triggers.words",
     "go_scheduler.triggers.years",
-    "go_scheduler.triggers.years.base",
     "go_scheduler.triggers.years.cells",
     "go_scheduler.triggers.years.effort",
-    "go_scheduler.triggers.years.progression",
-    "go_scheduler.triggers.years.seconds",
+    "go_scheduler.triggers.years.progression_years",
+    "go_scheduler.triggers.years.years",
 ]
 """All that is loaded of triggers for one that fires once."""
 
@@ -115,7 +117,7 @@ try:
     class TheirCronTrigger(Trigger):
         kind = "cron"
 except ConfigurationError as error:
-    assert "go_scheduler.triggers.cron.trigger.CronTrigger" in str(error), error
+    assert "go_scheduler.triggers.cron.cron_trigger.CronTrigger" in str(error), error
 else:
     raise AssertionError("it is not refused")
 """

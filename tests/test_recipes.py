@@ -22,7 +22,7 @@ from go_scheduler import (
     TaskInstance,
 )
 from go_scheduler.testing.clock import START
-from go_scheduler.triggers.calendars import base
+from go_scheduler.triggers.calendars import calendar
 from tests.conftest import seconds
 from tests.test_examples import FAILED_AFTER, program
 
@@ -63,7 +63,7 @@ class Recipes:
 @pytest.fixture
 def recipes(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Recipes]:
     # What the page registers is forgotten.
-    monkeypatch.setattr(base, "_calendars", dict(base._calendars))
+    monkeypatch.setattr(calendar, "_calendars", dict(calendar._calendars))
     found = Recipes("recipes.md", clock)
     with found.scheduler:
         yield found

@@ -14,7 +14,7 @@ from go_scheduler.shown import shown
 from go_scheduler.triggers.registry import name_of, register
 
 if TYPE_CHECKING:
-    from go_scheduler.triggers.years.base import Years
+    from go_scheduler.triggers.years.years import Years
 
 STATE_LIMIT = 64 * 1024
 OWN = "go_scheduler."

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, ClassVar
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.instead import write_instead
 from go_scheduler.triggers.base import Trigger, utc
-from go_scheduler.triggers.years.base import NEVER, ListedYears
-from go_scheduler.triggers.years.seconds import seconds_until
+from go_scheduler.triggers.instants import seconds_until
+from go_scheduler.triggers.words import moment
+from go_scheduler.triggers.years.years import NEVER, ListedYears
 
 if TYPE_CHECKING:
-    from go_scheduler.triggers.years.base import Years
+    from go_scheduler.triggers.years.years import Years
 
 
 @write_instead("ExecuteOnceTrigger(datetime(2030, 1, 1, 9, tzinfo=UTC))")
@@ -69,9 +70,3 @@ class ExecuteOnceTrigger(Trigger):
     def describe(self) -> str:
         """Such as ``at 2030-01-01 09:00Z``."""
         return f"at {moment(self.fire_at)}"
-
-
-def moment(at: datetime) -> str:
-    """An instant in words: the time in UTC, as short as it is exact."""
-    whole = not at.second and not at.microsecond
-    return at.replace(tzinfo=None).isoformat(" ", "minutes" if whole else "auto") + "Z"

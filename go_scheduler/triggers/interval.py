@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.instead import write_instead
 from go_scheduler.triggers.base import Progression, Trigger, utc
-from go_scheduler.triggers.delay import NEVER_FROM_NOW_ON, check_every, length
-from go_scheduler.triggers.execute_once import moment
-from go_scheduler.triggers.years.progression import phases, progression
-from go_scheduler.triggers.years.seconds import microseconds_of
+from go_scheduler.triggers.instants import MICROSECOND, microseconds_of
+from go_scheduler.triggers.lengths import check_every
+from go_scheduler.triggers.words import NEVER_FROM_NOW_ON, every, moment
+from go_scheduler.triggers.years.progression_years import phases, progression
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from go_scheduler.triggers.years.base import Years
-
-_MICROSECOND = timedelta(microseconds=1)
+    from go_scheduler.triggers.years.years import Years
 
 
 @write_instead("IntervalTrigger(timedelta(minutes=5))")
@@ -88,8 +86,8 @@ class IntervalTrigger(Trigger):
 
     def describe(self) -> str:
         """Such as ``every 15 minutes``, with its anchor if one was given."""
-        every = f"every {length(self.every).removeprefix('1 ')}"
-        return f"{every} starting {moment(self.anchor)}" if self.anchor else every
+        text = every(self.every)
+        return f"{text} starting {moment(self.anchor)}" if self.anchor else text
 
     def anchored(self, now: datetime) -> Self:
         """This trigger counting from ``now``, unless it counts from somewhere already.
@@ -113,4 +111,4 @@ class IntervalTrigger(Trigger):
         first = self.anchor or self.anchored_at
         if first is None:
             return None
-        return Progression(microseconds_of(first), self.every // _MICROSECOND)
+        return Progression(microseconds_of(first), self.every // MICROSECOND)

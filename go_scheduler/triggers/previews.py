@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta, tzinfo
+from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.shown import shown
 from go_scheduler.triggers.base import Trigger, next_fire_time_of, utc
+from go_scheduler.triggers.instants import MICROSECOND
 from go_scheduler.triggers.wall.wall_clock import WallClockTrigger
 from go_scheduler.triggers.wall.zones import load_zone, zone_key, zone_of
 from go_scheduler.triggers.words import WEEKDAYS
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 MOST = 10_000
 """The most fire times that can be previewed at once."""
-
-_MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,4 +139,4 @@ def _with_parts(trigger: Trigger) -> Iterator[Trigger]:
 
 
 def _fires(trigger: Trigger, at: datetime) -> bool:
-    return trigger.next_fire_time(at - _MICROSECOND) == at
+    return trigger.next_fire_time(at - MICROSECOND) == at

@@ -19,14 +19,14 @@ ENTRY_POINTS = "go_scheduler.triggers"
 OWN_KINDS: Mapping[str, str] = {
     "all_of": "go_scheduler.triggers.combining.any_all",
     "any_of": "go_scheduler.triggers.combining.any_all",
-    "cron": "go_scheduler.triggers.cron.trigger",
+    "cron": "go_scheduler.triggers.cron.cron_trigger",
     "delay": "go_scheduler.triggers.delay",
     "except": "go_scheduler.triggers.combining.excluding",
     "interval": "go_scheduler.triggers.interval",
     "limited": "go_scheduler.triggers.combining.limited",
     "once": "go_scheduler.triggers.execute_once",
     "only": "go_scheduler.triggers.combining.excluding",
-    "recurrence": "go_scheduler.triggers.recurrence.trigger",
+    "recurrence": "go_scheduler.triggers.recurrence.recurrence_trigger",
 }
 """The modules of this package's own kinds, imported when a kind is met."""
 

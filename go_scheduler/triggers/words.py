@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
+    from datetime import datetime
 
 MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
@@ -16,8 +18,77 @@ WEEKDAYS = (
 )
 """As Python numbers them: monday is 0."""
 
+NEVER_FROM_NOW_ON = "it never fires from now on"
+"""The warning for it."""
+
+_UNITS = (
+    ("hour", timedelta(hours=1)),
+    ("minute", timedelta(minutes=1)),
+    ("second", timedelta(seconds=1)),
+    ("millisecond", timedelta(milliseconds=1)),
+    ("microsecond", timedelta(microseconds=1)),
+)
+
 
 def listed(words: Sequence[str]) -> str:
     """One or more words as people list them: ``a, b and c``."""
     *others, last = words
     return f"{', '.join(others)} and {last}" if others else last
+
+
+def spans(
+    numbers: Iterable[int], name: Callable[[int], str] = str, *, to: str = " to "
+) -> Sequence[str]:
+    """Numbers in order as words, three or more in a row as the first and the last.
+
+    Args:
+        numbers: In ascending order.
+        name: The word of a number.
+        to: Between the first and the last.
+    """
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    words: list[str] = []
+    for run in runs:
+        if len(run) > 2:
+            words.append(f"{name(run[0])}{to}{name(run[-1])}")
+        else:
+            words += map(name, run)
+    return words
+
+
+def counted(unit: str, count: int) -> str:
+    """Such as ``day`` and ``2 days``."""
+    return unit if count == 1 else f"{count} {unit}s"
+
+
+def ordinal(number: int) -> str:
+    """Such as ``1st``."""
+    tens, ones = divmod(number % 100, 10)
+    suffix = "th" if tens == 1 else {1: "st", 2: "nd", 3: "rd"}.get(ones, "th")
+    return f"{number}{suffix}"
+
+
+def length(duration: timedelta) -> str:
+    """Such as ``1 hour`` and ``90 minutes``: in the largest unit in which it is whole.
+
+    Days are no such unit: on the clock, some are longer than others.
+    """
+    name, unit = next(each for each in _UNITS if not duration % each[1])
+    count = duration // unit
+    return f"{count} {name}{'' if count == 1 else 's'}"
+
+
+def every(duration: timedelta) -> str:
+    """Such as ``every hour`` and ``every 90 minutes``."""
+    return f"every {length(duration).removeprefix('1 ')}"
+
+
+def moment(at: datetime) -> str:
+    """An instant in words: the time in UTC, as short as it is exact."""
+    whole = not at.second and not at.microsecond
+    return at.replace(tzinfo=None).isoformat(" ", "minutes" if whole else "auto") + "Z"

@@ -11,7 +11,7 @@ from go_scheduler.models import TaskDefinition
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers.combining.limited import LimitedTrigger
-from go_scheduler.triggers.cron.trigger import CronTrigger
+from go_scheduler.triggers.cron.cron_trigger import CronTrigger
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 

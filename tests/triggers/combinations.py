@@ -20,7 +20,7 @@ from go_scheduler.triggers import (
 from go_scheduler.triggers.calendars import (
     Calendar,
     DateCalendar,
-    base,
+    calendar,
     register_calendar,
 )
 from go_scheduler.triggers.combining import AnyOfTrigger
@@ -139,7 +139,7 @@ class NamelessTrigger(ListedTrigger):
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Undo what a test registers, and what it asks, when it ends."""
-    monkeypatch.setattr(base, "_calendars", dict(base._calendars))
+    monkeypatch.setattr(calendar, "_calendars", dict(calendar._calendars))
     monkeypatch.setattr(ListedTrigger, "asked", [])
     monkeypatch.setattr(SteadyTrigger, "asked", [])
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from go_scheduler.errors import InvalidTriggerError, UnknownTriggerError
-from go_scheduler.triggers.calendars import RuleCalendar, base, rule
-from go_scheduler.triggers.calendars.base import (
+from go_scheduler.triggers.calendars import RuleCalendar, calendar, rule_calendar
+from go_scheduler.triggers.calendars.calendar import (
     MOST_DAYS,
     BusinessDays,
     Calendar,
@@ -34,7 +34,7 @@ CHRISTMAS = date(2030, 12, 25)
 @pytest.fixture(autouse=True)
 def registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test registers is forgotten."""
-    monkeypatch.setattr(base, "_calendars", {})
+    monkeypatch.setattr(calendar, "_calendars", {})
 
 
 def days_of(calendar: Calendar, first: date, last: date) -> list[date]:
@@ -245,9 +245,9 @@ class TestBusinessDays:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         register_calendar("holidays", DateCalendar([]))
-        calendar = BusinessDays("holidays")
-        monkeypatch.setattr(base, "_calendars", {})
-        register_calendar("business-days", calendar)
+        business_days = BusinessDays("holidays")
+        monkeypatch.setattr(calendar, "_calendars", {})
+        register_calendar("business-days", business_days)
         with pytest.raises(UnknownTriggerError, match="'holidays'"):
             is_in(["business-days"], date(2030, 6, 3))
 
@@ -331,7 +331,7 @@ class TestRuleCalendar:
             return days_of_year(self, year)
 
         monkeypatch.setattr(RuleCalendar, "_days_of", noted)
-        monkeypatch.setattr(rule, "_MOST_YEARS", 2)
+        monkeypatch.setattr(rule_calendar, "_MOST_YEARS", 2)
         for year in (2030, 2030, 2031, 2031, 2030, 2032, 2030):
             assert calendar.includes(date(year, 12, 25))
             assert not calendar.includes(date(year, 12, 26))

@@ -23,8 +23,8 @@ from go_scheduler.triggers.combining import (
     LimitedTrigger,
     OnlyTrigger,
 )
-from go_scheduler.triggers.combining.parts import MOST_PARTS
-from go_scheduler.triggers.combining.search import Search
+from go_scheduler.triggers.combining.nesting import MOST_PARTS
+from go_scheduler.triggers.combining.search import FireTimeSearch
 from go_scheduler.triggers.years.effort import UndecidedError
 from tests.triggers.combinations import (
     DAILY,
@@ -138,7 +138,7 @@ class TestAnyOf:
         begin = datetime(1970, 1, 2, tzinfo=UTC)
         assert trigger.next_fire_time(begin) == begin + 413_601 * SECOND
         with pytest.raises(UndecidedError, match="before 1970-01-02 05:"):
-            Search(trigger, most=20).next_fire_time(begin)
+            FireTimeSearch(trigger, most=20).next_fire_time(begin)
 
 
 class TestAllOf:
@@ -202,7 +202,7 @@ class TestAllOf:
         begin = datetime(1970, 1, 1, tzinfo=UTC)
         assert trigger.next_fire_time(begin) == meets
         with pytest.raises(UndecidedError, match="too many times in a row"):
-            Search(trigger, most=500).next_fire_time(begin)
+            FireTimeSearch(trigger, most=500).next_fire_time(begin)
 
     def test_a_search_ends_after_four_hundred_years(self) -> None:
         far = datetime(1970, 1, 2, tzinfo=UTC)

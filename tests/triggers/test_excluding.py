@@ -27,7 +27,7 @@ from go_scheduler.triggers.base import is_own
 from go_scheduler.triggers.calendars import (
     BusinessDays,
     DateCalendar,
-    base,
+    calendar,
     register_calendar,
 )
 from go_scheduler.triggers.combining import (
@@ -332,7 +332,7 @@ class TestCalendarsOfTriggers:
     ) -> None:
         trigger = LimitedTrigger(OnlyTrigger(DAILY, "tests.june"), limit=3)
         kind, state = dump_trigger(trigger)
-        monkeypatch.setattr(base, "_calendars", {})
+        monkeypatch.setattr(calendar, "_calendars", {})
         loaded = load_trigger(kind, state)
         assert isinstance(loaded, UnknownTrigger)
         assert "no calendar is registered as 'tests.june'" in loaded.reason

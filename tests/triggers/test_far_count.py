@@ -13,9 +13,13 @@ from hypothesis import strategies as st
 
 from go_scheduler.triggers import RecurrenceTrigger
 from go_scheduler.triggers.recurrence.far_count import FarCount
-from go_scheduler.triggers.recurrence.rule import FREQUENCIES, RecurrenceRule, Weekday
-from go_scheduler.triggers.recurrence.series import Clock
-from go_scheduler.triggers.recurrence.times import LocalTimes
+from go_scheduler.triggers.recurrence.local_times import LocalTimes
+from go_scheduler.triggers.recurrence.recurrence_rule import (
+    FREQUENCIES,
+    RecurrenceRule,
+    Weekday,
+)
+from go_scheduler.triggers.recurrence.series import WallClock
 from tests.triggers.combinations import DAY, MICROSECOND, SECOND, ZONES
 from tests.triggers.test_recurrence_times import rules
 
@@ -87,7 +91,7 @@ class TestFarCount:
     def test_it_counts_what_a_clock_shows_twice_and_not_what_it_skips(
         self, zone: str, rule: RecurrenceRule
     ) -> None:
-        times, clock = LocalTimes(rule, START), Clock(ZoneInfo(zone))
+        times, clock = LocalTimes(rule, START), WallClock(ZoneInfo(zone))
         begin = START.replace(tzinfo=UTC)
         end = begin + 1700 * DAY
         expected, at = -1, begin - MICROSECOND

@@ -29,7 +29,7 @@ from go_scheduler.triggers import (
     register_calendar,
 )
 from go_scheduler.triggers.base import years_of
-from go_scheduler.triggers.combining.search import Search, fire_times_of
+from go_scheduler.triggers.combining.search import FireTimeSearch, fire_times_of
 from go_scheduler.triggers.years.cells import DAY as DAY_OF
 from go_scheduler.triggers.years.cells import combined, on_days, within
 from go_scheduler.triggers.years.effort import Effort, UndecidedError
@@ -695,7 +695,7 @@ class TestEffort:
 
     def test_a_year_that_takes_too_much_ends_a_search(self) -> None:
         trigger = ExceptTrigger(Cron(SECONDLY), Cron("* * * 5-9 * * *"))
-        search = Search(trigger, effort=Effort(3))
+        search = FireTimeSearch(trigger, effort=Effort(3))
         with pytest.raises(UndecidedError):
             search.next_fire_time(datetime(2030, 1, 5, tzinfo=UTC))
         assert trigger.next_fire_time(END) is None
@@ -703,7 +703,7 @@ class TestEffort:
     def test_what_is_rare_is_found_one_by_one_where_sets_take_too_much(self) -> None:
         interval = IntervalTrigger(100_000 * SECOND, NOON)
         trigger = AllOfTrigger([interval, Cron("0 12 20 2 *", "UTC")])
-        search = Search(trigger, effort=Effort(3))
+        search = FireTimeSearch(trigger, effort=Effort(3))
         found = search.next_fire_time(NOON)
         assert found is not None
         assert interval.next_fire_time(found - SECOND) == found

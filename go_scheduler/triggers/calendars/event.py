@@ -8,16 +8,16 @@ from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from go_scheduler.triggers.calendars.rule import YearlyCalendar, last_time
-from go_scheduler.triggers.recurrence.rule import RecurrenceRule
-from go_scheduler.triggers.recurrence.times import LocalTimes
+from go_scheduler.triggers.calendars.rule_calendar import YearlyCalendar, last_time
+from go_scheduler.triggers.instants import MICROSECOND
+from go_scheduler.triggers.recurrence.local_times import LocalTimes
+from go_scheduler.triggers.recurrence.recurrence_rule import RecurrenceRule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _MIDNIGHT = time()
 _DAY = timedelta(days=1)
-_MICROSECOND = timedelta(microseconds=1)
 # The clocks of two zones are up to 26 hours apart.
 _APART = timedelta(days=2)
 _FIRST = datetime.min  # noqa: DTZ901 (local times are naive)
@@ -51,7 +51,7 @@ class EventClock:
             start: As the event's own clock shows it.
             length: How much later its clock shows the end; the end does not count.
         """
-        end = _moved(start, max(length - _MICROSECOND, timedelta()))
+        end = _moved(start, max(length - MICROSECOND, timedelta()))
         return self._read(start).date(), self._read(end).date()
 
     def _read(self, local: datetime) -> datetime:

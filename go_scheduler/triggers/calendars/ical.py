@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.shown import shown
-from go_scheduler.triggers.calendars.base import MOST_DAYS
+from go_scheduler.triggers.calendars.calendar import MOST_DAYS
 from go_scheduler.triggers.calendars.event import EventCalendar, EventClock, EventSeries
 from go_scheduler.triggers.calendars.ical_text import read_text, split_events
-from go_scheduler.triggers.recurrence.parts import RefusedError, read_rule
-from go_scheduler.triggers.recurrence.rule import RecurrenceRule
-from go_scheduler.triggers.recurrence.times import LocalTimes
+from go_scheduler.triggers.recurrence.local_times import LocalTimes
+from go_scheduler.triggers.recurrence.recurrence_rule import RecurrenceRule
+from go_scheduler.triggers.recurrence.rrule_text import read_rule
+from go_scheduler.triggers.refused import RefusedError
 from go_scheduler.triggers.wall.zones import load_zone, zone_key
 
 if TYPE_CHECKING:

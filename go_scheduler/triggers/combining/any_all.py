@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from go_scheduler.triggers.base import Progression, Trigger, phases_of, progression_of
 from go_scheduler.triggers.combining.compound import CompoundTrigger
-from go_scheduler.triggers.combining.parts import (
+from go_scheduler.triggers.combining.nesting import (
     all_years_of,
     checked_items,
     checked_part,
@@ -15,15 +15,15 @@ from go_scheduler.triggers.combining.parts import (
 )
 from go_scheduler.triggers.combining.progressions import ProgressionTrigger, meeting
 from go_scheduler.triggers.words import listed
-from go_scheduler.triggers.years.base import NEVER, CombinedYears
-from go_scheduler.triggers.years.clock import union
+from go_scheduler.triggers.years.clock_years import union
+from go_scheduler.triggers.years.years import NEVER, CombinedYears
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
-    from go_scheduler.triggers.combining.search import Candidate, Search
-    from go_scheduler.triggers.years.base import Years
+    from go_scheduler.triggers.combining.search import Candidate, FireTimeSearch
+    from go_scheduler.triggers.years.years import Years
 
 
 # Of so many each is asked: the one that fires the most seldom says how far to go on.
@@ -60,7 +60,7 @@ class AnyOfTrigger(CompoundTrigger):
         """Whether it can fire more than once."""
         return len(self.triggers) > 1 or self.triggers[0].recurring
 
-    def candidate(self, start: datetime, search: Search) -> Candidate | None:
+    def candidate(self, start: datetime, search: FireTimeSearch) -> Candidate | None:
         """The earliest of what its triggers say."""
         found = [search.ask(each, start) for each in self.triggers]
         return min(
@@ -125,7 +125,7 @@ class AllOfTrigger(CompoundTrigger):
         """Whether it can fire more than once."""
         return all(each.recurring for each in self.triggers)
 
-    def candidate(self, start: datetime, search: Search) -> Candidate | None:
+    def candidate(self, start: datetime, search: FireTimeSearch) -> Candidate | None:
         """A fire time of the first trigger if the others share it; else a later one."""
         if (triggers := self._met()) is None:
             return None

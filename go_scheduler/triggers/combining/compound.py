@@ -14,13 +14,14 @@ from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.json import JSON, FrozenObject, freeze
 from go_scheduler.shown import shown
 from go_scheduler.triggers.base import STATE_LIMIT, Trigger, utc
-from go_scheduler.triggers.combining.parts import (
+from go_scheduler.triggers.combining.nesting import (
     anchored_value,
     check_size,
     from_json,
     to_json,
 )
-from go_scheduler.triggers.combining.search import Search, SearchedTrigger
+from go_scheduler.triggers.combining.search import FireTimeSearch, SearchedTrigger
+from go_scheduler.triggers.instants import FIRST_INSTANT
 from go_scheduler.triggers.stored import dump_trigger
 from go_scheduler.triggers.wall.zones import zone_of
 from go_scheduler.triggers.years.effort import Effort, UndecidedError
@@ -28,7 +29,6 @@ from go_scheduler.triggers.years.effort import Effort, UndecidedError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-EARLIEST = datetime.min.replace(tzinfo=UTC)
 # Several, as zones have had other offsets, and a trigger may leave out a season or a
 # time of day, second by second.
 _BEGINNINGS = (
@@ -84,7 +84,7 @@ class CompoundTrigger(SearchedTrigger):
             fires.
         """
         known = self._is_anchored() and not self.recurring
-        return self.next_fire_time(EARLIEST if known else now)
+        return self.next_fire_time(FIRST_INSTANT if known else now)
 
     def anchored(self, now: datetime) -> Self:
         """This trigger with its parts counting from ``now``, where they have to.
@@ -112,7 +112,7 @@ class CompoundTrigger(SearchedTrigger):
             now: When it is scheduled.
         """
         found = list(chain.from_iterable(each.warnings(now) for each in self.parts()))
-        search = Search(self.anchored(now), most=_MOST_FOR_A_WARNING)
+        search = FireTimeSearch(self.anchored(now), most=_MOST_FOR_A_WARNING)
         at = f"{now:%Y-%m-%d %H:%M}"
         try:
             if search.next_fire_time(utc(now, name="now")) is None:
@@ -191,10 +191,10 @@ class CompoundTrigger(SearchedTrigger):
         with self._blame():
             if not self._is_anchored():
                 return
-            starts = _BEGINNINGS if self.recurring else (EARLIEST,)
+            starts = _BEGINNINGS if self.recurring else (FIRST_INSTANT,)
             effort = Effort()
             for each in starts if start is None else (start,):
-                search = Search(self, most=_MOST_AT_CREATION, effort=effort)
+                search = FireTimeSearch(self, most=_MOST_AT_CREATION, effort=effort)
                 try:
                     if search.next_fire_time(each) is not None:
                         return
@@ -210,7 +210,7 @@ class CompoundTrigger(SearchedTrigger):
         return all(
             each._is_anchored()
             if isinstance(each, CompoundTrigger)
-            else each.anchored(EARLIEST) is each
+            else each.anchored(FIRST_INSTANT) is each
             for each in self.parts()
         )
 

@@ -9,31 +9,31 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from go_scheduler.triggers.base import Trigger, phases_of, progression_of, years_of
-from go_scheduler.triggers.calendars.base import are_own, checked_names, is_in
-from go_scheduler.triggers.calendars.base import years_of as years_of_names
-from go_scheduler.triggers.combining.compound import EARLIEST, CompoundTrigger
-from go_scheduler.triggers.combining.parts import (
+from go_scheduler.triggers.calendars.calendar import are_own, checked_names, is_in
+from go_scheduler.triggers.calendars.calendar import years_of as years_of_names
+from go_scheduler.triggers.combining.compound import CompoundTrigger
+from go_scheduler.triggers.combining.nesting import (
     all_years_of,
     checked_items,
     checked_part,
     in_brackets,
 )
 from go_scheduler.triggers.combining.progressions import covered_from, instant
-from go_scheduler.triggers.combining.search import just_after
+from go_scheduler.triggers.instants import FIRST_INSTANT, just_after
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.stored import dump_trigger
 from go_scheduler.triggers.wall.local_time import period_at
 from go_scheduler.triggers.wall.zones import load_zone, zone_key, zone_of
 from go_scheduler.triggers.words import listed
-from go_scheduler.triggers.years.base import CombinedYears, without
-from go_scheduler.triggers.years.clock import ClockYears, union
+from go_scheduler.triggers.years.clock_years import ClockYears, union
+from go_scheduler.triggers.years.years import CombinedYears, without
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from zoneinfo import ZoneInfo
 
-    from go_scheduler.triggers.combining.search import Candidate, Search
-    from go_scheduler.triggers.years.base import Years
+    from go_scheduler.triggers.combining.search import Candidate, FireTimeSearch
+    from go_scheduler.triggers.years.years import Years
 
 _DAY = timedelta(days=1)
 _MIDNIGHT = time()
@@ -72,7 +72,7 @@ class FilteringTrigger(CompoundTrigger):
     def _is_made_of_own(self) -> bool:
         return super()._is_made_of_own() and are_own(self._names())
 
-    def candidate(self, start: datetime, search: Search) -> Candidate | None:
+    def candidate(self, start: datetime, search: FireTimeSearch) -> Candidate | None:
         """A fire time of the trigger, or when the next day begins that is not left out.
 
         Days are skipped whole: a trigger may fire every second of them.
@@ -99,7 +99,9 @@ class FilteringTrigger(CompoundTrigger):
     def _day_test(self) -> Callable[[date], bool]:
         """What tells whether it may fire on a day."""
 
-    def _unless_left_out(self, found: Candidate, search: Search) -> Candidate | None:
+    def _unless_left_out(
+        self, found: Candidate, search: FireTimeSearch
+    ) -> Candidate | None:
         """A fire time of the trigger on a day on which it may fire."""
         return found
 
@@ -174,7 +176,7 @@ class ExceptTrigger(FilteringTrigger):
             words.insert(0, f"on {listed(names)}")
         return " except ".join([self._described(), *words])
 
-    def candidate(self, start: datetime, search: Search) -> Candidate | None:
+    def candidate(self, start: datetime, search: FireTimeSearch) -> Candidate | None:
         """As of any on some days, until nothing is left any more."""
         found = FilteringTrigger.candidate(self, start, search)
         if found is None or found.time >= self._nothing_left_from():
@@ -192,7 +194,7 @@ class ExceptTrigger(FilteringTrigger):
     def _covered_from(self) -> datetime:
         exceptions = self._triggers()
         if any(_are_same(self.trigger, each) for each in exceptions):
-            return EARLIEST
+            return FIRST_INSTANT
         one = progression_of(self.trigger)
         others = [each for each in map(progression_of, exceptions) if each]
         end = one and covered_from(one, others)
@@ -202,7 +204,9 @@ class ExceptTrigger(FilteringTrigger):
         names = self._names()
         return lambda day: not is_in(names, day)
 
-    def _unless_left_out(self, found: Candidate, search: Search) -> Candidate | None:
+    def _unless_left_out(
+        self, found: Candidate, search: FireTimeSearch
+    ) -> Candidate | None:
         for each in self._triggers():
             exception = search.ask(each, found.time)
             if exception is not None and exception.time == found.time:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, ClassVar, Self
@@ -12,31 +12,35 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.shown import shown
 from go_scheduler.triggers.base import Trigger, phases_of, progression_of, utc, years_of
-from go_scheduler.triggers.calendars.base import edition
-from go_scheduler.triggers.combining.compound import EARLIEST, CompoundTrigger
+from go_scheduler.triggers.calendars.calendar import edition
+from go_scheduler.triggers.combining.compound import CompoundTrigger
 from go_scheduler.triggers.combining.excluding import before_suffix
-from go_scheduler.triggers.combining.parts import anchored_part, checked_part
+from go_scheduler.triggers.combining.nesting import anchored_part, checked_part
 from go_scheduler.triggers.combining.progressions import instant
 from go_scheduler.triggers.combining.search import (
-    MICROSECOND,
     Candidate,
-    Search,
+    FireTimeSearch,
     fire_times_of,
-    just_after,
 )
-from go_scheduler.triggers.delay import check_length, length
-from go_scheduler.triggers.execute_once import moment
+from go_scheduler.triggers.instants import (
+    FIRST_INSTANT,
+    LAST_INSTANT,
+    MICROSECOND,
+    just_after,
+    microseconds_of,
+    seconds_until,
+)
+from go_scheduler.triggers.lengths import checked_length
 from go_scheduler.triggers.wall.local_time import period_at
 from go_scheduler.triggers.wall.zones import load_zone
-from go_scheduler.triggers.years.base import BoundedYears
+from go_scheduler.triggers.words import length, moment
 from go_scheduler.triggers.years.effort import Effort, UndecidedError
 from go_scheduler.triggers.years.fire_times import CountedYears, Tally, microsecond_of
-from go_scheduler.triggers.years.seconds import microseconds_of, seconds_until
+from go_scheduler.triggers.years.years import BoundedYears
 
 if TYPE_CHECKING:
-    from go_scheduler.triggers.years.base import Years
+    from go_scheduler.triggers.years.years import Years
 
-LATEST = datetime.max.replace(tzinfo=UTC)
 MOST_TIMES = 100_000
 """The most fire times a limit can count."""
 
@@ -132,7 +136,7 @@ class LimitedTrigger(CompoundTrigger):
         trigger = anchored_part(self.trigger, now)
         return self._with(trigger=trigger, anchored_at=utc(now, name="now"))
 
-    def candidate(self, start: datetime, search: Search) -> Candidate | None:
+    def candidate(self, start: datetime, search: FireTimeSearch) -> Candidate | None:
         """What its trigger says, within the bounds."""
         floor = self._floor()
         found = search.ask(self.trigger, start if floor is None else max(start, floor))
@@ -149,10 +153,10 @@ class LimitedTrigger(CompoundTrigger):
         return phases_of(self.trigger)
 
     def _years(self, phase: int) -> Years | None:
-        years, floor = years_of(self.trigger, phase), self._floor() or EARLIEST
+        years, floor = years_of(self.trigger, phase), self._floor() or FIRST_INSTANT
         if years is None:
             return None
-        ceiling = just_after(self._ceiling()) or LATEST
+        ceiling = just_after(self._ceiling()) or LAST_INSTANT
         bounded = BoundedYears(
             years, seconds_until(floor, phase), seconds_until(ceiling, phase)
         )
@@ -196,16 +200,20 @@ class LimitedTrigger(CompoundTrigger):
     def _floor(self) -> datetime | None:
         """The first instant at which it may fire; None: that is not known yet."""
         if self.start is not None:
-            return max(self.start, EARLIEST + MICROSECOND)
+            return max(self.start, FIRST_INSTANT + MICROSECOND)
         if self.anchored_at is not None:
             return just_after(self.anchored_at) or self.anchored_at
         return None
 
     def _ceiling(self) -> datetime:
         """The last instant at which it may fire, as far as that is known."""
-        last = min(self.end or LATEST, self._last_counted())
+        last = min(self.end or LAST_INSTANT, self._last_counted())
         begin = self.start or self.anchored_at
-        if self.duration is None or begin is None or LATEST - begin <= self.duration:
+        if (
+            self.duration is None
+            or begin is None
+            or LAST_INSTANT - begin <= self.duration
+        ):
             return last
         return min(last, begin + self.duration)
 
@@ -213,7 +221,7 @@ class LimitedTrigger(CompoundTrigger):
         """The last instant within the limit, if that is told without counting."""
         floor, found = self._floor(), progression_of(self.trigger)
         if self.limit is None or floor is None or found is None:
-            return LATEST
+            return LAST_INSTANT
         passed = -((found.first - microseconds_of(floor)) // found.step)
         return instant(found.first + (max(passed, 0) + self.limit - 1) * found.step)
 
@@ -223,7 +231,7 @@ class LimitedTrigger(CompoundTrigger):
                 object.__setattr__(self, name, _checked_instant(name, value))
         _check_bounds(self.start, self.end, self.limit)
         if self.duration is not None:
-            check_length("duration", self.duration)
+            checked_length("duration", self.duration)
         trigger = checked_part("trigger", self.trigger)
         if self.start is not None:
             trigger = anchored_part(trigger, self.start)
@@ -254,7 +262,7 @@ class _Count:
             UndecidedError: More instants than may be were tried in vain.
         """
         with self._lock:
-            search = Search(self._trigger)
+            search = FireTimeSearch(self._trigger)
             while self._last < fire_time and self._left:
                 found = search.next_fire_time(self._last)
                 self._left = 0 if found is None else self._left - 1

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from math import gcd, lcm
 from typing import TYPE_CHECKING
 
 from go_scheduler.triggers.base import Progression, Trigger, utc
-from go_scheduler.triggers.years.progression import phases, progression
-from go_scheduler.triggers.years.seconds import microseconds_of
+from go_scheduler.triggers.instants import FIRST_INSTANT, MICROSECOND, microseconds_of
+from go_scheduler.triggers.years.progression_years import phases, progression
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from go_scheduler.triggers.years.base import Years
+    from go_scheduler.triggers.years.years import Years
 
-_EARLIEST = datetime.min.replace(tzinfo=UTC)
 _LAST = microseconds_of(datetime.max.replace(tzinfo=UTC))
-_MICROSECOND = timedelta(microseconds=1)
 _MOST_IN_TURN = 100_000
 
 
@@ -44,7 +42,7 @@ class ProgressionTrigger(Trigger):
 
 def instant(number: int) -> datetime:
     """The instant of a number of microseconds, or the last one of all."""
-    return _EARLIEST + min(number, _LAST) * _MICROSECOND
+    return FIRST_INSTANT + min(number, _LAST) * MICROSECOND
 
 
 def meeting(one: Progression, other: Progression) -> Progression | None:

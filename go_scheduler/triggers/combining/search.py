@@ -16,7 +16,8 @@ from go_scheduler.triggers.base import (
     utc,
     years_of,
 )
-from go_scheduler.triggers.calendars.base import edition
+from go_scheduler.triggers.calendars.calendar import edition
+from go_scheduler.triggers.instants import MICROSECOND, just_after
 from go_scheduler.triggers.years.effort import Effort, UndecidedError
 from go_scheduler.triggers.years.fire_times import LONGEST_SEARCH, FireTimes
 
@@ -31,8 +32,6 @@ _MOST_QUESTIONS = 250
 # What is this package's and yet not found by sets is rare, or steps by odd lengths.
 _MOST_QUESTIONS_TO_OWN = 1_200
 _LONGEST_SEARCH = LONGEST_SEARCH * timedelta(days=365.2425)
-
-MICROSECOND = timedelta(microseconds=1)
 
 
 class Candidate(NamedTuple):
@@ -60,7 +59,7 @@ class SearchedTrigger(Trigger):
     _sets: tuple[FireTimes | None, int]
 
     @abstractmethod
-    def candidate(self, start: datetime, search: Search) -> Candidate | None:
+    def candidate(self, start: datetime, search: FireTimeSearch) -> Candidate | None:
         """The first instant at or after a given one at which it may fire.
 
         It takes one step, so that a search through triggers of triggers stays bounded.
@@ -88,7 +87,7 @@ class SearchedTrigger(Trigger):
                 open whether there is one, as too many instants are left out.
         """
         after = utc(after, name="after")
-        return Search(self._from(after)).next_fire_time(after)
+        return FireTimeSearch(self._from(after)).next_fire_time(after)
 
     def _from(self, now: datetime) -> SearchedTrigger:
         """This trigger, all of it counting from one instant, if it has to from any."""
@@ -100,7 +99,7 @@ class SearchedTrigger(Trigger):
         return anchored
 
 
-class Search:
+class FireTimeSearch:
     """The search for one fire time of a trigger, through all that it is made of.
 
     It begins with one candidate after the other, which is quick as a rule. Where many
@@ -200,7 +199,7 @@ class Search:
 
     def _leap(self, start: datetime) -> datetime | None:
         # It has its own share of what may be tried in vain.
-        found = Search(self._trigger).ask(self._trigger, start)
+        found = FireTimeSearch(self._trigger).ask(self._trigger, start)
         return None if found is None else found.time
 
 
@@ -235,11 +234,3 @@ def _undecided(until: datetime) -> UndecidedError:
         "it could not be decided when it fires: too many times in a row are left out,"
         f" the last one before {until:%Y-%m-%d %H:%M:%S}"
     )
-
-
-def just_after(instant: datetime) -> datetime | None:
-    """The next instant there is; None at the end of time."""
-    try:
-        return instant + MICROSECOND
-    except OverflowError:
-        return None

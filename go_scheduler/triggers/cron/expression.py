@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.shown import shown
-from go_scheduler.triggers.cron.days import CronDays
+from go_scheduler.triggers.cron.cron_days import CronDays
+from go_scheduler.triggers.cron.cron_search import CronSearch
 from go_scheduler.triggers.cron.fields import CronFields
 from go_scheduler.triggers.cron.items import (
     FIELDS,
     Field,
-    RefusedError,
     is_any,
     plain_numbers,
     special_day,
 )
-from go_scheduler.triggers.cron.search import CronSearch
+from go_scheduler.triggers.refused import RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from go_scheduler.triggers.cron.days import SpecialDay
+    from go_scheduler.triggers.cron.cron_days import SpecialDay
 
 LONGEST = 256
 """The most characters a cron expression may have."""

@@ -8,7 +8,7 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING
 
-from go_scheduler.triggers.cron.days import CronDays
+from go_scheduler.triggers.cron.cron_days import CronDays
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,21 +5,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from go_scheduler.triggers.cron.days import LastDay, NearestWeekday, NthWeekday
+from go_scheduler.triggers.cron.cron_days import LastDay, NearestWeekday, NthWeekday
+from go_scheduler.triggers.refused import RefusedError
 from go_scheduler.triggers.words import MONTHS, WEEKDAYS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from go_scheduler.triggers.cron.days import SpecialDay
+    from go_scheduler.triggers.cron.cron_days import SpecialDay
 
 _ITEM = re.compile(r"(\*|[^-/*]+)(?:-([^-/*]+))?(?:/([^-/*]+))?")
 _HASHED = re.compile(r"[HR](\(.*)?")
 _LONGEST_MONTH = 31
-
-
-class RefusedError(Exception):
-    """What is wrong with an expression, without the expression."""
 
 
 class Field(NamedTuple):

@@ -8,7 +8,7 @@ from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.shown import shown
 from go_scheduler.triggers.base import utc
 from go_scheduler.triggers.phrases.building import Builder
-from go_scheduler.triggers.phrases.words import LONGEST, PhraseError
+from go_scheduler.triggers.phrases.phrase_words import LONGEST, PhraseError
 from go_scheduler.triggers.wall.zones import zone_key
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -17,8 +17,8 @@ from go_scheduler.triggers.combining import (
 from go_scheduler.triggers.cron import CronTrigger
 from go_scheduler.triggers.delay import DelayTrigger
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
+from go_scheduler.triggers.instants import MICROSECOND
 from go_scheduler.triggers.interval import IntervalTrigger
-from go_scheduler.triggers.phrases.days import check_often, whole_days, without
 from go_scheduler.triggers.phrases.moments import Present, duration
 from go_scheduler.triggers.phrases.parts import (
     OF_DAYS,
@@ -28,9 +28,10 @@ from go_scheduler.triggers.phrases.parts import (
     Parts,
     only,
 )
+from go_scheduler.triggers.phrases.phrase_days import check_often, whole_days, without
+from go_scheduler.triggers.phrases.phrase_times import times_of
+from go_scheduler.triggers.phrases.phrase_words import PhraseError, ambiguous
 from go_scheduler.triggers.phrases.recurring import Recurring, any_of
-from go_scheduler.triggers.phrases.times import times_of
-from go_scheduler.triggers.phrases.words import PhraseError, ambiguous
 from go_scheduler.triggers.wall.zones import load_zone
 from go_scheduler.triggers.words import MONTHS
 
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from go_scheduler.triggers.phrases.moments import Instant
     from go_scheduler.triggers.phrases.parts import Phrase
 
-_MICROSECOND = timedelta(microseconds=1)
 _BOUNDS = {"starting", "until", "lasting", "count", "from_now"}
 
 
@@ -211,7 +211,7 @@ class Builder:
                 duration=length,
                 limit=parts.count,
                 # It may fire at once.
-                anchored_at=start.at - _MICROSECOND,
+                anchored_at=start.at - MICROSECOND,
             )
         else:
             limited = LimitedTrigger(

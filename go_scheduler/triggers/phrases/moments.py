@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dateutil.relativedelta import relativedelta
 
+from go_scheduler.triggers.instants import LAST_INSTANT
 from go_scheduler.triggers.phrases.parts import Every, Moment, YearDay
-from go_scheduler.triggers.phrases.words import PhraseError, ambiguous
-from go_scheduler.triggers.wall.clock_changes import LAST_INSTANT
+from go_scheduler.triggers.phrases.phrase_words import PhraseError, ambiguous
 from go_scheduler.triggers.wall.local_time import next_instant
 from go_scheduler.triggers.words import MONTHS, WEEKDAYS
 

@@ -10,8 +10,8 @@ from lark import Lark
 from lark.exceptions import UnexpectedToken, VisitError
 from lark.lexer import Lexer, Token
 
+from go_scheduler.triggers.phrases.phrase_words import PhraseError, Word, read_words
 from go_scheduler.triggers.phrases.reading import PartsReader
-from go_scheduler.triggers.phrases.words import PhraseError, Word, read_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -16,7 +16,7 @@ from go_scheduler.triggers.phrases.parts import (
     Parts,
     YearDay,
 )
-from go_scheduler.triggers.phrases.words import PhraseError, Word, ambiguous
+from go_scheduler.triggers.phrases.phrase_words import PhraseError, Word, ambiguous
 from go_scheduler.triggers.words import MONTHS
 
 if TYPE_CHECKING:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 from itertools import product
 from typing import TYPE_CHECKING
 
 from go_scheduler.triggers.combining import AnyOfTrigger
 from go_scheduler.triggers.cron import CronTrigger
-from go_scheduler.triggers.phrases.clock import grouped, spans
-from go_scheduler.triggers.phrases.days import checked_days, cron_days, rule_days
+from go_scheduler.triggers.instants import MICROSECOND
 from go_scheduler.triggers.phrases.parts import Every, only
-from go_scheduler.triggers.phrases.times import steps_of, times_of
-from go_scheduler.triggers.phrases.words import PhraseError
+from go_scheduler.triggers.phrases.phrase_days import checked_days, cron_days, rule_days
+from go_scheduler.triggers.phrases.phrase_times import steps_of, times_of
+from go_scheduler.triggers.phrases.phrase_words import PhraseError
+from go_scheduler.triggers.phrases.times_of_day import field_of, grouped
 from go_scheduler.triggers.recurrence import RecurrenceTrigger
 
 if TYPE_CHECKING:
@@ -21,11 +21,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from go_scheduler.triggers.base import Trigger
-    from go_scheduler.triggers.phrases.clock import Times
     from go_scheduler.triggers.phrases.moments import Instant, Present
     from go_scheduler.triggers.phrases.parts import Parts
+    from go_scheduler.triggers.phrases.times_of_day import Times
 
-_MICROSECOND = timedelta(microseconds=1)
 _FREQUENCIES = {"day": "DAILY", "week": "WEEKLY", "month": "MONTHLY", "year": "YEARLY"}
 _MOST_STEPS = 100
 _OF_CLOCK = {"window", "minutes", "aligned"}
@@ -78,7 +77,7 @@ class Recurring:
             seconds, minutes, hours = times.cron()
             text = f"{minutes} {hours} {day.of_month} {day.month} {day.of_week}"
             if seconds != "0" or parts.years is not None:
-                years = "*" if parts.years is None else spans(parts.years)
+                years = "*" if parts.years is None else field_of(parts.years)
                 text = f"{seconds} {text} {years}"
             found.append(CronTrigger(text, self._timezone))
         return any_of(found)
@@ -97,7 +96,7 @@ class Recurring:
         )
         if plain == counted:
             return any_of([RecurrenceTrigger(each, self._timezone) for each in plain])
-        begin = self._present.now if start is None else start.at - _MICROSECOND
+        begin = self._present.now if start is None else start.at - MICROSECOND
         first = self._first(plain, begin)
         if start is None or start.counted:
             # A recurrence begins after its anchor.
@@ -113,7 +112,7 @@ class Recurring:
     def _from(self, rule: str, start: datetime) -> RecurrenceTrigger:
         """A rule whose steps count from an instant, from its own first time on."""
         trigger = RecurrenceTrigger(rule, self._timezone, start=start)
-        first = trigger.next_fire_time(start - _MICROSECOND)
+        first = trigger.next_fire_time(start - MICROSECOND)
         assert first is not None, "or it would have been refused"
         return RecurrenceTrigger(rule, self._timezone, start=first)
 

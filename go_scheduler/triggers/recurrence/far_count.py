@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
     from datetime import tzinfo
 
-    from go_scheduler.triggers.recurrence.times import LocalTimes
+    from go_scheduler.triggers.recurrence.local_times import LocalTimes
 
 FAR = timedelta(days=1000)
 """What is further apart is sooner added up by the year than one after the other."""

@@ -7,25 +7,31 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from go_scheduler.triggers.base import Progression, utc
+from go_scheduler.triggers.instants import (
+    FIRST_INSTANT,
+    LAST_INSTANT,
+    MICROSECOND,
+    SECOND,
+    microseconds_of,
+    seconds_until,
+)
 from go_scheduler.triggers.recurrence.far_count import FAR, FarCount
-from go_scheduler.triggers.recurrence.rule import RecurrenceRule
-from go_scheduler.triggers.recurrence.text import local_time
-from go_scheduler.triggers.recurrence.times import LocalTimes
-from go_scheduler.triggers.recurrence.years import RuleYears, is_instant, listed
+from go_scheduler.triggers.recurrence.local_times import LocalTimes
+from go_scheduler.triggers.recurrence.recurrence_rule import RecurrenceRule
+from go_scheduler.triggers.recurrence.recurrence_text import local_time
+from go_scheduler.triggers.recurrence.rule_years import RuleYears, is_instant, listed
 from go_scheduler.triggers.wall.local_time import next_instant, period_at
-from go_scheduler.triggers.years.base import BoundedYears, CombinedYears, without
-from go_scheduler.triggers.years.clock import ClockYears, union
+from go_scheduler.triggers.years.clock_years import ClockYears, union
 from go_scheduler.triggers.years.fire_times import CountedYears, FireTimes, Tally
-from go_scheduler.triggers.years.seconds import SECOND, microseconds_of, seconds_until
+from go_scheduler.triggers.years.years import BoundedYears, CombinedYears, without
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from go_scheduler.triggers.recurrence.text import Recurrence
+    from go_scheduler.triggers.recurrence.recurrence_text import Recurrence
     from go_scheduler.triggers.wall.local_time import Search
-    from go_scheduler.triggers.years.base import Years
+    from go_scheduler.triggers.years.years import Years
 
-_MICROSECOND = timedelta(microseconds=1)
 _DAY = timedelta(days=1)
 _SECONDS = {
     "WEEKLY": 604_800,
@@ -34,12 +40,10 @@ _SECONDS = {
     "MINUTELY": 60,
     "SECONDLY": 1,
 }
-_FIRST_INSTANT = datetime.min.replace(tzinfo=UTC)
-_LAST_INSTANT = datetime.max.replace(tzinfo=UTC)
 _LAST_TIME = datetime.max  # noqa: DTZ901 (local times are naive)
 
 
-class Clock(NamedTuple):
+class WallClock(NamedTuple):
     """How local times become instants; see ``WallClockTrigger``."""
 
     zone: tzinfo
@@ -75,19 +79,21 @@ class RecurrenceSeries:
         clock: How its local times become instants.
     """
 
-    def __init__(self, recurrence: Recurrence, anchor: datetime, clock: Clock) -> None:
+    def __init__(
+        self, recurrence: Recurrence, anchor: datetime, clock: WallClock
+    ) -> None:
         exceptions = frozenset(recurrence.exceptions)
         self._exceptions = exceptions
         self._zone = clock.zone
         if recurrence.start is not None:
-            self._after = _FIRST_INSTANT
+            self._after = FIRST_INSTANT
             begin = start = recurrence.start
             first = _instant(start, clock.zone)
         else:
             self._after = anchor
             start = local_time(anchor, clock.zone)
             begin = start.replace(microsecond=1)
-            first = anchor + min(_MICROSECOND, _LAST_INSTANT - anchor)
+            first = anchor + min(MICROSECOND, LAST_INSTANT - anchor)
         self._parts: list[_Part] = [
             _Rule(
                 rule,
@@ -136,9 +142,9 @@ class RecurrenceSeries:
             parts.append(listed(self._instants))
         excluded = [each for each in self._exceptions if is_instant(each)]
         years = _except(union(parts), excluded)
-        if self._after == _FIRST_INSTANT:
+        if self._after == FIRST_INSTANT:
             return years
-        return BoundedYears(years, seconds_until(self._after + _MICROSECOND))
+        return BoundedYears(years, seconds_until(self._after + MICROSECOND))
 
     def progression(self) -> Progression | None:
         """The fire times as a progression, if they are one."""
@@ -159,7 +165,7 @@ class RecurrenceSeries:
         )
 
     def _next_from(self, instant: datetime) -> datetime | None:
-        return self.next(max(instant, _FIRST_INSTANT + _MICROSECOND) - _MICROSECOND)
+        return self.next(max(instant, FIRST_INSTANT + MICROSECOND) - MICROSECOND)
 
     def _earliest(self, after: datetime) -> datetime | None:
         found = [part.next(after) for part in self._parts]
@@ -186,7 +192,7 @@ class _Dates:
 
     elapsed = False
 
-    def __init__(self, times: Sequence[datetime], clock: Clock) -> None:
+    def __init__(self, times: Sequence[datetime], clock: WallClock) -> None:
         self._times = times
         self._clock = clock
 
@@ -214,7 +220,7 @@ class _Rule:
         *,
         begin: datetime,
         first: datetime,
-        clock: Clock,
+        clock: WallClock,
         exceptions: Collection[date],
     ) -> None:
         self.elapsed = rule.elapsed
@@ -227,7 +233,7 @@ class _Rule:
         # COUNT is not reached at the one time, before which there are so many; it is
         # at the other. Both move as they become known.
         self._known = (first if self.elapsed else begin), 0
-        self._over = _LAST_INSTANT if self.elapsed else _LAST_TIME
+        self._over = LAST_INSTANT if self.elapsed else _LAST_TIME
         self._last = _LAST_TIME
         if rule.until is not None:
             # An hour that is repeated is shown again after UNTIL.
@@ -246,7 +252,7 @@ class _Rule:
 
     def next(self, after: datetime) -> datetime | None:
         if self.elapsed and after < self._first:
-            after = self._first - _MICROSECOND
+            after = self._first - MICROSECOND
         found = self._clock.next(self.search, after, elapsed=self.elapsed)
         if found is None or (self._rule.until and found > self._rule.until):
             return None
@@ -369,4 +375,4 @@ def _instant(local: datetime, zone: tzinfo) -> datetime:
     try:
         return local.replace(tzinfo=zone).astimezone(UTC)
     except OverflowError:
-        return _FIRST_INSTANT if local.year == 1 else _LAST_INSTANT
+        return FIRST_INSTANT if local.year == 1 else LAST_INSTANT

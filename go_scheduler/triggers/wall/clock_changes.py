@@ -9,14 +9,14 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
+from go_scheduler.triggers.instants import FIRST_INSTANT, LAST_INSTANT
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Change: TypeAlias = tuple[datetime, timedelta, timedelta]
 """An instant, and a zone's offsets before it and from it on."""
 
-FIRST_INSTANT = datetime.min.replace(tzinfo=UTC)
-LAST_INSTANT = datetime.max.replace(tzinfo=UTC)
 
 _SECOND = timedelta(seconds=1)
 _DAY = timedelta(days=1)

@@ -15,9 +15,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from go_scheduler.triggers.base import utc
+from go_scheduler.triggers.instants import FIRST_INSTANT, LAST_INSTANT, MICROSECOND
 from go_scheduler.triggers.wall.clock_changes import (
-    FIRST_INSTANT,
-    LAST_INSTANT,
     changes,
     new_year,
     offset_at,
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 LONG_GAP = timedelta(hours=3)
 """A gap as long as this fires nothing."""
 
-_MICROSECOND = timedelta(microseconds=1)
 _DAY = timedelta(days=1)
 # Beyond it a rule is taken to match in gaps alone: a change or two a year.
 _MOST_PERIODS = 200
@@ -140,7 +138,7 @@ def next_instant(
     after = utc(after, name="after")
     period = period_at(after, zone)
     try:
-        start = period.local(after + _MICROSECOND)
+        start = period.local(after + MICROSECOND)
         for _ in range(_MOST_PERIODS):
             if overlap == "first" and start < period.anew:
                 start = period.anew

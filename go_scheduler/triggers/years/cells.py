@@ -23,6 +23,9 @@ DAY = 86_400
 ALL_TIMES = (1 << DAY) - 1
 """All seconds of a day."""
 
+MONTH_LENGTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+"""How many days the months have; february in a year that is no leap year."""
+
 _PER_OPERATION = 7
 _CHECKS_PER_UNIT = 16
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from calendar import isleap
-from datetime import MAXYEAR, date, datetime, timedelta
+from datetime import MAXYEAR, date, datetime
 from typing import TYPE_CHECKING
 
-from go_scheduler.triggers.years.base import UNSETTLED, Remembered, Years
+from go_scheduler.triggers.instants import MICROSECOND, SECOND
 from go_scheduler.triggers.years.cells import (
     DAY,
     combined,
@@ -17,7 +17,7 @@ from go_scheduler.triggers.years.cells import (
     nothing,
     within,
 )
-from go_scheduler.triggers.years.seconds import SECOND
+from go_scheduler.triggers.years.years import UNSETTLED, Remembered, Years
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -29,7 +29,6 @@ LONGEST_SEARCH = 400
 """After so many years without a fire time there is none: all calendars have passed."""
 
 _PER_YEAR = 8
-_MICROSECOND = timedelta(microseconds=1)
 
 
 class FireTimes:
@@ -119,7 +118,7 @@ class FireTimes:
             first = first_from(cells, -((phase - begin) // SECOND))
             if first is not None:
                 found.append(first * SECOND + phase)
-        return start + (min(found) - begin) * _MICROSECOND if found else None
+        return start + (min(found) - begin) * MICROSECOND if found else None
 
 
 class Tally:
@@ -211,7 +210,7 @@ class CountedYears(Years):
 
 def microsecond_of(moment: datetime) -> int:
     """The number of a microsecond in its year."""
-    return (moment - _new_year(moment)) // _MICROSECOND
+    return (moment - _new_year(moment)) // MICROSECOND
 
 
 def _new_year(moment: datetime) -> datetime:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from datetime import time, timedelta
 from typing import TYPE_CHECKING
 
-from go_scheduler.triggers.phrases.clock import (
+from go_scheduler.triggers.phrases.moments import duration
+from go_scheduler.triggers.phrases.parts import OF_DAYS
+from go_scheduler.triggers.phrases.phrase_words import PhraseError, ambiguous
+from go_scheduler.triggers.phrases.times_of_day import (
     DAY,
     clear_times,
     grouped,
@@ -13,15 +16,12 @@ from go_scheduler.triggers.phrases.clock import (
     stepped,
     time_at,
 )
-from go_scheduler.triggers.phrases.moments import duration
-from go_scheduler.triggers.phrases.parts import OF_DAYS
-from go_scheduler.triggers.phrases.words import PhraseError, ambiguous
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from go_scheduler.triggers.phrases.clock import Times
     from go_scheduler.triggers.phrases.parts import Every, Parts
+    from go_scheduler.triggers.phrases.times_of_day import Times
 
 _MORNING = time(6)
 _END_OF_DAY = time(23, 59, 59)

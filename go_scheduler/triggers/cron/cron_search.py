@@ -7,8 +7,9 @@ from calendar import isleap
 from datetime import MAXYEAR, date, datetime
 from typing import TYPE_CHECKING
 
-from go_scheduler.triggers.cron.days import LENGTHS, Month
+from go_scheduler.triggers.cron.cron_days import Month
 from go_scheduler.triggers.cron.fields import numbers
+from go_scheduler.triggers.years.cells import MONTH_LENGTHS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -119,7 +120,7 @@ class CronSearch:
 
     def _days_by(self, calendar: int) -> Iterator[int]:
         leap, weekday = divmod(calendar, 7)
-        for number, length in enumerate(LENGTHS, start=1):
+        for number, length in enumerate(MONTH_LENGTHS, start=1):
             month = Month(weekday, length + leap * (number == 2))
             if self._fields.months >> number & 1:
                 for day in numbers(self._fields.days.within(month)):

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.triggers.wall.clock_changes import SETTLED, year_alike
 from go_scheduler.triggers.wall.local_time import LONG_GAP, periods_of
-from go_scheduler.triggers.years.base import CombinedYears, Remembered, Years, cells_of
 from go_scheduler.triggers.years.cells import DAY, combined, days_in, nothing
+from go_scheduler.triggers.years.years import CombinedYears, Remembered, Years, cells_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence
     from datetime import tzinfo
 
-    from go_scheduler.triggers.years.base import Combined
     from go_scheduler.triggers.years.cells import Cells
     from go_scheduler.triggers.years.effort import Effort
+    from go_scheduler.triggers.years.years import Combined
 
 _SECOND = timedelta(seconds=1)
 _PER_YEAR = 60

@@ -6,12 +6,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from go_scheduler.triggers.cron.fields import numbers
-from go_scheduler.triggers.years.base import Remembered, Years
 from go_scheduler.triggers.years.cells import days_in, nothing, on_days
+from go_scheduler.triggers.years.years import Remembered, Years
 
 if TYPE_CHECKING:
+    from go_scheduler.triggers.cron.cron_search import CronSearch
     from go_scheduler.triggers.cron.fields import CronFields
-    from go_scheduler.triggers.cron.search import CronSearch
     from go_scheduler.triggers.years.cells import Cells
     from go_scheduler.triggers.years.effort import Effort
 

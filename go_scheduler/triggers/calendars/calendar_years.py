@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
-from go_scheduler.triggers.years.base import UNSETTLED, Remembered, Years
 from go_scheduler.triggers.years.cells import days_in, on_days
+from go_scheduler.triggers.years.years import UNSETTLED, Remembered, Years
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

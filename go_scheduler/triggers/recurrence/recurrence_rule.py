@@ -6,13 +6,14 @@ series each time, and goes on for ever where nothing matches.
 
 from __future__ import annotations
 
-from calendar import isleap
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
 
 from dateutil.easter import easter
 from dateutil.rrule import YEARLY, rrule, weekday
+
+from go_scheduler.triggers.years.cells import days_in
 
 FREQUENCIES = (
     "YEARLY",
@@ -140,7 +141,7 @@ class RecurrenceRule:
         Neither INTERVAL, BYSETPOS nor BYEASTER is looked at.
         """
         if not (self.months or self.weeks or self.names_days):
-            return (1 << _length(year)) - 1
+            return (1 << days_in(year)) - 1
         by_month = self.months or range(1, 13)
         found = rrule(
             YEARLY,
@@ -191,16 +192,12 @@ class RecurrenceRule:
         """
         first_weekday = datetime(year, 1, 1).weekday()  # noqa: DTZ001
         middle = day + 3 - (first_weekday + day - 1 - self.week_start) % 7
-        length = _length(year)
+        length = days_in(year)
         if middle < 1:
-            length = _length(year - 1)
+            length = days_in(year - 1)
             middle += length
         elif middle > length:
             middle -= length
-            length = _length(year + 1)
+            length = days_in(year + 1)
         number, from_end = (middle - 1) // 7 + 1, (length - middle) // 7 + 1
         return number in self.weeks or -from_end in self.weeks
-
-
-def _length(year: int) -> int:
-    return 366 if isleap(year) else 365

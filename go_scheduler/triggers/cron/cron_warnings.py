@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from go_scheduler.triggers.cron.days import LENGTHS
 from go_scheduler.triggers.cron.fields import numbers
 from go_scheduler.triggers.words import MONTHS, listed
+from go_scheduler.triggers.years.cells import MONTH_LENGTHS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -65,7 +65,7 @@ def _short_months(text: str, fields: CronFields) -> Iterator[str]:
                 "29 february exists in leap years alone; write L for the last day of"
                 " february"
             )
-        elif short := [each for each in months if LENGTHS[each - 1] < int(day)]:
+        elif short := [each for each in months if MONTH_LENGTHS[each - 1] < int(day)]:
             names = listed([MONTHS[each - 1] for each in short])
             yield (
                 f"day-of-month {item} passes over the months that have no such day:"

@@ -6,15 +6,15 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from go_scheduler.triggers.cron.days import LastDay, NthWeekday
+from go_scheduler.triggers.cron.cron_days import LastDay, NthWeekday
 from go_scheduler.triggers.cron.fields import numbers
 from go_scheduler.triggers.wall.wall_clock import clock_time
-from go_scheduler.triggers.words import MONTHS, WEEKDAYS, listed
+from go_scheduler.triggers.words import MONTHS, WEEKDAYS, every, listed, ordinal, spans
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Sequence
 
-    from go_scheduler.triggers.cron.days import SpecialDay
+    from go_scheduler.triggers.cron.cron_days import SpecialDay
     from go_scheduler.triggers.cron.fields import CronFields
 
 _NTH = {None: "last", 1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth"}
@@ -45,7 +45,7 @@ def describe(fields: CronFields) -> str:
             # Not from when it is scheduled on, as an interval is.
             phrase += " on the hour" if phrase == "every hour" else " on the clock"
     if fields.years:
-        phrase += f" in {_spans(sorted(fields.years), str)}"
+        phrase += f" in {listed(spans(sorted(fields.years)))}"
     return phrase
 
 
@@ -67,10 +67,10 @@ def _repeated(fields: CronFields) -> str:
         return phrase
     if (step := _step(times)) is not None:
         if _fills_the_day(times):
-            return f"every {_duration(step)}"
+            return every(step)
         if step > _HOUR or step * len(times) != _DAY:
             first, last = _clock(times[0]), _clock(times[-1])
-            return f"every {_duration(step)} between {first} and {last}"
+            return f"{every(step)} between {first} and {last}"
     if fields.hours == _EVERY_HOUR and fields.seconds == 1:
         minutes = [f":{minute:02}" for minute in numbers(fields.minutes)]
         return f"every hour at {listed(minutes)}"
@@ -95,7 +95,7 @@ def _every_few_seconds(fields: CronFields) -> str | None:
         return None
     if fields.minutes != _EVERY_MINUTE and len(hours) > 1:
         return None
-    phrase = f"every {_duration(step)}"
+    phrase = every(step)
     if fields.hours == _EVERY_HOUR:
         return phrase
     first = hours[0] * _HOUR + minutes[0] * _MINUTE
@@ -105,8 +105,8 @@ def _every_few_seconds(fields: CronFields) -> str | None:
 
 def _field_by_field(fields: CronFields) -> str:
     parts = [
-        f"every {name}" if bits == every else _numbered(name, numbers(bits))
-        for name, bits, every in (
+        f"every {name}" if bits == all_bits else _numbered(name, numbers(bits))
+        for name, bits, all_bits in (
             ("second", fields.seconds, _EVERY_MINUTE),
             ("minute", fields.minutes, _EVERY_MINUTE),
             ("hour", fields.hours, _EVERY_HOUR),
@@ -147,7 +147,7 @@ def _by_month(fields: CronFields, *, leading: bool) -> str:
     if len(days) == len(months) == 1 and not special:
         date = f"{days[0]} {_months(fields)}"
         return f"every year on {date}" if leading else f"on {date} every year"
-    words = [*_runs(days, _ordinal), *map(_special, special)]
+    words = [*spans(days, ordinal), *map(_special, special)]
     article = "the " if days else ""
     return f"{'' if leading else 'on '}{article}{listed(words)} of {_months(fields)}"
 
@@ -177,17 +177,17 @@ def _special(day: SpecialDay) -> str:
     if isinstance(day, NthWeekday):
         return f"the {_NTH[day.nth]} {WEEKDAYS[_from_monday(day.weekday)]}"
     if isinstance(day, LastDay):
-        before = f"{_ordinal(day.before + 1)} to " if day.before else ""
+        before = f"{ordinal(day.before + 1)} to " if day.before else ""
         return f"the {before}last day"
     if day.to is None or day.to == 1:
         return f"the {_NTH[day.to]} weekday"
-    return f"the weekday nearest to the {_ordinal(day.to)}"
+    return f"the weekday nearest to the {ordinal(day.to)}"
 
 
 def _months(fields: CronFields) -> str:
     if fields.months == _EVERY_MONTH:
         return "every month"
-    return _spans(numbers(fields.months), lambda month: MONTHS[month - 1])
+    return listed(spans(numbers(fields.months), lambda month: MONTHS[month - 1]))
 
 
 def _step(times: Sequence[timedelta]) -> timedelta | None:
@@ -202,47 +202,9 @@ def _fills_the_day(times: Sequence[timedelta]) -> bool:
     return step is not None and not times[0] and times[-1] + step == _DAY
 
 
-def _duration(step: timedelta) -> str:
-    for unit, length in (("hour", _HOUR), ("minute", _MINUTE)):
-        if not step % length:
-            return _counted(unit, step // length)
-    return _counted("second", step // timedelta(seconds=1))
-
-
-def _counted(unit: str, count: int) -> str:
-    return unit if count == 1 else f"{count} {unit}s"
-
-
 def _clock(time: timedelta) -> str:
     return clock_time(datetime.min + time)  # noqa: DTZ901 (any day will do)
 
 
 def _numbered(name: str, values: Sequence[int]) -> str:
-    return f"{name}{'' if len(values) == 1 else 's'} {_spans(values, str)}"
-
-
-def _spans(values: Sequence[int], name: Callable[[int], str]) -> str:
-    return listed(_runs(values, name))
-
-
-def _runs(values: Iterable[int], name: Callable[[int], str]) -> list[str]:
-    """Numbers in order, three or more that follow each other as ``first to last``."""
-    runs: list[list[int]] = []
-    for value in values:
-        if runs and value == runs[-1][-1] + 1:
-            runs[-1].append(value)
-        else:
-            runs.append([value])
-    words = []
-    for run in runs:
-        if len(run) > _FEW - 1:
-            words.append(f"{name(run[0])} to {name(run[-1])}")
-        else:
-            words += map(name, run)
-    return words
-
-
-def _ordinal(number: int) -> str:
-    if number % 100 in (11, 12, 13):
-        return f"{number}th"
-    return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th') }"
+    return f"{name}{'' if len(values) == 1 else 's'} {listed(spans(values))}"

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from go_scheduler.triggers.recurrence.parts import write_moment, write_rule
+from go_scheduler.triggers.recurrence.rrule_text import write_moment, write_rule
+from go_scheduler.triggers.years.cells import MONTH_LENGTHS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import date
 
-    from go_scheduler.triggers.recurrence.rule import RecurrenceRule
+    from go_scheduler.triggers.recurrence.recurrence_rule import RecurrenceRule
     from go_scheduler.triggers.recurrence.series import RecurrenceSeries
 
-_LENGTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 # Each of them is asked for its times.
 _MOST_EXCEPTIONS = 100
 
@@ -25,7 +25,7 @@ def passed_over(rule: RecurrenceRule) -> Iterator[str]:
         rule: With what it leaves open taken from where it starts.
     """
     months = rule.months or range(1, 13)
-    shortest = min(_LENGTHS[month - 1] for month in months)
+    shortest = min(MONTH_LENGTHS[month - 1] for month in months)
     for day in rule.month_days:
         # The days before it stand for the end of the month, as in the last friday.
         if day > shortest and day - 1 not in rule.month_days and not rule.positions:

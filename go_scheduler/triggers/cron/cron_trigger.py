@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 from go_scheduler.instead import write_instead
 from go_scheduler.triggers.base import Progression
-from go_scheduler.triggers.cron.description import describe
+from go_scheduler.triggers.cron.cron_description import describe
+from go_scheduler.triggers.cron.cron_warnings import warnings
+from go_scheduler.triggers.cron.cron_years import CronYears
 from go_scheduler.triggers.cron.expression import normalise, parse, search, split
-from go_scheduler.triggers.cron.warnings import warnings
-from go_scheduler.triggers.cron.years import CronYears
-from go_scheduler.triggers.delay import NEVER_FROM_NOW_ON
+from go_scheduler.triggers.instants import SECOND
 from go_scheduler.triggers.wall.wall_clock import WallClockTrigger, check_wall_clock
 from go_scheduler.triggers.wall.zones import load_zone
-from go_scheduler.triggers.years.base import NEVER
-from go_scheduler.triggers.years.clock import ClockYears
-from go_scheduler.triggers.years.seconds import SECOND
+from go_scheduler.triggers.words import NEVER_FROM_NOW_ON
+from go_scheduler.triggers.years.clock_years import ClockYears
+from go_scheduler.triggers.years.years import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from go_scheduler.triggers.wall.local_time import Search
-    from go_scheduler.triggers.years.base import Years
+    from go_scheduler.triggers.years.years import Years
 
 
 @write_instead('CronTrigger("0 9 * * Mon-Fri", timezone="Europe/Berlin")')

@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from go_scheduler.triggers.recurrence.rule import FREQUENCIES
+from go_scheduler.triggers.recurrence.recurrence_rule import FREQUENCIES
 from go_scheduler.triggers.wall.wall_clock import clock_time
-from go_scheduler.triggers.words import MONTHS, WEEKDAYS, listed
+from go_scheduler.triggers.words import MONTHS, WEEKDAYS, listed, ordinal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from go_scheduler.triggers.recurrence.rule import RecurrenceRule, Weekday
+    from go_scheduler.triggers.recurrence.recurrence_rule import RecurrenceRule, Weekday
 
 _UNITS = ("year", "month", "week", "day", "hour", "minute", "second")
 _NTH = ("first", "second", "third", "fourth", "fifth")
@@ -91,7 +91,7 @@ def weekday(day: Weekday) -> str:
 
 def day_of_month(day: int) -> str:
     """Such as ``1st`` and ``last day``."""
-    return _ordinal(day) if day > 0 else f"{nth(day)} day"
+    return ordinal(day) if day > 0 else f"{nth(day)} day"
 
 
 def easter_day(days: int) -> str:
@@ -99,7 +99,7 @@ def easter_day(days: int) -> str:
     if not days:
         return "easter sunday"
     side = "after" if days > 0 else "before"
-    return f"the {_ordinal(abs(days))} day {side} easter sunday"
+    return f"the {ordinal(abs(days))} day {side} easter sunday"
 
 
 def nths(numbers: Sequence[int]) -> str:
@@ -113,14 +113,7 @@ def nth(number: int) -> str:
         return "last"
     if number < 0:
         return f"{nth(-number)} to last"
-    return _NTH[number - 1] if number <= len(_NTH) else _ordinal(number)
-
-
-def _ordinal(number: int) -> str:
-    """Such as ``1st``."""
-    tens, ones = divmod(number % 100, 10)
-    suffix = "th" if tens == 1 else {1: "st", 2: "nd", 3: "rd"}.get(ones, "th")
-    return f"{number}{suffix}"
+    return _NTH[number - 1] if number <= len(_NTH) else ordinal(number)
 
 
 def numbered(unit: str, numbers: Sequence[int]) -> str:
@@ -131,11 +124,6 @@ def numbered(unit: str, numbers: Sequence[int]) -> str:
     if len(numbers) > 2 and last - first == len(numbers) - 1:
         return f"{unit}s {first} to {last}"
     return f"{unit}s {listed([str(each) for each in numbers])}"
-
-
-def counted(unit: str, count: int) -> str:
-    """Such as ``day`` and ``2 days``."""
-    return unit if count == 1 else f"{count} {unit}s"
 
 
 def clock_at(hour: int, minute: int, second: int = 0) -> str:

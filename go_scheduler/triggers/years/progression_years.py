@@ -6,15 +6,15 @@ from functools import lru_cache
 from math import gcd
 from typing import TYPE_CHECKING
 
-from go_scheduler.triggers.years.base import (
+from go_scheduler.triggers.instants import SECOND
+from go_scheduler.triggers.years.cells import ALL_TIMES, DAY, days_in, first_second
+from go_scheduler.triggers.years.years import (
     NEVER,
     UNSETTLED,
     Remembered,
     Years,
     after_year_of,
 )
-from go_scheduler.triggers.years.cells import ALL_TIMES, DAY, days_in, first_second
-from go_scheduler.triggers.years.seconds import SECOND
 
 if TYPE_CHECKING:
     from go_scheduler.triggers.years.cells import Cells

@@ -7,7 +7,12 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.shown import shown
-from go_scheduler.triggers.recurrence.rule import FREQUENCIES, RecurrenceRule, Weekday
+from go_scheduler.triggers.recurrence.recurrence_rule import (
+    FREQUENCIES,
+    RecurrenceRule,
+    Weekday,
+)
+from go_scheduler.triggers.refused import RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,10 +33,6 @@ WEEKDAY_CODES = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 _NUMBER = re.compile(r"[+-]?\d{1,10}")
 _WEEKDAY = re.compile(rf"([+-]?\d{{1,10}})?({'|'.join(WEEKDAY_CODES)})")
 _MOMENT = re.compile(r"\d{8}(T(?!24)\d{6}Z?)?")
-
-
-class RefusedError(Exception):
-    """What is wrong with a recurrence, without its text."""
 
 
 class _Range(NamedTuple):

@@ -5,15 +5,15 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import TYPE_CHECKING
 
-from go_scheduler.triggers.years.base import UNSETTLED, ListedYears, Remembered, Years
+from go_scheduler.triggers.instants import seconds_until
 from go_scheduler.triggers.years.cells import DAY, days_in, on_days
-from go_scheduler.triggers.years.progression import comb
-from go_scheduler.triggers.years.seconds import seconds_until
+from go_scheduler.triggers.years.progression_years import comb
+from go_scheduler.triggers.years.years import UNSETTLED, ListedYears, Remembered, Years
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from go_scheduler.triggers.recurrence.times import LocalTimes
+    from go_scheduler.triggers.recurrence.local_times import LocalTimes
     from go_scheduler.triggers.years.cells import Cells
     from go_scheduler.triggers.years.effort import Effort
 

@@ -10,28 +10,35 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.shown import shown
 from go_scheduler.triggers.base import Progression, utc
-from go_scheduler.triggers.recurrence.description import describe
-from go_scheduler.triggers.recurrence.parts import write_rule
-from go_scheduler.triggers.recurrence.series import Clock, RecurrenceSeries
-from go_scheduler.triggers.recurrence.text import LONGEST, local_time, read_recurrence
-from go_scheduler.triggers.recurrence.times import LocalTimes
-from go_scheduler.triggers.recurrence.warnings import idle_exceptions, passed_over
+from go_scheduler.triggers.instants import FIRST_INSTANT
+from go_scheduler.triggers.recurrence.local_times import LocalTimes
+from go_scheduler.triggers.recurrence.recurrence_description import describe
+from go_scheduler.triggers.recurrence.recurrence_text import (
+    LONGEST,
+    local_time,
+    read_recurrence,
+)
+from go_scheduler.triggers.recurrence.recurrence_warnings import (
+    idle_exceptions,
+    passed_over,
+)
+from go_scheduler.triggers.recurrence.rrule_text import write_rule
+from go_scheduler.triggers.recurrence.series import RecurrenceSeries, WallClock
 from go_scheduler.triggers.wall.wall_clock import WallClockTrigger, check_wall_clock
 from go_scheduler.triggers.wall.zones import load_zone
-from go_scheduler.triggers.years.base import NEVER
+from go_scheduler.triggers.years.years import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from zoneinfo import ZoneInfo
 
-    from go_scheduler.triggers.recurrence.rule import RecurrenceRule
-    from go_scheduler.triggers.recurrence.text import Recurrence
+    from go_scheduler.triggers.recurrence.recurrence_rule import RecurrenceRule
+    from go_scheduler.triggers.recurrence.recurrence_text import Recurrence
     from go_scheduler.triggers.wall.local_time import Search
-    from go_scheduler.triggers.years.base import Years
+    from go_scheduler.triggers.years.years import Years
 
 _ANY_START = datetime(2000, 1, 1)  # noqa: DTZ001 (local times are naive)
 _ANY_INSTANT = datetime(2000, 1, 1, tzinfo=UTC)
-_FIRST_INSTANT = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -221,8 +228,8 @@ class RecurrenceTrigger(WallClockTrigger):
     def _has_start(self) -> bool:
         return self.rule.startswith("DTSTART")
 
-    def _clock(self) -> Clock:
-        return Clock(load_zone(self.timezone), self.gap, self.overlap)
+    def _clock(self) -> WallClock:
+        return WallClock(load_zone(self.timezone), self.gap, self.overlap)
 
     def _check_that_it_fires(self) -> None:
         recurrence = self._recurrence()
@@ -232,7 +239,7 @@ class RecurrenceTrigger(WallClockTrigger):
                     f"recurrence {shown(self.rule)}: {write_rule(rule)} never fires: no"
                     " time of any year is in all of its parts"
                 )
-        if self._has_start() and self.next_fire_time(_FIRST_INSTANT) is None:
+        if self._has_start() and self.next_fire_time(FIRST_INSTANT) is None:
             raise InvalidTriggerError(
                 f"recurrence {shown(self.rule)}: it never fires: for a hundred years"
                 " from DTSTART, nothing is left by INTERVAL, UNTIL and EXDATE"
@@ -265,7 +272,9 @@ def _can_fire(rule: RecurrenceRule) -> bool:
 
 # Definitions are read again and again, and make an equal trigger each time.
 @lru_cache(maxsize=1024)
-def _series(recurrence: Recurrence, anchor: datetime, clock: Clock) -> RecurrenceSeries:
+def _series(
+    recurrence: Recurrence, anchor: datetime, clock: WallClock
+) -> RecurrenceSeries:
     return RecurrenceSeries(recurrence, anchor, clock)
 
 

@@ -7,7 +7,8 @@ from datetime import time
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from go_scheduler.triggers.phrases.words import PhraseError, ambiguous
+from go_scheduler.triggers.phrases.phrase_words import PhraseError, ambiguous
+from go_scheduler.triggers.words import spans
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -43,22 +44,15 @@ class Times(NamedTuple):
 
     def cron(self) -> tuple[str, str, str]:
         """The cron fields of the seconds, the minutes and the hours."""
-        hours = "*" if len(self.hours) == 24 else spans(self.hours)
+        hours = "*" if len(self.hours) == 24 else field_of(self.hours)
         seconds = _stepped(self.seconds)
-        minutes = _stepped(self.minutes) if self.stepped else spans(self.minutes)
+        minutes = _stepped(self.minutes) if self.stepped else field_of(self.minutes)
         return seconds, minutes, hours
 
 
-def spans(numbers: Sequence[int]) -> str:
-    """Numbers in ascending order as a list, with ranges where three follow."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    texts = [[f"{run[0]}-{run[-1]}"] if len(run) > 2 else map(str, run) for run in runs]
-    return ",".join(text for run in texts for text in run)
+def field_of(numbers: Sequence[int]) -> str:
+    """Numbers in ascending order as a field of a cron expression."""
+    return ",".join(spans(numbers, to="-"))
 
 
 def grouped(times: Iterable[time]) -> Sequence[Times]:
@@ -177,4 +171,4 @@ def _stepped(numbers: Sequence[int]) -> str:
         step = numbers[1] - numbers[0]
         if list(numbers) == list(range(0, 60, step)) and 60 % step == 0:
             return f"*/{step}"
-    return spans(numbers)
+    return field_of(numbers)

@@ -11,19 +11,23 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.shown import shown
-from go_scheduler.triggers.calendars.base import Calendar
-from go_scheduler.triggers.calendars.years import WholeDays
-from go_scheduler.triggers.recurrence.parts import RefusedError, read_rule, write_rule
-from go_scheduler.triggers.recurrence.times import LocalTimes
-from go_scheduler.triggers.recurrence.years import RuleYears
-from go_scheduler.triggers.years.base import BoundedYears
+from go_scheduler.triggers.calendars.calendar import Calendar
+from go_scheduler.triggers.calendars.calendar_years import WholeDays
+from go_scheduler.triggers.recurrence.local_times import LocalTimes
+from go_scheduler.triggers.recurrence.rrule_text import (
+    read_rule,
+    write_rule,
+)
+from go_scheduler.triggers.recurrence.rule_years import RuleYears
+from go_scheduler.triggers.refused import RefusedError
 from go_scheduler.triggers.years.cells import DAY
+from go_scheduler.triggers.years.years import BoundedYears
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from go_scheduler.triggers.recurrence.rule import RecurrenceRule
-    from go_scheduler.triggers.years.base import Years
+    from go_scheduler.triggers.recurrence.recurrence_rule import RecurrenceRule
+    from go_scheduler.triggers.years.years import Years
 
 _LONGEST = 1_000
 _MOST_YEARS = 128

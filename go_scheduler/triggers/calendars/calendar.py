@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from go_scheduler.errors import InvalidTriggerError, UnknownTriggerError
 from go_scheduler.shown import shown
 from go_scheduler.triggers.base import OWN
-from go_scheduler.triggers.calendars.years import AskedYears, WeekdayYears
+from go_scheduler.triggers.calendars.calendar_years import AskedYears, WeekdayYears
 from go_scheduler.triggers.wall import zones
-from go_scheduler.triggers.years.base import CombinedYears, ListedYears, without
-from go_scheduler.triggers.years.clock import union
+from go_scheduler.triggers.years.clock_years import union
+from go_scheduler.triggers.years.years import CombinedYears, ListedYears, without
 
 if TYPE_CHECKING:
-    from go_scheduler.triggers.years.base import Years
+    from go_scheduler.triggers.years.years import Years
 
 MOST_DAYS = 100_000
 """The most days that a ``DateCalendar`` may list: 273 years."""

@@ -10,12 +10,13 @@ from itertools import groupby
 from math import gcd
 from typing import TYPE_CHECKING
 
-from go_scheduler.triggers.recurrence.rule import FREQUENCIES
+from go_scheduler.triggers.recurrence.recurrence_rule import FREQUENCIES
+from go_scheduler.triggers.years.cells import days_in
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Sequence
 
-    from go_scheduler.triggers.recurrence.rule import RecurrenceRule
+    from go_scheduler.triggers.recurrence.recurrence_rule import RecurrenceRule
     from go_scheduler.triggers.years.effort import Effort
 
 _SECONDS = 86_400
@@ -246,7 +247,7 @@ class LocalTimes:
             return known
         year = date.fromordinal(day).year
         first = date(year, 1, 1).toordinal()
-        end = first + (366 if isleap(year) else 365)
+        end = first + days_in(year)
         self._year = known = first, end, self.days_of(year)
         return known
 

@@ -15,14 +15,14 @@ from zoneinfo import ZoneInfo
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.shown import shown
 from go_scheduler.triggers.base import utc
-from go_scheduler.triggers.recurrence.parts import (
-    RefusedError,
+from go_scheduler.triggers.recurrence.recurrence_rule import RecurrenceRule
+from go_scheduler.triggers.recurrence.rrule_text import (
     read_moment,
     read_rule,
     write_moment,
     write_rule,
 )
-from go_scheduler.triggers.recurrence.rule import RecurrenceRule
+from go_scheduler.triggers.refused import RefusedError
 from go_scheduler.triggers.wall.local_time import period_at
 from go_scheduler.triggers.wall.zones import load_zone, zone_key
 

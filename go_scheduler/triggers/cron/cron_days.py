@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-LENGTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-"""How many days the months have; february in a year that is no leap year."""
-
 # The first day of each week of a month that begins on a Sunday, as bits.
 _WEEKS = sum(1 << 7 * week for week in range(6))
 

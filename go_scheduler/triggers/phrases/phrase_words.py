@@ -7,6 +7,7 @@ from datetime import date, datetime, time
 from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.triggers.phrases.vocabulary import AMBIGUOUS, VOCABULARY
+from go_scheduler.triggers.refused import RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -19,8 +20,8 @@ LONGEST = 512
 _MOST_BRACKETS = 20
 
 
-class PhraseError(Exception):
-    """What is wrong with a phrase, without the phrase.
+class PhraseError(RefusedError):
+    """What is wrong with a phrase, and where.
 
     Args:
         message: For a person to read.

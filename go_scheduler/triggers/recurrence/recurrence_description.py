@@ -7,10 +7,9 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
-from go_scheduler.triggers.recurrence.text import local_time
-from go_scheduler.triggers.recurrence.words import (
+from go_scheduler.triggers.recurrence.recurrence_text import local_time
+from go_scheduler.triggers.recurrence.rule_words import (
     clock_at,
-    counted,
     day_of_month,
     day_parts,
     easter_day,
@@ -28,14 +27,14 @@ from go_scheduler.triggers.recurrence.words import (
 )
 from go_scheduler.triggers.wall.wall_clock import clock_time
 from go_scheduler.triggers.wall.zones import load_zone
-from go_scheduler.triggers.words import MONTHS, listed
+from go_scheduler.triggers.words import MONTHS, counted, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import date, tzinfo
 
-    from go_scheduler.triggers.recurrence.rule import RecurrenceRule
-    from go_scheduler.triggers.recurrence.text import Recurrence
+    from go_scheduler.triggers.recurrence.recurrence_rule import RecurrenceRule
+    from go_scheduler.triggers.recurrence.recurrence_text import Recurrence
 
 _GROUPS = ("weekday", "weekend")
 _END_OF_DAY = time(23, 59, 59)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from go_scheduler.triggers.phrases.clock import spans
 from go_scheduler.triggers.phrases.parts import EITHER_OR_BOTH, Every
-from go_scheduler.triggers.phrases.words import PhraseError, ambiguous
-from go_scheduler.triggers.recurrence.parts import WEEKDAY_CODES
+from go_scheduler.triggers.phrases.phrase_words import PhraseError, ambiguous
+from go_scheduler.triggers.phrases.times_of_day import field_of
+from go_scheduler.triggers.recurrence.rrule_text import WEEKDAY_CODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ def cron_days(parts: Parts) -> Sequence[Days] | None:
     Raises:
         PhraseError: It says the days in two ways, or in none.
     """
-    month = "*" if parts.months is None else spans(sorted(parts.months))
+    month = "*" if parts.months is None else field_of(sorted(parts.months))
     if parts.dates is not None:
         if parts.months is not None:
             raise PhraseError("it says twice in which months")
@@ -100,7 +100,7 @@ def of_the_year(nth: Sequence[Nth]) -> frozenset[int]:
 def _cron_nth(nth: Sequence[Nth], month: str) -> Sequence[Days] | None:
     if all(each.weekdays is None for each in nth):
         numbers = sorted({each.number for each in nth if each.number > 0})
-        texts = [spans(numbers)] if numbers else []
+        texts = [field_of(numbers)] if numbers else []
         if any(each.number == -1 for each in nth):
             texts.append("L")
         return [Days(of_month=",".join(texts), month=month)]

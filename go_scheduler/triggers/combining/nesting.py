@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from go_scheduler.json import JSON
-    from go_scheduler.triggers.years.base import Years
+    from go_scheduler.triggers.years.years import Years
 
 MOST_PARTS = 100
 """The most triggers that one may be made of, those within its parts included."""
