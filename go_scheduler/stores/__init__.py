@@ -6,7 +6,8 @@ from go_scheduler import on_demand as _on_demand
 from go_scheduler.json import contains
 from go_scheduler.models import Cancelled, DefinitionState, Outcome, Skipped, State
 from go_scheduler.stores.base import Store
-from go_scheduler.stores.memory.store import MemoryStore, Snapshot
+from go_scheduler.stores.memory.snapshot import Snapshot
+from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import (
     Answer,
     Claim,

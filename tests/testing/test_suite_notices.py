@@ -351,7 +351,7 @@ class FirstContactStays(MemoryStore):
     def note_contact(
         self, node: UUID, *, unbroken: timedelta, queues: Sequence[str]
     ) -> None:
-        if node not in self._contacts:
+        if all(each.node != node for each in self._tables.contacts.rows):
             super().note_contact(node, unbroken=unbroken, queues=queues)
 
 
@@ -374,8 +374,12 @@ class HidesQueues(MemoryStore):
 class KeepsEveryContact(MemoryStore):
     """Never forgets a node."""
 
-    def _forget_contacts(self, until: datetime) -> None:
-        pass
+    def delete_finished(self, retention: Retention, *, limit: int) -> int:
+        contacts = self._tables.contacts.rows
+        deleted = super().delete_finished(retention, limit=limit)
+        for each in contacts:
+            self._tables.contacts.note(each)
+        return deleted
 
 
 class AcceptsStaleRenewal(NoFence):

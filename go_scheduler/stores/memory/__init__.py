@@ -1,5 +1,6 @@
 """The store in memory."""
 
-from go_scheduler.stores.memory.store import MemoryStore, Snapshot
+from go_scheduler.stores.memory.snapshot import Snapshot
+from go_scheduler.stores.memory.store import MemoryStore
 
 __all__ = ["MemoryStore", "Snapshot"]

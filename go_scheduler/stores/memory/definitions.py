@@ -17,7 +17,7 @@ from go_scheduler.stores.changes import (
     next_revision,
     rescheduled,
 )
-from go_scheduler.stores.memory.instances import DefinitionRow, InstanceRow
+from go_scheduler.stores.memory.rows import DefinitionRow, InstanceRow
 from go_scheduler.stores.messages import Tombstone
 from go_scheduler.stores.remembered import ended_before, is_over
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.memory.instances import InstanceTable
+    from go_scheduler.stores.memory.tombstones import TombstoneTable
     from go_scheduler.stores.messages import Firing
 
 
@@ -35,18 +36,17 @@ class DefinitionTable:
 
     Args:
         instances: Where instances are created and removed.
+        tombstones: Where ids are remembered.
     """
 
-    def __init__(self, instances: InstanceTable) -> None:
+    def __init__(self, instances: InstanceTable, tombstones: TombstoneTable) -> None:
         self._instances = instances
+        self._tombstones = tombstones
         # So that nobody takes a new definition for the one that had its id before.
         self._first = 1
         self._rows: SortedDict[int, DefinitionRow] = SortedDict()
         self._due: SortedList[tuple[datetime, int, DefinitionRow]] = SortedList()
         self._idle: SortedList[tuple[datetime, int, DefinitionRow]] = SortedList()
-        self._tombstones: dict[int, Tombstone] = {}
-        # And in the order in which they ended.
-        self._ended: SortedList[tuple[datetime, int]] = SortedList()
 
     def get(self, definition_id: UUID) -> DefinitionRow | None:
         """The row of this id."""
@@ -58,15 +58,6 @@ class DefinitionTable:
         return tuple(self._rows.values())
 
     @property
-    def tombstones(self) -> Sequence[Tombstone]:
-        """What is remembered of ids, in no order."""
-        return tuple(self._tombstones.values())
-
-    def remembered(self, definition_id: UUID) -> Tombstone | None:
-        """What is remembered of an id."""
-        return self._tombstones.get(definition_id.int)
-
-    @property
     def first_revision(self) -> int:
         """The revision of a new definition."""
         return self._first
@@ -74,15 +65,12 @@ class DefinitionTable:
     def restore(
         self,
         rows: Iterable[DefinitionRow],
-        tombstones: Iterable[Tombstone],
         first_revision: int,
     ) -> None:
-        """Take rows as they are, with their instances, and what is remembered."""
+        """Take rows as they are, with their instances."""
         for row in rows:
             self._rows[row.definition.id.int] = row
             self._list(row)
-        for each in tombstones:
-            self._remember(each)
         self._first = first_revision
 
     def find(self, ids: Collection[UUID]) -> Sequence[DefinitionRow]:
@@ -139,19 +127,19 @@ class DefinitionTable:
                 equal=new.is_same(row.definition),
                 same_trigger=new.trigger == row.definition.trigger,
             )
-        remembered = self.remembered(new.id) if new.named else None
+        remembered = self._tombstones.get(new.id) if new.named else None
         check_revision(new, remembered)
-        over = is_over(new, remembered)
-        return PutPlan(new, None, equal=over, same_trigger=over)
+        over = remembered if is_over(new, remembered) else None
+        return PutPlan(new, None, over=over)
 
     def put(self, plan: PutPlan, now: datetime) -> TaskDefinition:
         """Insert or replace a definition as planned."""
         new, row = plan.definition, plan.row
         if row is None:
-            if plan.equal:
-                return ended_before(new, self._tombstones[new.id.int])
+            if plan.over is not None:
+                return ended_before(new, plan.over)
             if new.named:
-                self.forget(new.id)
+                self._tombstones.forget(new.id)
             row = DefinitionRow(created(new, now, revision=self._first))
             self._rows[new.id.int] = row
             self._list(row)
@@ -238,25 +226,6 @@ class DefinitionTable:
                 self._instances.remove(instance)
         row.instances = None
         self._remove(row)
-
-    def forget(self, definition_id: UUID) -> None:
-        """Forget an id, if it is remembered."""
-        if remembered := self._tombstones.pop(definition_id.int, None):
-            self._ended.remove((remembered.completed_at, definition_id.int))
-
-    def forget_ended(self, until: datetime, limit: int) -> None:
-        """Forget ids that ended by then, oldest first."""
-        for completed_at, key in tuple(islice(self._ended, limit)):
-            if completed_at <= until:
-                self.forget(UUID(int=key))
-
-    def forget_most(self, most: int, limit: int) -> int:
-        """Forget of more than so many ids those that ended first; say how many."""
-        too_many = max(0, len(self._ended) - most)
-        oldest = tuple(islice(self._ended, min(too_many, limit)))
-        for _, key in oldest:
-            self.forget(UUID(int=key))
-        return len(oldest)
 
     def idle_since(self, until: datetime, limit: int) -> Sequence[DefinitionRow]:
         """Rows completed by then that have no instance, first completed first."""
@@ -356,7 +325,7 @@ class DefinitionTable:
         assert definition.revision is not None
         self._remove(row)
         if definition.named:
-            self._remember(
+            self._tombstones.add(
                 Tombstone(
                     id=definition.id,
                     trigger=definition.trigger,
@@ -364,10 +333,6 @@ class DefinitionTable:
                     completed_at=definition.completed_at,
                 )
             )
-
-    def _remember(self, tombstone: Tombstone) -> None:
-        self._tombstones[tombstone.id.int] = tombstone
-        self._ended.add((tombstone.completed_at, tombstone.id.int))
 
     def _remove(self, row: DefinitionRow) -> None:
         self._first = max(self._first, next_revision(row.definition))
@@ -380,5 +345,6 @@ class PutPlan(NamedTuple):
 
     definition: TaskDefinition
     row: DefinitionRow | None
-    equal: bool
-    same_trigger: bool
+    over: Tombstone | None = None
+    equal: bool = False
+    same_trigger: bool = False

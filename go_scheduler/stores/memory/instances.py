@@ -6,195 +6,22 @@ from collections import Counter, OrderedDict
 from heapq import merge
 from itertools import islice, takewhile
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from sortedcontainers import SortedList
 
-from go_scheduler.models import Outcome, State, TaskInstance
+from go_scheduler.models import Outcome, State
+from go_scheduler.stores.memory.rows import InstanceRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
     from uuid import UUID
 
-    from go_scheduler.models import Skipped, TaskDefinition
-    from go_scheduler.stores.messages import Claim, Claimant, Position
-
-
-class DefinitionRow:
-    """A definition as stored, and its instances by fire time, or else by id."""
-
-    __slots__ = ("definition", "instances", "open")
-
-    def __init__(self, definition: TaskDefinition) -> None:
-        self.definition = definition
-        self.instances: dict[datetime | UUID, InstanceRow] | None = None
-        self.open = 0
-
-    @property
-    def rows(self) -> Sequence[InstanceRow]:
-        """Its instances, in the order in which they were made."""
-        return () if self.instances is None else tuple(self.instances.values())
-
-
-class InstanceRow:
-    """An instance as stored."""
-
-    __slots__ = (
-        "attempt",
-        "cancel_requested",
-        "claimed_by",
-        "completed_at",
-        "due_at",
-        "ended_attempt",
-        "error",
-        "execute_at",
-        "expires_at",
-        "fire_time",
-        "hangs",
-        "id",
-        "of",
-        "outcome",
-        "queue",
-        "runs",
-        "skipped",
-        "started_at",
-        "state",
-    )
-
-    def __init__(
-        self,
-        id: UUID,
-        of: DefinitionRow,
-        execute_at: datetime,
-        *,
-        fire_time: datetime | None,
-    ) -> None:
-        self.id = id
-        self.of = of
-        self.queue = of.definition.queue
-        self.fire_time = fire_time
-        self.execute_at = execute_at
-        self.due_at = execute_at
-        self.attempt = 0
-        self.runs = 0
-        self.hangs = 0
-        self.claimed_by: UUID | None = None
-        self.expires_at: datetime | None = None
-        self.started_at: datetime | None = None
-        self.completed_at: datetime | None = None
-        self.outcome: Outcome | None = None
-        self.ended_attempt: int | None = None
-        self.error: str | None = None
-        self.cancel_requested = False
-        self.skipped: Skipped | None = None
-        self.state = State.PENDING
-
-    @classmethod
-    def restored(cls, instance: TaskInstance, of: DefinitionRow) -> InstanceRow:
-        """The row that others saw as this instance."""
-        row = cls(instance.id, of, instance.execute_at, fire_time=instance.fire_time)
-        for name in _RESTORED:
-            setattr(row, name, getattr(instance, name))
-        return row
-
-    @property
-    def key(self) -> datetime | UUID:
-        """What is unique about it within its definition."""
-        return self.id if self.fire_time is None else self.fire_time
-
-    @property
-    def held(self) -> bool:
-        """Whether its definition is paused."""
-        return self.of.definition.paused
-
-    @property
-    def removable(self) -> bool:
-        """Whether its fire time may be served anew: it never started."""
-        return (
-            self.state in (State.PENDING, State.CLAIMED)
-            and not self.runs
-            and self.fire_time is not None
-        )
-
-    def start(self, claimant: Claimant, now: datetime) -> None:
-        """Record that its handler is about to be called."""
-        self.runs += 1
-        self.started_at = max(now, self.due_at)
-        expire_after = self.of.definition.expire_after or claimant.expire_after
-        self.expires_at = self.started_at + min(claimant.lease, expire_after)
-
-    def view(self) -> TaskInstance:
-        """The instance as others see it."""
-        return TaskInstance(
-            id=self.id,
-            definition=self.of.definition,
-            fire_time=self.fire_time,
-            execute_at=self.execute_at,
-            due_at=self.due_at,
-            attempt=self.attempt,
-            runs=self.runs,
-            hangs=self.hangs,
-            claimed_by=self.claimed_by,
-            expires_at=self.expires_at,
-            started_at=self.started_at,
-            completed_at=self.completed_at,
-            outcome=self.outcome,
-            ended_attempt=self.ended_attempt,
-            error=self.error,
-            cancel_requested=self.cancel_requested,
-            skipped=self.skipped,
-        )
-
-
-_RESTORED = (
-    "attempt",
-    "cancel_requested",
-    "claimed_by",
-    "completed_at",
-    "due_at",
-    "ended_attempt",
-    "error",
-    "expires_at",
-    "hangs",
-    "outcome",
-    "runs",
-    "skipped",
-    "started_at",
-    "state",
-)
-_Entry = tuple["datetime", int, InstanceRow]
-
-
-class Span(NamedTuple):
-    """Which part of a list of instances, and in which order.
-
-    Attributes:
-        since: No earlier than this.
-        after: Where the page before ended.
-        newest_first: Whether the list goes backwards.
-    """
-
-    since: datetime | None
-    after: Position | None
-    newest_first: bool
-
-    def walk(self, entries: SortedList[_Entry]) -> Iterator[_Entry]:
-        """Those of the entries that are in it."""
-        # Of an entry they are only the beginning, which compares all the same.
-        first: Any = None if self.since is None else (self.since,)
-        last: Any = None
-        if self.after is not None and self.newest_first:
-            last = (self.after.at, self.after.id.int)
-        elif self.after is not None:
-            begin = (self.after.at, self.after.id.int + 1)
-            first = begin if first is None else max(first, begin)
-        return entries.irange(first, last, reverse=self.newest_first)
-
-    def cut(self, rows: Iterable[InstanceRow]) -> Sequence[InstanceRow]:
-        """Those of the rows that are in it, in its order."""
-        entries = SortedList((row.execute_at, row.id.int, row) for row in rows)
-        return [row for _, _, row in self.walk(entries)]
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.stores.memory.rows import DefinitionRow
+    from go_scheduler.stores.memory.span import Entry, Span
+    from go_scheduler.stores.messages import Claim, Claimant
 
 
 class InstanceTable:
@@ -207,9 +34,9 @@ class InstanceTable:
     def __init__(self) -> None:
         self.counts: Counter[State] = Counter()
         self._rows: dict[int, InstanceRow] = {}
-        self._by_time: SortedList[_Entry] = SortedList()
-        self._pending: dict[str, SortedList[_Entry]] = {}
-        self._leases: SortedList[_Entry] = SortedList()
+        self._by_time: SortedList[Entry] = SortedList()
+        self._pending: dict[str, SortedList[Entry]] = {}
+        self._leases: SortedList[Entry] = SortedList()
         # In the order in which they ended: those that failed, and all others. A dict
         # would walk over what has been taken from its beginning, each time anew.
         self._over: dict[bool, OrderedDict[int, InstanceRow]] = {

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import threading
-from bisect import bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -16,60 +12,37 @@ from go_scheduler.errors import (
     TaskInstanceNotFoundError,
 )
 from go_scheduler.json import contains
-from go_scheduler.models import Cancelled, Outcome, State, TaskDefinition, TaskInstance
-from go_scheduler.stores.base import CONTACTS_KEPT, Store
+from go_scheduler.models import Cancelled, Outcome, State
+from go_scheduler.stores.base import Store
 from go_scheduler.stores.changes import check_each_once
-from go_scheduler.stores.memory.definitions import DefinitionTable
-from go_scheduler.stores.memory.instances import (
-    DefinitionRow,
-    InstanceRow,
-    InstanceTable,
-    Span,
-)
-from go_scheduler.stores.messages import Answer, NodeContact, Position, Tombstone
+from go_scheduler.stores.memory.finishing import finish
+from go_scheduler.stores.memory.lists import Lists
+from go_scheduler.stores.memory.span import Span
+from go_scheduler.stores.memory.tables import Tables
+from go_scheduler.stores.messages import Answer, NodeContact
 from go_scheduler.stores.remembered import note_forgotten
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Set
-    from datetime import timedelta
+    from collections.abc import Collection, Mapping, Sequence, Set
+    from datetime import datetime, timedelta
     from uuid import UUID
 
     from go_scheduler.clock import Clock
     from go_scheduler.json import JSON
-    from go_scheduler.models import DefinitionState
+    from go_scheduler.models import DefinitionState, TaskDefinition, TaskInstance
+    from go_scheduler.stores.memory.rows import InstanceRow
+    from go_scheduler.stores.memory.snapshot import Snapshot
     from go_scheduler.stores.messages import (
         Claim,
         Claimant,
         Firing,
+        Position,
         Release,
         Renewal,
         Retention,
         RunOutcome,
+        Tombstone,
     )
-
-_CHUNK = 1000
-_LATEST = datetime.max.replace(tzinfo=UTC)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """All that a ``MemoryStore`` keeps at one moment.
-
-    Attributes:
-        definitions: The definitions.
-        instances: Their instances.
-        orphans: What has ended of definitions that have been deleted.
-        contacts: When nodes were in contact with the store, one for each.
-        tombstones: What is remembered of definitions that have ended and are gone.
-        first_revision: The revision of the next new definition.
-    """
-
-    definitions: Sequence[TaskDefinition] = ()
-    instances: Sequence[TaskInstance] = ()
-    orphans: Sequence[TaskInstance] = ()
-    contacts: Sequence[NodeContact] = ()
-    tombstones: Sequence[Tombstone] = ()
-    first_revision: int = 1
 
 
 class MemoryStore(Store):
@@ -88,9 +61,7 @@ class MemoryStore(Store):
         super().__init__(clock)
         self._time = (clock or SystemClock()).now
         self._lock = threading.Lock()
-        self._instances = InstanceTable()
-        self._definitions = DefinitionTable(self._instances)
-        self._contacts: dict[UUID, NodeContact] = {}
+        self._use(Tables())
 
     def initialize(self) -> None:
         """Nothing needs to be done."""
@@ -134,10 +105,11 @@ class MemoryStore(Store):
         limit: int = 100,
     ) -> Sequence[TaskDefinition]:
         """Read a page of the definitions that meet every condition given."""
-        walk = self._soonest_first if soonest_first else self._walk_definitions
         found = (
             definition
-            for definition in walk(ids, after)
+            for definition in self._lists.definitions(
+                ids, after, soonest_first=soonest_first
+            )
             if (name is None or definition.name == name)
             and (queue is None or definition.queue == queue)
             and (state is None or definition.state is state)
@@ -153,13 +125,13 @@ class MemoryStore(Store):
             for row in rows:
                 self._definitions.delete(row, now)
             for each in ids:
-                self._definitions.forget(each)
+                self._tables.tombstones.forget(each)
             return {row.definition.id for row in rows}
 
     def list_tombstones(self, ids: Collection[UUID]) -> Sequence[Tombstone]:
         """Read what is remembered of these ids."""
         with self._lock:
-            found = [self._definitions.remembered(each) for each in set(ids)]
+            found = [self._tables.tombstones.get(each) for each in set(ids)]
         return [each for each in found if each is not None]
 
     def pause_definitions(
@@ -259,7 +231,7 @@ class MemoryStore(Store):
             recorded = {
                 outcome.claim.instance_id
                 for outcome in outcomes
-                if self._finish(outcome, now)
+                if finish(outcome, self._tables, now)
             }
         return Answer(done=recorded)
 
@@ -299,22 +271,11 @@ class MemoryStore(Store):
     def delete_finished(self, retention: Retention, *, limit: int) -> int:
         """Delete what ended long ago."""
         with self._lock:
-            now = self._time()
-            self._forget_contacts(now - CONTACTS_KEPT)
-            until = now - retention.ended
-            over = list(self._instances.forget_over(until, limit, failed=False))
-            left, failed_until = limit - len(over), now - retention.failed
-            over += self._instances.forget_over(failed_until, left, failed=True)
-            for row in {instance.of for instance in over}:
-                if self._definitions.get(row.definition.id) is row:
-                    self._definitions.note_idle(row)
-            idle = self._definitions.idle_since(until, limit - len(over))
-            for row in idle:
-                self._definitions.bury(row)
-            self._definitions.forget_ended(now - retention.remembered, limit)
-            forgotten = self._definitions.forget_most(self.most_remembered, limit)
-        note_forgotten(forgotten, most=self.most_remembered)
-        return len(over) + len(idle)
+            deleted = self._tables.delete_finished(retention, self._time(), limit)
+            most = self.most_remembered
+            forgotten = self._tables.tombstones.forget_most(most, limit)
+        note_forgotten(forgotten, most=most)
+        return deleted
 
     def note_contact(
         self, node: UUID, *, unbroken: timedelta, queues: Sequence[str]
@@ -322,15 +283,15 @@ class MemoryStore(Store):
         """Record that a node has been in contact with the store up to now."""
         with self._lock:
             now = self._time()
-            self._contacts[node] = NodeContact(
+            contact = NodeContact(
                 node=node, since=now - unbroken, until=now, queues=tuple(queues)
             )
+            self._tables.contacts.note(contact)
 
     def list_contacts(self, *, within: timedelta) -> Sequence[NodeContact]:
         """Read when nodes were in contact with the store."""
         with self._lock:
-            since = self._time() - within
-            return [each for each in self._contacts.values() if each.until >= since]
+            return self._tables.contacts.since(self._time() - within)
 
     def list_due_queues(self, *, apart_from: Collection[str]) -> Collection[str]:
         """Name the queues in which something is due that nobody has claimed."""
@@ -358,13 +319,9 @@ class MemoryStore(Store):
     ) -> Sequence[TaskInstance]:
         """Read a page of the instances that meet every condition given."""
         span = Span(since, after, newest_first)
-        if definition_id is None:
-            instances = self._walk_instances(span)
-        else:
-            instances = self._instances_of(definition_id, span)
         found = (
             instance
-            for instance in instances
+            for instance in self._lists.instances(definition_id, span)
             if (name is None or instance.definition.name == name)
             and (state is None or instance.state is state)
         )
@@ -375,119 +332,18 @@ class MemoryStore(Store):
         with self._lock:
             return {state: self._instances.counts[state] for state in State}
 
-    def _finish(self, outcome: RunOutcome, now: datetime) -> bool:
-        current = row = self._instances.current(outcome.claim)
-        if row is None and outcome.outcome is Outcome.COMPLETED:
-            row = self._instances.unsuccessful(outcome.claim)
-        if row is None:
-            return False
-        if outcome.error is not None:
-            row.error = outcome.error
-        if current is not None and outcome.started_at is None:
-            row.runs -= row.state is State.RUNNING
-        if outcome.hung:
-            row.hangs += 1
-        elif outcome.outcome is None:
-            row.hangs = 0
-        if outcome.outcome is None:
-            self._instances.free(row, now + outcome.retry_in)
-        else:
-            self._end(row, outcome, outcome.outcome, now)
-        return True
-
-    def _end(
-        self, row: InstanceRow, run: RunOutcome, outcome: Outcome, now: datetime
-    ) -> None:
-        row.started_at = run.started_at
-        row.ended_attempt = run.claim.attempt
-        if row.outcome is None:
-            self._instances.end(row, outcome, now)
-            self._definitions.go_on(row.of, run.next_fire_time, now)
-        else:
-            self._instances.end_again(row, outcome, now)
-
-    def _forget_contacts(self, until: datetime) -> None:
-        self._contacts = {
-            node: each for node, each in self._contacts.items() if each.until >= until
-        }
-
     def snapshot(self) -> Snapshot:
         """All that is stored at this moment; for stores that keep it elsewhere."""
         with self._lock:
-            rows = self._definitions.rows
-            return Snapshot(
-                definitions=[row.definition for row in rows],
-                instances=[each.view() for row in rows for each in row.rows],
-                orphans=[each.view() for each in self._instances.orphans],
-                contacts=list(self._contacts.values()),
-                tombstones=self._definitions.tombstones,
-                first_revision=self._definitions.first_revision,
-            )
+            return self._tables.snapshot()
 
     def restore(self, snapshot: Snapshot) -> None:
         """Keep what a snapshot holds, exactly, and nothing else."""
         with self._lock:
-            self._instances = InstanceTable()
-            self._definitions = DefinitionTable(self._instances)
-            rows = {each.id: DefinitionRow(each) for each in snapshot.definitions}
-            gone = [(each, DefinitionRow(each.definition)) for each in snapshot.orphans]
-            kept = [(each, rows[each.definition.id]) for each in snapshot.instances]
-            self._instances.restore(kept + gone)
-            for _, deleted in gone:
-                deleted.instances = None
-            self._definitions.restore(
-                rows.values(), snapshot.tombstones, snapshot.first_revision
-            )
-            self._contacts = {each.node: each for each in snapshot.contacts}
+            self._use(Tables.restored(snapshot))
 
-    def _walk_definitions(
-        self, ids: Collection[UUID] | None, after: Position | None
-    ) -> Iterator[TaskDefinition]:
-        keys = None if ids is None else sorted({id.int for id in ids})
-        last = -1 if after is None else after.id.int
-        while chunk := self._definition_chunk(keys, last):
-            yield from chunk
-            last = chunk[-1].id.int
-
-    def _definition_chunk(
-        self, keys: Sequence[int] | None, last: int
-    ) -> Sequence[TaskDefinition]:
-        """The lock is let go between chunks: a long list must not delay a fire."""
-        with self._lock:
-            return self._definitions.walk(keys, last, _CHUNK)
-
-    def _soonest_first(
-        self, ids: Collection[UUID] | None, after: Position | None
-    ) -> Iterator[TaskDefinition]:
-        found = sorted(self._walk_definitions(ids, None), key=_when)
-        begin = 0
-        if after is not None:
-            begin = bisect_right(found, _moment(after.at, after.id), key=_when)
-        return iter(found[begin:])
-
-    def _walk_instances(self, span: Span) -> Iterator[TaskInstance]:
-        while chunk := self._instance_chunk(span):
-            yield from chunk
-            span = span._replace(after=Position.of_instance(chunk[-1]))
-
-    def _instance_chunk(self, span: Span) -> Sequence[TaskInstance]:
-        with self._lock:
-            return [row.view() for row in self._instances.walk(span, _CHUNK)]
-
-    def _instances_of(self, definition_id: UUID, span: Span) -> Iterator[TaskInstance]:
-        with self._lock:
-            row = self._definitions.get(definition_id)
-            rows = [] if row is None else span.cut(row.rows)
-        for start in range(0, len(rows), _CHUNK):
-            with self._lock:
-                views = [each.view() for each in rows[start : start + _CHUNK]]
-            yield from views
-
-
-def _when(definition: TaskDefinition) -> tuple[bool, datetime, int]:
-    return _moment(definition.next_fire_time, definition.id)
-
-
-def _moment(at: datetime | None, id: UUID) -> tuple[bool, datetime, int]:
-    """Sorts what has no time behind what has one."""
-    return at is None, at or _LATEST, id.int
+    def _use(self, tables: Tables) -> None:
+        self._tables = tables
+        self._instances = tables.instances
+        self._definitions = tables.definitions
+        self._lists = Lists(self._lock, tables)

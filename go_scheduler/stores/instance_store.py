@@ -1,0 +1,213 @@
+"""The part of the store interface that is about instances."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence, Set
+    from datetime import datetime, timedelta
+    from uuid import UUID
+
+    from go_scheduler.models import Cancelled, State, TaskInstance
+    from go_scheduler.stores.messages import (
+        Answer,
+        Claim,
+        Claimant,
+        Position,
+        Release,
+        Renewal,
+        RunOutcome,
+    )
+
+
+class InstanceStore(ABC):
+    """Hands instances to nodes, records what becomes of them, and lists them."""
+
+    @abstractmethod
+    def claim_instances(
+        self,
+        claimant: Claimant,
+        *,
+        ahead: timedelta,
+        lead: timedelta,
+        limit: int,
+        lapsed: timedelta | None,
+    ) -> Sequence[TaskInstance]:
+        """Hand due instances to one node, and to no other.
+
+        An instance can be claimed if it has not ended, is not frozen, is in one of the
+        claimant's queues, and either
+
+        * nobody has claimed it and it is due within ``ahead`` of the store's time, or
+        * ``lapsed`` is not None and its claim has lapsed, at least so long ago:
+          ``expires_at`` and ``lapsed`` together are not after the store's time.
+
+        Each gets ``claimed_by``, an ``attempt`` one higher, and a claim that holds for
+        one lease past the later of the store's time and ``due_at``. One that is due
+        within ``lead`` is also started, as ``start_instances`` does it. Selecting and
+        marking is one atomic step: nodes calling at the same moment never receive the
+        same instance.
+
+        Args:
+            claimant: The calling node.
+            ahead: How far past the store's time to claim; zero or more.
+            lead: How far past the store's time to start as well; zero or more.
+            limit: Most instances to return; at least 1.
+            lapsed: How long ago claims must have lapsed that are taken over, zero or
+                more; None: none are.
+
+        Returns:
+            The claimed instances, lapsed claims first, then earliest ``due_at`` first;
+            empty if none is due. Only those with ``started_at`` have been started. Of
+            more than ``limit`` the store chooses, so that none waits for ever.
+        """
+
+    @abstractmethod
+    def list_claimed(
+        self, node: UUID, *, after: TaskInstance | None = None, limit: int = 100
+    ) -> Sequence[TaskInstance]:
+        """Read a page of what a node has claimed and has not ended.
+
+        A node whose claim got no answer finds out by this what it has claimed. What is
+        frozen may be left out.
+
+        Args:
+            node: The node.
+            after: They come after this one: the last of the page before.
+            limit: Most instances to return; at least 1.
+
+        Returns:
+            The instances in the order of their ids; empty if there are no more.
+        """
+
+    @abstractmethod
+    def start_instances(
+        self, claimant: Claimant, claims: Sequence[Claim]
+    ) -> Answer[Sequence[TaskInstance]]:
+        """Record that handlers are about to be called.
+
+        Each instance whose claim is current and that has not started has one more in
+        ``runs``, ``started_at`` at the later of the store's time and ``due_at``, and a
+        claim that holds past ``started_at`` for one lease, or for the definition's
+        ``expire_after`` if that is shorter. One that has started under this claim is
+        answered alike and changed in nothing.
+
+        Returns:
+            The instances whose claim is current, with their definition as it is now, in
+            no order. Those lost have been cancelled, edited, paused, deleted, claimed
+            anew, or completed by an earlier run.
+        """
+
+    @abstractmethod
+    def renew_claims(self, renewals: Sequence[Renewal]) -> Answer[Mapping[UUID, bool]]:
+        """Let claims hold for their ``lease`` from the store's time on.
+
+        Args:
+            renewals: At most one for each instance.
+
+        Returns:
+            For each instance whose claim is current: whether its run is asked to stop.
+        """
+
+    @abstractmethod
+    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
+        """Record what became of runs.
+
+        An instance with an outcome ends at the store's time and keeps ``claimed_by``
+        and ``attempt``; ``ended_attempt`` is the claim's. One without is pending again,
+        due ``retry_in`` from the store's time, with ``started_at`` empty; it is frozen
+        if its definition is paused. An ``error`` that is given is kept. One that ends
+        keeps the ``started_at`` given: if there is none its handler was not called, and
+        a run recorded as started is taken off ``runs``. A run that hung adds one to
+        ``hangs``; one that did not, and has no outcome, sets it to zero.
+
+        **The first success wins**: the outcome *completed* is also taken from a claim
+        that was current once, if the instance has not ended or has *failed*. It
+        ends then as above, and nobody may claim it; a run that was begun since finds
+        its claim lost.
+
+        If one that had not ended ends whose definition's trigger waits, and that
+        definition has no ``next_fire_time`` and is not completed, it gets the one
+        given; without one it is completed.
+
+        Args:
+            outcomes: At most one for each instance.
+
+        Returns:
+            The ids of the instances for which this was recorded.
+        """
+
+    @abstractmethod
+    def release_instances(self, releases: Sequence[Release]) -> Answer[Set[UUID]]:
+        """Give back what was claimed and not called.
+
+        Each is pending again, due when it was or after ``delay``, whichever is later; a
+        run that was recorded as started is taken off ``runs``. It is frozen if its
+        definition is paused.
+
+        Args:
+            releases: At most one for each instance.
+
+        Returns:
+            The ids of the instances whose claim was current.
+        """
+
+    @abstractmethod
+    def cancel_instances(
+        self, cancellations: Mapping[UUID, datetime | None]
+    ) -> Mapping[UUID, Cancelled]:
+        """Cancel instances that have not started; ask the runs of the others to stop.
+
+        Args:
+            cancellations: The ids of the instances, and for each the ``next_fire_time``
+                of its definition if its trigger waits, used as by ``finish_instances``.
+
+        Returns:
+            What it came to, for each that exists and has not ended.
+        """
+
+    @abstractmethod
+    def get_instance(self, instance_id: UUID) -> TaskInstance:
+        """Read one instance.
+
+        Raises:
+            TaskInstanceNotFoundError: There is none with this id.
+        """
+
+    @abstractmethod
+    def list_instances(
+        self,
+        *,
+        definition_id: UUID | None = None,
+        name: str | None = None,
+        state: State | None = None,
+        since: datetime | None = None,
+        newest_first: bool = False,
+        after: Position | None = None,
+        limit: int = 100,
+    ) -> Sequence[TaskInstance]:
+        """Read a page of the instances that meet every condition given.
+
+        Args:
+            definition_id: They belong to this definition; None: to any, or to one that
+                has been deleted.
+            name: Their definition has this name.
+            state: They are in this state.
+            since: Their ``execute_at`` is not before this.
+            newest_first: In the order of ``(execute_at, id)`` backwards.
+            after: They come after this: where the page before ends.
+            limit: Most instances to return; at least 1.
+
+        Returns:
+            The instances in the order of ``(execute_at, id)``, unless told otherwise;
+            empty if there are no more.
+        """
+
+    @abstractmethod
+    def counts(self) -> Mapping[State, int]:
+        """How many instances are in each state; every state has a number.
+
+        What deleted definitions have left is counted as well.
+        """

@@ -1,0 +1,159 @@
+"""A definition, and an instance, as a ``MemoryStore`` keeps them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from go_scheduler.models import State, TaskInstance
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from go_scheduler.models import Outcome, Skipped, TaskDefinition
+    from go_scheduler.stores.messages import Claimant
+
+
+class DefinitionRow:
+    """A definition as stored, and its instances by fire time, or else by id."""
+
+    __slots__ = ("definition", "instances", "open")
+
+    def __init__(self, definition: TaskDefinition) -> None:
+        self.definition = definition
+        self.instances: dict[datetime | UUID, InstanceRow] | None = None
+        self.open = 0
+
+    @property
+    def rows(self) -> Sequence[InstanceRow]:
+        """Its instances, in the order in which they were made."""
+        return () if self.instances is None else tuple(self.instances.values())
+
+
+class InstanceRow:
+    """An instance as stored."""
+
+    __slots__ = (
+        "attempt",
+        "cancel_requested",
+        "claimed_by",
+        "completed_at",
+        "due_at",
+        "ended_attempt",
+        "error",
+        "execute_at",
+        "expires_at",
+        "fire_time",
+        "hangs",
+        "id",
+        "of",
+        "outcome",
+        "queue",
+        "runs",
+        "skipped",
+        "started_at",
+        "state",
+    )
+
+    def __init__(
+        self,
+        id: UUID,
+        of: DefinitionRow,
+        execute_at: datetime,
+        *,
+        fire_time: datetime | None,
+    ) -> None:
+        self.id = id
+        self.of = of
+        self.queue = of.definition.queue
+        self.fire_time = fire_time
+        self.execute_at = execute_at
+        self.due_at = execute_at
+        self.attempt = 0
+        self.runs = 0
+        self.hangs = 0
+        self.claimed_by: UUID | None = None
+        self.expires_at: datetime | None = None
+        self.started_at: datetime | None = None
+        self.completed_at: datetime | None = None
+        self.outcome: Outcome | None = None
+        self.ended_attempt: int | None = None
+        self.error: str | None = None
+        self.cancel_requested = False
+        self.skipped: Skipped | None = None
+        self.state = State.PENDING
+
+    @classmethod
+    def restored(cls, instance: TaskInstance, of: DefinitionRow) -> InstanceRow:
+        """The row that others saw as this instance."""
+        row = cls(instance.id, of, instance.execute_at, fire_time=instance.fire_time)
+        for name in _RESTORED:
+            setattr(row, name, getattr(instance, name))
+        return row
+
+    @property
+    def key(self) -> datetime | UUID:
+        """What is unique about it within its definition."""
+        return self.id if self.fire_time is None else self.fire_time
+
+    @property
+    def held(self) -> bool:
+        """Whether its definition is paused."""
+        return self.of.definition.paused
+
+    @property
+    def removable(self) -> bool:
+        """Whether its fire time may be served anew: it never started."""
+        return (
+            self.state in (State.PENDING, State.CLAIMED)
+            and not self.runs
+            and self.fire_time is not None
+        )
+
+    def start(self, claimant: Claimant, now: datetime) -> None:
+        """Record that its handler is about to be called."""
+        self.runs += 1
+        self.started_at = max(now, self.due_at)
+        expire_after = self.of.definition.expire_after or claimant.expire_after
+        self.expires_at = self.started_at + min(claimant.lease, expire_after)
+
+    def view(self) -> TaskInstance:
+        """The instance as others see it."""
+        return TaskInstance(
+            id=self.id,
+            definition=self.of.definition,
+            fire_time=self.fire_time,
+            execute_at=self.execute_at,
+            due_at=self.due_at,
+            attempt=self.attempt,
+            runs=self.runs,
+            hangs=self.hangs,
+            claimed_by=self.claimed_by,
+            expires_at=self.expires_at,
+            started_at=self.started_at,
+            completed_at=self.completed_at,
+            outcome=self.outcome,
+            ended_attempt=self.ended_attempt,
+            error=self.error,
+            cancel_requested=self.cancel_requested,
+            skipped=self.skipped,
+        )
+
+
+_RESTORED = (
+    "attempt",
+    "cancel_requested",
+    "claimed_by",
+    "completed_at",
+    "due_at",
+    "ended_attempt",
+    "error",
+    "expires_at",
+    "hangs",
+    "outcome",
+    "runs",
+    "skipped",
+    "started_at",
+    "state",
+)

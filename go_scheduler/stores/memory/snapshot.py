@@ -1,0 +1,30 @@
+"""All that a ``MemoryStore`` keeps, for stores that keep it elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from go_scheduler.models import TaskDefinition, TaskInstance
+from go_scheduler.stores.messages import NodeContact, Tombstone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """All that a ``MemoryStore`` keeps at one moment.
+
+    Attributes:
+        definitions: The definitions.
+        instances: Their instances.
+        orphans: What has ended of definitions that have been deleted.
+        contacts: When nodes were in contact with the store, one for each.
+        tombstones: What is remembered of definitions that have ended and are gone.
+        first_revision: The revision of the next new definition.
+    """
+
+    definitions: Sequence[TaskDefinition] = ()
+    instances: Sequence[TaskInstance] = ()
+    orphans: Sequence[TaskInstance] = ()
+    contacts: Sequence[NodeContact] = ()
+    tombstones: Sequence[Tombstone] = ()
+    first_revision: int = 1

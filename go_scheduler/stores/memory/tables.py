@@ -1,0 +1,80 @@
+"""All that a ``MemoryStore`` keeps, in tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from go_scheduler.stores.base import CONTACTS_KEPT
+from go_scheduler.stores.memory.contacts import ContactTable
+from go_scheduler.stores.memory.definitions import DefinitionTable
+from go_scheduler.stores.memory.instances import InstanceTable
+from go_scheduler.stores.memory.rows import DefinitionRow
+from go_scheduler.stores.memory.snapshot import Snapshot
+from go_scheduler.stores.memory.tombstones import TombstoneTable
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from go_scheduler.stores.messages import Retention
+
+
+class Tables:
+    """The tables of one store; all of them are used under its lock.
+
+    Attributes:
+        definitions: Definitions.
+        instances: Their instances.
+        tombstones: What is remembered of definitions that have ended and are gone.
+        contacts: When nodes were in contact.
+    """
+
+    def __init__(self) -> None:
+        self.instances = InstanceTable()
+        self.tombstones = TombstoneTable()
+        self.definitions = DefinitionTable(self.instances, self.tombstones)
+        self.contacts = ContactTable()
+
+    def delete_finished(self, retention: Retention, now: datetime, limit: int) -> int:
+        """Delete what ended long ago, as ``Store.delete_finished``."""
+        self.contacts.forget(now - CONTACTS_KEPT)
+        until = now - retention.ended
+        over = list(self.instances.forget_over(until, limit, failed=False))
+        left, failed_until = limit - len(over), now - retention.failed
+        over += self.instances.forget_over(failed_until, left, failed=True)
+        for row in {instance.of for instance in over}:
+            if self.definitions.get(row.definition.id) is row:
+                self.definitions.note_idle(row)
+        idle = self.definitions.idle_since(until, limit - len(over))
+        for row in idle:
+            self.definitions.bury(row)
+        self.tombstones.forget_ended(now - retention.remembered, limit)
+        return len(over) + len(idle)
+
+    def snapshot(self) -> Snapshot:
+        """All that they hold."""
+        rows = self.definitions.rows
+        return Snapshot(
+            definitions=[row.definition for row in rows],
+            instances=[each.view() for row in rows for each in row.rows],
+            orphans=[each.view() for each in self.instances.orphans],
+            contacts=self.contacts.rows,
+            tombstones=self.tombstones.rows,
+            first_revision=self.definitions.first_revision,
+        )
+
+    @classmethod
+    def restored(cls, snapshot: Snapshot) -> Tables:
+        """Tables that hold what a snapshot does."""
+        tables = cls()
+        rows = {each.id: DefinitionRow(each) for each in snapshot.definitions}
+        gone = [(each, DefinitionRow(each.definition)) for each in snapshot.orphans]
+        kept = [(each, rows[each.definition.id]) for each in snapshot.instances]
+        tables.instances.restore(kept + gone)
+        for _, deleted in gone:
+            deleted.instances = None
+        tables.definitions.restore(rows.values(), snapshot.first_revision)
+        for tombstone in snapshot.tombstones:
+            tables.tombstones.add(tombstone)
+        for contact in snapshot.contacts:
+            tables.contacts.note(contact)
+        return tables

@@ -1,0 +1,54 @@
+"""The part of the store interface that is about nodes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from datetime import timedelta
+    from uuid import UUID
+
+    from go_scheduler.stores.messages import NodeContact
+
+
+class NodeStore(ABC):
+    """Records when nodes were in contact, and which queues none of them serves."""
+
+    @abstractmethod
+    def note_contact(
+        self, node: UUID, *, unbroken: timedelta, queues: Sequence[str]
+    ) -> None:
+        """Record that a node has been in contact with the store up to now.
+
+        Args:
+            node: The node; what was recorded of it before is replaced.
+            unbroken: For how long without a break; zero or more.
+            queues: Those that it serves.
+        """
+
+    @abstractmethod
+    def list_contacts(self, *, within: timedelta) -> Sequence[NodeContact]:
+        """Read when nodes were in contact with the store.
+
+        Args:
+            within: Only of nodes last seen at most so long ago; at most an hour.
+
+        Returns:
+            One for each node, living or dead, in no order.
+        """
+
+    @abstractmethod
+    def list_due_queues(self, *, apart_from: Collection[str]) -> Collection[str]:
+        """Name queues in which something is due that nobody has claimed.
+
+        What is frozen is not due. Every node asks a few times a minute, to find out
+        which queues nobody serves.
+
+        Args:
+            apart_from: Queues that are left out, however much is due there.
+
+        Returns:
+            In no order, each once; of several at least one.
+        """
