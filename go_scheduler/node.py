@@ -13,32 +13,24 @@ from go_scheduler.clock import StoreClock
 from go_scheduler.errors import StoreError
 from go_scheduler.events.hub import LOG_ALONE, Events
 from go_scheduler.events.node_events import NodeStarted, NodeStopped
-from go_scheduler.firing.definition_scheduler import DefinitionScheduler
-from go_scheduler.firing.guard import Guard
-from go_scheduler.firing.planner import Planner
-from go_scheduler.firing.zone_watch import ZoneWatch
+from go_scheduler.firing.creation import Creation
 from go_scheduler.health import Health, LoopHealth
 from go_scheduler.run import run_here
 from go_scheduler.running.execution import Execution
 from go_scheduler.shown import shown
-from go_scheduler.stores.messages import Claimant
-from go_scheduler.ticking.pace import Pace
 from go_scheduler.ticking.ticker import Ticker
 from go_scheduler.unserved import UnservedQueues
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from concurrent.futures import Executor
 
     from go_scheduler.clock import Clock
-    from go_scheduler.handlers.registry import Handler
     from go_scheduler.models import TaskDefinition
-    from go_scheduler.running.calling.event_loop import ApplicationLoop
+    from go_scheduler.running.calling.handling import Handling
     from go_scheduler.settings import Settings
     from go_scheduler.stores.base import Store
 
 _STOP_STEP = timedelta(milliseconds=10)
-_PATIENCE = timedelta(milliseconds=500)
 _LATE = timedelta(seconds=10)
 # So long a stop waits for listeners to hear of it.
 _LISTENING = timedelta(seconds=1)
@@ -48,83 +40,48 @@ class Node:
     """The loops of one start, wired together; started once and stopped once.
 
     Args:
-        handler: What is called; None: this node claims nothing.
+        handling: What is called, and where; without a handler it claims nothing.
         store: Where the loops meet.
         clock: Measures time; the store's time is read from the store.
         settings: How the loops behave.
-        executor: Calls the handlers instead of the node's own threads.
-        application: The event loop on which async handlers run; None: one of its own.
         events: Told of what happens.
     """
 
     def __init__(
         self,
-        handler: Handler | None,
+        handling: Handling,
         store: Store,
         clock: Clock,
         settings: Settings,
         *,
-        executor: Executor | None,
-        application: ApplicationLoop | None = None,
         events: Events = LOG_ALONE,
     ) -> None:
         self._events = events
         self._tell = events.teller("node").tell
         self.process = os.getpid()
-        self.application = application
+        self.application = handling.application
         self._clock = clock
         self._settings = settings
-        self._claimant = Claimant(
-            node=uuid4(),
-            queues=tuple(settings.queues),
-            lease=settings.lease,
-            expire_after=settings.expire_after,
-        )
+        self._served = () if handling.handler is None else tuple(settings.queues)
+        self._claimant = settings.claimant(uuid4())
         store_clock = StoreClock(clock, store.now, error=settings.clock_error)
-        # Whatever hangs in the one is not to keep the other from its work.
-        self._guards = [Guard(clock, patience=_PATIENCE) for _ in range(2)]
-        planner, in_the_background = (Planner(store, each) for each in self._guards)
-        ahead = 2 * settings.runner_window + settings.schedule_window
-        self._definitions = DefinitionScheduler(
+        self._execution = Execution(
+            handling,
             store,
             store_clock,
-            planner=planner,
-            pace=Pace(ahead),
+            self._claimant,
             settings=settings,
-            created=self._claim_soon,
             events=events,
         )
-        served = () if handler is None else settings.queues
-        self._unserved = UnservedQueues(store, clock, own=served, events=events)
+        look = self._execution.look
+        self._creation = Creation(
+            store, store_clock, settings, created=look, events=events
+        )
+        self._unserved = UnservedQueues(store, clock, own=self._served, events=events)
         self._cleanup = Cleanup(store, settings.kept)
-        zones = ZoneWatch(
-            store,
-            store_clock,
-            planner=in_the_background,
-            ahead=ahead,
-            created=self._claim_soon,
-            events=events,
-        )
-        half = settings.schedule_window / 2
-        self._scheduling = self._ticker(
-            "definition scheduler", self._definitions.tick, interval=half
-        )
         self._cleaning = self._ticker(
             "cleanup", self._clean_up, interval=settings.cleanup_window / 2
         )
-        self._watching = self._ticker("zone watch", zones.tick, interval=None)
-        self._execution: Execution | None = None
-        if handler is not None:
-            self._execution = Execution(
-                handler,
-                store,
-                store_clock,
-                self._claimant,
-                settings=settings,
-                executor=executor,
-                application=application,
-                events=events,
-            )
         self._stopper = self._ticker("stop", self._stop_step, interval=_STOP_STEP)
         self._condition = threading.Condition()
         self._stopping = False
@@ -146,8 +103,7 @@ class Node:
     @property
     def is_own_thread(self) -> bool:
         """Whether this is called by one of its own handlers or loops."""
-        run = run_here()
-        if self._execution is not None and run in self._execution.held.running():
+        if run_here() in self._execution.held.running():
             return True
         return any(ticker.is_current for ticker in self._tickers())
 
@@ -156,7 +112,7 @@ class Node:
         self._tell(
             NodeStarted(
                 node=self._claimant.node,
-                queues=() if self._execution is None else self._claimant.queues,
+                queues=self._served,
                 max_workers=self._settings.max_workers,
             )
         )
@@ -184,8 +140,7 @@ class Node:
             stored: One that has been stored a moment ago.
         """
         # A claim before that would only be in the way of the one that finds them.
-        self._definitions.look(stored)
-        self._scheduling.wake()
+        self._creation.look(stored)
 
     def request_stop(self) -> None:
         """Begin to stop; returns at once."""
@@ -226,8 +181,7 @@ class Node:
         Returns:
             Whether it had stopped by then, and all came back and was recorded.
         """
-        if self._execution is not None:
-            self._execution.recorder.leave_behind()
+        self._execution.recorder.leave_behind()
         self._report_stopped(clean=False)
         return self._clean
 
@@ -236,9 +190,9 @@ class Node:
         tickers = self._tickers()
         loops = {ticker.name: self._loop_health(ticker) for ticker in tickers}
         execution = self._execution
-        stuck = 0 if execution is None else execution.keeper.stuck()
-        trouble = None if execution is None else execution.workers.trouble
-        hanging = len(set().union(*(each.hanging() for each in self._guards)))
+        stuck = execution.keeper.stuck()
+        trouble = execution.workers.trouble
+        hanging = self._creation.hanging
         well = all(loop.ok for loop in loops.values())
         return Health(
             ok=well and not (trouble or stuck or hanging or self._stopping),
@@ -251,9 +205,9 @@ class Node:
             ),
             stuck_workers=stuck,
             hanging_triggers=hanging,
-            waiting=0 if execution is None else execution.held.waiting,
-            busy=0 if execution is None else execution.held.busy,
-            unrecorded=0 if execution is None else execution.recorder.unrecorded,
+            waiting=execution.held.waiting,
+            busy=execution.held.busy,
+            unrecorded=execution.recorder.unrecorded,
         )
 
     def _ticker(
@@ -268,8 +222,7 @@ class Node:
         )
 
     def _tickers(self) -> list[Ticker]:
-        tickers = [self._scheduling, self._cleaning, self._watching]
-        return tickers if self._execution is None else self._execution.tickers + tickers
+        return [*self._execution.tickers, *self._creation.tickers, self._cleaning]
 
     def _clean_up(self) -> timedelta | None:
         again = self._cleanup.tick()
@@ -278,13 +231,7 @@ class Node:
         return again
 
     def _warnings(self) -> tuple[str, ...]:
-        if self._execution is None:
-            return self._unserved.texts
         return self._execution.admission.notices.texts + self._unserved.texts
-
-    def _claim_soon(self) -> None:
-        if self._execution is not None:
-            self._execution.look()
 
     def _loop_health(self, ticker: Ticker) -> LoopHealth:
         error, last_good = ticker.error, ticker.last_good
@@ -298,41 +245,34 @@ class Node:
         """Stop what makes work, wait for what runs, and stop what records it last."""
         # Again at each step: a claim may have been under way.
         ended = self._stop_making()
-        if self._execution is None:
-            quiet = True
-        else:
-            if self._execution.is_running:
-                self._quiet_since = None
-                return
-            quiet = not self._execution.recorder.unrecorded
+        if self._execution.is_running:
+            self._quiet_since = None
+            return
         if self._quiet_since is None:
             self._quiet_since = self._clock.elapsed()
         waited = self._clock.elapsed() - self._quiet_since
-        if ended and quiet:
-            self._finish(clean=not self._has_stuck())
+        if ended and not self._execution.recorder.unrecorded:
+            self._finish(clean=not self._execution.keeper.stuck())
         elif waited >= self._settings.lease:
             # The store has been away for so long that the claims have lapsed anyway.
             self._finish(clean=False)
 
     def _stop_making(self) -> bool:
         """Claim and create nothing more, and give back what has not been called."""
-        makers = [self._scheduling, self._cleaning, self._watching]
-        if self._execution is not None:
-            makers += self._execution.makers
+        makers = [
+            *self._creation.tickers,
+            self._cleaning,
+            *self._execution.makers,
+        ]
         for ticker in makers:
             ticker.stop()
-        if self._execution is not None:
-            self._execution.give_back()
+        self._execution.give_back()
         return all(ticker.ended for ticker in makers)
-
-    def _has_stuck(self) -> bool:
-        return self._execution is not None and bool(self._execution.keeper.stuck())
 
     def _finish(self, *, clean: bool) -> None:
         for ticker in [*self._tickers(), self._stopper]:
             ticker.stop()
-        if self._execution is not None:
-            self._execution.workers.stop()
+        self._execution.workers.stop()
         # Last: whoever waits for it may close the store.
         self._report_stopped(clean=clean)
 

@@ -22,6 +22,7 @@ from go_scheduler.handlers.registry import NAMELESS, HandlerRegistry, check_hand
 from go_scheduler.health import Health, not_running
 from go_scheduler.lifecycle import Lifecycle, forked
 from go_scheduler.node import Node
+from go_scheduler.running.calling.handling import Handling
 from go_scheduler.settings import Settings
 from go_scheduler.stores.memory.store import MemoryStore
 
@@ -221,12 +222,10 @@ class Scheduler(Lifecycle, Client):
         if self._handler is None:
             self._notice(_NO_HANDLER)
         return Node(
-            self._handler,
+            Handling(self._handler, self._executor, application),
             self._store,
             self._clock,
             self._settings,
-            executor=self._executor,
-            application=application,
             events=self._hub,
         )
 

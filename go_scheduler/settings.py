@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from go_scheduler.checks import (
     LEAST_EXPIRE_AFTER,
@@ -15,7 +16,10 @@ from go_scheduler.checks import (
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.shown import shown
-from go_scheduler.stores.messages import Retention
+from go_scheduler.stores.messages import Claimant, Retention
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 _LEAST = {
     # Half a window is the longest lead, and the pause between two ticks.
@@ -76,6 +80,15 @@ class Settings:
         if self.max_hung is None:
             return max(_LEAST_SPARES, self.max_workers)
         return self.max_hung
+
+    def claimant(self, node: UUID) -> Claimant:
+        """What a store needs to know of a node with these settings."""
+        return Claimant(
+            node=node,
+            queues=tuple(self.queues),
+            lease=self.lease,
+            expire_after=self.expire_after,
+        )
 
     @property
     def kept(self) -> Retention:

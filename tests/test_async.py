@@ -289,9 +289,8 @@ class TestStop:
         # No task is cancelled by this.
         loop.close()
         assert scheduler._node is not None
-        assert scheduler._node._execution is not None
         # As it looks by itself every third of the lease.
-        scheduler._node._execution._keep_soon()
+        scheduler._node._execution.keeper.look()
         [instance] = scheduler.list_instances(definition_id=definition_id)
         while instance.state is State.RUNNING:
             instance = scheduler.get_instance(instance.id)

@@ -12,6 +12,7 @@ import pytest
 from go_scheduler.clock import DrivingClock, SystemClock
 from go_scheduler.models import State
 from go_scheduler.node import Node
+from go_scheduler.running.calling.handling import Handling
 from go_scheduler.running.held import Held
 from go_scheduler.running.held_run import HeldRun
 from go_scheduler.stores.memory.store import MemoryStore
@@ -42,7 +43,7 @@ EXECUTION = {
 
 def node(handler: Handler | None, store: MemoryStore, clock: Clock) -> Node:
     executor = clock.executor if isinstance(clock, DrivingClock) else None
-    return Node(handler, store, clock, SETTINGS, executor=executor)
+    return Node(Handling(handler, executor), store, clock, SETTINGS)
 
 
 @pytest.fixture
@@ -161,7 +162,7 @@ def test_a_node_whose_executor_takes_nothing_is_not_well_and_says_why() -> None:
     executor = ThreadPoolExecutor(1)
     executor.shutdown()
     own = MemoryStore()
-    one = Node(print, own, SystemClock(), SETTINGS, executor=executor)
+    one = Node(Handling(print, executor), own, SystemClock(), SETTINGS)
     one.start()
     assert (one.health().trouble, one.health().ok) == (None, True)
     once(own)
@@ -200,7 +201,6 @@ def test_what_ends_just_as_it_stops_is_recorded(
 ) -> None:
     one = node(lambda _: None, store, clock)
     one.start()
-    assert one._execution is not None
     recorder = one._execution.recorder
     succeed = recorder.succeed
     stopped: list[bool] = []
@@ -248,7 +248,6 @@ def test_what_is_called_just_as_it_stops_is_not_given_back(
 ) -> None:
     one = node(lambda _: None, store, clock)
     execution = one._execution
-    assert execution is not None
     run = HeldRun(instance(), expire_after=seconds(300))
     execution.held.add([run])
     execution.held.fall_due(run, clock.elapsed())

@@ -980,7 +980,6 @@ def recording(store: Store, clock: StoreClock) -> Recorder:
         store,
         clock,
         max_hangs=None,
-        wake=_nothing,
         recorded=_nothing,
     )
 

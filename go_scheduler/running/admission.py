@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.events.bounded_log import BoundedLog
 from go_scheduler.events.notices import Notices
+from go_scheduler.running.held_run import HeldRun
 from go_scheduler.running.intake import Accepted, GivenBack, Refused, judge
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import timedelta
+
     from go_scheduler.clock import StoreClock
     from go_scheduler.handlers.registry import Handler
     from go_scheduler.models import TaskInstance
     from go_scheduler.running.calling.spares import Spares
-    from go_scheduler.running.held_run import HeldRun
+    from go_scheduler.running.held import Held
     from go_scheduler.running.intake import Verdict
     from go_scheduler.running.recorder import Recorder
 
@@ -25,20 +29,31 @@ class Admission:
     Args:
         handler: Tells which instances this node can run.
         clock: The store's time, as this node has it.
-        recorder: Takes what is not let in.
+        held: Takes what is let in.
+        recorder: Takes what is not.
         spares: Tells whether too many runs of a definition hang here.
+        expire_after: How long a run may take whose definition does not say.
 
     Attributes:
         notices: Why instances were given back.
     """
 
     def __init__(
-        self, handler: Handler, clock: StoreClock, *, recorder: Recorder, spares: Spares
+        self,
+        handler: Handler,
+        clock: StoreClock,
+        *,
+        held: Held,
+        recorder: Recorder,
+        spares: Spares,
+        expire_after: timedelta,
     ) -> None:
         self._handler = handler
         self._clock = clock
+        self._held = held
         self._recorder = recorder
         self._spares = spares
+        self._expire_after = expire_after
         self.notices = Notices()
         self._log = BoundedLog(logging.getLogger(__name__))
 
@@ -46,15 +61,21 @@ class Admission:
         """Begin to log anew, as at each tick of whoever claims."""
         self._log.begin()
 
-    def admit(self, run: HeldRun) -> bool:
-        """Whether a claimed run may go on; else what becomes of it is recorded."""
-        verdict = self._judge(run)
-        if isinstance(verdict, Accepted) and verdict.again:
-            self._report_again(run.instance)
-        return self._lets_in(run, verdict)
+    def admit(self, instances: Iterable[TaskInstance]) -> Sequence[HeldRun]:
+        """Judge what has been claimed; answer the runs of what is let in."""
+        admitted = []
+        for instance in instances:
+            run = HeldRun(instance, expire_after=self._expire_after)
+            verdict = self._judge(run)
+            if isinstance(verdict, Accepted) and verdict.again:
+                self._report_again(instance)
+            if self._lets_in(run, verdict):
+                admitted.append(run)
+        self._held.add(admitted)
+        return admitted
 
-    def admit_started(self, run: HeldRun) -> bool:
-        """The same for one that was admitted, by what its start has found."""
+    def admits(self, run: HeldRun) -> bool:
+        """Whether a run may still go on, by what its start has found."""
         return self._lets_in(run, self._judge(run))
 
     def _judge(self, run: HeldRun) -> Verdict:

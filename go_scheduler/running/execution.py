@@ -2,172 +2,81 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.running.admission import Admission
+from go_scheduler.running.calling.calls import Calls
 from go_scheduler.running.calling.spares import Spares
 from go_scheduler.running.calling.workers import Workers
+from go_scheduler.running.claiming import Claiming
 from go_scheduler.running.contact import Contact
 from go_scheduler.running.held import Held
 from go_scheduler.running.instance_runner import InstanceRunner
 from go_scheduler.running.keeper import Keeper
 from go_scheduler.running.recorder import Recorder
+from go_scheduler.running.renewals import Renewals
 from go_scheduler.running.room import Room
 from go_scheduler.running.starter import Starter
 from go_scheduler.running.takeover import Takeover
 from go_scheduler.running.timer import Timer
+from go_scheduler.running.unanswered import Unanswered
 from go_scheduler.ticking.pace import Pace
-from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
     from go_scheduler.clock import StoreClock
     from go_scheduler.handlers.registry import Handler
-    from go_scheduler.running.calling.event_loop import ApplicationLoop
-    from go_scheduler.running.held_run import HeldRun
+    from go_scheduler.running.calling.handling import Handling
     from go_scheduler.settings import Settings
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Claimant
 
 
-# What is due when the store comes back has waited for long enough.
-_LONGEST_BACKOFF = timedelta(seconds=1)
-
-
 class Execution:
     """What claims, starts, calls, records and renews the instances of one node.
 
+    Without a handler it has no tickers, and does nothing.
+
     Args:
-        handler: What is called.
+        handling: What is called, and where.
         store: Where to claim and to record.
         clock: The store's time, as this node has it.
         claimant: The node.
         settings: How the parts behave.
-        executor: Calls the handlers instead of the node's own threads.
-        application: The event loop on which async handlers run; None: one of its own.
         events: Told of what happens.
+
+    Attributes:
+        makers: The tickers of what makes work; a stop ends these first.
+        tickers: Those of all its parts.
     """
 
     def __init__(
         self,
-        handler: Handler,
+        handling: Handling,
         store: Store,
         clock: StoreClock,
         claimant: Claimant,
         *,
         settings: Settings,
-        executor: Executor | None,
-        application: ApplicationLoop | None = None,
         events: Events = LOG_ALONE,
     ) -> None:
-        base = clock.base
-        contact = Contact(base, silence=settings.lease)
-        takeover = Takeover(store, clock, claimant, contact=contact, look=self.look)
-        pace = Pace(settings.runner_window)
+        self._store = store
+        self._clock = clock
+        self._claimant = claimant
+        self._settings = settings
+        self._events = events
+        self._contact = Contact(clock.base, silence=settings.lease)
         self.held = Held()
-        self.recorder = Recorder(
-            store,
-            clock,
-            max_hangs=settings.max_hangs,
-            wake=self._record_soon,
-            recorded=self._has_room,
-        )
-        spares = Spares(self.held, most=settings.spares)
-        self.keeper = Keeper(
-            store,
-            clock,
-            held=self.held,
-            unrecorded=self.recorder.unrecorded_runs,
-            give_up=self.recorder.give_up,
-            left=self._give_back_left,
-            replace=self._replace,
-            contact=contact,
-            lease=settings.lease,
-            wake=self._keep_soon,
-        )
-        self.workers = Workers(
-            handler,
-            clock,
-            held=self.held,
-            spares=spares,
-            recorder=self.recorder,
-            watch=self.keeper.watch,
-            extended=self._keep_soon,
-            lease=settings.lease,
-            max_workers=settings.max_workers,
-            executor=executor,
-            application=application,
-        )
-        timer = Timer(clock, hand_over=self.workers.submit, wake=self._time_soon)
-        admission = self.admission = Admission(
-            handler, clock, recorder=self.recorder, spares=spares
-        )
-        starter = Starter(
-            store,
-            clock,
-            claimant,
-            held=self.held,
-            admission=admission,
-            timer=timer,
-            pace=pace,
-            contact=contact,
-            wake=self._start_soon,
-        )
-        self._runner = InstanceRunner(
-            store,
-            clock,
-            claimant,
-            held=self.held,
-            room=Room(
-                clock,
-                settings,
-                held=self.held,
-                recorder=self.recorder,
-                workers=self.workers,
-            ),
-            admission=admission,
-            starter=starter,
-            recorder=self.recorder,
-            takeover=takeover,
-            pace=pace,
-        )
-        half = settings.runner_window / 2
-        third = settings.lease / 3
-        self._timing = Ticker("timer", timer.tick, interval=None, clock=base)
-        self._running = Ticker(
-            "instance runner",
-            self._runner.tick,
-            interval=half,
-            clock=base,
-            longest_backoff=_LONGEST_BACKOFF,
-        )
-        self._starting = Ticker(
-            "starter",
-            starter.tick,
-            interval=None,
-            clock=base,
-            longest_backoff=_LONGEST_BACKOFF,
-        )
-        # So often that a node which dies and starts again leaves no gap that counts.
-        self._taking_over = Ticker(
-            "takeover", takeover.tick, interval=settings.lease / 6, clock=base
-        )
-        self._recording = Ticker(
-            "recorder", self.recorder.tick, interval=None, clock=base
-        )
-        # After an outage it must have renewed before the lease is over.
-        self._keeping = Ticker(
-            "keeper",
-            self.keeper.tick,
-            interval=third,
-            clock=base,
-            longest_backoff=min(third / 2, timedelta(seconds=5)),
-        )
-        self.makers = [self._taking_over, self._running, self._starting, self._timing]
-        self.tickers = [*self.makers, self._recording, self._keeping]
+        self._spares = Spares(self.held, most=settings.spares)
+        # The empty registry is never asked: without tickers nothing is claimed.
+        handler = HandlerRegistry() if handling.handler is None else handling.handler
+        self._wire_recording()
+        self._wire_calling(handler, handling)
+        self._wire_claiming(handler)
+        if handling.handler is None:
+            self.makers.clear()
+            self.tickers.clear()
 
     @property
     def is_running(self) -> bool:
@@ -177,32 +86,119 @@ class Execution:
     def look(self) -> None:
         """Look for instances to claim at once."""
         self._runner.look()
-        self._running.wake()
 
     def give_back(self) -> None:
         """Give back every instance that has not been called."""
-        for run in self.held.uncalled():
-            if self.held.drop(run):
-                self.recorder.release(run)
+        self._calls.give_back_uncalled()
 
-    def _has_room(self) -> None:
-        if self._runner.hungry:
-            self.look()
+    def _wire_recording(self) -> None:
+        self.recorder = Recorder(
+            self._store,
+            self._clock,
+            max_hangs=self._settings.max_hangs,
+            recorded=lambda: self._runner.fill(),
+            events=self._events,
+        )
+        renewals = Renewals(
+            self._store,
+            self._clock,
+            lease=self._settings.lease,
+            contact=self._contact,
+        )
+        self.keeper = Keeper(
+            renewals,
+            self._clock,
+            held=self.held,
+            recorder=self.recorder,
+            left=lambda: self.workers.give_back_left(),
+            replace=lambda run: self.workers.replace(run),
+            events=self._events,
+        )
 
-    def _give_back_left(self) -> None:
-        self.workers.give_back_left()
+    def _wire_calling(self, handler: Handler, handling: Handling) -> None:
+        self._calls = Calls(
+            handler,
+            self._clock,
+            held=self.held,
+            spares=self._spares,
+            recorder=self.recorder,
+            keeper=self.keeper,
+            lease=self._settings.lease,
+        )
+        self.workers = Workers(
+            self._calls,
+            self._clock,
+            spares=self._spares,
+            handling=handling,
+            max_workers=self._settings.max_workers,
+        )
 
-    def _replace(self, run: HeldRun) -> None:
-        self.workers.replace(run)
+    def _wire_claiming(self, handler: Handler) -> None:
+        claiming = self._make_claiming()
+        self.admission = Admission(
+            handler,
+            self._clock,
+            held=self.held,
+            recorder=self.recorder,
+            spares=self._spares,
+            expire_after=self._settings.expire_after,
+        )
+        timer = Timer(self._clock, hand_over=self.workers.submit, events=self._events)
+        starter = Starter(
+            claiming,
+            self._clock,
+            held=self.held,
+            admission=self.admission,
+            timer=timer,
+            events=self._events,
+        )
+        takeover = self._make_takeover()
+        self._runner = InstanceRunner(
+            claiming,
+            self._clock,
+            room=self._make_room(),
+            admission=self.admission,
+            starter=starter,
+            takeover=takeover,
+            events=self._events,
+        )
+        makers = (takeover, self._runner, starter, timer)
+        self.makers = [each.ticker for each in makers]
+        self.tickers = [*self.makers, self.recorder.ticker, self.keeper.ticker]
 
-    def _record_soon(self) -> None:
-        self._recording.wake()
+    def _make_claiming(self) -> Claiming:
+        unanswered = Unanswered(
+            self._store,
+            self._clock,
+            self._claimant.node,
+            held=self.held,
+            recorder=self.recorder,
+        )
+        return Claiming(
+            self._store,
+            self._clock,
+            self._claimant,
+            contact=self._contact,
+            pace=Pace(self._settings.runner_window),
+            unanswered=unanswered,
+        )
 
-    def _keep_soon(self) -> None:
-        self._keeping.wake()
+    def _make_takeover(self) -> Takeover:
+        return Takeover(
+            self._store,
+            self._clock,
+            self._claimant,
+            contact=self._contact,
+            look=self.look,
+            events=self._events,
+        )
 
-    def _start_soon(self) -> None:
-        self._starting.wake()
-
-    def _time_soon(self) -> None:
-        self._timing.wake()
+    def _make_room(self) -> Room:
+        return Room(
+            self._clock,
+            self._settings,
+            held=self.held,
+            recorder=self.recorder,
+            workers=self.workers,
+            calls=self._calls,
+        )

@@ -3,63 +3,70 @@
 from __future__ import annotations
 
 import logging
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
 from go_scheduler.events.bounded_log import BoundedLog
-from go_scheduler.running.renewals import Renewals
+from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from datetime import timedelta
 
     from go_scheduler.clock import StoreClock
-    from go_scheduler.running.contact import Contact
     from go_scheduler.running.held import Held
     from go_scheduler.running.held_run import HeldRun
-    from go_scheduler.stores.base import Store
+    from go_scheduler.running.recorder import Recorder
+    from go_scheduler.running.renewals import Renewals
+
+_LONGEST_BACKOFF = timedelta(seconds=5)
 
 
 class Keeper:
     """Keeps the claims of runs: due, called, and ended but not recorded.
 
     Args:
-        store: Where to renew.
+        renewals: Renews the claims.
         clock: The store's time, as this node has it.
         held: The node's runs.
-        unrecorded: Answers the runs whose end the store has not taken yet.
-        give_up: Takes the runs that hang.
+        recorder: Knows what is not recorded yet, and takes the runs that hang.
         left: Called at each tick, to give back what never goes on.
-        replace: Told of each of them afterwards, which may keep a worker for ever.
-        contact: Told of every answer and every failure.
-        lease: How long a claim holds; renewed every third of it.
-        wake: Makes the keeper's ticker tick.
+        replace: Told of each run that hangs, which may keep a worker for ever.
+        events: Told of what fails.
+
+    Attributes:
+        ticker: Lets it tick.
     """
 
     def __init__(
         self,
-        store: Store,
+        renewals: Renewals,
         clock: StoreClock,
         *,
         held: Held,
-        unrecorded: Callable[[], Sequence[HeldRun]],
-        give_up: Callable[[HeldRun, str], None],
+        recorder: Recorder,
         left: Callable[[], None],
         replace: Callable[[HeldRun], None],
-        contact: Contact,
-        lease: timedelta,
-        wake: Callable[[], None],
+        events: Events = LOG_ALONE,
     ) -> None:
+        self._renewals = renewals
         self._clock = clock
         self._held = held
-        self._unrecorded = unrecorded
-        self._give_up = give_up
+        self._recorder = recorder
         self._left = left
         self._replace = replace
-        self._contact = contact
-        self._lease = lease
-        self._wake = wake
-        self._renewals = Renewals(store, clock, lease=lease, lost=self._lose)
+        self._lease = renewals.lease
+        third = renewals.lease / 3
+        self.ticker = Ticker(
+            "keeper",
+            self.tick,
+            interval=third,
+            clock=clock.base,
+            # After an outage it must have renewed before the lease is over.
+            longest_backoff=min(third / 2, _LONGEST_BACKOFF),
+            events=events,
+        )
         self._next = ZERO
         self._renewed: timedelta | None = None
         self._log = BoundedLog(logging.getLogger(__name__))
@@ -71,7 +78,11 @@ class Keeper:
         # What is left of its claim, which was made before it waited for a worker.
         lapses = run.expires_at - run.called_at - self._clock.round_trip
         if run.called + min(run.allowed, lapses) < self._next:
-            self._wake()
+            self.look()
+
+    def look(self) -> None:
+        """Look after all of them at once."""
+        self.ticker.wake()
 
     def stuck(self) -> int:
         """How many handlers have not returned since their run was given up."""
@@ -86,7 +97,7 @@ class Keeper:
         self._left()
         running = [run for run in self._held.running() if not run.settled]
         # After those that run: what ends meanwhile is in the one or the other.
-        ended = self._unrecorded()
+        ended = self._recorder.unrecorded_runs()
         for run in running:
             if run.left(elapsed) == ZERO:
                 self._presume_hung(run)
@@ -104,14 +115,11 @@ class Keeper:
         # Ticks between are for what was left aside; the others may come a fifth early.
         every = self._renewed is None or elapsed >= self._renewed + self._lease / 4
         try:
-            answered = self._renewals.renew(runs, every=every)
+            self._renewals.renew(runs, every=every, lost=self._lose)
         except BaseException:
-            self._contact.broke()
             # Some may have been renewed, and others not.
             self._renewed = None
             raise
-        if answered:
-            self._contact.made()
         if every:
             self._renewed = elapsed
 
@@ -126,7 +134,7 @@ class Keeper:
         if not run.settle():
             return
         self._warn(run, "instance %s: attempt %d has no result in time, presumed hung")
-        self._give_up(run, f"no result within {run.allowed}: presumed hung")
+        self._recorder.give_up(run, f"no result within {run.allowed}: presumed hung")
         run.lost = True
         # Then: a stop waits for it until its end is on its way.
         self._held.hang(run)

@@ -67,7 +67,6 @@ class Outbox:
     Args:
         store: Where to write.
         clock: The store's time, as this node has it.
-        wake: Makes the recorder's ticker tick.
         written: Called after a write that made room.
         rolled_back: Told of failures that are known only now: ``complete_in`` had been
             called, and its transaction has not committed.
@@ -78,13 +77,11 @@ class Outbox:
         store: Store,
         clock: StoreClock,
         *,
-        wake: Callable[[], None],
         written: Callable[[], None],
         rolled_back: Callable[[HeldRun, RunOutcome], None],
     ) -> None:
         self._store = store
         self._clock = clock
-        self._wake = wake
         self._written = written
         self._rolled_back = rolled_back
         # All of them: pending, being written, or aside.
@@ -116,15 +113,14 @@ class Outbox:
         """How many called runs were recorded since then; older ones are forgotten."""
         return self._freed.since(elapsed)
 
-    def put(self, entry: Entry) -> None:
-        """Write this soon."""
+    def put(self, entry: Entry) -> bool:
+        """Take this for one of the next ticks; true if it is the first for it."""
         self._entries[entry] = None
         self._pending.append(entry)
         # In this order, and reset before the pending are taken: no entry waits
         # unannounced.
-        if not self._announced:
-            self._announced = True
-            self._wake()
+        is_first, self._announced = not self._announced, True
+        return is_first
 
     def tick(self) -> timedelta | None:
         """Write what has gathered, unless the last write was a moment ago."""

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
 from go_scheduler.events.bounded_log import BoundedLog
+from go_scheduler.events.hub import LOG_ALONE, Events
 from go_scheduler.models import Outcome
 from go_scheduler.running import outcomes
 from go_scheduler.running.outbox import Entry, Outbox
 from go_scheduler.running.outcomes import EndedRun
 from go_scheduler.stores.base import transactional
 from go_scheduler.stores.messages import Release
+from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -35,8 +37,11 @@ class Recorder:
         clock: The store's time, as this node has it.
         max_hangs: How many runs in a row may hang before their instance has *failed*;
             None: no end.
-        wake: Makes the recorder's ticker tick.
         recorded: Called after a write that made room.
+        events: Told of what fails.
+
+    Attributes:
+        ticker: Lets it tick.
     """
 
     def __init__(
@@ -45,8 +50,8 @@ class Recorder:
         clock: StoreClock,
         *,
         max_hangs: int | None,
-        wake: Callable[[], None],
         recorded: Callable[[], None],
+        events: Events = LOG_ALONE,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -55,12 +60,14 @@ class Recorder:
         self._outbox = Outbox(
             store,
             clock,
-            wake=wake,
             written=recorded,
             rolled_back=self._report_rolled_back,
         )
         self._log = BoundedLog(logging.getLogger(__name__))
         self._log_begun: timedelta | None = None
+        self.ticker = Ticker(
+            "recorder", self.tick, interval=None, clock=clock.base, events=events
+        )
 
     @property
     def unrecorded(self) -> int:
@@ -119,7 +126,7 @@ class Recorder:
         follows = outcomes.left_behind(self._ended(run), error)
         if isinstance(follows, Release):
             self._report(run, "was left behind, has failed and is given back", error)
-            self._outbox.put(Entry(run, follows))
+            self._write(Entry(run, follows))
         else:
             self._put_failure(run, follows, error)
 
@@ -136,7 +143,7 @@ class Recorder:
 
     def release(self, run: HeldRun, delay: timedelta = ZERO) -> None:
         """Give back what was not called, for any node to claim after the delay."""
-        self._outbox.put(Entry(run, Release(claim=run.claim, delay=delay)))
+        self._write(Entry(run, Release(claim=run.claim, delay=delay)))
 
     def release_lapsing(self, run: HeldRun) -> None:
         """Give back what was not called because its claim is about to lapse."""
@@ -174,7 +181,11 @@ class Recorder:
         self, run: HeldRun, decision: Decision, *, raised: str | None = None
     ) -> None:
         self._report_trigger(run, decision)
-        self._outbox.put(Entry(run, decision.record, raised=raised))
+        self._write(Entry(run, decision.record, raised=raised))
+
+    def _write(self, entry: Entry) -> None:
+        if self._outbox.put(entry):
+            self.ticker.wake()
 
     def _report_trigger(self, run: HeldRun, decision: Decision) -> None:
         """Say that a trigger failed when it was asked for the next fire time."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.clock import StoreClock
+    from go_scheduler.running.contact import Contact
     from go_scheduler.running.held_run import HeldRun
     from go_scheduler.stores.base import Store
 
@@ -31,7 +32,7 @@ class Renewals:
         store: Where to renew.
         clock: The store's time, as this node has it.
         lease: How long a claim holds.
-        lost: Takes the runs whose claim is not theirs any more.
+        contact: Told of every answer and every failure.
     """
 
     def __init__(
@@ -40,30 +41,42 @@ class Renewals:
         clock: StoreClock,
         *,
         lease: timedelta,
-        lost: Callable[[HeldRun], None],
+        contact: Contact,
     ) -> None:
         self._store = store
         self._clock = clock
-        self._lease = lease
-        self._lost = lost
+        self.lease = lease
+        self._contact = contact
         self._aside: Aside[HeldRun] = Aside()
         self._log = BoundedLog(logging.getLogger(__name__))
 
-    def renew(self, runs: Sequence[HeldRun], *, every: bool) -> bool:
+    def renew(
+        self, runs: Sequence[HeldRun], *, every: bool, lost: Callable[[HeldRun], None]
+    ) -> None:
         """Renew what lapses soon, and what was left aside long enough.
 
         Args:
             runs: All that need their claim.
             every: Renew what lapses later as well.
-
-        Returns:
-            Whether the store was asked, and has answered.
+            lost: Takes the runs whose claim is not theirs any more.
         """
         self._log.begin()
+        try:
+            answered = self._renew(runs, every=every, lost=lost)
+        except BaseException:
+            self._contact.broke()
+            raise
+        if answered:
+            self._contact.made()
+
+    def _renew(
+        self, runs: Sequence[HeldRun], *, every: bool, lost: Callable[[HeldRun], None]
+    ) -> bool:
+        """Answer whether the store was asked."""
         elapsed = self._clock.elapsed()
-        newest = self._newest(runs)
+        newest = _newest(runs, lost)
         self._aside.forget_unless(lambda run: newest.get(run.instance.id) is run)
-        soon = self._clock.at(elapsed) + self._lease * 2 / 3
+        soon = self._clock.at(elapsed) + self.lease * 2 / 3
         wanted = [
             run
             for run in newest.values()
@@ -74,24 +87,16 @@ class Renewals:
         busy = self._aside.take_busy(elapsed, _BATCH)
         failed = self._aside.take_failed(elapsed, _BATCH)
         for start in range(0, len(wanted), _BATCH):
-            self._write(wanted[start : start + _BATCH])
-        self._write(busy)
-        self._write(failed)
+            self._write(wanted[start : start + _BATCH], lost)
+        self._write(busy, lost)
+        self._write(failed, lost)
         return bool(wanted or busy or failed)
 
     def next(self) -> timedelta | None:
         """How long until one that was left aside is tried again; None: none was."""
         return self._aside.next(self._clock.elapsed())
 
-    def _newest(self, runs: Sequence[HeldRun]) -> dict[UUID, HeldRun]:
-        """Of two runs of one instance the newer: the older one has lost its claim."""
-        newest: dict[UUID, HeldRun] = {}
-        for run in sorted(runs, key=lambda run: -run.claim.attempt):
-            if newest.setdefault(run.instance.id, run) is not run:
-                self._lost(run)
-        return newest
-
-    def _write(self, runs: Sequence[HeldRun]) -> None:
+    def _write(self, runs: Sequence[HeldRun], lost: Callable[[HeldRun], None]) -> None:
         # Read before the write is sent: the store counts from a later time, never an
         # earlier.
         elapsed = self._clock.elapsed()
@@ -124,13 +129,13 @@ class Renewals:
                 run.expires_at = now + renewal.lease
                 run.cancel_requested = owned[instance_id]
             else:
-                self._lost(run)
+                lost(run)
 
     def _lease_of(self, run: HeldRun, elapsed: timedelta) -> timedelta:
         # What has ended may wait for the store for longer than it might run.
         if run.settled:
-            return self._lease
-        return min(self._lease, run.left(elapsed) + _SLACK)
+            return self.lease
+        return min(self.lease, run.left(elapsed) + _SLACK)
 
     def _leave_busy(self, run: HeldRun) -> None:
         if self._aside.leave_busy(run, self._clock.elapsed()):
@@ -153,3 +158,14 @@ class Renewals:
             ids={"instance_id": run.instance.id},
             error=error,
         )
+
+
+def _newest(
+    runs: Sequence[HeldRun], lost: Callable[[HeldRun], None]
+) -> dict[UUID, HeldRun]:
+    """Of two runs of one instance the newer: the older one has lost its claim."""
+    newest: dict[UUID, HeldRun] = {}
+    for run in sorted(runs, key=lambda run: -run.claim.attempt):
+        if newest.setdefault(run.instance.id, run) is not run:
+            lost(run)
+    return newest

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from go_scheduler.clock import StoreClock
+    from go_scheduler.running.calling.calls import Calls
     from go_scheduler.running.calling.workers import Workers
     from go_scheduler.running.held import Held
     from go_scheduler.running.recorder import Recorder
@@ -36,6 +37,7 @@ class Room:
         held: The node's runs.
         recorder: Tells how many ends are not recorded, and how many were lately.
         workers: Tells how many there are, and whether they can be given anything.
+        calls: Gives back what has not been called.
     """
 
     def __init__(
@@ -46,12 +48,14 @@ class Room:
         held: Held,
         recorder: Recorder,
         workers: Workers,
+        calls: Calls,
     ) -> None:
         self._clock = clock
         self._settings = settings
         self._held = held
         self._recorder = recorder
         self._workers = workers
+        self._calls = calls
 
     def measure(self, *, all_due_taken: bool) -> Allowance:
         """How much there is now.
@@ -74,3 +78,8 @@ class Room:
         if due > 0 and all_due_taken:
             return Allowance(min(ahead, _BATCH), ahead=True)
         return Allowance(min(due, ahead, _BATCH), ahead=True)
+
+    def give_back_overdue(self) -> None:
+        """Give back what has found no worker for longer than a window."""
+        window = self._settings.runner_window
+        self._calls.give_back_overdue(before=self._clock.elapsed() - window)

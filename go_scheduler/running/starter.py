@@ -11,24 +11,22 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
 from go_scheduler.events.bounded_log import BoundedLog
+from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.running.claiming import LONGEST_BACKOFF
 from go_scheduler.ticking.aside import Aside
-from go_scheduler.ticking.batches import write_in_halves
+from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
-    from uuid import UUID
 
     from go_scheduler.clock import StoreClock
-    from go_scheduler.models import TaskInstance
     from go_scheduler.running.admission import Admission
-    from go_scheduler.running.contact import Contact
+    from go_scheduler.running.claiming import Claiming
     from go_scheduler.running.held import Held
     from go_scheduler.running.held_run import HeldRun
     from go_scheduler.running.timer import Timer
-    from go_scheduler.stores.base import Store
-    from go_scheduler.stores.messages import Answer, Claim, Claimant
-    from go_scheduler.ticking.pace import Pace
+    from go_scheduler.stores.messages import Claim
 
 _BATCH = 500
 _SLACK = timedelta(milliseconds=20)
@@ -44,39 +42,40 @@ class Starter:
     moment and tried again apart from the others, a little later each time.
 
     Args:
-        store: Where to record.
+        claiming: Starts in this node's name.
         clock: The store's time, as this node has it.
-        claimant: This node.
         held: The node's runs.
         admission: Looks once more at what was started.
         timer: Takes what has been started.
-        pace: Says how long before an instance is due its start is recorded.
-        contact: Told of every failure.
-        wake: Makes the starter's ticker tick.
+        events: Told of what fails.
+
+    Attributes:
+        ticker: Lets it tick.
     """
 
     def __init__(
         self,
-        store: Store,
+        claiming: Claiming,
         clock: StoreClock,
-        claimant: Claimant,
         *,
         held: Held,
         admission: Admission,
         timer: Timer,
-        pace: Pace,
-        contact: Contact,
-        wake: Callable[[], None],
+        events: Events = LOG_ALONE,
     ) -> None:
-        self._store = store
+        self._claiming = claiming
         self._clock = clock
-        self._claimant = claimant
         self._held = held
         self._admission = admission
         self._timer = timer
-        self._pace = pace
-        self._contact = contact
-        self._wake = wake
+        self.ticker = Ticker(
+            "starter",
+            self.tick,
+            interval=None,
+            clock=clock.base,
+            longest_backoff=LONGEST_BACKOFF,
+            events=events,
+        )
         self._lock = threading.Lock()
         self._unstarted: list[tuple[datetime, int, HeldRun]] = []
         self._sequence = count()
@@ -88,7 +87,7 @@ class Starter:
     @property
     def lead(self) -> timedelta:
         """How long before it is due an instance is to be started now."""
-        return self._pace.lead(len(self._unstarted))
+        return self._claiming.pace.lead(len(self._unstarted))
 
     def add(self, runs: Iterable[HeldRun]) -> None:
         """Take claimed runs, of which some may have been started by the claim."""
@@ -99,7 +98,7 @@ class Starter:
             (started if is_started else unstarted).append(run)
         self._timer.add(started)
         if self._push(unstarted):
-            self._wake()
+            self.ticker.wake()
 
     def tick(self) -> timedelta | None:
         """Start what is nearly due; answer how long until the next is."""
@@ -108,7 +107,7 @@ class Starter:
             self._start_due()
             self._start_aside()
         except BaseException:
-            self._contact.broke()
+            self._claiming.contact.broke()
             raise
         return self._next()
 
@@ -136,37 +135,18 @@ class Starter:
             raise
 
     def _record(self, runs: Sequence[HeldRun]) -> None:
-        failed: dict[UUID, Exception] = {}
-
-        def write(claims: Sequence[Claim]) -> Answer[Sequence[TaskInstance]]:
-            return self._store.start_instances(self._claimant, claims)
-
-        def fail(claim: Claim, error: Exception) -> None:
-            failed[claim.instance_id] = error
-
-        sent = self._clock.elapsed()
-        answers = write_in_halves([run.claim for run in runs], write, fail)
-        if answers:
-            self._pace.took(self._clock.elapsed() - sent)
-        busy = set().union(*(answer.busy for answer in answers))
-        done = {
-            (instance.id, instance.attempt): instance
-            for answer in answers
-            for instance in answer.done
-        }
+        starts = self._claiming.start([run.claim for run in runs])
         started = []
         for run in runs:
-            if run.instance.id in busy:
+            if run.instance.id in starts.busy:
                 self._leave_busy(run)
                 continue
-            if run.instance.id in failed:
-                self._leave_failed(run, failed[run.instance.id])
+            if run.instance.id in starts.failed:
+                self._leave_failed(run, starts.failed[run.instance.id])
                 continue
             self._aside.forget(run)
-            instance = done.get(run.token)
-            if instance is not None and self._admission.admit_started(
-                run.start(instance)
-            ):
+            instance = starts.done.get(run.claim)
+            if instance is not None and self._admission.admits(run.start(instance)):
                 started.append(run)
             else:
                 self._held.drop(run)

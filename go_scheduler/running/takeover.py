@@ -6,7 +6,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
+from go_scheduler.events.hub import LOG_ALONE, Events
 from go_scheduler.running.contact import cover
+from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +37,10 @@ class Takeover:
         claimant: This node.
         contact: The node's own contact.
         look: Called when there may be something to take over, for the first time.
+        events: Told of what fails.
+
+    Attributes:
+        ticker: Lets it tick.
     """
 
     def __init__(
@@ -45,24 +51,33 @@ class Takeover:
         *,
         contact: Contact,
         look: Callable[[], None],
+        events: Events = LOG_ALONE,
     ) -> None:
         self._store = store
         self._clock = clock
         self._node = claimant.node
         self._queues = claimant.queues
         self._lease = claimant.lease
-        self.contact = contact
+        self._contact = contact
         self._look = look
         self._covered_at: timedelta | None = None
+        # So often that a node which dies and starts again leaves no gap that counts.
+        self.ticker = Ticker(
+            "takeover",
+            self.tick,
+            interval=self._lease / 6,
+            clock=clock.base,
+            events=events,
+        )
 
     @property
     def lapsed(self) -> timedelta | None:
         """How long ago claims must have lapsed to be taken over; None: none may be."""
-        unbroken = self.contact.unbroken
+        unbroken = self._contact.unbroken
         if unbroken >= self._lease:
             return ZERO
         # What the others had shown says nothing of an outage since.
-        if self._covered_at is None or self.contact.broken_since(self._covered_at):
+        if self._covered_at is None or self._contact.broken_since(self._covered_at):
             return None
         return self._lease
 
@@ -71,13 +86,13 @@ class Takeover:
         try:
             self._clock.refresh()
             self._store.note_contact(
-                self._node, unbroken=self.contact.unbroken, queues=self._queues
+                self._node, unbroken=self._contact.unbroken, queues=self._queues
             )
-            self.contact.made()
-            if self.contact.unbroken < self._lease:
+            self._contact.made()
+            if self._contact.unbroken < self._lease:
                 self._read_others()
         except BaseException:
-            self.contact.broke()
+            self._contact.broke()
             raise
         return None
 

@@ -7,11 +7,14 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING
 
+from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.ticking.ticker import Ticker
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime, timedelta
 
-    from go_scheduler.clock import Clock
+    from go_scheduler.clock import StoreClock
     from go_scheduler.running.held_run import HeldRun
 
 
@@ -21,24 +24,29 @@ class Timer:
     Args:
         clock: The store's time, as this node has it.
         hand_over: Takes runs that are due.
-        wake: Makes the timer's ticker tick.
+        events: Told of what fails.
+
+    Attributes:
+        ticker: Lets it tick.
     """
 
     def __init__(
         self,
-        clock: Clock,
+        clock: StoreClock,
         *,
         hand_over: Callable[[Sequence[HeldRun]], None],
-        wake: Callable[[], None],
+        events: Events = LOG_ALONE,
     ) -> None:
         self._clock = clock
         self._hand_over = hand_over
-        self._wake = wake
         self._lock = threading.Lock()
         # The sequence decides ties before the comparison reaches a run, which has no
         # order.
         self._heap: list[tuple[datetime, int, HeldRun]] = []
         self._sequence = count()
+        self.ticker = Ticker(
+            "timer", self.tick, interval=None, clock=clock.base, events=events
+        )
 
     def add(self, runs: Iterable[HeldRun]) -> None:
         """Hand these over when they are due; those that are due, at once."""
@@ -54,7 +62,7 @@ class Timer:
                 heappush(self._heap, entry)
             moved = bool(self._heap) and self._heap[0][0] != first
         if moved:
-            self._wake()
+            self.ticker.wake()
         self._hand_over(due)
 
     def tick(self) -> timedelta | None:

@@ -9,16 +9,22 @@ from typing import TYPE_CHECKING
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, StoreUnavailableError
 from go_scheduler.running.admission import Admission
+from go_scheduler.running.calling.calls import Calls
+from go_scheduler.running.calling.handling import Handling
 from go_scheduler.running.calling.spares import Spares
 from go_scheduler.running.calling.workers import Workers
+from go_scheduler.running.claiming import Claiming
 from go_scheduler.running.contact import Contact
 from go_scheduler.running.held import Held
 from go_scheduler.running.instance_runner import InstanceRunner
+from go_scheduler.running.keeper import Keeper
 from go_scheduler.running.recorder import Recorder
+from go_scheduler.running.renewals import Renewals
 from go_scheduler.running.room import Room
 from go_scheduler.running.starter import Starter
 from go_scheduler.running.takeover import Takeover
 from go_scheduler.running.timer import Timer
+from go_scheduler.running.unanswered import Unanswered
 from go_scheduler.settings import Settings
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Answer
@@ -31,6 +37,7 @@ from go_scheduler.testing.builders import (
     put,
 )
 from go_scheduler.ticking.pace import Pace
+from tests.running.wakes import noted_wakes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence, Set
@@ -142,44 +149,65 @@ class House:
         self.base = base
         self.held = Held()
         self.due: deque[HeldRun] = deque()
-        self.wakes = 0
         self.contact = Contact(base, silence=LEASE)
-        self.recorder = Recorder(
-            store,
-            clock,
-            max_hangs=None,
-            wake=lambda: None,
-            recorded=lambda: None,
-        )
-        self.timer = Timer(clock, hand_over=self._take, wake=lambda: None)
+        self.recorder = Recorder(store, clock, max_hangs=None, recorded=lambda: None)
+        self.timer = Timer(clock, hand_over=self._take)
         self.pace = Pace(WINDOW)
         self.spares = Spares(self.held, most=3)
-        # The test does their work; they say how many they are.
-        self.workers = Workers(
+        self.calls = Calls(
             handler,
             clock,
             held=self.held,
             spares=self.spares,
             recorder=self.recorder,
-            watch=lambda run: None,
-            extended=lambda: None,
+            keeper=Keeper(
+                Renewals(store, clock, lease=LEASE, contact=self.contact),
+                clock,
+                held=self.held,
+                recorder=self.recorder,
+                left=lambda: None,
+                replace=lambda run: None,
+            ),
             lease=LEASE,
+        )
+        # The test does their work; they say how many they are.
+        self.workers = Workers(
+            self.calls,
+            clock,
+            spares=self.spares,
+            handling=Handling(handler),
             max_workers=max_workers,
         )
         admission = Admission(
-            handler, clock, recorder=self.recorder, spares=self.spares
+            handler,
+            clock,
+            held=self.held,
+            recorder=self.recorder,
+            spares=self.spares,
+            expire_after=EXPIRE_AFTER,
         )
-        self.starter = Starter(
+        claiming = Claiming(
             store,
             clock,
             claimant(),
+            contact=self.contact,
+            pace=self.pace,
+            unanswered=Unanswered(
+                store,
+                clock,
+                claimant().node,
+                held=self.held,
+                recorder=self.recorder,
+            ),
+        )
+        self.starter = Starter(
+            claiming,
+            clock,
             held=self.held,
             admission=admission,
             timer=self.timer,
-            pace=self.pace,
-            contact=self.contact,
-            wake=self._wake,
         )
+        self._wakes = noted_wakes(self.starter.ticker)
         settings = Settings(
             schedule_window=WINDOW,
             runner_window=WINDOW,
@@ -200,26 +228,24 @@ class House:
             store, clock, claimant(), contact=self.contact, look=lambda: None
         )
         self.runner = InstanceRunner(
-            store,
+            claiming,
             clock,
-            claimant(),
-            held=self.held,
             room=Room(
                 clock,
                 settings,
                 held=self.held,
                 recorder=self.recorder,
                 workers=self.workers,
+                calls=self.calls,
             ),
             admission=admission,
             starter=self.starter,
-            recorder=self.recorder,
             takeover=self.takeover,
-            pace=self.pace,
         )
 
-    def _wake(self) -> None:
-        self.wakes += 1
+    @property
+    def wakes(self) -> int:
+        return len(self._wakes)
 
     def tick(self) -> timedelta:
         """Let the starter and the runner tick, and answer how soon either wants to."""

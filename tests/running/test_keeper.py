@@ -15,6 +15,8 @@ from go_scheduler.running.contact import Contact
 from go_scheduler.running.held import Held
 from go_scheduler.running.held_run import HeldRun
 from go_scheduler.running.keeper import Keeper
+from go_scheduler.running.recorder import Recorder
+from go_scheduler.running.renewals import Renewals
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.builders import (
     EXPIRE_AFTER,
@@ -28,6 +30,7 @@ from go_scheduler.testing.builders import (
 )
 from go_scheduler.testing.clock import START
 from tests.conftest import seconds
+from tests.running.wakes import noted_wakes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -65,6 +68,20 @@ class FaultyStore(MemoryStore):
         return replace(answer, busy=self.locked.intersection(ids))
 
 
+class Recorded(Recorder):
+    """Takes what it is given, and writes nothing."""
+
+    def __init__(self) -> None:
+        self.unrecorded_now: list[HeldRun] = []
+        self.given_up: list[tuple[HeldRun, str]] = []
+
+    def unrecorded_runs(self) -> Sequence[HeldRun]:
+        return self.unrecorded_now
+
+    def give_up(self, run: HeldRun, error: str) -> None:
+        self.given_up.append((run, error))
+
+
 class House:
     """A keeper, and what it looks after."""
 
@@ -75,27 +92,31 @@ class House:
         self.clock = clock
         self.base = base
         self.held = Held()
-        self.wakes = 0
-        self.unrecorded: list[HeldRun] = []
+        self.recorder = Recorded()
         self.replaced: list[tuple[HeldRun, bool]] = []
-        self.given_up: list[tuple[HeldRun, str]] = []
         self.contact = Contact(base, silence=LEASE)
         self.keeper = Keeper(
-            store,
+            Renewals(store, clock, lease=LEASE, contact=self.contact),
             clock,
             held=self.held,
-            unrecorded=lambda: self.unrecorded,
-            give_up=lambda run, error: self.given_up.append((run, error)),
+            recorder=self.recorder,
             left=lambda: None,
             replace=lambda run: self.replaced.append((run, run in self.held.hung())),
-            contact=self.contact,
-            lease=LEASE,
-            wake=self._wake,
         )
         self.tick = self.keeper.tick
+        self._wakes = noted_wakes(self.keeper.ticker)
 
-    def _wake(self) -> None:
-        self.wakes += 1
+    @property
+    def wakes(self) -> int:
+        return len(self._wakes)
+
+    @property
+    def given_up(self) -> list[tuple[HeldRun, str]]:
+        return self.recorder.given_up
+
+    @property
+    def unrecorded(self) -> list[HeldRun]:
+        return self.recorder.unrecorded_now
 
     def due(self, expire_after: timedelta | None = None) -> HeldRun:
         """A run that waits for a worker."""
@@ -107,7 +128,7 @@ class House:
 
     def call(self, run: HeldRun) -> HeldRun:
         assert self.held.call(run)
-        run.begin(self.base.elapsed(), self.clock.now(), self._wake)
+        run.begin(self.base.elapsed(), self.clock.now(), self.keeper.look)
         self.keeper.watch(run)
         return run
 
@@ -264,7 +285,7 @@ def test_what_has_ended_and_is_not_recorded_keeps_its_claim(
     for run in (ended, joined):
         run.settle()
         house.held.end(run)
-    house.unrecorded = [ended, joined]
+    house.recorder.unrecorded_now = [ended, joined]
     house.base.advance(seconds(4))
     house.tick()
     assert house.expires_in(ended) == LEASE
@@ -286,7 +307,7 @@ def test_what_has_just_ended_and_holds_for_long_is_not_written_twice(
     ended, running = house.called(), house.called()
     ended.settle()
     house.held.end(ended)
-    house.unrecorded = [ended]
+    house.recorder.unrecorded_now = [ended]
     house.tick()
     assert house.store.asked == [1]
     assert house.expires_in(running) == LEASE

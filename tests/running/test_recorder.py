@@ -38,6 +38,7 @@ from go_scheduler.testing.builders import (
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers.base import Trigger
 from tests.conftest import seconds
+from tests.running.wakes import noted_wakes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence, Set
@@ -115,19 +116,19 @@ class Desk:
     """A recorder, and what it said to the others."""
 
     def __init__(self, store: FaultyStore, clock: StoreClock) -> None:
-        self.wakes = 0
         self.recorded = 0
         self.recorder = Recorder(
             store,
             clock,
             max_hangs=3,
-            wake=self._wake,
             recorded=self._has_recorded,
         )
         self.tick = self.recorder.tick
+        self._wakes = noted_wakes(self.recorder.ticker)
 
-    def _wake(self) -> None:
-        self.wakes += 1
+    @property
+    def wakes(self) -> int:
+        return len(self._wakes)
 
     def _has_recorded(self) -> None:
         self.recorded += 1

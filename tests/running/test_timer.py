@@ -13,6 +13,7 @@ from go_scheduler.running.timer import Timer
 from go_scheduler.testing.builders import EXPIRE_AFTER
 from go_scheduler.testing.clock import START
 from tests.conftest import instance, seconds
+from tests.running.wakes import noted_wakes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,16 +31,17 @@ class Hands:
     def __init__(self, clock: StoreClock) -> None:
         self.got: list[HeldRun] = []
         self.batches: list[int] = []
-        self.wakes = 0
-        self.timer = Timer(clock, hand_over=self.take, wake=self.wake)
+        self.timer = Timer(clock, hand_over=self.take)
+        self._wakes = noted_wakes(self.timer.ticker)
 
     def take(self, runs: Sequence[HeldRun]) -> None:
         if runs:
             self.batches.append(len(runs))
         self.got.extend(runs)
 
-    def wake(self) -> None:
-        self.wakes += 1
+    @property
+    def wakes(self) -> int:
+        return len(self._wakes)
 
 
 @pytest.fixture
@@ -117,7 +119,7 @@ def test_what_falls_due_while_others_are_handed_over_is_handed_over_too(
         got.extend(runs)
         clock.advance(seconds(1) if runs else ZERO)
 
-    timer = Timer(store_clock, hand_over=slow, wake=lambda: None)
+    timer = Timer(store_clock, hand_over=slow)
     runs = [run(START + seconds(number)) for number in (1, 2, 3, 9)]
     timer.add(runs)
     clock.advance(seconds(1))

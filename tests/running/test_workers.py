@@ -21,11 +21,14 @@ from go_scheduler.errors import SchedulerStateError
 from go_scheduler.handlers.registry import Handler, HandlerRegistry
 from go_scheduler.models import State
 from go_scheduler.run import current_run, run_here
+from go_scheduler.running.calling.calls import Calls
 from go_scheduler.running.calling.event_loop import OwnEventLoop
+from go_scheduler.running.calling.handling import Handling
 from go_scheduler.running.calling.spares import Spares
 from go_scheduler.running.calling.workers import Workers
 from go_scheduler.running.held import Held
 from go_scheduler.running.held_run import HeldRun
+from go_scheduler.running.keeper import Keeper
 from go_scheduler.running.recorder import Recorder
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing import InlineExecutor, ManualClock
@@ -49,6 +52,20 @@ if TYPE_CHECKING:
 FAILED_AFTER = 30.0
 
 
+class Noting(Keeper):
+    """Notes what it is to look after."""
+
+    def __init__(self) -> None:
+        self.watched: list[HeldRun] = []
+        self.looks = 0
+
+    def watch(self, run: HeldRun) -> None:
+        self.watched.append(run)
+
+    def look(self) -> None:
+        self.looks += 1
+
+
 @dataclass
 class Pool:
     """Workers, what they are given, and what became of it."""
@@ -64,36 +81,39 @@ class Pool:
         self.store = MemoryStore(self.clock)
         store_clock = StoreClock(self.clock, self.store.now)
         self.held = Held()
-        self.watched: list[HeldRun] = []
-        self.extended: list[None] = []
+        self.keeper = Noting()
         self.ends = threading.Semaphore(0)
         self.recorder = Recorder(
             self.store,
             store_clock,
             max_hangs=None,
-            wake=lambda: None,
             recorded=lambda: None,
         )
         outbox = self.recorder._outbox
         put = outbox.put
 
-        def put_and_tell(entry: Entry) -> None:
-            put(entry)
+        def put_and_tell(entry: Entry) -> bool:
+            is_first = put(entry)
             self.ends.release()
+            return is_first
 
         outbox.put = put_and_tell  # type: ignore[method-assign]
         self.spares = Spares(self.held, most=self.max_hung)
-        self.workers = Workers(
+        self.calls = Calls(
             self.handler,
             store_clock,
             held=self.held,
             spares=self.spares,
             recorder=self.recorder,
-            watch=self.watched.append,
-            extended=lambda: self.extended.append(None),
+            keeper=self.keeper,
             lease=self.lease,
+        )
+        self.workers = Workers(
+            self.calls,
+            store_clock,
+            spares=self.spares,
+            handling=Handling(self.handler, self.executor),
             max_workers=self.max_workers,
-            executor=self.executor,
         )
 
     @property
@@ -165,7 +185,7 @@ def test_a_handler_that_returns_has_completed(pools: Callable[..., Pool]) -> Non
     pool.wait(1)
     assert called == [run.instance]
     assert pool.stored(run).state is State.COMPLETED
-    assert pool.watched == [run]
+    assert pool.keeper.watched == [run]
     assert run.called is not None
 
 
@@ -352,7 +372,7 @@ def test_each_handler_has_its_own_current_run(pools: Callable[..., Pool]) -> Non
     runs = pool.submit(2)
     pool.wait(2)
     assert seen == {run.instance.id: run for run in runs}
-    assert len(pool.extended) == 2
+    assert pool.keeper.looks == 2
     assert run_here() is None
 
 
@@ -542,7 +562,7 @@ def test_a_run_that_is_lost_and_given_back_by_another_is_given_back_once(
     pool.held.fall_due(run, pool.clock.elapsed())
     run.lost = True
     assert pool.held.drop(run)
-    assert not pool.workers._begin(run)
+    assert not pool.calls.begin(run)
     assert pool.recorder.unrecorded == 0
 
 

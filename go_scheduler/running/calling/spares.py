@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
     from go_scheduler.models import TaskInstance
     from go_scheduler.running.held import Held
     from go_scheduler.running.held_run import HeldRun
@@ -33,6 +35,17 @@ class Spares:
     def used_up(self) -> bool:
         """Whether there is none left."""
         return len(self._held.apart()) >= self._most
+
+    @property
+    def hanging(self) -> Collection[HeldRun]:
+        """The runs that are presumed hung."""
+        return self._held.hung()
+
+    @property
+    def unreplaced(self) -> Sequence[HeldRun]:
+        """Those of them that still keep a worker."""
+        hung, apart = self._held.hung(), self._held.apart()
+        return [run for run in hung if run not in apart]
 
     def take(self, run: HeldRun) -> bool:
         """Let another worker take the place of a run that hangs; false: none may."""

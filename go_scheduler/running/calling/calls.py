@@ -1,0 +1,200 @@
+"""The calls of handlers, each from the last look at its claim to what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from concurrent.futures import CancelledError, Future
+from concurrent.futures.process import BrokenProcessPool
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from go_scheduler.handlers.registry import async_test, refuse_generator
+from go_scheduler.run import enter_run, leave_run
+from go_scheduler.running.calling.error_text import describe_error
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from concurrent.futures import ProcessPoolExecutor
+
+    from go_scheduler.clock import StoreClock
+    from go_scheduler.handlers.registry import Handler
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.running.calling.spares import Spares
+    from go_scheduler.running.held import Held
+    from go_scheduler.running.held_run import HeldRun
+    from go_scheduler.running.keeper import Keeper
+    from go_scheduler.running.recorder import Recorder
+
+_MARGIN = timedelta(seconds=2)
+_DIED = "a process of the pool died while it ran this"
+
+
+class Calls:
+    """Calls a handler for one run at a time, here or in a process of a pool.
+
+    Args:
+        handler: What is called.
+        clock: The store's time, as this node has it.
+        held: The node's runs.
+        spares: Says whether too many runs of a definition hang here.
+        recorder: Takes what became of them.
+        keeper: Told of each run as it is called, and when it is allowed more time.
+        lease: How long a claim holds.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        clock: StoreClock,
+        *,
+        held: Held,
+        spares: Spares,
+        recorder: Recorder,
+        keeper: Keeper,
+        lease: timedelta,
+    ) -> None:
+        self._handler = handler
+        self._clock = clock
+        self._held = held
+        self._spares = spares
+        self._recorder = recorder
+        self._keeper = keeper
+        self._lease = lease
+        self.is_async = async_test(handler)
+
+    def await_worker(self, run: HeldRun) -> bool:
+        """Note that the time of a run has come; false if it is given back already."""
+        return self._held.fall_due(run, self._clock.elapsed())
+
+    def call(self, run: HeldRun, finish: Callable[[object, HeldRun], None]) -> None:
+        """Call the handler in this thread.
+
+        Args:
+            run: The run.
+            finish: Takes what the handler returned, if that is something; what it
+                raises is an error of the handler.
+        """
+        if not self.begin(run):
+            return
+        token = enter_run(run)
+        try:
+            result = self._handler(run.instance)
+            if result is not None:
+                finish(result, run)
+        # Whatever a handler raises is a failed run and must not cost the thread.
+        except BaseException as error:
+            # Described first: the exception's own code may hang, and until the outcome
+            # is decided the keeper looks after the run.
+            self._end(run, describe_error(error))
+        else:
+            self._end(run, None)
+        finally:
+            leave_run(token)
+
+    async def call_async(self, run: HeldRun) -> None:
+        """Call an ``async def`` handler in this task."""
+        if not self.begin(run):
+            return
+        enter_run(run)
+        try:
+            result = self._handler(run.instance)
+            assert inspect.isawaitable(result)
+            await result
+        # SystemExit would end the event loop, and with it every other handler.
+        except BaseException as error:
+            self._end(run, describe_error(error))
+        else:
+            self._end(run, None)
+
+    def call_in_process(
+        self, executor: ProcessPoolExecutor, run: HeldRun
+    ) -> Future[None] | None:
+        """Have the handler called in a process of a pool; None: it is not to be."""
+        if not self.begin(run):
+            return None
+        try:
+            future = executor.submit(_call, self._handler, run.instance)
+        except Exception:
+            # Before it is let go of: what is in none of the two is taken for lost.
+            if run.settle() and not run.lost:
+                self._recorder.release(run)
+            self._held.end(run)
+            raise
+        future.add_done_callback(lambda done: self._end(run, _error_of(done)))
+        return future
+
+    def begin(self, run: HeldRun) -> bool:
+        """Look once more at the lease, without the store; false: do not call."""
+        margin = min(_MARGIN, run.expire_after / 4, self._lease / 4)
+        elapsed = self._clock.elapsed()
+        now = self._clock.at(elapsed)
+        left = run.expires_at - now - self._clock.round_trip
+        if run.lost or left <= margin:
+            if self._held.drop(run):
+                self._recorder.release_lapsing(run)
+            return False
+        if self._spares.refusal(run.instance) is not None:
+            self.give_back(run)
+            return False
+        if not self._held.call(run):
+            return False
+        complete = self._recorder.complete_in
+        run.begin(elapsed, now, self._keeper.look, complete=complete)
+        self._keeper.watch(run)
+        return True
+
+    def give_back(self, run: HeldRun) -> None:
+        """Give back a run that has not been called."""
+        if self._held.drop(run):
+            self._recorder.release(run)
+
+    def give_back_uncalled(self) -> None:
+        """Give back every run that has not been called."""
+        for run in self._held.uncalled():
+            self.give_back(run)
+
+    def give_back_overdue(self, *, before: timedelta) -> None:
+        """Give back what has been due since before then, and is not called yet."""
+        for run in self._held.due(before=before):
+            self.give_back(run)
+
+    def leave(self, run: HeldRun, why: str) -> None:
+        """Give back a run that was called and never goes on."""
+        if run.settle():
+            self._recorder.give_back(run, why)
+            self._held.end(run)
+
+    def _end(self, run: HeldRun, error: str | None) -> None:
+        try:
+            # Recorded first: it counts twice for a moment, which claims too little.
+            owned = run.settle() and not run.lost
+            # A success counts whoever has the claim by now, if it is the first; one
+            # that was to be committed with complete_in() did or did not count there.
+            if error is None and (owned or not run.joined):
+                self._recorder.succeed(run)
+            elif error is not None and owned:
+                self._recorder.fail(run, error)
+        finally:
+            self._held.end(run)
+
+
+def _call(handler: Handler, instance: TaskInstance) -> None:
+    """Call a handler in the process of a process pool, which has no event loop."""
+    result = handler(instance)
+    refuse_generator(result)
+    if inspect.isawaitable(result):
+        asyncio.run(finish_here(result))
+
+
+async def finish_here(result: Awaitable[object]) -> None:
+    """Await what a sync handler returned, as the one task of an event loop."""
+    await result
+
+
+def _error_of(future: Future[None]) -> str | None:
+    error = CancelledError() if future.cancelled() else future.exception()
+    if error is None:
+        return None
+    text = describe_error(error)
+    return f"{_DIED}\n\n{text}" if isinstance(error, BrokenProcessPool) else text

@@ -1,0 +1,101 @@
+"""What was claimed by a claim whose answer was lost, and is given back."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from go_scheduler.events.bounded_log import BoundedLog
+from go_scheduler.stores.messages import Claim, Release
+from go_scheduler.ticking.batches import write_in_halves
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
+
+    from go_scheduler.clock import StoreClock
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.running.held import Held
+    from go_scheduler.running.recorder import Recorder
+    from go_scheduler.stores.base import Store
+
+_PAGE = 500
+# For so long the store may still be at work on a claim whose answer was lost.
+_MAY_STILL_COME = timedelta(seconds=5)
+
+
+class Unanswered:
+    """Looks for what the store says this node has, and the node knows nothing of.
+
+    Args:
+        store: Where to look.
+        clock: Measures elapsed time.
+        node: This node.
+        held: The node's runs.
+        recorder: Knows those whose outcome is not recorded yet.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: StoreClock,
+        node: UUID,
+        *,
+        held: Held,
+        recorder: Recorder,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._node = node
+        self._held = held
+        self._recorder = recorder
+        self._lost_at: timedelta | None = None
+        self._log = BoundedLog(logging.getLogger(__name__))
+
+    def note(self) -> None:
+        """Note that the answer to a claim was lost."""
+        self._lost_at = self._clock.elapsed()
+
+    def give_back(self) -> bool:
+        """Give back what such a claim has taken; true if there was something."""
+        if self._lost_at is None:
+            return False
+        self._log.begin()
+        unknown = self._list_unknown()
+        left = self._release(unknown)
+        if not left and self._clock.elapsed() - self._lost_at >= _MAY_STILL_COME:
+            self._lost_at = None
+        return bool(unknown)
+
+    def _list_unknown(self) -> Sequence[Claim]:
+        # Before the list is read: what ends meanwhile is in both or in neither, and
+        # only the thread that claims comes here.
+        known = {*self._held.claims(), *self._recorder.claims()}
+        unknown: list[Claim] = []
+        page = self._list_claimed(None)
+        while page:
+            claims = [Claim(instance_id=each.id, attempt=each.attempt) for each in page]
+            unknown += [each for each in claims if each not in known]
+            page = self._list_claimed(page[-1])
+        return unknown
+
+    def _list_claimed(self, after: TaskInstance | None) -> Sequence[TaskInstance]:
+        return self._store.list_claimed(self._node, after=after, limit=_PAGE)
+
+    def _release(self, claims: Sequence[Claim]) -> int:
+        """Give back, and answer how many could not be."""
+        failed: list[Release] = []
+        answers = write_in_halves(
+            [Release(claim=claim) for claim in claims],
+            self._store.release_instances,
+            lambda release, _: failed.append(release),
+        )
+        if claims:
+            self._log.write(
+                logging.WARNING,
+                "the answer to a claim was lost: %d instances are given back",
+                len(claims),
+                ids={"node": self._node},
+            )
+        return len(failed) + sum(len(answer.busy) for answer in answers)
