@@ -10,7 +10,7 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.shown import shown
 from go_scheduler.triggers.base import Trigger, next_fire_time_of, utc
 from go_scheduler.triggers.instants import MICROSECOND
-from go_scheduler.triggers.wall.wall_clock import WallClockTrigger
+from go_scheduler.triggers.wall.wall_clock_trigger import WallClockTrigger
 from go_scheduler.triggers.wall.zones import load_zone, zone_key, zone_of
 from go_scheduler.triggers.words import WEEKDAYS
 

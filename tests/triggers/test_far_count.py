@@ -19,7 +19,7 @@ from go_scheduler.triggers.recurrence.recurrence_rule import (
     RecurrenceRule,
     Weekday,
 )
-from go_scheduler.triggers.recurrence.series import WallClock
+from go_scheduler.triggers.recurrence.wall_clock import WallClock
 from tests.triggers.combinations import DAY, MICROSECOND, SECOND, ZONES
 from tests.triggers.test_recurrence_times import rules
 

@@ -13,7 +13,10 @@ import pytest
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.testing.triggers import TriggerSuite
 from go_scheduler.triggers.cron import CronTrigger
-from go_scheduler.triggers.wall.wall_clock import WallClockTrigger, check_wall_clock
+from go_scheduler.triggers.wall.wall_clock_trigger import (
+    WallClockTrigger,
+    check_wall_clock,
+)
 from tests.triggers.cron_oracle import DAY, HOUR, fire_times, fire_times_until
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.triggers.cron.cron_days import LastDay, NthWeekday
 from go_scheduler.triggers.cron.fields import numbers
-from go_scheduler.triggers.wall.wall_clock import clock_time
+from go_scheduler.triggers.wall.wall_clock_trigger import clock_time
 from go_scheduler.triggers.words import MONTHS, WEEKDAYS, every, listed, ordinal, spans
 
 if TYPE_CHECKING:

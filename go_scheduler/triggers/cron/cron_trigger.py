@@ -12,7 +12,10 @@ from go_scheduler.triggers.cron.cron_warnings import warnings
 from go_scheduler.triggers.cron.cron_years import CronYears
 from go_scheduler.triggers.cron.expression import normalise, parse, search, split
 from go_scheduler.triggers.instants import SECOND
-from go_scheduler.triggers.wall.wall_clock import WallClockTrigger, check_wall_clock
+from go_scheduler.triggers.wall.wall_clock_trigger import (
+    WallClockTrigger,
+    check_wall_clock,
+)
 from go_scheduler.triggers.wall.zones import load_zone
 from go_scheduler.triggers.words import NEVER_FROM_NOW_ON
 from go_scheduler.triggers.years.clock_years import ClockYears

@@ -6,12 +6,18 @@ from array import array
 from bisect import bisect_left
 from calendar import isleap
 from datetime import MAXYEAR, date, datetime, timedelta
-from itertools import groupby
 from math import gcd
 from typing import TYPE_CHECKING
 
+from go_scheduler.triggers.recurrence.day_times import (
+    allowed_periods,
+    offsets_of,
+    ones,
+    pick,
+)
+from go_scheduler.triggers.recurrence.periods import LAST_DAY, NEVER, Periods
 from go_scheduler.triggers.recurrence.recurrence_rule import FREQUENCIES
-from go_scheduler.triggers.years.cells import days_in
+from go_scheduler.triggers.years.cells import DAY, days_in
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -19,9 +25,6 @@ if TYPE_CHECKING:
     from go_scheduler.triggers.recurrence.recurrence_rule import RecurrenceRule
     from go_scheduler.triggers.years.effort import Effort
 
-_SECONDS = 86_400
-_LAST_DAY = date.max.toordinal()
-_NEVER = _LAST_DAY + 1
 _PATIENCE = 36_525
 """How many days it looks for the next one that has a time: a hundred years."""
 _MOST_REMEMBERED = 64
@@ -45,12 +48,13 @@ class LocalTimes:
     def __init__(self, rule: RecurrenceRule, start: datetime) -> None:
         self._rule = rule.pinned(start)
         self._per_day = rule.periods_per_day
-        self._period_length = _SECONDS // self._per_day
-        self._start = self._period(start.toordinal())
+        self._period_length = DAY // self._per_day
+        self._periods = Periods(self._rule)
+        self._start = self._periods.number(start.toordinal())
         if self._per_day > 1:
             self._start += _second(start) // self._period_length
-        self._allowed = _allowed_periods(self._rule)
-        self._offsets = _offsets(self._rule)
+        self._allowed = allowed_periods(self._rule)
+        self._offsets = offsets_of(self._rule)
         self._can_match = self._ever_picked() and self._ever_aligned()
         self._year = (0, 0, 0)
         self._days_of_year: dict[object, int] = {}
@@ -87,7 +91,7 @@ class LocalTimes:
         return total
 
     def days(
-        self, day: int, end: int = _LAST_DAY, effort: Effort | None = None
+        self, day: int, end: int = LAST_DAY, effort: Effort | None = None
     ) -> Iterator[tuple[int, Sequence[int]]]:
         """The days that have times, from a given one on, and the seconds of these.
 
@@ -149,11 +153,11 @@ class LocalTimes:
             return array(
                 "I",
                 (
-                    number * ((self._period(day) - self._start) % interval == 0)
+                    number * ((self._periods.number(day) - self._start) % interval == 0)
                     for day in range(7 * interval)
                 ),
             )
-        days = min(interval // gcd(interval, per_day), _NEVER)
+        days = min(interval // gcd(interval, per_day), NEVER)
         if interval <= per_day:
             firsts = ((self._start - day * per_day) % interval for day in range(days))
             return array("I", (number * self._periods_from(each) for each in firsts))
@@ -173,7 +177,7 @@ class LocalTimes:
         """What two years share if they have the same times."""
         first = date(year, 1, 1)
         day = first.toordinal()
-        ahead = (self._start - self._period(day)) % self._rule.interval
+        ahead = (self._start - self._periods.number(day)) % self._rule.interval
         years = (year - 1, year, year + 1) if self._rule.picks_days else (year,)
         days = [self.days_of(each) for each in years if 1 <= each <= MAXYEAR]
         return first.weekday(), isleap(year), ahead, *days
@@ -193,9 +197,9 @@ class LocalTimes:
 
     def _aligned(self, day: int) -> int:
         """The first day from a given one on that has a period INTERVAL allows."""
-        period = self._period(day)
+        period = self._periods.number(day)
         ahead = (self._start - period) % self._rule.interval
-        return self._first_day(period + ahead) if ahead else day
+        return self._periods.first_day(period + ahead) if ahead else day
 
     def _matched(
         self, day: int, last: int
@@ -210,13 +214,14 @@ class LocalTimes:
         self, day: int, last: int
     ) -> tuple[int, Sequence[tuple[int, Sequence[int]]]]:
         """Where to go on after the period of a day, and what BYSETPOS picks of it."""
-        period = self._period(day)
-        first, end = self._first_day(period), self._first_day(period + 1)
+        period = self._periods.number(day)
+        first = self._periods.first_day(period)
+        end = self._periods.first_day(period + 1)
         matching = self._days_between(first, end)
         if not matching:
             return self._matching(end, last), ()
         days = [first + each for each in _numbers(matching)]
-        picked = _pick(days, self._offsets, self._rule.positions)
+        picked = pick(days, self._offsets, self._rule.positions)
         return end, [each for each in picked if each[0] >= day]
 
     def _days_between(self, first: int, end: int) -> int:
@@ -224,7 +229,7 @@ class LocalTimes:
         new_year, next_year, days = self._year_of(first)
         days >>= first - new_year
         # Three years have a part in some that are made of weeks.
-        while next_year < min(end, _NEVER):
+        while next_year < min(end, NEVER):
             before = next_year
             _, next_year, more = self._year_of(before)
             days |= more << before - first
@@ -237,7 +242,7 @@ class LocalTimes:
             if left := days >> day - new_year:
                 return day + next(_numbers(left))
             day = next_year
-        return _NEVER
+        return NEVER
 
     def _year_of(self, day: int) -> tuple[int, int, int]:
         """The first day of a day's year and of the next, and the days that match."""
@@ -268,7 +273,7 @@ class LocalTimes:
         first = (self._start - day * self._per_day) % self._rule.interval
         if self._allowed is None and len(self._offsets) == 1:
             step = self._rule.interval * self._period_length
-            return range(first * self._period_length + self._offsets[0], _SECONDS, step)
+            return range(first * self._period_length + self._offsets[0], DAY, step)
         if (times := self._times_of_day.get(first)) is None:
             if len(self._times_of_day) >= _MOST_REMEMBERED:
                 self._times_of_day.clear()
@@ -281,7 +286,7 @@ class LocalTimes:
         if self._allowed is not None:
             periods = [
                 first + index * interval
-                for index in _ones(self._allowed[first::interval])
+                for index in ones(self._allowed[first::interval])
             ]
         return array(
             "I",
@@ -291,92 +296,6 @@ class LocalTimes:
                 for offset in self._offsets
             ),
         )
-
-    def _period(self, day: int) -> int:
-        """The number of the period, of the kind that FREQ counts, as a day begins."""
-        match self._rule.frequency:
-            case "YEARLY" if self._rule.counts_weeks:
-                week = day - (day - 1 - self._rule.week_start) % 7
-                return date.fromordinal(min(max(week + 3, 1), _LAST_DAY)).year
-            case "YEARLY":
-                return date.fromordinal(day).year
-            case "MONTHLY":
-                first = date.fromordinal(day)
-                return first.year * 12 + first.month - 1
-            case "WEEKLY":
-                return (day - 1 - self._rule.week_start) // 7
-        return day * self._per_day
-
-    def _first_day(self, period: int) -> int:
-        match self._rule.frequency:
-            case "YEARLY" if self._rule.counts_weeks and period <= MAXYEAR:
-                # The week that the fourth of January is in.
-                day = date(period, 1, 4).toordinal()
-                return max(day - (day - 1 - self._rule.week_start) % 7, 1)
-            case "YEARLY":
-                year, month = period, 1
-            case "MONTHLY":
-                year, month = period // 12, period % 12 + 1
-            case "WEEKLY":
-                return min(max(period * 7 + 1 + self._rule.week_start, 1), _NEVER)
-            case _:
-                return period // self._per_day
-        return date(year, month, 1).toordinal() if year <= MAXYEAR else _NEVER
-
-
-def _allowed_periods(rule: RecurrenceRule) -> bytes | None:
-    """The allowed hours, minutes or seconds of a day, a byte each; None: all."""
-    parts = _parts_of_day(rule)[: _depth(rule)]
-    if not any(values for values, *_ in parts):
-        return None
-    mask = b"\1"
-    for values, number, _ in reversed(parts):
-        blank = bytes(len(mask))
-        mask = b"".join(
-            mask if not values or each in values else blank for each in range(number)
-        )
-    return mask
-
-
-def _offsets(rule: RecurrenceRule) -> Sequence[int]:
-    """The seconds at which it fires within each hour, minute, second, or day."""
-    offsets = array("I", [0])
-    for values, _, length in _parts_of_day(rule)[_depth(rule) :]:
-        offsets = array(
-            "I", (offset + value * length for offset in offsets for value in values)
-        )
-    if not rule.positions or rule.picks_days:
-        return offsets
-    return next((times for _, times in _pick([0], offsets, rule.positions)), ())
-
-
-def _parts_of_day(rule: RecurrenceRule) -> Sequence[tuple[Sequence[int], int, int]]:
-    """What is allowed of hours, minutes and seconds; how many there are; how long."""
-    return (rule.hours, 24, 3600), (rule.minutes, 60, 60), (rule.seconds, 60, 1)
-
-
-def _depth(rule: RecurrenceRule) -> int:
-    """How many parts of the day FREQ counts, so that they limit and do not expand."""
-    return {24: 1, 1440: 2, _SECONDS: 3}.get(rule.periods_per_day, 0)
-
-
-def _pick(
-    days: Sequence[int], offsets: Sequence[int], positions: Sequence[int]
-) -> Iterator[tuple[int, Sequence[int]]]:
-    """What BYSETPOS picks of the times of a period, by day."""
-    total = len(days) * len(offsets)
-    indexes = {each - 1 if each > 0 else total + each for each in positions}
-    kept = sorted(index for index in indexes if 0 <= index < total)
-    for number, group in groupby(kept, key=lambda index: index // len(offsets)):
-        yield days[number], [offsets[index % len(offsets)] for index in group]
-
-
-def _ones(mask: bytes) -> Iterator[int]:
-    """The indexes at which a mask is 1; they may be few."""
-    index = mask.find(1)
-    while index >= 0:
-        yield index
-        index = mask.find(1, index + 1)
 
 
 def _numbers(bits: int) -> Iterator[int]:

@@ -25,7 +25,7 @@ from go_scheduler.triggers.recurrence.rule_words import (
     weekday_names,
     weekdays_of,
 )
-from go_scheduler.triggers.wall.wall_clock import clock_time
+from go_scheduler.triggers.wall.wall_clock_trigger import clock_time
 from go_scheduler.triggers.wall.zones import load_zone
 from go_scheduler.triggers.words import MONTHS, counted, listed
 

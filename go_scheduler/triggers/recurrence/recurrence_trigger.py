@@ -23,8 +23,12 @@ from go_scheduler.triggers.recurrence.recurrence_warnings import (
     passed_over,
 )
 from go_scheduler.triggers.recurrence.rrule_text import write_rule
-from go_scheduler.triggers.recurrence.series import RecurrenceSeries, WallClock
-from go_scheduler.triggers.wall.wall_clock import WallClockTrigger, check_wall_clock
+from go_scheduler.triggers.recurrence.series import RecurrenceSeries
+from go_scheduler.triggers.recurrence.wall_clock import WallClock
+from go_scheduler.triggers.wall.wall_clock_trigger import (
+    WallClockTrigger,
+    check_wall_clock,
+)
 from go_scheduler.triggers.wall.zones import load_zone
 from go_scheduler.triggers.years.years import NEVER
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from go_scheduler.triggers.recurrence.recurrence_rule import FREQUENCIES
-from go_scheduler.triggers.wall.wall_clock import clock_time
+from go_scheduler.triggers.wall.wall_clock_trigger import clock_time
 from go_scheduler.triggers.words import MONTHS, WEEKDAYS, listed, ordinal
 
 if TYPE_CHECKING:
