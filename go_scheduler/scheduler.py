@@ -150,12 +150,9 @@ class Scheduler(Lifecycle, Client):
     ) -> None:
         if handler is not None:
             check_handler(handler)
-        if executor is not None:
-            check_type("executor", executor, Executor)
-        if clock is not None:
-            check_type("clock", clock, Clock)
-        if loop is not None:
-            check_type("loop", loop, asyncio.AbstractEventLoop)
+        _check_if_given("executor", executor, Executor)
+        _check_if_given("clock", clock, Clock)
+        _check_if_given("loop", loop, asyncio.AbstractEventLoop)
         heard = checked_listeners(listeners)
         self._settings = Settings(
             schedule_window=schedule_window,
@@ -186,14 +183,7 @@ class Scheduler(Lifecycle, Client):
         self._notices = Notices()
         self._said = Notices()
         self._executor = executor
-        clocks = (self._clock, self._store.clock)
-        if clocks[0] is not clocks[1] and any(
-            isinstance(each, DrivingClock) for each in clocks
-        ):
-            raise ConfigurationError(
-                "the store must have the same manual clock as the scheduler: pass it"
-                " to both"
-            )
+        _check_same(self._clock, self._store.clock)
         if isinstance(self._clock, DrivingClock):
             self._executor = executor or self._clock.executor
 
@@ -269,3 +259,18 @@ class Scheduler(Lifecycle, Client):
         node = self._node
         if node is not None and not node.stopping and node.process == os.getpid():
             node.look(stored)
+
+
+def _check_if_given(name: str, value: object, kind: type) -> None:
+    if value is not None:
+        check_type(name, value, kind)
+
+
+def _check_same(clock: Clock, of_the_store: Clock | None) -> None:
+    """Refuse two clocks of which one drives what goes by it."""
+    apart = clock is not of_the_store
+    if apart and any(isinstance(each, DrivingClock) for each in (clock, of_the_store)):
+        raise ConfigurationError(
+            "the store must have the same manual clock as the scheduler: pass it to"
+            " both"
+        )
