@@ -146,8 +146,10 @@ def test_every_column_is_explained(table: Table) -> None:
 
 
 def test_the_rights_that_are_shown_are_for_every_table() -> None:
-    [granted] = re.findall(r"UPDATE, DELETE\s+ON ([\w, ]+?)\s+TO scheduler;", OPERATING)
-    assert {*granted.split(", ")} == {*metadata.tables}
+    [granted] = re.findall(
+        r"UPDATE, DELETE\s+ON ([\w,\s]+?)\s+TO scheduler;", OPERATING
+    )
+    assert {*re.split(r",\s+", granted)} == {*metadata.tables}
 
 
 def test_the_reference_draws_the_tree_of_the_errors() -> None:

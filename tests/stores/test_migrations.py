@@ -11,6 +11,9 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from datetime import timedelta
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -21,8 +24,9 @@ from sqlalchemy import make_url, text
 from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailableError
 from go_scheduler.stores import open_store
 from go_scheduler.stores.migrations import version
-from go_scheduler.stores.migrations.history import history, operations
-from go_scheduler.stores.migrations.lease import Lease, create_lease_table_sql
+from go_scheduler.stores.migrations.history import History, history, operations
+from go_scheduler.stores.migrations.lock import MigrationLock, create_lock_table_sql
+from go_scheduler.stores.sql import schema
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.schema import DIALECTS, Schema, main, schema_sql
 from go_scheduler.stores.sql.store import SQLStore
@@ -32,7 +36,6 @@ from tests.servers import fresh_database
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from alembic.operations import Operations
     from sqlalchemy import Connection
@@ -43,7 +46,10 @@ ENGINES = [
     pytest.param("cockroachdb", marks=pytest.mark.slow),
 ]
 HEAD = history().head
-MIDDLE = "0005"
+VERSIONS = Path(__file__).parent / "versions"
+LONG = History(VERSIONS)
+"""A history of more revisions than one."""
+FIRST, MIDDLE, LAST = (each.revision for each in LONG.after(None))
 SECOND = timedelta(seconds=1)
 PATIENCE = 30
 """Seconds that nothing takes unless it has failed."""
@@ -89,6 +95,12 @@ def other(url: str) -> Iterator[SQLStore]:
     """Another store on the same database, not initialized."""
     with closing_store(url) as store:
         yield store
+
+
+@pytest.fixture
+def long_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the schema a history of more revisions than one."""
+    monkeypatch.setattr(schema, "history", lambda: LONG)
 
 
 @contextmanager
@@ -146,7 +158,7 @@ def migrate_to_the_middle(store: SQLStore) -> None:
 
     def climb(connection: Connection) -> None:
         alembic = operations(connection)
-        for script in history().after(None):
+        for script in LONG.after(None):
             script.module.upgrade(alembic)
             if script.revision == MIDDLE:
                 break
@@ -159,7 +171,7 @@ def migrate_to_the_middle(store: SQLStore) -> None:
     )
 
 
-_TABLES = "('task_definitions', 'task_contents', 'task_instances', 'task_nodes')"
+_TABLES = "({})".format(", ".join(f"'{name}'" for name in metadata.tables))
 _COLUMNS = f"""
 SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
        pg_get_expr(d.adbin, d.adrelid)
@@ -249,25 +261,64 @@ def test_pages_of_instances_have_room_for_updates(store: SQLStore) -> None:
     assert query(store, asked) == [(["fillfactor=70"],)]
 
 
-def test_each_step_is_one_statement_that_does_no_harm_when_repeated(
+@pytest.mark.parametrize("engine", ["cockroachdb"], indirect=True)
+def test_what_an_instance_carries_is_not_written_with_every_claim(
     store: SQLStore,
 ) -> None:
+    store.initialize()
+    shown = str(query(store, "SHOW CREATE TABLE task_instances")[0][1])
+    assert "FAMILY payload (payload)" in shown
+
+
+@pytest.mark.usefixtures("long_history")
+def test_each_step_does_no_harm_when_repeated(store: SQLStore) -> None:
     store.initialize()
     before = described(store)
 
     def again(connection: Connection) -> None:
-        for script in history().after(None):
+        for script in LONG.after(None):
             script.module.upgrade(operations(connection))
 
     store._database.run(Lane.USERS, again)
     assert described(store) == before
     previous = None
-    for script in history().after(None):
-        steps = history().sql(store._dialect.name, since=previous)
-        others = history().sql(store._dialect.name, since=script.revision)
+    for script in LONG.after(None):
+        steps = LONG.sql(store._dialect.name, since=previous)
+        others = LONG.sql(store._dialect.name, since=script.revision)
         assert steps.endswith(others)
-        assert steps.count(";") - others.count(";") <= 1
         previous = script.revision
+
+
+def test_wherever_the_first_revision_stops_it_can_be_done_again(
+    store: SQLStore, empty_url: Callable[[], str], engine: str
+) -> None:
+    def stop_after(count: int, connection: Connection) -> None:
+        for each in statements[:count]:
+            connection.execute(text(each))
+
+    statements = history().sql(engine, since=None).rstrip(";\n").split(";\n")
+    assert len(statements) > 20
+    with closing_store(empty_url()) as whole:
+        whole.initialize()
+        complete = described(whole)
+        # A server takes its time to make a database.
+        step = 1 if engine == "sqlite" else len(statements) // 3
+        for count in range(1, len(statements) + 1, step):
+            with closing_store(empty_url()) as stopped:
+                stopped._database.run(Lane.USERS, partial(stop_after, count))
+                stopped.initialize()
+                assert described(stopped) == re_named(complete, whole, stopped)
+
+
+def test_a_first_revision_that_has_been_edited_has_another_name() -> None:
+    described = "; ".join(
+        f"{table.name}: {', '.join(sorted(each.name or '' for each in parts))}"
+        for table in metadata.sorted_tables
+        for parts in (table.columns, table.indexes)
+    )
+    digest = sha256(described.encode()).hexdigest()[:8]
+    # Until the first release: not the digest alone is to be changed.
+    assert (HEAD, digest) == ("2026.11.22", "d1ed341a")
 
 
 # Printed SQL.
@@ -294,6 +345,7 @@ def test_the_printed_sql_makes_a_schema_that_the_store_accepts(
         assert described(store) == re_named(described(migrated), migrated, store)
 
 
+@pytest.mark.usefixtures("long_history")
 def test_the_printed_sql_goes_on_from_a_revision(
     engine: str, url: str, store: SQLStore
 ) -> None:
@@ -319,13 +371,14 @@ def test_only_postgresql_and_cockroachdb_are_told_of_time_zones_and_json(
     assert "jsonb_path_ops" not in sql
 
 
+@pytest.mark.usefixtures("long_history")
 def test_the_command_says_what_it_does_not_know(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["sqlite", "--since", "7777"])
-    assert f"no revision '7777'; there are 0001 to {HEAD}" in capsys.readouterr().err
-    main(["sqlite", "--since", HEAD])
+    assert f"no revision '7777'; there are {FIRST} to {LAST}" in capsys.readouterr().err
+    main(["sqlite", "--since", LAST])
     assert capsys.readouterr().out == ""
 
 
@@ -346,23 +399,25 @@ def test_a_schema_that_is_missing_is_named_when_it_may_not_be_made(
         only_checking(store).initialize()
 
 
+@pytest.mark.usefixtures("long_history")
 def test_a_schema_that_is_behind_is_named_with_the_way_on(
     engine: str, store: SQLStore
 ) -> None:
     migrate_to_the_middle(store)
     with pytest.raises(
         StoreError,
-        match=rf"at revision {MIDDLE},.* {HEAD} is .*schema {engine} --since {MIDDLE}`",
+        match=rf"at revision {MIDDLE},.* {LAST} is .*schema {engine} --since {MIDDLE}`",
     ):
         only_checking(store).initialize()
 
 
+@pytest.mark.usefixtures("long_history")
 def test_a_half_migrated_schema_is_completed(
     store: SQLStore, empty_url: Callable[[], str]
 ) -> None:
     migrate_to_the_middle(store)
     store.initialize()
-    assert revisions(store) == [HEAD]
+    assert revisions(store) == [LAST]
     with closing_store(empty_url()) as whole:
         whole.initialize()
         assert described(store) == re_named(described(whole), whole, store)
@@ -376,6 +431,27 @@ def test_a_newer_schema_is_left_alone(store: SQLStore, migrate: bool) -> None:
     with pytest.raises(StoreError, match=r"revision 9999,.* newer go_scheduler"):
         store.initialize()
     assert revisions(store) == ["9999"]
+
+
+@pytest.mark.parametrize("migrate", [True, False])
+@pytest.mark.parametrize("earlier", ["0019", "0005"])
+def test_a_schema_from_before_the_first_release_is_left_alone(
+    store: SQLStore, migrate: bool, earlier: str
+) -> None:
+    execute(
+        store,
+        "CREATE TABLE task_definitions (key TEXT)",
+        version.CREATE,
+        version.write_revision_sql(earlier, previous=None),
+    )
+    store._schema = Schema(store._dialect.name, migrate)
+    with pytest.raises(
+        StoreError, match=rf"revision {earlier}, .*before the first .*: recreate the"
+    ):
+        store.initialize()
+    assert revisions(store) == [earlier]
+    with pytest.raises(StoreError, match="task_instances"):
+        execute(store, "SELECT * FROM task_instances")
 
 
 @pytest.mark.parametrize("migrate", [True, False])
@@ -434,8 +510,8 @@ def test_a_right_that_is_missing_is_named(
     name = query(user, "SELECT current_user")[0][0]
     execute(
         store,
-        "GRANT SELECT, INSERT, UPDATE, DELETE ON task_definitions, task_contents,"
-        f" task_instances, task_nodes, task_tombstones TO {name}",
+        "GRANT SELECT, INSERT, UPDATE, DELETE"
+        f" ON {', '.join(metadata.tables)} TO {name}",
         f"GRANT SELECT ON go_scheduler_schema_version TO {name}",
     )
     user.initialize()
@@ -556,11 +632,13 @@ _HANG = """
 import sys
 from datetime import timedelta
 from go_scheduler.stores import open_store
-from go_scheduler.stores.migrations.history import history
-from go_scheduler.stores.sql.schema import Schema
+from go_scheduler.stores.migrations.history import History
+from go_scheduler.stores.sql import schema
 
-url, middle = sys.argv[1:]
-module = next(s.module for s in history().after(None) if s.revision == middle)
+url, versions, middle = sys.argv[1:]
+history = History(versions)
+schema.history = lambda: history
+module = next(s.module for s in history.after(None) if s.revision == middle)
 upgrade = module.upgrade
 
 def hang(op):
@@ -570,18 +648,19 @@ def hang(op):
 
 module.upgrade = hang
 store = open_store(url)
-store._schema = Schema(store._dialect.name, True, lease=timedelta(seconds=1))
+store._schema = schema.Schema(store._dialect.name, True, lock=timedelta(seconds=1))
 store.initialize()
 """
 
 
+@pytest.mark.usefixtures("long_history")
 def test_a_migration_goes_on_where_a_killed_one_was(url: str, store: SQLStore) -> None:
-    with python(_HANG, url, MIDDLE) as process:
+    with python(_HANG, url, str(VERSIONS), MIDDLE) as process:
         assert hear(process) == "in the middle"
-        assert revisions(store) == ["0004"]
+        assert revisions(store) == [FIRST]
         process.kill()
     store.initialize()
-    assert revisions(store) == [HEAD]
+    assert revisions(store) == [LAST]
     only_checking(store).initialize()
 
 
@@ -592,7 +671,7 @@ class Pause:
         self.reached = threading.Event()
         self.over = threading.Event()
         module = next(
-            each.module for each in history().after(None) if each.revision == MIDDLE
+            each.module for each in LONG.after(None) if each.revision == MIDDLE
         )
         self._upgrade: Callable[[Operations], None] = module.upgrade
         monkeypatch.setattr(module, "upgrade", self._pause)
@@ -617,13 +696,14 @@ def paused_in_the_middle(store: SQLStore, pause: Pause) -> Iterator[None]:
         initialized.result(PATIENCE)
 
 
-def test_a_slow_migration_keeps_its_lease_and_others_do_not_wait_for_ever(
+@pytest.mark.usefixtures("long_history")
+def test_a_slow_migration_keeps_its_lock_and_others_do_not_wait_for_ever(
     store: SQLStore, other: SQLStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Long enough for a busy machine to keep it, and short enough to be waited for.
-    lease = 2 * SECOND
-    store._schema = Schema(store._dialect.name, True, lease=lease)
-    other._schema = Schema(other._dialect.name, True, lease=lease, patience=1.5 * lease)
+    lock = 2 * SECOND
+    store._schema = Schema(store._dialect.name, True, lock=lock)
+    other._schema = Schema(other._dialect.name, True, lock=lock, patience=1.5 * lock)
     pause = Pause(monkeypatch)
     with paused_in_the_middle(store, pause):
         with pytest.raises(
@@ -631,11 +711,12 @@ def test_a_slow_migration_keeps_its_lease_and_others_do_not_wait_for_ever(
             match=r"brought up to date by .*, process \d+, .*3 s",
         ):
             other.initialize()
-        assert revisions(store) == ["0004"]
-    assert revisions(store) == [HEAD]
+        assert revisions(store) == [FIRST]
+    assert revisions(store) == [LAST]
 
 
-def test_who_lost_the_lease_in_the_middle_changes_nothing_any_more(
+@pytest.mark.usefixtures("long_history")
+def test_who_lost_the_lock_in_the_middle_changes_nothing_any_more(
     store: SQLStore, other: SQLStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with paused_in_the_middle(store, Pause(monkeypatch)):
@@ -645,25 +726,27 @@ def test_who_lost_the_lease_in_the_middle_changes_nothing_any_more(
             + ("0" if other._dialect.name == "sqlite" else "now()"),
         )
         other.initialize()
-        assert revisions(other) == [HEAD]
-    assert revisions(store) == [HEAD]
+        assert revisions(other) == [LAST]
+    assert revisions(store) == [LAST]
 
 
-@pytest.mark.parametrize(("previous", "revision"), [(None, "0001"), ("0004", MIDDLE)])
-def test_a_step_that_ends_after_the_lease_was_lost_is_not_noted(
+@pytest.mark.parametrize(("previous", "revision"), [(None, FIRST), (FIRST, MIDDLE)])
+def test_a_step_that_ends_after_the_lock_was_lost_is_not_noted(
     store: SQLStore, other: SQLStore, previous: str | None, revision: str
 ) -> None:
-    execute(store, create_lease_table_sql(store._dialect.name), version.CREATE)
+    execute(store, create_lock_table_sql(store._dialect.name), version.CREATE)
     if previous is not None:
         execute(store, version.write_revision_sql(previous, previous=None))
-    late = Lease(store._database, store._dialect.name, length=timedelta(0))
+    late = MigrationLock(store._database, store._dialect.name, length=timedelta(0))
     assert late.acquire()
     before = revisions(store)
-    assert Lease(other._database, other._dialect.name, length=timedelta(0)).acquire()
+    assert MigrationLock(
+        other._database, other._dialect.name, length=timedelta(0)
+    ).acquire()
     written = store._database.run(
         Lane.USERS,
         lambda each: version.write_revision(
-            each, revision, previous=previous, lease=late
+            each, revision, previous=previous, lock=late
         ),
     )
     assert not written
@@ -688,22 +771,24 @@ def test_steps_may_take_longer_than_other_statements(
     assert query(store, "SHOW statement_timeout") == [("10s",)]
 
 
-def test_an_up_to_date_schema_needs_no_lease(store: SQLStore, other: SQLStore) -> None:
+def test_an_up_to_date_schema_needs_no_lock(store: SQLStore, other: SQLStore) -> None:
     store.initialize()
-    assert Lease(store._database, store._dialect.name, length=60 * SECOND).acquire()
+    assert MigrationLock(
+        store._database, store._dialect.name, length=60 * SECOND
+    ).acquire()
     other._schema = Schema(other._dialect.name, True, patience=timedelta(0))
     other.initialize()
 
 
-def test_one_owner_has_the_lease_until_it_is_released(
+def test_one_owner_has_the_lock_until_it_is_released(
     store: SQLStore, other: SQLStore
 ) -> None:
-    execute(store, create_lease_table_sql(store._dialect.name))
-    one = Lease(store._database, store._dialect.name, length=60 * SECOND)
-    another = Lease(other._database, other._dialect.name, length=60 * SECOND)
+    execute(store, create_lock_table_sql(store._dialect.name))
+    one = MigrationLock(store._database, store._dialect.name, length=60 * SECOND)
+    another = MigrationLock(other._database, other._dialect.name, length=60 * SECOND)
     assert one.acquire()
     assert not another.acquire()
-    assert another.holder() == one.owner
+    assert another.last_owner() == one.owner
     with one.kept():
         assert not another.acquire()
     assert another.acquire()
@@ -715,7 +800,7 @@ def test_who_loses_the_race_for_a_table_tries_again(
     store: SQLStore, other: SQLStore
 ) -> None:
     def race(connection: Connection) -> None:
-        connection.execute(text(create_lease_table_sql("postgresql")))
+        connection.execute(text(create_lock_table_sql("postgresql")))
         initialized = threads.submit(store.initialize)
         waits = (
             "SELECT count(*) FROM pg_stat_activity"

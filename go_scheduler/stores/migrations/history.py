@@ -11,7 +11,7 @@ from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from go_scheduler.errors import ConfigurationError
+from go_scheduler.errors import ConfigurationError, StoreError
 from go_scheduler.shown import shown
 
 if TYPE_CHECKING:
@@ -24,10 +24,15 @@ _FOLDER = Path(__file__).parent
 
 
 class History:
-    """Every revision, from the first to the newest."""
+    """Every revision, from the first to the newest.
 
-    def __init__(self) -> None:
-        scripts = ScriptDirectory(_FOLDER, version_locations=[_FOLDER / "versions"])
+    Args:
+        versions: The folder that has them. Their names are in the order in which they
+            were written.
+    """
+
+    def __init__(self, versions: Path) -> None:
+        scripts = ScriptDirectory(_FOLDER, version_locations=[versions])
         self._scripts = tuple(scripts.walk_revisions())[::-1]
         self._revisions = [script.revision for script in self._scripts]
 
@@ -35,9 +40,6 @@ class History:
     def head(self) -> str:
         """The newest revision."""
         return self._revisions[-1]
-
-    def __contains__(self, revision: str) -> bool:
-        return revision in self._revisions
 
     def after(self, revision: str | None) -> Sequence[Script]:
         """What is to be done from a revision on, in order; None is an empty database.
@@ -47,12 +49,40 @@ class History:
         """
         if revision is None:
             return self._scripts
-        if revision not in self:
+        if revision not in self._revisions:
             raise ConfigurationError(
                 f"there is no revision {shown(revision)}; there are"
                 f" {self._revisions[0]} to {self.head}"
             )
         return self._scripts[self._revisions.index(revision) + 1 :]
+
+    def recognise(self, found: Sequence[str]) -> str | None:
+        """The revision that a database is at, by what its table of versions says.
+
+        Raises:
+            StoreError: It is none of these, or more than one.
+        """
+        if len(found) > 1:
+            raise StoreError(
+                f"the table go_scheduler_schema_version says {', '.join(found)}, and"
+                " should say one revision: two migrations have run beside each other,"
+                " or one by other means"
+            )
+        if not found:
+            return None
+        if found[0] < self._revisions[0]:
+            raise StoreError(
+                f"the database's schema is at revision {found[0]}, which was made"
+                " before the first release and leads to no later one: recreate the"
+                " database, or name another one"
+            )
+        if found[0] not in self._revisions:
+            raise StoreError(
+                f"the database's schema is at revision {found[0]}, which was made by a"
+                f" newer go_scheduler; this one knows {self.head} as the newest:"
+                " upgrade it"
+            )
+        return found[0]
 
     def sql(self, dialect: str, *, since: str | None) -> str:
         """The statements that the steps after a revision consist of."""
@@ -68,8 +98,8 @@ class History:
 
 @cache
 def history() -> History:
-    """The history, read once."""
-    return History()
+    """The history of this package's schema, read once."""
+    return History(_FOLDER / "versions")
 
 
 def operations(connection: Connection) -> Operations:

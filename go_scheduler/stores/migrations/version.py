@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
-from go_scheduler.stores.migrations.lease import IS_HELD
+from go_scheduler.stores.migrations.lock import IS_OURS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sqlalchemy import Connection
 
-    from go_scheduler.stores.migrations.lease import Lease
+    from go_scheduler.stores.migrations.lock import MigrationLock
 
 # Alembic's own layout, so that its tools can read it.
 CREATE = """
@@ -30,12 +30,12 @@ SELECT count(*) FROM sqlite_master
 _READ = "SELECT version_num FROM go_scheduler_schema_version ORDER BY version_num"
 _BEGIN = f"""
 INSERT INTO go_scheduler_schema_version (version_num)
-SELECT CAST(:revision AS varchar(32)) WHERE {IS_HELD}
+SELECT CAST(:revision AS varchar(32)) WHERE {IS_OURS}
 RETURNING version_num
 """
 _GO_ON = f"""
 UPDATE go_scheduler_schema_version SET version_num = CAST(:revision AS varchar(32))
- WHERE version_num = CAST(:previous AS varchar(32)) AND {IS_HELD}
+ WHERE version_num = CAST(:previous AS varchar(32)) AND {IS_OURS}
 RETURNING version_num
 """
 _SET_FIRST = """
@@ -58,11 +58,11 @@ def read_revisions(connection: Connection) -> Sequence[str]:
 
 
 def write_revision(
-    connection: Connection, revision: str, *, previous: str | None, lease: Lease
+    connection: Connection, revision: str, *, previous: str | None, lock: MigrationLock
 ) -> bool:
-    """Note that a step has been done; False if the lease is somebody else's by now."""
+    """Note that a step has been done; False if the lock is somebody else's by now."""
     statement = text(_BEGIN if previous is None else _GO_ON)
-    values = {"revision": revision, "owner": lease.owner, "fence": lease.fence}
+    values = {"revision": revision, "owner": lock.owner, "fence": lock.fence}
     if previous is not None:
         values["previous"] = previous
     return bool(connection.scalars(statement, values).all())

@@ -23,7 +23,7 @@ from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailable
 from go_scheduler.shown import shown
 from go_scheduler.stores.migrations import version
 from go_scheduler.stores.migrations.history import history, operations
-from go_scheduler.stores.migrations.lease import Lease, create_lease_table_sql
+from go_scheduler.stores.migrations.lock import MigrationLock, create_lock_table_sql
 from go_scheduler.stores.sql.database import Lane, Overtaken
 from go_scheduler.stores.sql.tables import metadata
 
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 DIALECTS = ("cockroachdb", "postgresql", "sqlite")
 """The databases there is a schema for."""
 
-_LEASE = timedelta(seconds=10)
+_LOCK = timedelta(seconds=10)
 _PATIENCE = timedelta(minutes=1)
 _LONGEST_PAUSE = 0.1
 # To build an index takes longer than any other statement may; both are in seconds.
@@ -54,14 +54,14 @@ class Schema:
     """The schema that one store needs.
 
     Any number of processes may prepare the same database at once: one migrates, under a
-    lease that it renews, and the others wait. If it dies, another one goes on where it
-    was as soon as the lease has expired. Should two ever overlap, all the same: each
-    step is repeatable, and only who has the lease notes that it has been done.
+    lock that it renews, and the others wait. If it dies, another one goes on where it
+    was as soon as the lock has expired. Should two ever overlap, all the same: each
+    statement is repeatable, and only who has the lock notes that a revision is done.
 
     Args:
         dialect: The kind of database: one of ``DIALECTS``.
         migrate: Whether to bring it up to date, or only to check that it is.
-        lease: How long others wait for a process that has died.
+        lock: How long others wait for a process that has died.
         patience: How long to wait for another process that makes no progress.
     """
 
@@ -70,12 +70,12 @@ class Schema:
         dialect: str,
         migrate: bool,
         *,
-        lease: timedelta = _LEASE,
+        lock: timedelta = _LOCK,
         patience: timedelta = _PATIENCE,
     ) -> None:
         self._dialect = dialect
         self._migrate = migrate
-        self._lease = lease
+        self._lock = lock
         self._patience = patience
         self._elapsed = SystemClock().elapsed
 
@@ -102,7 +102,7 @@ class Schema:
 
     def _find(self, database: Database) -> str | None:
         """The revision that the database is at, unless it is none of ours."""
-        return _recognise(database.run(Lane.USERS, version.read_revisions))
+        return history().recognise(database.run(Lane.USERS, version.read_revisions))
 
     def _command(self, found: str | None) -> str:
         since = "" if found is None else f" --since {found}"
@@ -112,10 +112,10 @@ class Schema:
         found = self._find(database)
         if found == history().head:
             return
-        lease = Lease(database, self._dialect, length=self._lease)
+        lock = MigrationLock(database, self._dialect, length=self._lock)
         try:
-            database.run(Lane.USERS, self._create_lease_table)
-            self._migrate_or_wait(database, lease, found)
+            database.run(Lane.USERS, self._create_lock_table)
+            self._migrate_or_wait(database, lock, found)
         except StoreUnavailableError:
             raise
         except StoreError as error:
@@ -124,22 +124,22 @@ class Schema:
                 f" it done by somebody else, see `{self._command(found)}`"
             ) from error
 
-    def _create_lease_table(self, connection: Connection) -> None:
+    def _create_lock_table(self, connection: Connection) -> None:
         with _races_are_conflicts():
-            connection.execute(text(create_lease_table_sql(self._dialect)))
+            connection.execute(text(create_lock_table_sql(self._dialect)))
 
     def _migrate_or_wait(
-        self, database: Database, lease: Lease, found: str | None
+        self, database: Database, lock: MigrationLock, found: str | None
     ) -> None:
         until = self._elapsed() + self._patience
         while found != history().head:
-            if lease.acquire():
-                with lease.kept():
-                    database.run(Lane.USERS, lambda each: self._climb(each, lease))
+            if lock.acquire():
+                with lock.kept():
+                    database.run(Lane.USERS, lambda each: self._climb(each, lock))
             elif self._elapsed() >= until:
                 raise StoreUnavailableError(
                     f"the database's schema is being brought up to date by"
-                    f" {lease.holder()}, which has made no progress for"
+                    f" {lock.last_owner()}, which has made no progress for"
                     f" {self._patience.total_seconds():g} s"
                 )
             else:
@@ -147,40 +147,22 @@ class Schema:
             if (now_found := self._find(database)) != found:
                 found, until = now_found, self._elapsed() + self._patience
 
-    def _climb(self, connection: Connection, lease: Lease) -> None:
-        """Take one step after the other, for as long as nobody else has the lease."""
+    def _climb(self, connection: Connection, lock: MigrationLock) -> None:
+        """Take one revision after the other, while nobody else has the lock."""
         if self._dialect != "sqlite":
             _be_patient(connection)
         with _races_are_conflicts():
             connection.execute(text(version.CREATE))
-            found = _recognise(version.read_revisions(connection))
+            found = history().recognise(version.read_revisions(connection))
             alembic = operations(connection)
             for script in history().after(found):
                 script.module.upgrade(alembic)
                 if not version.write_revision(
-                    connection, script.revision, previous=found, lease=lease
+                    connection, script.revision, previous=found, lock=lock
                 ):
                     return
                 found = script.revision
         log.info("schema brought up to date: revision %s", found)
-
-
-def _recognise(found: Sequence[str]) -> str | None:
-    if len(found) > 1:
-        raise StoreError(
-            f"the table go_scheduler_schema_version says {', '.join(found)}, and"
-            " should say one revision: two migrations have run beside each other,"
-            " or one by other means"
-        )
-    if not found:
-        return None
-    if found[0] not in history():
-        raise StoreError(
-            f"the database's schema is at revision {found[0]}, which was made by a"
-            f" newer go_scheduler; this one knows {history().head} as the newest:"
-            " upgrade it"
-        )
-    return found[0]
 
 
 def _be_patient(connection: Connection) -> None:
@@ -264,7 +246,7 @@ def schema_sql(dialect: str, *, since: str | None = None) -> str:
     if not history().after(since):
         return ""
     statements = [
-        create_lease_table_sql(dialect),
+        create_lock_table_sql(dialect),
         version.CREATE,
         history().sql(dialect, since=since),
         version.write_revision_sql(head, previous=since),

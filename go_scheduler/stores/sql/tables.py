@@ -7,6 +7,9 @@ definition: after a delete the row stays, marked, until its history is gone, and
 same ``id`` may begin another life under a new key. Of one that has ended and is gone
 ``task_tombstones`` keeps what says whether it would run again.
 
+Columns and tables that nothing uses yet are empty. They are for policies, workers and
+figures still to come, so that no database has to be changed for those.
+
 Durations are whole microseconds. There are no foreign keys: a delete takes the rows it
 has to, in batches, and a row without its definition harms nobody.
 """
@@ -35,6 +38,7 @@ metadata = MetaData()
 
 _NO = false()
 _ZERO = text("0")
+_NORMAL = text("1")
 
 definitions = Table(
     "task_definitions",
@@ -44,7 +48,13 @@ definitions = Table(
     # Spreads what is due over ranges on CockroachDB; 0 elsewhere.
     Column("shard", SmallInteger, nullable=False, server_default=_ZERO),
     Column("queue", Text, nullable=False),
+    Column("priority", SmallInteger, nullable=False, server_default=_NORMAL),
     Column("expire_after", BigInteger),
+    # What becomes of an instance that is due while another one runs, which slot they
+    # have in common, and how many may wait for it.
+    Column("overlap", Text),
+    Column("slot", Text),
+    Column("max_queue", BigInteger),
     # Whether its trigger waits for the end of a run.
     Column("waits", Boolean, nullable=False, server_default=_NO),
     Column("next_fire_time", Time),
@@ -58,6 +68,8 @@ definitions = Table(
     Column("revision", BigInteger, nullable=False),
     # Whether its id was passed, so that it is remembered.
     Column("named", Boolean, nullable=False, server_default=_NO),
+    # The set that it was declared in.
+    Column("owner", Text),
     Column("created_at", Time, nullable=False),
 )
 _is_due = text("next_fire_time IS NOT NULL AND NOT paused AND NOT late")
@@ -86,15 +98,27 @@ instances = Table(
     Column("id", Id, primary_key=True),
     Column("definition_key", Id, nullable=False),
     Column("shard", SmallInteger, nullable=False, server_default=_ZERO),
-    # These four follow the definition as long as the instance is open, so that claim
-    # and start need no join.
+    # These follow the definition as long as the instance is open, so that claim and
+    # start need no join.
     Column("queue", Text, nullable=False),
+    Column("priority", SmallInteger, nullable=False, server_default=_NORMAL),
     Column("expire_after", BigInteger),
+    Column("slot", Text),
     Column("waits", Boolean, nullable=False, server_default=_NO),
     Column("held", Boolean, nullable=False, server_default=_NO),
+    # Whether its slot is another instance's.
+    Column("parked", Boolean, nullable=False, server_default=_NO),
+    # Whether its run goes on outside of the node that has called the handler.
+    Column("handed_on", Boolean, nullable=False, server_default=_NO),
+    # By what it was made: a fire time, if empty.
+    Column("origin", Text),
+    Column("key", Text),
+    Column("created_at", Time),
+    Column("accepted_at", Time),
     Column("fire_time", Time),
     Column("execute_at", Time, nullable=False),
     Column("due_at", Time, nullable=False),
+    Column("start_by", Time),
     # The later of due_at and of when it was made pending: nothing new ever stands
     # below the bound of a scan. Empty unless it is pending and not held.
     Column("claimable_at", Time),
@@ -102,17 +126,25 @@ instances = Table(
     Column("runs", BigInteger, nullable=False, server_default=_ZERO),
     Column("hangs", BigInteger, nullable=False, server_default=_ZERO),
     Column("claimed_by", Id),
+    Column("worker", Text),
     Column("expires_at", Time),
     Column("started_at", Time),
+    Column("progress", Text),
     Column("completed_at", Time),
     Column("outcome", Text),
     Column("ended_attempt", BigInteger),
+    Column("result", Text),
     Column("error", Text),
     Column("cancel_requested", Boolean, nullable=False, server_default=_NO),
-    # Which fire times it stands for, with fire_time as the first of them.
+    # Which fire times it stands for, with fire_time as the first of them, or
+    # skipped_first where it has none of its own.
+    Column("skipped_first", Time),
     Column("skipped_last", Time),
     Column("skipped_count", BigInteger),
     Column("skipped_reason", Text),
+    Column("trace_context", Text),
+    # The last, for on CockroachDB it is added to the table, in a family of its own.
+    Column("payload", Text),
     UniqueConstraint("definition_key", "fire_time", name="task_instances_fire_key"),
     CheckConstraint(
         "(completed_at IS NULL) = (outcome IS NULL)", name="task_instances_end_check"
@@ -140,6 +172,56 @@ nodes = Table(
     Column("queues", Text),
 )
 
+stats = Table(
+    "task_stats",
+    metadata,
+    Column("minute", Time, primary_key=True),
+    Column("queue", Text, primary_key=True),
+    Column("node", Id, primary_key=True),
+    # How many ended in which way, and how late they began, as JSON.
+    Column("outcomes", Text, nullable=False),
+    Column("lateness", Text, nullable=False),
+)
+
+# Those that did not end their instance well.
+runs = Table(
+    "task_runs",
+    metadata,
+    Column("instance_id", Id, primary_key=True),
+    Column("attempt", BigInteger, primary_key=True, autoincrement=False),
+    Column("node", Id),
+    Column("worker", Text),
+    Column("started_at", Time),
+    Column("ended_at", Time, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("error", Text),
+)
+
+# Of what runs one at a time, whose turn it is.
+slots = Table(
+    "task_slots",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("instance_id", Id, nullable=False),
+    Column("attempt", BigInteger, nullable=False),
+)
+
+# What an application declares at its start, as a whole.
+sets = Table(
+    "task_sets",
+    metadata,
+    Column("owner", Text, primary_key=True),
+    Column("version", BigInteger),
+    Column("declared_at", Time, nullable=False),
+)
+
+settings = Table(
+    "task_settings",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
 # The statements that name an instance by its id must walk the primary key. None of
 # these predicates follows from their guard, (attempt, completed_at IS NULL, claimed_by
 # IS NOT NULL), so that no planner can take one of these indexes for them.
@@ -148,6 +230,7 @@ _may_lapse = text("claimed_by IS NOT NULL AND completed_at IS NULL AND NOT held"
 _is_open = text("completed_at IS NULL AND outcome IS NULL")
 _has_ended = text("completed_at IS NOT NULL AND outcome <> 'failed'")
 _has_failed = text("completed_at IS NOT NULL AND outcome = 'failed'")
+_has_key = text("key IS NOT NULL")
 
 
 def _index(name: str, *columns: Column[object], where: object, unique: bool = False):  # type: ignore[no-untyped-def]
@@ -195,5 +278,12 @@ indexes = (
     _index("task_instances_open_idx", instances.c.definition_key, where=_is_open),
     _index("task_instances_ended_idx", instances.c.completed_at, where=_has_ended),
     _index("task_instances_failed_idx", instances.c.completed_at, where=_has_failed),
+    _index(
+        "task_instances_key_key",
+        instances.c.definition_key,
+        instances.c.key,
+        where=_has_key,
+        unique=True,
+    ),
     Index("task_tombstones_completed_idx", tombstones.c.completed_at, tombstones.c.id),
 )

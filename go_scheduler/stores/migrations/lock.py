@@ -1,7 +1,7 @@
 """The right to migrate a database: a row that one process has until it expires.
 
 On CockroachDB there are no advisory locks, and DDL commits the transaction that would
-hold the lock of a row. A lease needs neither, and outlives its holder only shortly.
+hold the lock of a row. This lock needs neither, and outlives its owner only shortly.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ ON CONFLICT (name) DO UPDATE
  WHERE l.expires_at <= {now} OR l.owner = excluded.owner
 RETURNING fence
 """
-_IS_OURS = """
+_OURS = """
 name = 'migrate' AND owner = CAST(:owner AS text) AND fence = CAST(:fence AS bigint)
 """
-_RENEW = f"UPDATE go_scheduler_lock SET expires_at = {{later}} WHERE {_IS_OURS}"
-_RELEASE = f"UPDATE go_scheduler_lock SET expires_at = {{now}} WHERE {_IS_OURS}"
-_HOLDER = "SELECT owner FROM go_scheduler_lock WHERE name = 'migrate'"
+_RENEW = f"UPDATE go_scheduler_lock SET expires_at = {{later}} WHERE {_OURS}"
+_RELEASE = f"UPDATE go_scheduler_lock SET expires_at = {{now}} WHERE {_OURS}"
+_OWNER = "SELECT owner FROM go_scheduler_lock WHERE name = 'migrate'"
 
-IS_HELD = f"EXISTS (SELECT 1 FROM go_scheduler_lock WHERE {_IS_OURS})"
+IS_OURS = f"EXISTS (SELECT 1 FROM go_scheduler_lock WHERE {_OURS})"
 """A condition on ``:owner`` and ``:fence``: nobody else has acquired it since.
 
 What is written under it is written by one process, however late it comes to write.
@@ -72,13 +72,13 @@ def _words(dialect: str) -> Mapping[str, str]:
     return _SQLITE if dialect == "sqlite" else _POSTGRESQL
 
 
-def create_lease_table_sql(dialect: str) -> str:
-    """The statement that creates the table of leases, if there is none."""
+def create_lock_table_sql(dialect: str) -> str:
+    """The statement that creates the table of locks, if there is none."""
     return _CREATE.format(**_words(dialect))
 
 
-class Lease:
-    """One process's claim to be the one that migrates a database.
+class MigrationLock:
+    """One process's right to be the one that migrates a database.
 
     Args:
         database: The database to migrate.
@@ -121,12 +121,12 @@ class Lease:
             keeper.join()
             self._update(_RELEASE)
 
-    def holder(self) -> str:
+    def last_owner(self) -> str:
         """Who has it, or had it last."""
-        holder = self._database.run(
-            Lane.USERS, lambda connection: connection.scalar(text(_HOLDER))
+        owner = self._database.run(
+            Lane.USERS, lambda connection: connection.scalar(text(_OWNER))
         )
-        return holder or "nobody"
+        return owner or "nobody"
 
     def _keep(self, ended: threading.Event) -> None:
         while not ended.wait(self._length.total_seconds() / 3):
@@ -140,7 +140,7 @@ class Lease:
         return text(statement.format(**_words(self._dialect)))
 
     def _update(self, statement: str, **values: object) -> None:
-        # If it fails, the lease expires, and then what its holder does is in vain.
+        # If it fails, the lock expires, and then what its owner does is in vain.
         with suppress(StoreError):
             self._database.run(
                 Lane.RENEWALS,
