@@ -431,7 +431,7 @@ NONSENSE = (
 @pytest.mark.parametrize(
     "change",
     [
-        "held = true",
+        "frozen = true",
         "completed_at = now(), outcome = 'failed'",
         f"claimed_by = '{uuid4()}'",
         "attempt = 9223372036854775807",

@@ -441,7 +441,7 @@ class KeepsTheRun(MemoryStore):
         )
 
 
-class ForgetsHolds(MemoryStore):
+class ForgetsFrozen(MemoryStore):
     """Hands out what is held by a pause."""
 
     def claim_instances(
@@ -699,7 +699,7 @@ NOTICED: dict[type[MemoryStore], str] = {
     DoesNotCount: "test_a_start_ahead_of_time_begins_at_the_due_time",
     StartsTwice: "test_a_second_start_is_answered_alike_and_changes_nothing",
     KeepsTheRun: "test_a_run_that_was_recorded_is_taken_off",
-    ForgetsHolds: "test_what_waits_for_a_retry_is_held",
+    ForgetsFrozen: "test_what_waits_for_a_retry_is_frozen",
     LosesFireTimes: (
         "test_the_next_fire_time_goes_back_to_the_earliest_that_was_removed"
     ),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class InstanceTable:
     """The rows by id, and each in the one list that its state calls for.
 
-    Pending rows stand in their queue's list unless they are held, claimed and running
+    Pending rows stand in their queue's list unless they are frozen, claimed and running
     ones in the list of leases, ended ones in one of the two that cleanup takes from.
     """
 
@@ -163,8 +163,8 @@ class InstanceTable:
             row.queue = queue
 
     def list_pending(self, row: InstanceRow) -> None:
-        """Make a pending row claimable, unless it is held."""
-        if not row.held:
+        """Make a pending row claimable, unless it is frozen."""
+        if not row.frozen:
             waiting = self._pending.setdefault(row.queue, SortedList())
             waiting.add((row.due_at, row.id.int, row))
 
@@ -201,7 +201,7 @@ class InstanceTable:
         for expires_at, _, row in self._leases:
             if expires_at > now or len(found) == limit:
                 break
-            if row.queue in queues and not row.held:
+            if row.queue in queues and not row.frozen:
                 found.append(row)
         for row in found:
             self._unlist(row)

@@ -98,7 +98,7 @@ class InstanceRow:
         return self.id if self.fire_time is None else self.fire_time
 
     @property
-    def held(self) -> bool:
+    def frozen(self) -> bool:
         """Whether its definition is paused."""
         return self.of.definition.paused
 

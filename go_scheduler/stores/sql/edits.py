@@ -263,7 +263,7 @@ class Edits:
         )
         open_instances = OpenInstances(connection, self._dialect, [row.key])
         open_instances.lock()
-        open_instances.hold()
+        open_instances.freeze()
         removed = open_instances.remove_unstarted()
         open_instances.free_unstarted(now)
         times = [*removed, read_time(written.next_fire_time)]
@@ -306,7 +306,7 @@ class Edits:
                 "late": True,
             },
         )
-        OpenInstances(connection, self._dialect, [row.key]).let_go(now)
+        OpenInstances(connection, self._dialect, [row.key]).thaw(now)
         return resumed
 
     def delete(self, connection: Connection, ids: Collection[UUID]) -> Set[UUID]:

@@ -92,15 +92,15 @@ class OpenInstances:
             instances.c.started_at.is_(None),
         )
 
-    def hold(self) -> None:
+    def freeze(self) -> None:
         """Let none of them be claimed."""
-        self._update({"held": True, "claimable_at": None})
+        self._update({"frozen": True, "claimable_at": None})
 
-    def let_go(self, now: datetime) -> None:
-        """End that they are held."""
+    def thaw(self, now: datetime) -> None:
+        """End that they are frozen."""
         # A claim that lapsed long ago would lie below the bound of every scan.
         expires_at = _no_earlier(instances.c.expires_at, now)
-        self._update({"held": False, "expires_at": expires_at})
+        self._update({"frozen": False, "expires_at": expires_at})
         self._update(
             {"claimable_at": _claimable_at(now)}, instances.c.claimed_by.is_(None)
         )
@@ -131,9 +131,9 @@ class OpenInstances:
 
 
 def _claimable_at(now: datetime) -> ColumnElement[Any]:
-    """When an instance that is pending again joins the line, unless it is held."""
+    """When an instance that is pending again joins the line, unless it is frozen."""
     moment = _no_earlier(instances.c.due_at, now)
-    return case((instances.c.held, None), else_=moment)
+    return case((instances.c.frozen, None), else_=moment)
 
 
 def _no_earlier(column: ColumnElement[Any], now: datetime) -> ColumnElement[Any]:

@@ -105,7 +105,7 @@ instances = Table(
     Column("expire_after", BigInteger),
     Column("slot", Text),
     Column("waits", Boolean, nullable=False, server_default=_NO),
-    Column("held", Boolean, nullable=False, server_default=_NO),
+    Column("frozen", Boolean, nullable=False, server_default=_NO),
     # Whether its slot is another instance's.
     Column("parked", Boolean, nullable=False, server_default=_NO),
     # Whether its run goes on outside of the node that has called the handler.
@@ -120,7 +120,7 @@ instances = Table(
     Column("due_at", Time, nullable=False),
     Column("start_by", Time),
     # The later of due_at and of when it was made pending: nothing new ever stands
-    # below the bound of a scan. Empty unless it is pending and not held.
+    # below the bound of a scan. Empty unless it is pending and not frozen.
     Column("claimable_at", Time),
     Column("attempt", BigInteger, nullable=False, server_default=_ZERO),
     Column("runs", BigInteger, nullable=False, server_default=_ZERO),
@@ -226,7 +226,7 @@ settings = Table(
 # these predicates follows from their guard, (attempt, completed_at IS NULL, claimed_by
 # IS NOT NULL), so that no planner can take one of these indexes for them.
 _is_claimable = text("claimable_at IS NOT NULL")
-_may_lapse = text("claimed_by IS NOT NULL AND completed_at IS NULL AND NOT held")
+_may_lapse = text("claimed_by IS NOT NULL AND completed_at IS NULL AND NOT frozen")
 _is_open = text("completed_at IS NULL AND outcome IS NULL")
 _has_ended = text("completed_at IS NOT NULL AND outcome <> 'failed'")
 _has_failed = text("completed_at IS NOT NULL AND outcome = 'failed'")

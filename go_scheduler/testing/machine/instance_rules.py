@@ -66,7 +66,7 @@ class InstanceRules(StorePair):
 
     @rule(node=nodes)
     def list_claimed(self, node: UUID) -> None:
-        """A node looks for what it has claimed; what is held may be left out."""
+        """A node looks for what it has claimed; what is frozen may be left out."""
 
         def read(store: Store) -> object:
             found = store.list_claimed(node, limit=ALL)

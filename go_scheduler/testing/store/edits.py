@@ -104,7 +104,7 @@ class EditTests:
         [taken] = claim(store, OTHER_NODE, queues=["other"], lapsed=True)
         assert taken.id == instance.id
 
-    def test_what_is_held_goes_to_the_new_queue_and_can_be_deleted(
+    def test_what_is_frozen_goes_to_the_new_queue_and_can_be_deleted(
         self, store: Store
     ) -> None:
         instance = waiting_for_retry(store)

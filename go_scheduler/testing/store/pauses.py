@@ -187,7 +187,7 @@ class PauseTests:
         pause(store, instance.definition)
         assert ids(instances(store, instance.definition)) == [instance.id]
 
-    def test_what_waits_for_a_retry_is_held(self, store: Store) -> None:
+    def test_what_waits_for_a_retry_is_frozen(self, store: Store) -> None:
         instance = waiting_for_retry(store)
         pause(store, instance.definition)
         assert claim(store, ahead=HOUR) == []
@@ -201,7 +201,7 @@ class PauseTests:
         assert claim(store, ahead=HOUR) == []
         assert store.get_instance(instance.id).state is State.PENDING
 
-    def test_what_is_given_back_meanwhile_is_held(self, store: Store) -> None:
+    def test_what_is_given_back_meanwhile_is_frozen(self, store: Store) -> None:
         instance = running(store)
         pause(store, instance.definition)
         assert release(store, instance)
@@ -209,7 +209,7 @@ class PauseTests:
         found = store.get_instance(instance.id)
         assert (found.state, found.runs) == (State.PENDING, 0)
 
-    def test_what_fails_meanwhile_is_held(
+    def test_what_fails_meanwhile_is_frozen(
         self, store: Store, clock: ManualClock
     ) -> None:
         instance = running(store)
@@ -228,7 +228,7 @@ class PauseTests:
         assert claim(store, OTHER_NODE, lapsed=True) == []
         assert finish(store, instance)
 
-    def test_what_is_held_can_be_cancelled(self, store: Store) -> None:
+    def test_what_is_frozen_can_be_cancelled(self, store: Store) -> None:
         instance = waiting_for_retry(store)
         pause(store, instance.definition)
         answer = cancel(store, instance)
@@ -236,14 +236,14 @@ class PauseTests:
         store.resume_definitions([instance.definition.id])
         assert claim(store) == []
 
-    def test_what_is_held_goes_with_its_definition(self, store: Store) -> None:
+    def test_what_is_frozen_goes_with_its_definition(self, store: Store) -> None:
         instance = waiting_for_retry(store)
         pause(store, instance.definition)
         store.delete_definitions([instance.definition.id])
         with pytest.raises(TaskInstanceNotFoundError):
             store.get_instance(instance.id)
 
-    def test_what_is_held_stays_held_when_the_definition_is_edited(
+    def test_what_is_frozen_stays_frozen_when_the_definition_is_edited(
         self, store: Store
     ) -> None:
         instance = waiting_for_retry(store)
@@ -251,7 +251,7 @@ class PauseTests:
         put(store, replace(paused, queue="other"))
         assert claim(store, queues=["default", "other"], ahead=HOUR) == []
 
-    def test_what_is_held_goes_to_the_new_queue(self, store: Store) -> None:
+    def test_what_is_frozen_goes_to_the_new_queue(self, store: Store) -> None:
         instance = waiting_for_retry(store)
         paused = pause(store, instance.definition)
         put(store, replace(paused, queue="other"))
@@ -260,8 +260,8 @@ class PauseTests:
         assert ids(claim(store, queues=["other"])) == [instance.id]
 
     def test_a_pause_holds_nothing_of_others(self, store: Store) -> None:
-        held, free = (waiting_for_retry(store, retry_in=HOUR) for _ in range(2))
-        pause(store, held.definition)
+        frozen, free = (waiting_for_retry(store, retry_in=HOUR) for _ in range(2))
+        pause(store, frozen.definition)
         assert ids(claim(store, ahead=HOUR)) == [free.id]
 
 

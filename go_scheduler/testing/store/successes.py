@@ -99,7 +99,7 @@ class SuccessTests:
         clock.advance(HOUR)
         assert claim(store, lapsed=True) == []
 
-    def test_a_success_ends_what_is_held(self, store: Store) -> None:
+    def test_a_success_ends_what_is_frozen(self, store: Store) -> None:
         first = waiting_for_retry(store)
         store.pause_definitions([first.definition.id])
         assert finish(store, first)

@@ -126,7 +126,7 @@ def _columns_of_instances() -> list[Column[Any]]:
         Column("expire_after", BigInteger()),
         Column("slot", Text()),
         Column("waits", Boolean(), nullable=False, server_default=false()),
-        Column("held", Boolean(), nullable=False, server_default=false()),
+        Column("frozen", Boolean(), nullable=False, server_default=false()),
         Column("parked", Boolean(), nullable=False, server_default=false()),
         Column("handed_on", Boolean(), nullable=False, server_default=false()),
         Column("origin", Text()),
@@ -246,7 +246,7 @@ def _index_definitions(op: Operations) -> None:
 def _index_instances(op: Operations) -> None:
     table = "task_instances"
     claimable = ["queue", "shard", "claimable_at", "due_at"]
-    claimed = "claimed_by IS NOT NULL AND completed_at IS NULL AND NOT held"
+    claimed = "claimed_by IS NOT NULL AND completed_at IS NULL AND NOT frozen"
     is_open = "completed_at IS NULL AND outcome IS NULL"
     over = "completed_at IS NOT NULL"
     ended, failed = f"{over} AND outcome <> 'failed'", f"{over} AND outcome = 'failed'"

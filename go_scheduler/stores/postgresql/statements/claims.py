@@ -52,7 +52,7 @@ _SOUND = """
      AND attempt < 9000000000000000000 AND runs < 9000000000000000000
      AND due_at < now() + interval '36525 days'"""
 _FREE = """
-     AND claimed_by IS NULL AND completed_at IS NULL AND NOT held"""
+     AND claimed_by IS NULL AND completed_at IS NULL AND NOT frozen"""
 _MARKED = """
      SET claimed_by = CAST(:node AS uuid), attempt = t.attempt + 1, claimable_at = NULL,
          runs = t.runs + CASE WHEN t.due_at <= now() + CAST(:lead AS interval)
@@ -98,7 +98,7 @@ def _claim_lapsed(only: str = "", apart: str = "") -> Statement:
     sql = f"""
 WITH due AS MATERIALIZED (
   SELECT id, expires_at AS place FROM task_instances@task_instances_lease_idx
-   WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT held
+   WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT frozen
      AND expires_at >= now() - CAST(:back AS interval)
      AND expires_at <= now() - CAST(:lapsed AS interval)
      AND queue = ANY(CAST(:queues AS text[])){only}
@@ -122,7 +122,7 @@ SELECT {INSTANCE},
 _LIST_CLAIMED = f"""
 WITH t AS MATERIALIZED (
   SELECT {INSTANCE} FROM task_instances@task_instances_lease_idx AS t
-   WHERE t.claimed_by = CAST(:node AS uuid) AND t.completed_at IS NULL AND NOT t.held
+   WHERE t.claimed_by = CAST(:node AS uuid) AND t.completed_at IS NULL AND NOT t.frozen
      AND t.expires_at IS NOT NULL AND t.id > CAST(:after AS uuid))
 SELECT {INSTANCE},
        {DEFINITION}

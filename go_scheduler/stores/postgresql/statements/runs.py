@@ -62,7 +62,7 @@ UPDATE task_instances@task_instances_pkey AS t
        due_at = CASE WHEN x.delay > 0
                 THEN greatest(t.due_at, now() + x.delay * interval '1 microsecond')
                 ELSE t.due_at END,
-       claimable_at = CASE WHEN NOT t.held
+       claimable_at = CASE WHEN NOT t.frozen
            THEN greatest(t.due_at, now() + x.delay * interval '1 microsecond') END
   FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]),
               CAST(:delays AS bigint[])) AS x (id, attempt, delay)
@@ -107,7 +107,7 @@ WITH ended AS (
          expires_at = CASE WHEN x.outcome IS NOT NULL THEN t.expires_at END,
          due_at = CASE WHEN x.outcome IS NOT NULL THEN t.due_at
                   ELSE now() + x.retry_in * interval '1 microsecond' END,
-         claimable_at = CASE WHEN x.outcome IS NULL AND NOT t.held
+         claimable_at = CASE WHEN x.outcome IS NULL AND NOT t.frozen
                         THEN now() + x.retry_in * interval '1 microsecond' END
     FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]),
                 CAST(:outcomes AS text[]), CAST(:started AS timestamptz[]),

@@ -61,7 +61,7 @@ CLAIM_LAPSED = of_instances(f"""
 UPDATE task_instances{_MARKED}
  WHERE id IN (
   SELECT id FROM task_instances
-   WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT held
+   WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT frozen
      AND expires_at <= :lapsed
      AND queue IN (SELECT value FROM json_each(:queues)){_SOUND}
    ORDER BY expires_at LIMIT :limit)
@@ -71,6 +71,6 @@ RETURNING {INSTANCE}
 LIST_CLAIMED = of_instances(f"""
 SELECT {INSTANCE}
   FROM task_instances
- WHERE claimed_by = :node AND completed_at IS NULL AND NOT held AND id > :after
+ WHERE claimed_by = :node AND completed_at IS NULL AND NOT frozen AND id > :after
  ORDER BY id LIMIT :limit
 """)

@@ -50,7 +50,7 @@ UPDATE task_instances
 FINISH_RETRY = """
 UPDATE task_instances
    SET claimed_by = NULL, expires_at = NULL, started_at = NULL, due_at = ?,
-       claimable_at = CASE WHEN NOT held THEN ? END, runs = runs - ?,
+       claimable_at = CASE WHEN NOT frozen THEN ? END, runs = runs - ?,
        hangs = CASE WHEN ? THEN hangs + 1 ELSE 0 END,
        error = coalesce(?, error)
  WHERE id = ?
@@ -62,7 +62,7 @@ UPDATE task_instances AS t
        runs = t.runs - (t.started_at IS NOT NULL),
        due_at = CASE WHEN x.free_at > :now THEN max(t.due_at, x.free_at)
                 ELSE t.due_at END,
-       claimable_at = CASE WHEN NOT t.held THEN max(t.due_at, x.free_at) END
+       claimable_at = CASE WHEN NOT t.frozen THEN max(t.due_at, x.free_at) END
   FROM x
  WHERE {_OWNED}
 RETURNING id

@@ -24,7 +24,7 @@ t AS (
    WHERE t.id = due.id
      AND attempt < 9000000000000000000 AND runs < 9000000000000000000
      AND due_at < now() + interval '36525 days'
-     AND claimed_by IS NULL AND completed_at IS NULL AND NOT held
+     AND claimed_by IS NULL AND completed_at IS NULL AND NOT frozen
   RETURNING t.id, t.definition_key, t.fire_time, t.execute_at, t.due_at, t.attempt, t.runs,
          t.hangs, t.claimed_by, t.expires_at, t.started_at, t.outcome, t.error,
          t.cancel_requested, due.place)

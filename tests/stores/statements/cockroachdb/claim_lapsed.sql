@@ -1,6 +1,6 @@
 WITH due AS MATERIALIZED (
   SELECT id, expires_at AS place FROM task_instances@{FORCE_INDEX=task_instances_lease_idx,NO_FULL_SCAN}
-   WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT held
+   WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT frozen
      AND expires_at >= now() - CAST(:back AS interval)
      AND expires_at <= now() - CAST(:lapsed AS interval)
      AND queue = ANY(CAST(:queues AS text[]))

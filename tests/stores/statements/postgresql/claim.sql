@@ -6,7 +6,7 @@ WITH due AS MATERIALIZED (
      AND claimable_at <= now() + CAST(:ahead AS interval)
      AND attempt < 9000000000000000000 AND runs < 9000000000000000000
      AND due_at < now() + interval '36525 days'
-     AND claimed_by IS NULL AND completed_at IS NULL AND NOT held
+     AND claimed_by IS NULL AND completed_at IS NULL AND NOT frozen
    ORDER BY claimable_at, due_at LIMIT :limit FOR UPDATE SKIP LOCKED),
 t AS (
   UPDATE task_instances AS t
@@ -27,7 +27,7 @@ t AS (
    WHERE t.id = due.id
      AND attempt < 9000000000000000000 AND runs < 9000000000000000000
      AND due_at < now() + interval '36525 days'
-     AND claimed_by IS NULL AND completed_at IS NULL AND NOT held
+     AND claimed_by IS NULL AND completed_at IS NULL AND NOT frozen
   RETURNING t.id, t.definition_key, t.fire_time, t.execute_at, t.due_at, t.attempt, t.runs,
          t.hangs, t.claimed_by, t.expires_at, t.started_at, t.outcome, t.error,
          t.cancel_requested, due.place)

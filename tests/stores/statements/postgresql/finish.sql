@@ -15,7 +15,7 @@ WITH ended AS (
          expires_at = CASE WHEN x.outcome IS NOT NULL THEN t.expires_at END,
          due_at = CASE WHEN x.outcome IS NOT NULL THEN t.due_at
                   ELSE now() + x.retry_in * interval '1 microsecond' END,
-         claimable_at = CASE WHEN x.outcome IS NULL AND NOT t.held
+         claimable_at = CASE WHEN x.outcome IS NULL AND NOT t.frozen
                         THEN now() + x.retry_in * interval '1 microsecond' END
     FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]),
                 CAST(:outcomes AS text[]), CAST(:started AS timestamptz[]),

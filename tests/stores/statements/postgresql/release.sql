@@ -4,7 +4,7 @@ UPDATE task_instances AS t
        due_at = CASE WHEN x.delay > 0
                 THEN greatest(t.due_at, now() + x.delay * interval '1 microsecond')
                 ELSE t.due_at END,
-       claimable_at = CASE WHEN NOT t.held
+       claimable_at = CASE WHEN NOT t.frozen
            THEN greatest(t.due_at, now() + x.delay * interval '1 microsecond') END
   FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]),
               CAST(:delays AS bigint[])) AS x (id, attempt, delay)

@@ -9,7 +9,7 @@ UPDATE task_instances
                  THEN expire_after END, :expire_after)) ELSE :lease END
  WHERE id IN (
   SELECT id FROM task_instances
-   WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT held
+   WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT frozen
      AND expires_at <= :lapsed
      AND queue IN (SELECT value FROM json_each(:queues))
      AND typeof(due_at) = 'integer'

@@ -8,7 +8,7 @@ UPDATE task_instances AS t
        runs = t.runs - (t.started_at IS NOT NULL),
        due_at = CASE WHEN x.free_at > :now THEN max(t.due_at, x.free_at)
                 ELSE t.due_at END,
-       claimable_at = CASE WHEN NOT t.held THEN max(t.due_at, x.free_at) END
+       claimable_at = CASE WHEN NOT t.frozen THEN max(t.due_at, x.free_at) END
   FROM x
  WHERE t.id = x.id AND t.attempt = x.attempt
    AND t.completed_at IS NULL AND t.claimed_by IS NOT NULL
