@@ -63,15 +63,10 @@ class Node:
         self._clock = clock
         self._settings = settings
         self._served = () if handling.handler is None else tuple(settings.queues)
-        self._claimant = settings.claimant(uuid4())
+        self._id = uuid4()
         store_clock = StoreClock(clock, store.now, error=settings.clock_error)
         self._execution = Execution(
-            handling,
-            store,
-            store_clock,
-            self._claimant,
-            settings=settings,
-            events=events,
+            handling, store, store_clock, self._id, settings=settings, events=events
         )
         look = self._execution.look
         self._creation = Creation(
@@ -111,7 +106,7 @@ class Node:
         """Begin to tick; needs no answer of the store."""
         self._tell(
             NodeStarted(
-                node=self._claimant.node,
+                node=self._id,
                 queues=self._served,
                 max_workers=self._settings.max_workers,
             )
@@ -122,7 +117,7 @@ class Node:
         except BaseException:
             # No more threads, say: half a node must not go on.
             self._stopping = True
-            self._finish(clean=False)
+            self._close(clean=False)
             raise
 
     def when_stopped(self, tell: Callable[[], None]) -> None:
@@ -198,7 +193,7 @@ class Node:
             ok=well and not (trouble or stuck or hanging or self._stopping),
             trouble=trouble,
             warnings=self._warnings(),
-            node=self._claimant.node,
+            node=self._id,
             loops=loops,
             store_reachable=not any(
                 isinstance(ticker.error, StoreError) for ticker in tickers
@@ -252,10 +247,10 @@ class Node:
             self._quiet_since = self._clock.elapsed()
         waited = self._clock.elapsed() - self._quiet_since
         if ended and not self._execution.recorder.unrecorded:
-            self._finish(clean=not self._execution.keeper.stuck())
+            self._close(clean=not self._execution.keeper.stuck())
         elif waited >= self._settings.lease:
             # The store has been away for so long that the claims have lapsed anyway.
-            self._finish(clean=False)
+            self._close(clean=False)
 
     def _stop_making(self) -> bool:
         """Claim and create nothing more, and give back what has not been called."""
@@ -269,7 +264,7 @@ class Node:
         self._execution.give_back()
         return all(ticker.ended for ticker in makers)
 
-    def _finish(self, *, clean: bool) -> None:
+    def _close(self, *, clean: bool) -> None:
         for ticker in [*self._tickers(), self._stopper]:
             ticker.stop()
         self._execution.workers.stop()
@@ -282,7 +277,7 @@ class Node:
                 return
             self._stopped = True
             self._clean = clean
-        self._tell(NodeStopped(node=self._claimant.node, clean=clean))
+        self._tell(NodeStopped(node=self._id, clean=clean))
         self._events.close(self._clock.elapsed() + _LISTENING)
         with self._condition:
             self._condition.notify_all()

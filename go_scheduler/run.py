@@ -134,8 +134,7 @@ class Run:
             ClaimLostError: The instance has been completed, by another run or an
                 earlier call, or was cancelled or deleted; nothing was written. Let it
                 roll your transaction back.
-            ConfigurationError: It is no such connection, or the store takes part in no
-                transactions.
+            ConfigurationError: It is no such connection, or no store that takes part.
             StoreUnavailableError: Repeating the transaction may help.
         """
         again = self._state.joined

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from go_scheduler.events.hub import LOG_ALONE, Events
@@ -47,8 +48,9 @@ class Creation:
         created: Callable[[], None],
         events: Events = LOG_ALONE,
     ) -> None:
+        base = clock.base
         # Whatever hangs in the one is not to keep the other from its work.
-        self._guards = [Guard(clock.base, patience=_PATIENCE) for _ in range(2)]
+        self._guards = [Guard(base, patience=_PATIENCE) for _ in range(2)]
         planner, in_the_background = (Planner(store, each) for each in self._guards)
         ahead = 2 * settings.runner_window + settings.schedule_window
         self._definitions = DefinitionScheduler(
@@ -68,16 +70,12 @@ class Creation:
             created=created,
             events=events,
         )
-        self._scheduling = Ticker(
-            "definition scheduler",
-            self._definitions.tick,
-            interval=settings.schedule_window / 2,
-            clock=clock.base,
-            events=events,
+        ticker = partial(Ticker, clock=base, events=events)
+        half = settings.schedule_window / 2
+        self._scheduling = ticker(
+            "definition scheduler", self._definitions.tick, interval=half
         )
-        watching = Ticker(
-            "zone watch", zones.tick, interval=None, clock=clock.base, events=events
-        )
+        watching = ticker("zone watch", zones.tick, interval=None)
         self.tickers = [self._scheduling, watching]
 
     def look(self, stored: TaskDefinition | None) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from go_scheduler.ticking.pace import Pace
 
 LONGEST_BACKOFF = timedelta(seconds=1)
-"""What is due when the store comes back has waited for long enough."""
+"""Instances that are due when the store comes back have waited long enough."""
 
 
 class Starts(NamedTuple):

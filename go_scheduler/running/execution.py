@@ -25,12 +25,13 @@ from go_scheduler.running.unanswered import Unanswered
 from go_scheduler.ticking.pace import Pace
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from go_scheduler.clock import StoreClock
     from go_scheduler.handlers.registry import Handler
     from go_scheduler.running.calling.handling import Handling
     from go_scheduler.settings import Settings
     from go_scheduler.stores.base import Store
-    from go_scheduler.stores.messages import Claimant
 
 
 class Execution:
@@ -42,7 +43,7 @@ class Execution:
         handling: What is called, and where.
         store: Where to claim and to record.
         clock: The store's time, as this node has it.
-        claimant: The node.
+        node: Its id.
         settings: How the parts behave.
         events: Told of what happens.
 
@@ -56,14 +57,14 @@ class Execution:
         handling: Handling,
         store: Store,
         clock: StoreClock,
-        claimant: Claimant,
+        node: UUID,
         *,
         settings: Settings,
         events: Events = LOG_ALONE,
     ) -> None:
         self._store = store
         self._clock = clock
-        self._claimant = claimant
+        self._claimant = settings.claimant(node)
         self._settings = settings
         self._events = events
         self._contact = Contact(clock.base, silence=settings.lease)

@@ -20,6 +20,8 @@ class Held:
     well: taking a key out of a dictionary is atomic, and whoever gets it goes on. A run
     enters its next stage before it leaves the last, so that it is never in none. Of
     what runs some may *hang*, and of these some be set *apart*: they keep no worker.
+
+    Those that wait also stand in an agenda, the starter's or the timer's.
     """
 
     def __init__(self) -> None:
@@ -125,7 +127,7 @@ class Held:
 def _move(
     run: HeldRun, source: dict[HeldRun, object], target: dict[HeldRun, object]
 ) -> bool:
-    # Who comes second, or again, must not take out what the first has entered.
+    # The second caller must not take out what the first has entered.
     mine = object()
     if target.setdefault(run, mine) is not mine:
         return False

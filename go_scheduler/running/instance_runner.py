@@ -149,7 +149,7 @@ class InstanceRunner:
     def _take_over_some(self, limit: int, lapsed: timedelta) -> bool:
         """Claim so many that have lapsed; true if there may be more."""
         instances = self._claim_some(limit, ahead=ZERO, lapsed=lapsed)
-        # What nobody had claimed before comes last, if there is nothing more to take.
+        # Instances that nobody had claimed before come last: nothing more has lapsed.
         return len(instances) == limit and instances[-1].attempt > 1
 
     def _claim_some(

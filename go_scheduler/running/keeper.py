@@ -75,7 +75,7 @@ class Keeper:
         """Look after a called run, before it hangs or its claim lapses."""
         assert run.called is not None
         assert run.called_at is not None
-        # What is left of its claim, which was made before it waited for a worker.
+        # Its claim was made before it waited for a worker: so much is left of it.
         lapses = run.expires_at - run.called_at - self._clock.round_trip
         if run.called + min(run.allowed, lapses) < self._next:
             self.look()
@@ -124,7 +124,7 @@ class Keeper:
             self._renewed = elapsed
 
     def _lose(self, run: HeldRun) -> None:
-        # What ended while the renewal was under way has lost nothing.
+        # A run that ended while the renewal was under way has lost nothing.
         if run.settled or not self._held.has(run):
             return
         run.lost = True

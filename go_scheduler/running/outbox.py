@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections import deque
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from go_scheduler.clock import ZERO
-from go_scheduler.errors import StoreError, TaskInstanceNotFoundError
 from go_scheduler.events.bounded_log import BoundedLog
-from go_scheduler.models import Outcome
+from go_scheduler.running.freed import Freed
+from go_scheduler.running.untaken import Untaken
 from go_scheduler.stores.messages import Release, RunOutcome
 from go_scheduler.ticking.aside import Aside
 from go_scheduler.ticking.batches import write_in_halves
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.clock import StoreClock
-    from go_scheduler.models import TaskInstance
+    from go_scheduler.running.entry import Entry
     from go_scheduler.running.held_run import HeldRun
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Answer, Claim
@@ -29,33 +28,8 @@ if TYPE_CHECKING:
 _GAP = timedelta(milliseconds=3)
 _BATCH = 500
 _MOST_ASIDE = 1000
-# So many lines say enough, and each costs a way to the store while others wait.
-_MOST_ASKED = 10
 
 Record = TypeVar("Record", RunOutcome, Release)
-
-
-class Entry:
-    """What is to be recorded of one run, until the store has taken it.
-
-    Args:
-        run: The run.
-        record: What is to be recorded of it.
-        raised: What its handler raised, if that is not all of the record's error.
-    """
-
-    __slots__ = ("joined", "raised", "record", "run", "unsure")
-
-    def __init__(
-        self, run: HeldRun, record: RunOutcome | Release, *, raised: str | None = None
-    ) -> None:
-        self.run = run
-        self.record = record
-        self.raised = raised
-        # Whether the run called complete_in before this was decided.
-        self.joined = run.joined
-        # Whether it has been sent and the answer was lost.
-        self.unsure = False
 
 
 class Outbox:
@@ -90,8 +64,8 @@ class Outbox:
         self._aside: Aside[Entry] = Aside()
         self._announced = False
         self._last: timedelta | None = None
-        self._asked = 0
-        self._freed = _Freed()
+        self._untaken = Untaken(store, rolled_back=rolled_back)
+        self._freed = Freed()
         self._log = BoundedLog(logging.getLogger(__name__))
 
     def __len__(self) -> int:
@@ -128,7 +102,7 @@ class Outbox:
         self._announced = False
         if self._last is None or elapsed >= self._last + _GAP:
             self._log.begin()
-            self._asked = 0
+            self._untaken.begin()
             self._write_pending()
             # Apart from what is new, which is not to suffer from it.
             self._write_all(self._aside.take_busy(elapsed, _BATCH))
@@ -155,7 +129,7 @@ class Outbox:
         except BaseException:
             unwritten = [entry for entry in entries if entry in self._entries]
             for entry in unwritten:
-                # What had been taken before the failure is answered as lost the next
+                # A record that was taken before the failure is no longer taken the next
                 # time.
                 entry.unsure = True
                 self._aside.forget(entry)
@@ -225,85 +199,15 @@ class Outbox:
 
     def _take_out(self, entry: Entry, *, recorded: bool) -> None:
         if isinstance(entry.record, RunOutcome):
-            # What was given back has freed no worker.
+            # A run that was given back has freed no worker.
             self._freed.count += entry.record.started_at is not None
             if not recorded:
-                self._report_not_taken(entry, entry.record)
+                self._untaken.explain(entry, entry.record)
             elif entry.joined:
                 self._rolled_back(entry.run, entry.record)
         self._aside.forget(entry)
         # Last: until then the claim is renewed, and a stop waits.
         del self._entries[entry]
-
-    def _report_not_taken(self, entry: Entry, outcome: RunOutcome) -> None:
-        """Say that a result was discarded, unless it has been recorded before.
-
-        That was by the transaction in which the run called ``complete_in``, or by an
-        earlier write whose answer was lost.
-        """
-        claim, found = outcome.claim, None
-        if entry.joined or entry.unsure:
-            if self._asked == _MOST_ASKED:
-                return
-            self._asked += 1
-            found = self._find(claim)
-        if found is not None and entry.joined and _is_completed_by(found, claim):
-            self._report_raised(claim, entry.raised)
-        elif found is not None and entry.unsure and _is_recorded(found, outcome):
-            if entry.joined:
-                self._rolled_back(entry.run, outcome)
-        # That it hangs was a presumption, and has been reported.
-        elif not outcome.hung:
-            self._log.write(
-                logging.WARNING,
-                "instance %s: the result of attempt %d is discarded, its claim is lost",
-                claim.instance_id,
-                claim.attempt,
-                ids=_ids(claim),
-            )
-
-    def _report_raised(self, claim: Claim, error: str | None) -> None:
-        """Say what a handler raised after its transaction had committed."""
-        if error is not None:
-            self._log.write(
-                logging.ERROR,
-                "instance %s: attempt %d is completed, but failed afterwards: %s",
-                claim.instance_id,
-                claim.attempt,
-                error,
-                ids=_ids(claim),
-            )
-
-    def _find(self, claim: Claim) -> TaskInstance | None:
-        try:
-            return self._store.get_instance(claim.instance_id)
-        # Gone, or unreadable: it is only about a line in the log.
-        except (StoreError, TaskInstanceNotFoundError):
-            return None
-
-
-class _Freed:
-    """How many runs freed a worker, and when."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._lock = threading.Lock()
-        self._noted: deque[tuple[timedelta, int]] = deque()
-        self._lately = 0
-
-    def note(self, elapsed: timedelta) -> None:
-        """What has been counted was freed now."""
-        with self._lock:
-            self._noted.append((elapsed, self.count))
-            self._lately += self.count
-        self.count = 0
-
-    def since(self, elapsed: timedelta) -> int:
-        """How many were freed since then; older ones are forgotten."""
-        with self._lock:
-            while self._noted and self._noted[0][0] < elapsed:
-                self._lately -= self._noted.popleft()[1]
-            return self._lately
 
 
 def _each_instance_once(entries: Iterable[Entry]) -> Iterator[Sequence[Entry]]:
@@ -316,17 +220,6 @@ def _each_instance_once(entries: Iterable[Entry]) -> Iterator[Sequence[Entry]]:
             batch = {}
         batch[instance_id] = entry
     yield list(batch.values())
-
-
-def _is_completed_by(instance: TaskInstance, claim: Claim) -> bool:
-    completed = instance.outcome is Outcome.COMPLETED
-    return completed and instance.ended_attempt == claim.attempt
-
-
-def _is_recorded(instance: TaskInstance, outcome: RunOutcome) -> bool:
-    ends = outcome.outcome is not None
-    attempt = instance.ended_attempt if ends else instance.attempt
-    return attempt == outcome.claim.attempt
 
 
 def _ids(claim: Claim) -> dict[str, object]:

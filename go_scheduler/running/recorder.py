@@ -11,7 +11,8 @@ from go_scheduler.events.bounded_log import BoundedLog
 from go_scheduler.events.hub import LOG_ALONE, Events
 from go_scheduler.models import Outcome
 from go_scheduler.running import outcomes
-from go_scheduler.running.outbox import Entry, Outbox
+from go_scheduler.running.entry import Entry
+from go_scheduler.running.outbox import Outbox
 from go_scheduler.running.outcomes import EndedRun
 from go_scheduler.stores.base import transactional
 from go_scheduler.stores.messages import Release
@@ -117,11 +118,11 @@ class Recorder:
     def fail(self, run: HeldRun, error: str) -> None:
         """Record that a run did not succeed: cancelled, due again, or failed."""
         if self._left_behind and not run.joined:
-            self.give_back(run, error)
+            self.give_back_called(run, error)
         else:
             self._put_failure(run, outcomes.raised(self._ended(run), error), error)
 
-    def give_back(self, run: HeldRun, error: str) -> None:
+    def give_back_called(self, run: HeldRun, error: str) -> None:
         """Count no run that was called and could not end, unless it was the last."""
         follows = outcomes.left_behind(self._ended(run), error)
         if isinstance(follows, Release):

@@ -80,7 +80,7 @@ class Renewals:
         wanted = [
             run
             for run in newest.values()
-            # What has ended is about to be written, and not to be met with a lock then.
+            # A settled run is about to be written, and not to be met with a lock then.
             if ((every and not run.settled) or run.expires_at < soon)
             and run not in self._aside
         ]
@@ -132,7 +132,7 @@ class Renewals:
                 lost(run)
 
     def _lease_of(self, run: HeldRun, elapsed: timedelta) -> timedelta:
-        # What has ended may wait for the store for longer than it might run.
+        # A settled run may wait for the store for longer than it might run.
         if run.settled:
             return self.lease
         return min(self.lease, run.left(elapsed) + _SLACK)

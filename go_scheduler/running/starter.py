@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import logging
-import threading
 from datetime import timedelta
-from heapq import heappop, heappush
-from itertools import count
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
 from go_scheduler.events.bounded_log import BoundedLog
 from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.running.agenda import Agenda
 from go_scheduler.running.claiming import LONGEST_BACKOFF
 from go_scheduler.ticking.aside import Aside
 from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import datetime
 
     from go_scheduler.clock import StoreClock
     from go_scheduler.running.admission import Admission
@@ -76,9 +73,7 @@ class Starter:
             longest_backoff=LONGEST_BACKOFF,
             events=events,
         )
-        self._lock = threading.Lock()
-        self._unstarted: list[tuple[datetime, int, HeldRun]] = []
-        self._sequence = count()
+        self._unstarted = Agenda()
         self._aside: Aside[HeldRun] = Aside(
             at_first=_FAILED_AT_FIRST, at_most=_FAILED_AT_MOST
         )
@@ -97,7 +92,7 @@ class Starter:
             is_started = run.instance.started_at is not None
             (started if is_started else unstarted).append(run)
         self._timer.add(started)
-        if self._push(unstarted):
+        if self._unstarted.add(unstarted):
             self.ticker.wake()
 
     def tick(self) -> timedelta | None:
@@ -116,7 +111,7 @@ class Starter:
         if (wait := self._wait()) is None or wait > ZERO:
             return
         until = self._clock.now() + self.lead + _SLACK
-        while runs := self._take_due(until):
+        while runs := self._unstarted.take(until, _BATCH):
             self._start(runs)
 
     def _start_aside(self) -> None:
@@ -131,7 +126,7 @@ class Starter:
             self._record(runs)
         except BaseException:
             # Whether they have been started is not known; starting again is harmless.
-            self._push(runs)
+            self._unstarted.add(runs)
             raise
 
     def _record(self, runs: Sequence[HeldRun]) -> None:
@@ -174,31 +169,10 @@ class Starter:
                 error=error,
             )
 
-    def _push(self, runs: Sequence[HeldRun]) -> bool:
-        """Hold what is to be started; true if the first of all is another one now."""
-        with self._lock:
-            first = self._unstarted[0] if self._unstarted else None
-            for run in runs:
-                entry = (run.instance.due_at, next(self._sequence), run)
-                heappush(self._unstarted, entry)
-            return bool(self._unstarted) and self._unstarted[0] is not first
-
-    def _take_due(self, until: datetime) -> Sequence[HeldRun]:
-        runs: list[HeldRun] = []
-        with self._lock:
-            while self._unstarted and len(runs) < _BATCH:
-                if self._unstarted[0][0] > until:
-                    break
-                runs.append(heappop(self._unstarted)[2])
-        return runs
-
     def _wait(self) -> timedelta | None:
         """How long until the first has to be started; None: there is none."""
-        with self._lock:
-            if not self._unstarted:
-                return None
-            first = self._unstarted[0][0]
-        return first - self._clock.now() - self.lead
+        first = self._unstarted.first
+        return None if first is None else first - self._clock.now() - self.lead
 
     def _next(self) -> timedelta | None:
         waits = [self._wait(), self._aside.next(self._clock.elapsed())]

@@ -76,7 +76,7 @@ class Takeover:
         unbroken = self._contact.unbroken
         if unbroken >= self._lease:
             return ZERO
-        # What the others had shown says nothing of an outage since.
+        # The contacts of the others say nothing of an outage since.
         if self._covered_at is None or self._contact.broken_since(self._covered_at):
             return None
         return self._lease

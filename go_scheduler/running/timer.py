@@ -1,18 +1,16 @@
-"""The timer: a heap of started runs, each handed over at the instant it is due."""
+"""The timer: started runs, each handed over at the instant it is due."""
 
 from __future__ import annotations
 
-import threading
-from heapq import heappop, heappush
-from itertools import count
 from typing import TYPE_CHECKING
 
 from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.running.agenda import Agenda
 from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from datetime import datetime, timedelta
+    from datetime import timedelta
 
     from go_scheduler.clock import StoreClock
     from go_scheduler.running.held_run import HeldRun
@@ -39,11 +37,7 @@ class Timer:
     ) -> None:
         self._clock = clock
         self._hand_over = hand_over
-        self._lock = threading.Lock()
-        # The sequence decides ties before the comparison reaches a run, which has no
-        # order.
-        self._heap: list[tuple[datetime, int, HeldRun]] = []
-        self._sequence = count()
+        self._agenda = Agenda()
         self.ticker = Ticker(
             "timer", self.tick, interval=None, clock=clock.base, events=events
         )
@@ -51,30 +45,17 @@ class Timer:
     def add(self, runs: Iterable[HeldRun]) -> None:
         """Hand these over when they are due; those that are due, at once."""
         now = self._clock.now()
-        due = []
-        with self._lock:
-            first = self._heap[0][0] if self._heap else None
-            for run in runs:
-                if run.instance.due_at <= now:
-                    due.append(run)
-                    continue
-                entry = (run.instance.due_at, next(self._sequence), run)
-                heappush(self._heap, entry)
-            moved = bool(self._heap) and self._heap[0][0] != first
-        if moved:
+        due: list[HeldRun] = []
+        later: list[HeldRun] = []
+        for run in runs:
+            (due if run.instance.due_at <= now else later).append(run)
+        if self._agenda.add(later):
             self.ticker.wake()
         self._hand_over(due)
 
     def tick(self) -> timedelta | None:
-        """Hand over what is due; answer how long until the next one is."""
-        while due := self._take_due(self._clock.now()):
+        """Hand over those that are due; answer how long until the next one is."""
+        while due := self._agenda.take(self._clock.now()):
             self._hand_over(due)
-        with self._lock:
-            return self._heap[0][0] - self._clock.now() if self._heap else None
-
-    def _take_due(self, now: datetime) -> Sequence[HeldRun]:
-        due = []
-        with self._lock:
-            while self._heap and self._heap[0][0] <= now:
-                due.append(heappop(self._heap)[2])
-        return due
+        first = self._agenda.first
+        return None if first is None else first - self._clock.now()

@@ -1,4 +1,4 @@
-"""What was claimed by a claim whose answer was lost, and is given back."""
+"""Claims whose answer was lost: the instances that they took are given back."""
 
 from __future__ import annotations
 

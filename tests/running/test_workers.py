@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.running.calling.feed import Feed
-    from go_scheduler.running.outbox import Entry
+    from go_scheduler.running.entry import Entry
 
 FAILED_AFTER = 30.0
 

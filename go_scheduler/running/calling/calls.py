@@ -67,13 +67,15 @@ class Calls:
         """Note that the time of a run has come; false if it is given back already."""
         return self._held.fall_due(run, self._clock.elapsed())
 
-    def call(self, run: HeldRun, finish: Callable[[object, HeldRun], None]) -> None:
+    def call(
+        self, run: HeldRun, await_result: Callable[[object, HeldRun], None]
+    ) -> None:
         """Call the handler in this thread.
 
         Args:
             run: The run.
-            finish: Takes what the handler returned, if that is something; what it
-                raises is an error of the handler.
+            await_result: Takes what the handler returned, if that is something; what
+                it raises is an error of the handler.
         """
         if not self.begin(run):
             return
@@ -81,7 +83,7 @@ class Calls:
         try:
             result = self._handler(run.instance)
             if result is not None:
-                finish(result, run)
+                await_result(result, run)
         # Whatever a handler raises is a failed run and must not cost the thread.
         except BaseException as error:
             # Described first: the exception's own code may hang, and until the outcome
@@ -162,7 +164,7 @@ class Calls:
     def leave(self, run: HeldRun, why: str) -> None:
         """Give back a run that was called and never goes on."""
         if run.settle():
-            self._recorder.give_back(run, why)
+            self._recorder.give_back_called(run, why)
             self._held.end(run)
 
     def _end(self, run: HeldRun, error: str | None) -> None:
@@ -184,10 +186,10 @@ def _call(handler: Handler, instance: TaskInstance) -> None:
     result = handler(instance)
     refuse_generator(result)
     if inspect.isawaitable(result):
-        asyncio.run(finish_here(result))
+        asyncio.run(await_here(result))
 
 
-async def finish_here(result: Awaitable[object]) -> None:
+async def await_here(result: Awaitable[object]) -> None:
     """Await what a sync handler returned, as the one task of an event loop."""
     await result
 

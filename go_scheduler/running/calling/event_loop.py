@@ -106,7 +106,7 @@ class OwnEventLoop(EventLoop):
 
     def _run(self) -> None:
         while not self._ended:
-            # What a task raises that is no Exception, SystemExit say, comes out here.
+            # SystemExit, and whatever else is no Exception, comes out of a task here.
             with suppress(BaseException):
                 self._loop.run_forever()
         self._loop.close()

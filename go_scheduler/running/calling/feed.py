@@ -112,7 +112,7 @@ class Feed:
         error = None if future.cancelled() else future.exception()
         if isinstance(error, BrokenExecutor):
             self._refused(executor, error)
-        # What was still waiting in the executor has not been called.
+        # A run that still waited in the executor has not been called.
         self._give_back(run)
         self._places.leave(run)
 

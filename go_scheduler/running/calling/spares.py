@@ -28,7 +28,7 @@ class Spares:
         self._most = most
         # So many of one definition, and no further run of it begins here.
         self._enough = max(1, min(max(_LEAST_EACH, most // _SHARE), most - 1))
-        # What was begun by then may need more, but must leave as many to the others.
+        # Runs that were begun by then may need more, but must leave as many to others.
         self._most_of_one = max(self._enough, most - self._enough)
 
     @property

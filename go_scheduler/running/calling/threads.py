@@ -33,7 +33,8 @@ class Threads:
         self._stopped = False
         # One entry for each thread that waits; taking one out is atomic.
         self._free: deque[None] = deque()
-        # What is being called here; whoever takes it out has the say over its thread.
+        # The runs that are being called; whoever takes one out has the say over its
+        # thread.
         self._calling: dict[HeldRun, None] = {}
         self.count = 0
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from go_scheduler.errors import SchedulerStateError
 from go_scheduler.handlers.registry import refuse_generator
-from go_scheduler.running.calling.calls import finish_here
+from go_scheduler.running.calling.calls import await_here
 from go_scheduler.running.calling.event_loop import OwnEventLoop, running_loop
 from go_scheduler.running.calling.feed import Feed
 from go_scheduler.running.calling.places import Places
@@ -172,7 +172,7 @@ class Workers:
             places, self._tasks = self._tasks, Places(self.size, self._begin_task)
         assert loop is not None
         loop.stop()
-        # What is running there stays: it cannot be called twice.
+        # A run that is being called there stays: it cannot be called twice.
         for run in places.empty():
             self._tasks.enter(run)
 
@@ -188,7 +188,7 @@ class Workers:
             self._application.call(self._perform_here, run)
 
     def _perform_here(self, run: HeldRun) -> None:
-        self._calls.call(run, self._finish)
+        self._calls.call(run, self._await_result)
 
     async def _perform_async(self, run: HeldRun, *, places: Places) -> None:
         try:
@@ -196,7 +196,7 @@ class Workers:
         finally:
             places.leave(run)
 
-    def _finish(self, result: object, run: HeldRun) -> None:
+    def _await_result(self, result: object, run: HeldRun) -> None:
         """Await what a sync handler returned, if that is what it takes to run it."""
         refuse_generator(result)
         if not inspect.isawaitable(result):
@@ -206,7 +206,7 @@ class Workers:
         if self._feed is None or self._application is not None:
             self._event_loop().wait_for(result, run)
         else:
-            asyncio.run(finish_here(result))
+            asyncio.run(await_here(result))
 
     def _event_loop(self) -> EventLoop:
         if self._application is not None:

@@ -1,0 +1,32 @@
+"""An entry of the outbox."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from go_scheduler.running.held_run import HeldRun
+    from go_scheduler.stores.messages import Release, RunOutcome
+
+
+class Entry:
+    """What is to be recorded of one run, until the store has taken it.
+
+    Args:
+        run: The run.
+        record: What is to be recorded of it.
+        raised: What its handler raised, if that is not all of the record's error.
+    """
+
+    __slots__ = ("joined", "raised", "record", "run", "unsure")
+
+    def __init__(
+        self, run: HeldRun, record: RunOutcome | Release, *, raised: str | None = None
+    ) -> None:
+        self.run = run
+        self.record = record
+        self.raised = raised
+        # Whether the run called complete_in before this was decided.
+        self.joined = run.joined
+        # Whether it has been sent and the answer was lost.
+        self.unsure = False
