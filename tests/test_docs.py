@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from go_scheduler import Scheduler, errors
+from go_scheduler import Scheduler, errors, events
+from go_scheduler.events import DefinitionEvent, Event, InstanceEvent
 from go_scheduler.health import Health
 from go_scheduler.stores import Store, opening
 from go_scheduler.stores.cockroachdb import CockroachDBStore
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 REFERENCE = (ROOT / "docs/reference.md").read_text()
 OPERATING = (ROOT / "docs/operating.md").read_text()
+EVENTS = (ROOT / "docs/events.md").read_text()
 STORES = (ROOT / "docs/stores.md").read_text()
 README = (ROOT / "README.md").read_text()
 PACKAGES = (
@@ -33,7 +35,9 @@ PACKAGES = (
     "go_scheduler.stores",
     "go_scheduler.triggers",
     "go_scheduler.testing",
+    "go_scheduler.events",
 )
+BASES = (Event, DefinitionEvent, InstanceEvent)
 DATABASES = {
     "CockroachDB": CockroachDBStore,
     "PostgreSQL": PostgreSQLStore,
@@ -176,3 +180,17 @@ def test_the_links_of_the_readme_lead_somewhere() -> None:
 
 def test_the_readme_has_a_program_within_fifteen_lines() -> None:
     assert "```python" in README.splitlines()[:15]
+
+
+def event_classes() -> list[type[Event]]:
+    named = [getattr(events, name) for name in events.__all__]
+    classes = [each for each in named if inspect.isclass(each)]
+    return [each for each in classes if issubclass(each, Event) and each not in BASES]
+
+
+@pytest.mark.parametrize("kind", event_classes(), ids=lambda each: each.__name__)
+def test_every_event_is_explained_with_its_fields(kind: type[Event]) -> None:
+    [row] = re.findall(rf"^\| `{kind.__name__}` \| .+$", EVENTS, re.MULTILINE)
+    shared = {each.name for base in BASES for each in fields(base)}
+    for field in fields(kind):
+        assert f"`{field.name}`" in row or field.name in shared, field.name

@@ -20,7 +20,12 @@ from go_scheduler.stores.base import TransactionalStore
 from go_scheduler.stores.opening import open_store
 from go_scheduler.triggers.registry import OWN_KINDS, find
 
-PACKAGES = ["go_scheduler", "go_scheduler.stores", "go_scheduler.triggers"]
+PACKAGES = [
+    "go_scheduler",
+    "go_scheduler.events",
+    "go_scheduler.stores",
+    "go_scheduler.triggers",
+]
 DATABASES = [
     ("go_scheduler.stores.cockroachdb", "CockroachDBStore"),
     ("go_scheduler.stores.postgresql", "PostgreSQLStore"),

@@ -90,13 +90,13 @@ class DefinitionSetAside(DefinitionEvent):
 class TriggerFailed(DefinitionEvent):
     """Its trigger failed when it was asked at the end of a run that it waited for.
 
+    It fires all the same, a minute later.
+
     Attributes:
-        retry_in: After how long it fires all the same.
         error: Why, as text.
         exception: The same, as it was raised.
     """
 
-    retry_in: timedelta
     error: str
     exception: BaseException = field(repr=False, compare=False)
 

@@ -69,6 +69,11 @@ class InstanceGivenBack(InstanceEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceLapsed(InstanceEvent):
+    """It was not called when its time had come: too little is left of its claim."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceFinished(InstanceEvent):
     """It has ended for good, and its end is recorded.
 

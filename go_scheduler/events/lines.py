@@ -18,6 +18,7 @@ from go_scheduler.events.definition_events import (
 from go_scheduler.events.instance_events import (
     ClaimAnswerLost,
     CompletedRunFailed,
+    InstanceLapsed,
     InstanceLocked,
     InstanceLost,
     InstanceTakenOver,
@@ -154,6 +155,12 @@ def _(event: RunLeftBehind) -> Line:
 @line_of.register
 def _(event: RunHung) -> Line:
     text = "instance %s: attempt %d has no result in time, presumed hung"
+    return Line(WARNING, text, (event.instance_id, event.attempt), _run(event))
+
+
+@line_of.register
+def _(event: InstanceLapsed) -> Line:
+    text = "instance %s: attempt %d is not called, too little is left of its claim"
     return Line(WARNING, text, (event.instance_id, event.attempt), _run(event))
 
 

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Protocol, TypeVar, overload
 
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.events.event import Event
 from go_scheduler.shown import shown
 
-Listener: TypeAlias = Callable[[Event], object]
-"""A callable that is told of events, one at a time; what it returns is ignored."""
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+class Listener(Protocol):
+    """A callable that is told of events, one at a time; what it returns is ignored."""
+
+    def __call__(self, event: Event, /) -> object:
+        """Hear of an event."""
+        ...
+
 
 Heard = TypeVar("Heard", bound=Event)
 Also = TypeVar("Also", bound=Event)

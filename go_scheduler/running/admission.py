@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
-from go_scheduler.events.bounded_log import BoundedLog
+from go_scheduler.events.event import of_instance
+from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.events.instance_events import InstanceClaimed, InstanceTakenOver
+from go_scheduler.events.node_events import NoticeGiven
 from go_scheduler.events.notices import Notices
 from go_scheduler.running.held_run import HeldRun
 from go_scheduler.running.intake import Accepted, GivenBack, Refused, judge
@@ -33,6 +35,7 @@ class Admission:
         recorder: Takes what is not.
         spares: Tells whether too many runs of a definition hang here.
         expire_after: How long a run may take whose definition does not say.
+        events: Told of what is claimed.
 
     Attributes:
         notices: Why instances were given back.
@@ -47,6 +50,7 @@ class Admission:
         recorder: Recorder,
         spares: Spares,
         expire_after: timedelta,
+        events: Events = LOG_ALONE,
     ) -> None:
         self._handler = handler
         self._clock = clock
@@ -55,11 +59,11 @@ class Admission:
         self._spares = spares
         self._expire_after = expire_after
         self.notices = Notices()
-        self._log = BoundedLog(logging.getLogger(__name__))
+        self._events = events.teller("running", bounded=True)
 
     def begin(self) -> None:
-        """Begin to log anew, as at each tick of whoever claims."""
-        self._log.begin()
+        """Begin to tell anew, as at each tick of whoever claims."""
+        self._events.begin()
 
     def admit(self, instances: Iterable[TaskInstance]) -> Sequence[HeldRun]:
         """Judge what has been claimed; answer the runs of what is let in."""
@@ -68,10 +72,12 @@ class Admission:
             run = HeldRun(instance, expire_after=self._expire_after)
             verdict = self._judge(run)
             if isinstance(verdict, Accepted) and verdict.again:
-                self._report_again(instance)
+                self._events.tell(InstanceTakenOver(**of_instance(instance)))
             if self._lets_in(run, verdict):
                 admitted.append(run)
         self._held.add(admitted)
+        if self._events.wanted(InstanceClaimed):
+            self._tell_claimed(admitted)
         return admitted
 
     def admits(self, run: HeldRun) -> bool:
@@ -87,26 +93,23 @@ class Admission:
         if isinstance(verdict, Refused):
             self._recorder.refuse(run, verdict.decision)
         elif isinstance(verdict, GivenBack):
-            self._report_given_back(run.instance, verdict.reason)
-            self._recorder.release(run, verdict.delay)
+            self._notice(run.instance, verdict.reason)
+            self._recorder.release(run, verdict.reason, delay=verdict.delay)
         return isinstance(verdict, Accepted)
 
-    def _report_again(self, instance: TaskInstance) -> None:
-        """Say that it runs again because its last run came to no end."""
-        self._log.write(
-            logging.WARNING,
-            "instance %s of %s: its last run came to no end, it runs again",
-            instance.id,
-            instance.definition.name or instance.definition.id,
-            ids={
-                "instance_id": instance.id,
-                "definition_id": instance.definition.id,
-                "attempt": instance.attempt,
-            },
-        )
+    def _tell_claimed(self, runs: Iterable[HeldRun]) -> None:
+        for run in runs:
+            ids = of_instance(run.instance)
+            self._events.tell(InstanceClaimed(**ids, due_at=run.instance.due_at))
 
-    def _report_given_back(self, instance: TaskInstance, reason: str) -> None:
+    def _notice(self, instance: TaskInstance, reason: str) -> None:
+        """Tell once why this node gives instances back."""
         text = f"{reason}; such instances are given back"
         if self.notices.add(text):
-            ids = {"instance_id": instance.id, "definition_id": instance.definition.id}
-            self._log.write(logging.WARNING, "%s", text, ids=ids)
+            self._events.tell(
+                NoticeGiven(
+                    text=text,
+                    definition_id=instance.definition.id,
+                    instance_id=instance.id,
+                )
+            )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from go_scheduler.running.held_run import HeldRun
     from go_scheduler.stores.messages import Release, RunOutcome
 
@@ -16,16 +18,23 @@ class Entry:
         run: The run.
         record: What is to be recorded of it.
         raised: What its handler raised, if that is not all of the record's error.
+        took: How long the run took, if anybody wants to know.
     """
 
-    __slots__ = ("joined", "raised", "record", "run", "unsure")
+    __slots__ = ("joined", "raised", "record", "run", "took", "unsure")
 
     def __init__(
-        self, run: HeldRun, record: RunOutcome | Release, *, raised: str | None = None
+        self,
+        run: HeldRun,
+        record: RunOutcome | Release,
+        *,
+        raised: str | None = None,
+        took: timedelta | None = None,
     ) -> None:
         self.run = run
         self.record = record
         self.raised = raised
+        self.took = took
         # Whether the run called complete_in before this was decided.
         self.joined = run.joined
         # Whether it has been sent and the answer was lost.

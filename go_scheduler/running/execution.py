@@ -105,6 +105,7 @@ class Execution:
             self._clock,
             lease=self._settings.lease,
             contact=self._contact,
+            events=self._events,
         )
         self.keeper = Keeper(
             renewals,
@@ -124,7 +125,7 @@ class Execution:
             spares=self._spares,
             recorder=self.recorder,
             keeper=self.keeper,
-            lease=self._settings.lease,
+            events=self._events,
         )
         self.workers = Workers(
             self._calls,
@@ -132,6 +133,7 @@ class Execution:
             spares=self._spares,
             handling=handling,
             max_workers=self._settings.max_workers,
+            events=self._events,
         )
 
     def _wire_claiming(self, handler: Handler) -> None:
@@ -143,6 +145,7 @@ class Execution:
             recorder=self.recorder,
             spares=self._spares,
             expire_after=self._settings.expire_after,
+            events=self._events,
         )
         timer = Timer(self._clock, hand_over=self.workers.submit, events=self._events)
         starter = Starter(
@@ -174,6 +177,7 @@ class Execution:
             self._claimant.node,
             held=self.held,
             recorder=self.recorder,
+            events=self._events,
         )
         return Claiming(
             self._store,

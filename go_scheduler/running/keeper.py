@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
-from go_scheduler.events.bounded_log import BoundedLog
+from go_scheduler.events.event import of_instance
 from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.events.instance_events import InstanceLost, RunHung
 from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
@@ -33,9 +33,10 @@ class Keeper:
         recorder: Knows what is not recorded yet, and takes the runs that hang.
         left: Called at each tick, to give back what never goes on.
         replace: Told of each run that hangs, which may keep a worker for ever.
-        events: Told of what fails.
+        events: Told of runs that hang, or have lost their claim.
 
     Attributes:
+        lease: How long a claim holds.
         ticker: Lets it tick.
     """
 
@@ -56,7 +57,7 @@ class Keeper:
         self._recorder = recorder
         self._left = left
         self._replace = replace
-        self._lease = renewals.lease
+        self.lease = renewals.lease
         third = renewals.lease / 3
         self.ticker = Ticker(
             "keeper",
@@ -69,7 +70,7 @@ class Keeper:
         )
         self._next = ZERO
         self._renewed: timedelta | None = None
-        self._log = BoundedLog(logging.getLogger(__name__))
+        self._events = events.teller("running", bounded=True)
 
     def watch(self, run: HeldRun) -> None:
         """Look after a called run, before it hangs or its claim lapses."""
@@ -90,10 +91,10 @@ class Keeper:
 
     def tick(self) -> timedelta | None:
         """Give up what hangs, renew, and answer how soon the next run may hang."""
-        self._log.begin()
+        self._events.begin()
         elapsed = self._clock.elapsed()
         # Before they are looked at: what is called from now on has to wake this again.
-        self._next = elapsed + self._lease / 3
+        self._next = elapsed + self.lease / 3
         self._left()
         running = [run for run in self._held.running() if not run.settled]
         # After those that run: what ends meanwhile is in the one or the other.
@@ -107,13 +108,13 @@ class Keeper:
         self._renew([run for run in needed if not run.joined], elapsed)
         left = [run.left(elapsed) for run in kept]
         again = self._renewals.next()
-        delay = min([self._lease / 3, *left, *([] if again is None else [again])])
+        delay = min([self.lease / 3, *left, *([] if again is None else [again])])
         self._next = elapsed + delay
         return delay
 
     def _renew(self, runs: Sequence[HeldRun], elapsed: timedelta) -> None:
         # Ticks between are for what was left aside; the others may come a fifth early.
-        every = self._renewed is None or elapsed >= self._renewed + self._lease / 4
+        every = self._renewed is None or elapsed >= self._renewed + self.lease / 4
         try:
             self._renewals.renew(runs, every=every, lost=self._lose)
         except BaseException:
@@ -128,27 +129,15 @@ class Keeper:
         if run.settled or not self._held.has(run):
             return
         run.lost = True
-        self._warn(run, "instance %s: attempt %d has lost its claim")
+        self._events.tell(InstanceLost(**of_instance(run.instance)))
 
     def _presume_hung(self, run: HeldRun) -> None:
         if not run.settle():
             return
-        self._warn(run, "instance %s: attempt %d has no result in time, presumed hung")
+        ids = of_instance(run.instance)
+        self._events.tell(RunHung(**ids, allowed=run.allowed))
         self._recorder.give_up(run, f"no result within {run.allowed}: presumed hung")
         run.lost = True
         # Then: a stop waits for it until its end is on its way.
         self._held.hang(run)
         self._replace(run)
-
-    def _warn(self, run: HeldRun, message: str) -> None:
-        self._log.write(
-            logging.WARNING,
-            message,
-            run.instance.id,
-            run.claim.attempt,
-            ids={
-                "instance_id": run.instance.id,
-                "definition_id": run.instance.definition.id,
-                "attempt": run.claim.attempt,
-            },
-        )

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from go_scheduler.clock import ZERO
-from go_scheduler.events.bounded_log import BoundedLog
 from go_scheduler.running.freed import Freed
-from go_scheduler.running.untaken import Untaken
 from go_scheduler.stores.messages import Release, RunOutcome
 from go_scheduler.ticking.aside import Aside
 from go_scheduler.ticking.batches import write_in_halves
@@ -22,8 +19,9 @@ if TYPE_CHECKING:
     from go_scheduler.clock import StoreClock
     from go_scheduler.running.entry import Entry
     from go_scheduler.running.held_run import HeldRun
+    from go_scheduler.running.reports import Reports
     from go_scheduler.stores.base import Store
-    from go_scheduler.stores.messages import Answer, Claim
+    from go_scheduler.stores.messages import Answer
 
 _GAP = timedelta(milliseconds=3)
 _BATCH = 500
@@ -42,8 +40,7 @@ class Outbox:
         store: Where to write.
         clock: The store's time, as this node has it.
         written: Called after a write that made room.
-        rolled_back: Told of failures that are known only now: ``complete_in`` had been
-            called, and its transaction has not committed.
+        reports: Told what the store has answered.
     """
 
     def __init__(
@@ -52,21 +49,19 @@ class Outbox:
         clock: StoreClock,
         *,
         written: Callable[[], None],
-        rolled_back: Callable[[HeldRun, RunOutcome], None],
+        reports: Reports,
     ) -> None:
         self._store = store
         self._clock = clock
         self._written = written
-        self._rolled_back = rolled_back
+        self._reports = reports
         # All of them: pending, being written, or aside.
         self._entries: dict[Entry, None] = {}
         self._pending: deque[Entry] = deque()
         self._aside: Aside[Entry] = Aside()
         self._announced = False
         self._last: timedelta | None = None
-        self._untaken = Untaken(store, rolled_back=rolled_back)
         self._freed = Freed()
-        self._log = BoundedLog(logging.getLogger(__name__))
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -101,8 +96,7 @@ class Outbox:
         elapsed = self._clock.elapsed()
         self._announced = False
         if self._last is None or elapsed >= self._last + _GAP:
-            self._log.begin()
-            self._untaken.begin()
+            self._reports.begin()
             self._write_pending()
             # Apart from what is new, which is not to suffer from it.
             self._write_all(self._aside.take_busy(elapsed, _BATCH))
@@ -177,34 +171,20 @@ class Outbox:
 
     def _leave_busy(self, entry: Entry) -> None:
         if self._aside.leave_busy(entry, self._clock.elapsed()):
-            self._log.write(
-                logging.WARNING,
-                "instance %s: its end is not recorded yet, another transaction has"
-                " locked it; it is tried again every second",
-                entry.run.instance.id,
-                ids=_ids(entry.run.claim),
-            )
+            self._reports.locked(entry)
 
     def _leave_failed(self, entry: Entry, error: Exception) -> None:
         delay = self._aside.leave_failed(entry, self._clock.elapsed())
-        self._log.write(
-            logging.ERROR,
-            "instance %s: its end cannot be recorded, next try in %g s: %r",
-            entry.run.instance.id,
-            delay.total_seconds(),
-            error,
-            ids=_ids(entry.run.claim),
-            error=error,
-        )
+        self._reports.failed(entry, error, retry_in=delay)
 
     def _take_out(self, entry: Entry, *, recorded: bool) -> None:
         if isinstance(entry.record, RunOutcome):
             # A run that was given back has freed no worker.
             self._freed.count += entry.record.started_at is not None
-            if not recorded:
-                self._untaken.explain(entry, entry.record)
-            elif entry.joined:
-                self._rolled_back(entry.run, entry.record)
+            if recorded:
+                self._reports.recorded(entry, entry.record)
+            else:
+                self._reports.not_taken(entry, entry.record)
         self._aside.forget(entry)
         # Last: until then the claim is renewed, and a stop waits.
         del self._entries[entry]
@@ -220,7 +200,3 @@ def _each_instance_once(entries: Iterable[Entry]) -> Iterator[Sequence[Entry]]:
             batch = {}
         batch[instance_id] = entry
     yield list(batch.values())
-
-
-def _ids(claim: Claim) -> dict[str, object]:
-    return {"instance_id": claim.instance_id, "attempt": claim.attempt}

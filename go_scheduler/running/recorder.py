@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
-from go_scheduler.events.bounded_log import BoundedLog
+from go_scheduler.events.definition_events import TriggerFailed
+from go_scheduler.events.event import of_definition, of_instance
 from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.events.instance_events import (
+    InstanceFinished,
+    InstanceGivenBack,
+    InstanceLapsed,
+    InstanceRetried,
+    RunFailed,
+    RunLeftBehind,
+)
 from go_scheduler.models import Outcome
 from go_scheduler.running import outcomes
 from go_scheduler.running.entry import Entry
 from go_scheduler.running.outbox import Outbox
 from go_scheduler.running.outcomes import EndedRun
+from go_scheduler.running.reports import Reports
+from go_scheduler.shown import shown
 from go_scheduler.stores.base import transactional
 from go_scheduler.stores.messages import Release
 from go_scheduler.ticking.ticker import Ticker
@@ -62,10 +72,10 @@ class Recorder:
             store,
             clock,
             written=recorded,
-            rolled_back=self._report_rolled_back,
+            reports=Reports(store, rolled_back=self._report_rolled_back, events=events),
         )
-        self._log = BoundedLog(logging.getLogger(__name__))
-        self._log_begun: timedelta | None = None
+        self._events = events.teller("running", bounded=True)
+        self._begun: timedelta | None = None
         self.ticker = Ticker(
             "recorder", self.tick, interval=None, clock=clock.base, events=events
         )
@@ -95,9 +105,9 @@ class Recorder:
     def tick(self) -> timedelta | None:
         """Write what has gathered, unless the last write was a moment ago."""
         elapsed = self._clock.elapsed()
-        if self._log_begun is None or elapsed >= self._log_begun + _SECOND:
-            self._log_begun = elapsed
-            self._log.begin()
+        if self._begun is None or elapsed >= self._begun + _SECOND:
+            self._begun = elapsed
+            self._events.begin()
         return self._outbox.tick()
 
     def succeed(self, run: HeldRun) -> None:
@@ -126,7 +136,7 @@ class Recorder:
         """Count no run that was called and could not end, unless it was the last."""
         follows = outcomes.left_behind(self._ended(run), error)
         if isinstance(follows, Release):
-            self._report(run, "was left behind, has failed and is given back", error)
+            self._events.tell(RunLeftBehind(**of_instance(run.instance), error=error))
             self._write(Entry(run, follows))
         else:
             self._put_failure(run, follows, error)
@@ -142,20 +152,17 @@ class Recorder:
         if decision.record.outcome is Outcome.FAILED:
             self._report_failed(run, decision.record)
 
-    def release(self, run: HeldRun, delay: timedelta = ZERO) -> None:
+    def release(self, run: HeldRun, reason: str, *, delay: timedelta = ZERO) -> None:
         """Give back what was not called, for any node to claim after the delay."""
+        if self._events.wanted(InstanceGivenBack):
+            ids = of_instance(run.instance)
+            self._events.tell(InstanceGivenBack(**ids, reason=reason, delay=delay))
         self._write(Entry(run, Release(claim=run.claim, delay=delay)))
 
     def release_lapsing(self, run: HeldRun) -> None:
         """Give back what was not called because its claim is about to lapse."""
-        self._log.write(
-            logging.WARNING,
-            "instance %s: attempt %d is not called, too little is left of its claim",
-            run.claim.instance_id,
-            run.claim.attempt,
-            ids=_ids(run),
-        )
-        self.release(run)
+        self._events.tell(InstanceLapsed(**of_instance(run.instance)))
+        self.release(run, "too little is left of its claim")
 
     def _ended(self, run: HeldRun) -> EndedRun:
         """What is known of a run that is over now."""
@@ -182,58 +189,43 @@ class Recorder:
         self, run: HeldRun, decision: Decision, *, raised: str | None = None
     ) -> None:
         self._report_trigger(run, decision)
-        self._write(Entry(run, decision.record, raised=raised))
+        took = self._took(run)
+        self._write(Entry(run, decision.record, raised=raised, took=took))
+
+    def _took(self, run: HeldRun) -> timedelta | None:
+        """How long a run took that is over now, if a listener is to be told."""
+        wanted = self._events.wanted(InstanceFinished)
+        if run.called is None or not (wanted or self._events.wanted(InstanceRetried)):
+            return None
+        return self._clock.elapsed() - run.called
 
     def _write(self, entry: Entry) -> None:
         if self._outbox.put(entry):
             self.ticker.wake()
 
     def _report_trigger(self, run: HeldRun, decision: Decision) -> None:
-        """Say that a trigger failed when it was asked for the next fire time."""
+        """Tell that a trigger failed when it was asked for the next fire time."""
         if decision.trigger_error is not None:
             definition = run.instance.definition
-            self._log.write(
-                logging.ERROR,
-                "definition %s: its trigger failed, it fires again in a minute: %r",
-                definition.id,
-                decision.trigger_error,
-                ids={"definition_id": definition.id},
-                error=decision.trigger_error,
+            self._events.tell(
+                TriggerFailed(
+                    **of_definition(definition),
+                    error=shown(decision.trigger_error),
+                    exception=decision.trigger_error,
+                )
             )
 
     def _report_failed(self, run: HeldRun, record: RunOutcome) -> None:
-        """Say why a run failed, and what becomes of its instance."""
-        if record.outcome:
-            self._report(run, "has failed for good", record.error, level=logging.ERROR)
-        else:
-            what = f"has failed and runs again in {record.retry_in}"
-            self._report(run, what, record.error)
-
-    def _report(
-        self,
-        run: HeldRun,
-        what: str,
-        error: str | None,
-        *,
-        level: int = logging.WARNING,
-    ) -> None:
-        definition = run.instance.definition
-        self._log.write(
-            level,
-            "instance %s of %s: attempt %d %s: %s",
-            run.claim.instance_id,
-            definition.name or definition.id,
-            run.claim.attempt,
-            what,
-            error,
-            ids={**_ids(run), "definition_id": definition.id},
+        """Tell why a run failed, and what becomes of its instance."""
+        self._events.tell(
+            RunFailed(
+                **of_instance(run.instance),
+                retry_in=None if record.outcome else record.retry_in,
+                error=record.error,
+            )
         )
 
     def _report_rolled_back(self, run: HeldRun, record: RunOutcome) -> None:
-        """Say that a run has failed, if that was found out only by its recording."""
+        """Tell that a run has failed, if that was found out only by its recording."""
         if record.outcome is not Outcome.CANCELLED:
             self._report_failed(run, record)
-
-
-def _ids(run: HeldRun) -> dict[str, object]:
-    return {"instance_id": run.claim.instance_id, "attempt": run.claim.attempt}

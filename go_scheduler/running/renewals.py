@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from go_scheduler.events.bounded_log import BoundedLog
+from go_scheduler.events.event import of_instance
+from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.events.instance_events import (
+    InstanceLocked,
+    InstanceUnrecorded,
+    Write,
+)
+from go_scheduler.shown import shown
 from go_scheduler.stores.messages import Renewal
 from go_scheduler.ticking.aside import Aside
 from go_scheduler.ticking.batches import write_in_halves
@@ -33,6 +39,7 @@ class Renewals:
         clock: The store's time, as this node has it.
         lease: How long a claim holds.
         contact: Told of every answer and every failure.
+        events: Told of claims that cannot be renewed.
     """
 
     def __init__(
@@ -42,13 +49,14 @@ class Renewals:
         *,
         lease: timedelta,
         contact: Contact,
+        events: Events = LOG_ALONE,
     ) -> None:
         self._store = store
         self._clock = clock
         self.lease = lease
         self._contact = contact
         self._aside: Aside[HeldRun] = Aside()
-        self._log = BoundedLog(logging.getLogger(__name__))
+        self._events = events.teller("running", bounded=True)
 
     def renew(
         self, runs: Sequence[HeldRun], *, every: bool, lost: Callable[[HeldRun], None]
@@ -60,7 +68,7 @@ class Renewals:
             every: Renew what lapses later as well.
             lost: Takes the runs whose claim is not theirs any more.
         """
-        self._log.begin()
+        self._events.begin()
         try:
             answered = self._renew(runs, every=every, lost=lost)
         except BaseException:
@@ -139,24 +147,20 @@ class Renewals:
 
     def _leave_busy(self, run: HeldRun) -> None:
         if self._aside.leave_busy(run, self._clock.elapsed()):
-            self._log.write(
-                logging.WARNING,
-                "instance %s: its claim is not renewed yet, another transaction has"
-                " locked it; it is tried again every second",
-                run.instance.id,
-                ids={"instance_id": run.instance.id},
+            self._events.tell(
+                InstanceLocked(**of_instance(run.instance), write=Write.RENEWAL)
             )
 
     def _leave_failed(self, run: HeldRun, error: Exception) -> None:
         delay = self._aside.leave_failed(run, self._clock.elapsed())
-        self._log.write(
-            logging.ERROR,
-            "instance %s: its claim cannot be renewed, next try in %g s: %r",
-            run.instance.id,
-            delay.total_seconds(),
-            error,
-            ids={"instance_id": run.instance.id},
-            error=error,
+        self._events.tell(
+            InstanceUnrecorded(
+                **of_instance(run.instance),
+                write=Write.RENEWAL,
+                retry_in=delay,
+                error=shown(error),
+                exception=error,
+            )
         )
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
-from go_scheduler.events.bounded_log import BoundedLog
+from go_scheduler.events.event import of_instance
 from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.events.instance_events import (
+    InstanceLocked,
+    InstanceUnrecorded,
+    Write,
+)
 from go_scheduler.running.agenda import Agenda
 from go_scheduler.running.claiming import LONGEST_BACKOFF
+from go_scheduler.shown import shown
 from go_scheduler.ticking.aside import Aside
 from go_scheduler.ticking.ticker import Ticker
 
@@ -23,7 +28,6 @@ if TYPE_CHECKING:
     from go_scheduler.running.held import Held
     from go_scheduler.running.held_run import HeldRun
     from go_scheduler.running.timer import Timer
-    from go_scheduler.stores.messages import Claim
 
 _BATCH = 500
 _SLACK = timedelta(milliseconds=20)
@@ -77,7 +81,7 @@ class Starter:
         self._aside: Aside[HeldRun] = Aside(
             at_first=_FAILED_AT_FIRST, at_most=_FAILED_AT_MOST
         )
-        self._log = BoundedLog(logging.getLogger(__name__))
+        self._events = events.teller("running", bounded=True)
 
     @property
     def lead(self) -> timedelta:
@@ -97,7 +101,7 @@ class Starter:
 
     def tick(self) -> timedelta | None:
         """Start what is nearly due; answer how long until the next is."""
-        self._log.begin()
+        self._events.begin()
         try:
             self._start_due()
             self._start_aside()
@@ -149,24 +153,22 @@ class Starter:
 
     def _leave_busy(self, run: HeldRun) -> None:
         if self._aside.leave_busy(run, self._clock.elapsed()):
-            self._log.write(
-                logging.WARNING,
-                "instance %s: another transaction has locked it, its start has to wait",
-                run.instance.id,
-                ids=_ids(run.claim),
+            self._events.tell(
+                InstanceLocked(**of_instance(run.instance), write=Write.START)
             )
 
     def _leave_failed(self, run: HeldRun, error: Exception) -> None:
         is_new = not self._aside.has_failed(run)
-        self._aside.leave_failed(run, self._clock.elapsed())
+        delay = self._aside.leave_failed(run, self._clock.elapsed())
         if is_new:
-            self._log.write(
-                logging.ERROR,
-                "instance %s: its start cannot be recorded, it is tried again: %r",
-                run.instance.id,
-                error,
-                ids=_ids(run.claim),
-                error=error,
+            self._events.tell(
+                InstanceUnrecorded(
+                    **of_instance(run.instance),
+                    write=Write.START,
+                    retry_in=delay,
+                    error=shown(error),
+                    exception=error,
+                )
             )
 
     def _wait(self) -> timedelta | None:
@@ -178,7 +180,3 @@ class Starter:
         waits = [self._wait(), self._aside.next(self._clock.elapsed())]
         first = min((each for each in waits if each is not None), default=None)
         return None if first is None else max(ZERO, first)
-
-
-def _ids(claim: Claim) -> dict[str, object]:
-    return {"instance_id": claim.instance_id, "attempt": claim.attempt}

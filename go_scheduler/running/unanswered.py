@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from go_scheduler.events.bounded_log import BoundedLog
+from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.events.instance_events import ClaimAnswerLost
 from go_scheduler.stores.messages import Claim, Release
 from go_scheduler.ticking.batches import write_in_halves
 
@@ -34,6 +34,7 @@ class Unanswered:
         node: This node.
         held: The node's runs.
         recorder: Knows those whose outcome is not recorded yet.
+        events: Told of what is given back.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Unanswered:
         *,
         held: Held,
         recorder: Recorder,
+        events: Events = LOG_ALONE,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -51,7 +53,7 @@ class Unanswered:
         self._held = held
         self._recorder = recorder
         self._lost_at: timedelta | None = None
-        self._log = BoundedLog(logging.getLogger(__name__))
+        self._events = events.teller("running", bounded=True)
 
     def note(self) -> None:
         """Note that the answer to a claim was lost."""
@@ -61,7 +63,7 @@ class Unanswered:
         """Give back what such a claim has taken; true if there was something."""
         if self._lost_at is None:
             return False
-        self._log.begin()
+        self._events.begin()
         unknown = self._list_unknown()
         left = self._release(unknown)
         if not left and self._clock.elapsed() - self._lost_at >= _MAY_STILL_COME:
@@ -92,10 +94,5 @@ class Unanswered:
             lambda release, _: failed.append(release),
         )
         if claims:
-            self._log.write(
-                logging.WARNING,
-                "the answer to a claim was lost: %d instances are given back",
-                len(claims),
-                ids={"node": self._node},
-            )
+            self._events.tell(ClaimAnswerLost(node=self._node, count=len(claims)))
         return len(failed) + sum(len(answer.busy) for answer in answers)

@@ -29,6 +29,7 @@ from go_scheduler.events import (
     InstanceCreated,
     InstanceFinished,
     InstanceGivenBack,
+    InstanceLapsed,
     InstanceLocked,
     InstanceLost,
     InstanceRetried,
@@ -87,7 +88,7 @@ WRITTEN = [
         f"ERROR definition {ONE} cannot fire and is left alone for 1 s: {ERROR!r}",
     ),
     (
-        TriggerFailed(**OF_D, retry_in=SECOND, error="no", exception=ERROR),
+        TriggerFailed(**OF_D, error="no", exception=ERROR),
         f"ERROR definition {ONE}: its trigger failed, it fires again in a minute:"
         f" {ERROR!r}",
     ),
@@ -122,6 +123,11 @@ WRITTEN = [
     (
         RunHung(**OF_I, allowed=SECOND),
         f"WARNING instance {TWO}: attempt 4 has no result in time, presumed hung",
+    ),
+    (
+        InstanceLapsed(**OF_I),
+        f"WARNING instance {TWO}: attempt 4 is not called, too little is left of its"
+        " claim",
     ),
     (
         InstanceLost(**OF_I),

@@ -168,7 +168,6 @@ class House:
                 left=lambda: None,
                 replace=lambda run: None,
             ),
-            lease=LEASE,
         )
         # The test does their work; they say how many they are.
         self.workers = Workers(

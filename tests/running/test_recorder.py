@@ -322,8 +322,8 @@ def test_what_is_given_back_can_be_claimed_after_its_delay(
 ) -> None:
     at_once = HeldRun(claimed(store), expire_after=EXPIRE_AFTER)
     later = HeldRun(running(store), expire_after=EXPIRE_AFTER)
-    desk.recorder.release(at_once)
-    desk.recorder.release(later, seconds(8))
+    desk.recorder.release(at_once, "a test")
+    desk.recorder.release(later, "a test", delay=seconds(8))
     desk.tick()
     assert now(store, at_once).due_at == at_once.instance.due_at
     assert now(store, later).due_at == START + seconds(8)
@@ -442,7 +442,7 @@ def test_a_locked_row_is_left_aside_at_once_and_tried_again_soon(
     for run in runs:
         desk.recorder.succeed(run)
     for run in given_back:
-        desk.recorder.release(run)
+        desk.recorder.release(run, "a test")
     assert desk.tick() == seconds(0.1)
     assert (store.finished, store.released) == ([4], [3])
     assert sum(now(store, run).state is State.COMPLETED for run in runs) == 3
@@ -596,7 +596,7 @@ def test_a_bad_row_that_is_given_back_costs_only_itself(
     runs = [HeldRun(claimed(store), expire_after=EXPIRE_AFTER) for _ in range(3)]
     store.bad = {runs[1].instance.id}
     for run in runs:
-        desk.recorder.release(run)
+        desk.recorder.release(run, "a test")
     assert desk.tick() == ASIDE
     states = [now(store, run).state for run in runs]
     assert states == [State.PENDING, State.CLAIMED, State.PENDING]
@@ -744,7 +744,7 @@ def test_what_was_written_before_the_store_went_away_is_not_reported_as_lost(
     given_back = HeldRun(claimed(store), expire_after=EXPIRE_AFTER)
     store.releases_fail = True
     desk.recorder.succeed(ended)
-    desk.recorder.release(given_back)
+    desk.recorder.release(given_back, "a test")
     with pytest.raises(StoreUnavailableError):
         desk.tick()
     assert desk.recorder.unrecorded == 1
@@ -892,7 +892,7 @@ def test_ordinary_ends_are_written_before_those_that_a_transaction_may_lock(
     second, given_back = called(store, clock), called(store, clock)
     desk.recorder.succeed(first)
     desk.recorder.succeed(second)
-    desk.recorder.release(given_back)
+    desk.recorder.release(given_back, "a test")
     store.bad.add(first.instance.id)
     desk.tick()
     assert store.finished == [1]
@@ -917,7 +917,7 @@ def test_called_runs_count_as_recently_ended_and_what_was_given_back_does_not(
     for run in [called(store, clock) for _ in range(3)]:
         desk.recorder.succeed(run)
     desk.recorder.fail(called(store, clock), "why")
-    desk.recorder.release(HeldRun(claimed(store), expire_after=EXPIRE_AFTER))
+    desk.recorder.release(HeldRun(claimed(store), expire_after=EXPIRE_AFTER), "a test")
     uncalled = HeldRun(running(store), expire_after=EXPIRE_AFTER)
     desk.recorder.refuse(uncalled, refused(uncalled, Outcome.CANCELLED))
     desk.tick()

@@ -55,9 +55,10 @@ FAILED_AFTER = 30.0
 class Noting(Keeper):
     """Notes what it is to look after."""
 
-    def __init__(self) -> None:
+    def __init__(self, lease: timedelta) -> None:
         self.watched: list[HeldRun] = []
         self.looks = 0
+        self.lease = lease
 
     def watch(self, run: HeldRun) -> None:
         self.watched.append(run)
@@ -81,7 +82,7 @@ class Pool:
         self.store = MemoryStore(self.clock)
         store_clock = StoreClock(self.clock, self.store.now)
         self.held = Held()
-        self.keeper = Noting()
+        self.keeper = Noting(self.lease)
         self.ends = threading.Semaphore(0)
         self.recorder = Recorder(
             self.store,
@@ -106,7 +107,6 @@ class Pool:
             spares=self.spares,
             recorder=self.recorder,
             keeper=self.keeper,
-            lease=self.lease,
         )
         self.workers = Workers(
             self.calls,

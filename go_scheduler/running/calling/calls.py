@@ -9,6 +9,9 @@ from concurrent.futures.process import BrokenProcessPool
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from go_scheduler.events.event import of_instance
+from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.events.instance_events import InstanceStarted
 from go_scheduler.handlers.registry import async_test, refuse_generator
 from go_scheduler.run import enter_run, leave_run
 from go_scheduler.running.calling.error_text import describe_error
@@ -40,7 +43,7 @@ class Calls:
         spares: Says whether too many runs of a definition hang here.
         recorder: Takes what became of them.
         keeper: Told of each run as it is called, and when it is allowed more time.
-        lease: How long a claim holds.
+        events: Told of each run as it is called.
     """
 
     def __init__(
@@ -52,7 +55,7 @@ class Calls:
         spares: Spares,
         recorder: Recorder,
         keeper: Keeper,
-        lease: timedelta,
+        events: Events = LOG_ALONE,
     ) -> None:
         self._handler = handler
         self._clock = clock
@@ -60,7 +63,7 @@ class Calls:
         self._spares = spares
         self._recorder = recorder
         self._keeper = keeper
-        self._lease = lease
+        self._events = events.teller("running")
         self.is_async = async_test(handler)
 
     def await_worker(self, run: HeldRun) -> bool:
@@ -120,7 +123,7 @@ class Calls:
         except Exception:
             # Before it is let go of: what is in none of the two is taken for lost.
             if run.settle() and not run.lost:
-                self._recorder.release(run)
+                self._recorder.release(run, "the process pool does not take it")
             self._held.end(run)
             raise
         future.add_done_callback(lambda done: self._end(run, _error_of(done)))
@@ -128,7 +131,7 @@ class Calls:
 
     def begin(self, run: HeldRun) -> bool:
         """Look once more at the lease, without the store; false: do not call."""
-        margin = min(_MARGIN, run.expire_after / 4, self._lease / 4)
+        margin = min(_MARGIN, run.expire_after / 4, self._keeper.lease / 4)
         elapsed = self._clock.elapsed()
         now = self._clock.at(elapsed)
         left = run.expires_at - now - self._clock.round_trip
@@ -136,30 +139,46 @@ class Calls:
             if self._held.drop(run):
                 self._recorder.release_lapsing(run)
             return False
-        if self._spares.refusal(run.instance) is not None:
-            self.give_back(run)
+        refusal = self._spares.refusal(run.instance)
+        if refusal is not None:
+            self.give_back(run, refusal)
             return False
         if not self._held.call(run):
             return False
         complete = self._recorder.complete_in
         run.begin(elapsed, now, self._keeper.look, complete=complete)
         self._keeper.watch(run)
+        if self._events.wanted(InstanceStarted):
+            self._tell_started(run)
         return True
 
-    def give_back(self, run: HeldRun) -> None:
+    def _tell_started(self, run: HeldRun) -> None:
+        instance, started_at = run.instance, run.called_at
+        assert started_at is not None
+        self._events.tell(
+            InstanceStarted(
+                **of_instance(instance),
+                fire_time=instance.fire_time,
+                execute_at=instance.execute_at,
+                started_at=started_at,
+                late=started_at - instance.due_at,
+            )
+        )
+
+    def give_back(self, run: HeldRun, reason: str) -> None:
         """Give back a run that has not been called."""
         if self._held.drop(run):
-            self._recorder.release(run)
+            self._recorder.release(run, reason)
 
     def give_back_uncalled(self) -> None:
         """Give back every run that has not been called."""
         for run in self._held.uncalled():
-            self.give_back(run)
+            self.give_back(run, "its node stops")
 
     def give_back_overdue(self, *, before: timedelta) -> None:
         """Give back what has been due since before then, and is not called yet."""
         for run in self._held.due(before=before):
-            self.give_back(run)
+            self.give_back(run, "no worker has been free for it")
 
     def leave(self, run: HeldRun, why: str) -> None:
         """Give back a run that was called and never goes on."""

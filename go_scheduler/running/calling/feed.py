@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.events.node_events import ExecutorFailed, ExecutorRecovered
 from go_scheduler.running.calling.places import Places
+from go_scheduler.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from go_scheduler.clock import Clock
     from go_scheduler.running.held_run import HeldRun
-
-log = logging.getLogger(__name__)
 
 _PAUSE = timedelta(seconds=1)
 _ARGUMENTS = (
@@ -41,6 +41,7 @@ class Feed:
         give_back: Takes what has not been called.
         clock: Measures elapsed time.
         max_workers: The most handlers that run at once.
+        events: Told when it takes nothing, and when it does again.
     """
 
     def __init__(
@@ -51,7 +52,9 @@ class Feed:
         give_back: Callable[[HeldRun], None],
         clock: Clock,
         max_workers: int,
+        events: Events = LOG_ALONE,
     ) -> None:
+        self._events = events.teller("running")
         self._executor = executor
         self._hand_over = hand_over
         self._give_back = give_back
@@ -120,7 +123,8 @@ class Feed:
         with self._lock:
             # All that a broken pool had comes back, and it may have been made again.
             if executor is self._executor and self._refusal is None:
-                log.error("the executor takes no more handlers: %r", error)
+                event = ExecutorFailed(error=shown(error), exception=error)
+                self._events.tell(event)
                 self._refusal = error
                 self._ask_again(error)
         if self._refusal is not None:
@@ -137,7 +141,7 @@ class Feed:
             self._executor = self._made = made
         elif not _takes_more(self._executor):
             return
-        log.warning("the executor takes handlers again")
+        self._events.tell(ExecutorRecovered())
         self._refusal = None
 
 

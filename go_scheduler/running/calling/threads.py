@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
+from go_scheduler.events.event import of_instance
+from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.events.instance_events import ResultLost
+from go_scheduler.shown import shown
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from go_scheduler.running.held_run import HeldRun
-
-log = logging.getLogger(__name__)
 
 
 class Threads:
@@ -22,9 +24,17 @@ class Threads:
     Args:
         call: Calls the handler of one run.
         most: The most threads, those that have been replaced not counted.
+        events: Told of calls of which nobody else can tell.
     """
 
-    def __init__(self, call: Callable[[HeldRun], None], *, most: int) -> None:
+    def __init__(
+        self,
+        call: Callable[[HeldRun], None],
+        *,
+        most: int,
+        events: Events = LOG_ALONE,
+    ) -> None:
+        self._events = events.teller("running")
         self._call = call
         self._most = most
         self._runs: SimpleQueue[HeldRun | None] = SimpleQueue()
@@ -77,12 +87,10 @@ class Threads:
             self._calling[run] = None
             try:
                 self._call(run)
-            except BaseException:
-                log.exception(
-                    "instance %s: its outcome cannot be told",
-                    run.instance.id,
-                    extra={"instance_id": str(run.instance.id)},
-                )
+            except BaseException as error:
+                ids = of_instance(run.instance)
+                event = ResultLost(**ids, error=shown(error), exception=error)
+                self._events.tell(event)
             if self._calling.pop(run, _GONE) is _GONE:
                 return
             if self.count < self._most:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from go_scheduler.errors import SchedulerStateError
+from go_scheduler.events.hub import LOG_ALONE, Events
 from go_scheduler.handlers.registry import refuse_generator
 from go_scheduler.running.calling.calls import await_here
 from go_scheduler.running.calling.event_loop import OwnEventLoop, running_loop
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from go_scheduler.running.calling.spares import Spares
     from go_scheduler.running.held_run import HeldRun
 
+_NOT_CALLED = "its executor or thread does not call it"
+
 
 class Workers:
     """Have a handler called for every run that is handed over.
@@ -42,6 +45,7 @@ class Workers:
         spares: Says how many that hang may be replaced.
         handling: Says where the handler is called.
         max_workers: The most handlers that run at once.
+        events: Told of what cannot be called.
     """
 
     def __init__(
@@ -52,10 +56,11 @@ class Workers:
         spares: Spares,
         handling: Handling,
         max_workers: int,
+        events: Events = LOG_ALONE,
     ) -> None:
         self._calls = calls
         self._spares = spares
-        self._threads = Threads(self._perform, most=max_workers)
+        self._threads = Threads(self._perform, most=max_workers, events=events)
         self._tasks = Places(max_workers, self._begin_task)
         self._feed: Feed | None = None
         self.size = max_workers
@@ -63,9 +68,10 @@ class Workers:
             self._feed = Feed(
                 handling.executor,
                 self._hand_to,
-                give_back=calls.give_back,
+                give_back=partial(calls.give_back, reason=_NOT_CALLED),
                 clock=clock,
                 max_workers=max_workers,
+                events=events,
             )
             self.size = self._feed.size
         self._lock = threading.Lock()
@@ -104,7 +110,7 @@ class Workers:
                 # No thread can be started, or the executor has been shut down.
                 except Exception as error:
                     failure = error
-                    self._calls.give_back(run)
+                    self._calls.give_back(run, _NOT_CALLED)
         if failure is not None:
             raise failure
 
@@ -154,7 +160,7 @@ class Workers:
 
     def _drop_task(self, run: HeldRun, *, places: Places) -> None:
         """Give back a run whose task somebody cancelled before it began."""
-        self._calls.give_back(run)
+        self._calls.give_back(run, "its task was cancelled")
         places.leave(run)
 
     def _is_blocked_by(self, run: HeldRun) -> bool:
