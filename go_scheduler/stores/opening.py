@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ENTRY_POINTS = "go_scheduler.stores"
 
-# By name, so that a store's driver is loaded when that store is asked for.
+# Names and not classes: a driver is loaded when its store is asked for.
 _OWN = {
     "cockroachdb": ("go_scheduler.stores.cockroachdb", "CockroachDBStore"),
     "postgres": ("go_scheduler.stores.postgresql.store", "PostgreSQLStore"),

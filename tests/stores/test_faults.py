@@ -135,7 +135,7 @@ class TestConflicts(
         # These conflicts are chance: they neither go away with time, nor end for sure
         # within the usual number of tries.
         monkeypatch.setattr(sql_database, "_LONGEST_PAUSE", 0.01)
-        monkeypatch.setattr(sql_database, "_TRIES", 1000)
+        monkeypatch.setattr(sql_database, "_MOST_TRIES", 1000)
         with servers.opened(postgresql_url, clock) as store:
             assert isinstance(store, PostgreSQLStore)
             with failing_statements(

@@ -40,7 +40,7 @@ from go_scheduler.stores.sql.tables import definitions
 from go_scheduler.stores.sql.types import UNREADABLE
 from go_scheduler.stores.sqlite import database as sqlite_database
 from go_scheduler.stores.sqlite.database import SQLiteDatabase
-from go_scheduler.stores.sqlite.turns import Turns
+from go_scheduler.stores.sqlite.write_lock import WriteLock
 from go_scheduler.testing.builders import (
     HOUR,
     NODE,
@@ -568,7 +568,7 @@ def contents_row(name: str, kind: str = "interval") -> Any:
 def test_contents_are_forgotten_when_there_are_too_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(contents, "_MOST", 3000)
+    monkeypatch.setattr(contents, "_MOST_BYTES", 3000)
     cache, keys = ContentsCache(), [uuid4() for _ in range(3)]
     for key in keys:
         cache.put(key, 1, contents_row(str(key)))
@@ -636,7 +636,7 @@ def test_a_timeout_of_sqlite_is_a_duration(timeout: Any) -> None:
 
 @pytest.mark.parametrize("judge", [driver.judge, sqlite_database.judge])
 def test_a_pool_without_a_free_connection_is_away(judge: Any) -> None:
-    assert judge(exc.TimeoutError()) == (Fault.AWAY, "pool")
+    assert judge(exc.TimeoutError()) == (Fault.UNAVAILABLE, "pool")
 
 
 def test_what_is_no_error_of_the_driver_is_wrong() -> None:
@@ -697,7 +697,7 @@ def test_a_conflict_within_a_transaction_of_the_users_is_theirs_to_repeat(
         raise exc.OperationalError("", {}, psycopg.errors.SerializationFailure())
 
     with pytest.raises(StoreUnavailableError, match="repeat the transaction"):
-        store._database.join(conflict)
+        store._database.run_once(conflict)
 
 
 def test_a_text_that_no_server_keeps_is_an_error_of_ours(
@@ -745,29 +745,29 @@ def test_two_that_make_a_write_ahead_log_do_not_fail(database: SQLiteDatabase) -
         database._use_log(cast("Connection", Told(answer="delete")))
 
 
-def test_a_turn_that_does_not_come_is_given_up() -> None:
-    turns = Turns(0)
+def test_a_write_lock_that_is_not_passed_on_is_given_up() -> None:
+    lock = WriteLock(0)
     with (
-        turns.turn(),
+        lock.taken(),
         pytest.raises(StoreUnavailableError, match="writing for 0 s"),
-        turns.turn(),
+        lock.taken(),
     ):
         pass
-    with turns.turn():
+    with lock.taken():
         pass
 
 
-def test_a_turn_that_comes_at_the_last_moment_is_taken() -> None:
+def test_a_write_lock_that_is_passed_on_at_the_last_moment_is_taken() -> None:
     class Passed(deque[Any]):
         def append(self, item: Any) -> None:
             """Pass it on at once."""
 
-    turns = Turns(0)
-    turns._taken = True
-    turns._waiting = Passed()
-    with turns.turn():
+    lock = WriteLock(0)
+    lock._taken = True
+    lock._waiting = Passed()
+    with lock.taken():
         pass
-    assert not turns._taken
+    assert not lock._taken
 
 
 def test_an_id_passed_while_its_definition_is_cleaned_up_is_not_said_to_have_ended(
@@ -792,7 +792,7 @@ def test_an_id_passed_while_its_definition_is_cleaned_up_is_not_said_to_have_end
 def test_who_is_always_overtaken_is_told(
     store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sql_database, "_TRIES", 3)
+    monkeypatch.setattr(sql_database, "_MOST_TRIES", 3)
 
     def work(connection: Connection) -> None:
         raise Overtaken

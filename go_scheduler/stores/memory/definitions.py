@@ -42,7 +42,7 @@ class DefinitionTable:
     def __init__(self, instances: InstanceTable, tombstones: TombstoneTable) -> None:
         self._instances = instances
         self._tombstones = tombstones
-        # So that nobody takes a new definition for the one that had its id before.
+        # A new definition's revision: higher than any that a deleted one had.
         self._first = 1
         self._rows: SortedDict[int, DefinitionRow] = SortedDict()
         self._due: SortedList[tuple[datetime, int, DefinitionRow]] = SortedList()

@@ -37,8 +37,8 @@ class InstanceTable:
         self._by_time: SortedList[Entry] = SortedList()
         self._pending: dict[str, SortedList[Entry]] = {}
         self._leases: SortedList[Entry] = SortedList()
-        # In the order in which they ended: those that failed, and all others. A dict
-        # would walk over what has been taken from its beginning, each time anew.
+        # Ended rows, in the order in which they ended: those that failed, and others. A
+        # dict would walk over rows that have been taken from its beginning.
         self._over: dict[bool, OrderedDict[int, InstanceRow]] = {
             True: OrderedDict(),
             False: OrderedDict(),
@@ -218,7 +218,7 @@ class InstanceTable:
             if entry[0] > until:
                 break
             found.append(entry[2])
-        # What is taken of each list is its head.
+        # Rows are taken from the head of each list.
         taken = Counter(row.queue for row in found)
         for name, count in taken.items():
             del self._pending[name][:count]

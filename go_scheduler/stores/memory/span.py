@@ -32,7 +32,7 @@ class Span(NamedTuple):
 
     def walk(self, entries: SortedList[Entry]) -> Iterator[Entry]:
         """Those of the entries that are in it."""
-        # Of an entry they are only the beginning, which compares all the same.
+        # Bounds are the beginning of an entry, which compares all the same.
         first: Any = None if self.since is None else (self.since,)
         last: Any = None
         if self.after is not None and self.newest_first:

@@ -97,7 +97,7 @@ class ClaimedInstances:
             current="finish_current",
             parameters=_outcome_parameters,
             id_of=attrgetter("claim.instance_id"),
-            # Done and repeated, it would answer that the claims were lost.
+            # A finish that was done, and is repeated, answers that claims were lost.
             repeatable=False,
         )
         rows, busy = self._writes.write(write, sorted(outcomes, key=_number))

@@ -52,8 +52,8 @@ _OF_LIBPQ: Mapping[str, object] = {
     "tcp_user_timeout": ANSWER_TIMEOUT * 1000,
 }
 _POOL_TIMEOUT = 10
-# In seconds: how often a wait is told that nothing has come yet.
-_INTERVAL = 0.1
+# Seconds after which a wait is told that nothing has come yet.
+_WAIT_INTERVAL = 0.1
 _BY_KEY = (Lane.CLAIMS, Lane.RENEWALS)
 _SIZES = {Lane.SCANS: 3, Lane.CLAIMS: 2, Lane.RENEWALS: 1}
 
@@ -83,7 +83,7 @@ class EngineKind(Enum):
     def among_hosts(self) -> Mapping[str, object]:
         """How one of several hosts is chosen."""
         if self is EngineKind.POSTGRESQL:
-            # Of a primary and its standbys, the one that is the primary by now.
+            # The primary takes writes, its standbys do not.
             return {"target_session_attrs": "read-write"}
         return {"load_balance_hosts": "random"}
 
@@ -98,7 +98,7 @@ class _BoundedConnection(psycopg.Connection[tuple[object, ...]]):
     answer_timeout: float = ANSWER_TIMEOUT
 
     def wait(  # type: ignore[override] # versions differ in what more it takes
-        self, gen: PQGen[RV], interval: float = _INTERVAL, **more: Any
+        self, gen: PQGen[RV], interval: float = _WAIT_INTERVAL, **more: Any
     ) -> RV:
         """Wait for an answer; close the connection if there is none in time."""
         return super().wait(self._bounded(gen, interval), interval, **more)
@@ -180,7 +180,7 @@ def _make_engine(url: URL, lane: Lane, *, pool_size: int) -> Engine:
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=_POOL_TIMEOUT,
-        # The loops call so often that they would notice, and try again.
+        # The loops call so often that they notice a lost connection, and try again.
         pool_pre_ping=lane is Lane.USERS,
     )
     event.listen(engine, "handle_error", _leave_a_standby)
@@ -203,7 +203,7 @@ def _connect_for(
         try:
             connection = make.connect(*args, **options)  # type: ignore[arg-type]
         except psycopg.OperationalError as error:
-            # The code comes with no error of a connection that there is not yet.
+            # An error of a connection that does not exist yet has no code.
             if (missing := _NO_DATABASE.search(str(error))) is not None:
                 raise psycopg.errors.InvalidCatalogName(
                     f"{missing[0]} on this server: create it, or mind the URL"
@@ -220,7 +220,7 @@ def _connect_for(
 
 
 def _leave_a_standby(context: ExceptionContext) -> None:
-    """Of several hosts, look for the one that is the primary by now."""
+    """Connect anew, to the primary, if this has become a standby."""
     code = getattr(context.original_exception, "sqlstate", None)
     if code == _READ_ONLY and context.engine is not None:
         context.is_disconnect = _names_several(context.engine.url.query)
@@ -247,20 +247,21 @@ def _settings(kind: EngineKind, lane: Lane) -> Mapping[str, str]:
         "lock_timeout": f"{lock_timeout * 1000:.0f}ms",
         "idle_in_transaction_session_timeout": f"{STATEMENT_TIMEOUT}s",
         "default_transaction_isolation": kind.isolation_level.lower(),
-        # Made for its values, a plan finds the index whose condition they meet. What
-        # names its rows by their keys gets one made for any values: only that walks the
-        # primary key whatever the statistics say, which of a queue are always stale.
+        # A custom plan, made for the values, finds the partial index whose condition
+        # they meet. A generic plan is for statements that name rows by their keys: only
+        # that walks the primary key whatever the statistics say, which are always stale
+        # for a queue.
         "plan_cache_mode": (
             "force_generic_plan" if lane in _BY_KEY else "force_custom_plan"
         ),
     }
     if kind is EngineKind.POSTGRESQL and lane is not Lane.USERS:
-        # Nothing that the loops do needs them, and statistics of a table that was empty
-        # a moment ago, or none, speak for them.
+        # No statement of the loops needs these plans, which a planner takes by the
+        # statistics of a table that was empty a moment ago, or by none.
         for whole in ("enable_seqscan", "enable_bitmapscan", "enable_mergejoin"):
             settings[whole] = "off"
     if kind is EngineKind.COCKROACHDB:
-        # With it a look-up waits for what is locked past every lock timeout.
+        # The streamer waits for locked rows past every lock timeout.
         settings["streamer_enabled"] = "off"
     return settings
 
@@ -281,7 +282,7 @@ def _set_up(
     calls = ", ".join("set_config(%s, %s, false)" for _ in settings)
     values = [text for setting in settings.items() for text in setting]
     connection.execute(f"SELECT {calls}".encode(), values)
-    # The columns' types read them: what cannot be read should spoil only itself.
+    # Times are read by the columns' types: one that they cannot read affects no other.
     connection.adapters.register_loader("timestamptz", TextLoader)
 
 
@@ -292,7 +293,7 @@ _CONFLICTS = {"40001", "40P01"}
 _TIMEOUTS = {"55P03", "57014"}
 # Classes of codes: connection, rolled back, resources, intervention by an operator,
 # system errors; and 25006, read-only, and XXC02, throttled for want of a licence.
-_AWAY = ("08", "40", "53", "57", "58", _READ_ONLY, "XXC02")
+_UNAVAILABLE = ("08", "40", "53", "57", "58", _READ_ONLY, "XXC02")
 _LOST = {"40003", "08006", "08003", "08007", "57P01", "57P02"}
 
 
@@ -305,7 +306,7 @@ def met_a_lock(error: BaseException) -> bool:
 def judge(error: BaseException) -> tuple[Fault, str]:
     """What an error that SQLAlchemy raised means for the statement, and its code."""
     if isinstance(error, exc.TimeoutError):
-        return Fault.AWAY, "pool"
+        return Fault.UNAVAILABLE, "pool"
     if not isinstance(error, exc.DBAPIError):
         return Fault.WRONG, ""
     code = getattr(error.orig, "sqlstate", None)
@@ -317,5 +318,5 @@ def judge(error: BaseException) -> tuple[Fault, str]:
         return Fault.LOST, code or ""
     if code is None:
         operational = isinstance(error.orig, psycopg.OperationalError)
-        return (Fault.AWAY if operational else Fault.WRONG), ""
-    return (Fault.AWAY if code.startswith(_AWAY) else Fault.WRONG), code
+        return (Fault.UNAVAILABLE if operational else Fault.WRONG), ""
+    return (Fault.UNAVAILABLE if code.startswith(_UNAVAILABLE) else Fault.WRONG), code

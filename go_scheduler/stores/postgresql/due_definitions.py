@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from go_scheduler.stores.postgresql.writes import Writes
     from go_scheduler.stores.sql.reader import Reader
 
-# How far back every look goes that found something due: what is not fired in so long
-# must not make it walk over all that has been fired since.
+# A definition that is due and not fired for longer than this is left to deeper looks:
+# every look would walk over all that has been fired since.
 _STILL_DUE = timedelta(minutes=5)
 
 
@@ -54,7 +54,7 @@ class DueDefinitions:
         sweep = self._statements.sweep("due")
         parameters: dict[str, object] = {
             "ahead": ahead,
-            # What was not late when it was written may have passed all the same.
+            # A fire time may have been so much late without being marked as late.
             "back": sweep.back + LATE,
             "limit": limit,
         }
@@ -66,7 +66,7 @@ class DueDefinitions:
         rows = self._statements.scan(
             sweep,
             lambda: self._statements.read(Lane.SCANS, name, parameters),
-            # What has been read is still due: only a page of nothing is the end.
+            # Definitions that were read are still due: only an empty page is the end.
             limit=1,
         )
         times = filter(None, (read_time(row.next_fire_time) for row in rows))
@@ -90,7 +90,7 @@ class DueDefinitions:
             current="fire_current",
             parameters=self._parameters,
             id_of=attrgetter("definition.id"),
-            # Its repetition would answer that another node had won.
+            # A fire that was done, and is repeated, answers that another node won.
             repeatable=False,
         )
         # One order for all nodes, so that none waits for another in a circle.

@@ -13,7 +13,7 @@ from go_scheduler.stores.postgresql.driver import met_a_lock
 from go_scheduler.stores.sql.database import Lane
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import timedelta
     from typing import Any
 
@@ -80,20 +80,37 @@ class DueInstances:
         if lapsed is not None:
             again = partial(self._claim_lapsed, claimant.queues, terms, lapsed)
             claims.insert(0, (old, again))
+        self._claim_each(claims, limit)
+        return old, new
+
+    def _claim_each(
+        self,
+        claims: Iterable[tuple[list[Row[Any]], Callable[[int], Sequence[Row[Any]]]]],
+        limit: int,
+    ) -> None:
+        """Add to each list what its claim finds, until the limit is reached.
+
+        Raises:
+            StoreError: Nothing was claimed, and a claim has failed.
+        """
         failure: StoreError | None = None
+        left = limit
         for claimed, claim in claims:
-            if (left := limit - len(old) - len(new)) <= 0:
+            if left <= 0:
                 break
             try:
-                claimed += claim(left)
+                found = claim(left)
             except StoreError as error:
+                unavailable = isinstance(error, StoreUnavailableError)
                 # Instances that have been claimed must not lapse meanwhile.
-                last = old or new or failure or isinstance(error, StoreUnavailableError)
+                last = left < limit or failure or unavailable
                 failure = error
                 if last:
                     break
-        self._report(failure, raises=not (old or new))
-        return old, new
+            else:
+                claimed += found
+                left -= len(found)
+        self._report(failure, raises=left == limit)
 
     def _report(self, failure: StoreError | None, *, raises: bool) -> None:
         """Raise it if nothing was claimed, else say so the first time in a row."""
@@ -189,7 +206,7 @@ class DueInstances:
         lapsed: timedelta,
         limit: int,
     ) -> Sequence[Row[Any]]:
-        # Those that look only for what lapsed long ago reach no further than that.
+        # A look for claims that lapsed long ago reaches no further than that.
         place = ("lapsed", tuple(queues), lapsed > ZERO)
         sweep = self._statements.sweep(place)
 
@@ -209,7 +226,7 @@ class DueInstances:
         self, sweep: Sweep, name: str, parameters: Mapping[str, object], limit: int
     ) -> Sequence[Row[Any]]:
         def execute() -> Sequence[Row[Any]]:
-            # Done and repeated, a claim would leave what it has claimed to its lease.
+            # A claim that was done, and is repeated, leaves instances to their lease.
             return self._statements.run(Lane.SCANS, name, parameters, repeatable=False)
 
         return self._statements.scan(sweep, execute, limit=limit)

@@ -61,7 +61,7 @@ class Statements:
             sql = sql.replace("now()", "CAST(:now AS timestamptz)")
         made = text(sql)
         if ":limit" in sql:
-            # Written out: CockroachDB does not push down a limit that it does not know.
+            # A limit is written out: CockroachDB pushes no unknown one down to a scan.
             limit = bindparam("limit", type_=Integer(), literal_execute=True)
             made = made.bindparams(limit)
         return made.columns(*map(_column, statement.returns))

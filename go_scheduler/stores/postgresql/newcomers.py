@@ -16,12 +16,12 @@ from go_scheduler.stores.sql.types import to_microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
     from uuid import UUID
 
     from sqlalchemy import Connection
 
     from go_scheduler.models import TaskDefinition
-    from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
     from go_scheduler.stores.postgresql.executing import Statements
     from go_scheduler.stores.sql.rows import ContentsRow
 
@@ -39,12 +39,12 @@ class Newcomers:
 
     Args:
         statements: Executes them.
-        dialect: The engine's own words.
+        shards: Over how many parts of an index definitions are spread.
     """
 
-    def __init__(self, statements: Statements, dialect: PostgreSQLDialect) -> None:
+    def __init__(self, statements: Statements, *, shards: int) -> None:
         self._statements = statements
-        self._dialect = dialect
+        self._shards = shards
 
     def insert(
         self, connection: Connection, given: Sequence[TaskDefinition], *, late: bool
@@ -62,7 +62,7 @@ class Newcomers:
         Raises:
             Overtaken: Somebody else has inserted one at the same moment.
         """
-        # One order for everybody, so that nobody waits for another in a circle.
+        # One order for all nodes, so that none waits for another in a circle.
         new = sorted(
             (each for each in given if each.revision is None), key=lambda each: each.id
         )
@@ -70,24 +70,30 @@ class Newcomers:
             return {}
         keys = [uuid4() for _ in new]
         contents = [write_contents(each) for each in new]
-        shards = (key.int % self._dialect.shards for key in keys)
+        shards = (key.int % self._shards for key in keys)
         parameters = {
             **_columns(new, contents),
             "keys": arrays.ids(keys),
             "shards": arrays.numbers(shards),
             "is_late": late,
-            "late": LATE,
         }
-        try:
-            rows = self._statements.execute(connection, "insert_new", parameters)
-        except IntegrityError as error:
-            raise Overtaken from error
-        now = {row.id: row.now for row in rows}
+        now = self._execute(connection, parameters)
         return {
             each.id: Newcomer(created(each, now[each.id], revision=1), key, row)
             for each, key, row in zip(new, keys, contents, strict=True)
             if each.id in now
         }
+
+    def _execute(
+        self, connection: Connection, parameters: Mapping[str, object]
+    ) -> Mapping[UUID, datetime]:
+        """When each was inserted, by its id."""
+        parameters = {**parameters, "late": LATE}
+        try:
+            rows = self._statements.execute(connection, "insert_new", parameters)
+        except IntegrityError as error:
+            raise Overtaken from error
+        return {row.id: row.now for row in rows}
 
 
 def _columns(

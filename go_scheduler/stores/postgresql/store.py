@@ -127,7 +127,7 @@ class PostgreSQLStore(SQLStore):
     def _divide_the_work(self, dialect: PostgreSQLDialect) -> None:
         statements, reader = self._statements, self._reader
         self._writes = Writes(statements)
-        self._newcomers = Newcomers(statements, dialect)
+        self._newcomers = Newcomers(statements, shards=dialect.shards)
         self._due_definitions = DueDefinitions(
             statements, self._writes, reader, shards=dialect.shards
         )
@@ -157,7 +157,7 @@ class PostgreSQLStore(SQLStore):
         )
         if (newcomer := made.get(definition.id)) is None:
             return None
-        # It may well be due now.
+        # A new definition may well be due now.
         self._reader.remember(newcomer.key, 1, newcomer.contents)
         return newcomer.definition
 
@@ -169,7 +169,7 @@ class PostgreSQLStore(SQLStore):
         late: bool,
     ) -> Sequence[TaskDefinition]:
         if len(definitions) == 1:
-            # It is not new: that was tried.
+            # A single one is not new: that was tried.
             return self._edits.put(connection, definitions, late=late)
         made = self._newcomers.insert(connection, definitions, late=late)
         put = {each.id: each for each, *_ in made.values()}

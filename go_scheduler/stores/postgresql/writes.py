@@ -1,7 +1,7 @@
 """Writes over a batch of named rows, none of which waits for what is locked.
 
-What nobody has locked costs one statement. Only if that meets a lock, it is found out
-which rows are free, and they are written without the others.
+A batch that nobody has locked costs one statement. Only if that meets a lock, it is
+found out which rows are free, and they are written without the others.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 
-# Each takes as long as a loop waits for a lock. So many find one among thousands.
+# A wait takes as long as a loop waits for a lock. So many find one row among thousands.
 _MOST_WAITS = 15
 
 
@@ -95,7 +95,8 @@ class Writes:
     def _write_free(self, write: Write[Item], batch: Sequence[Item]) -> Written:
         """See what is current, and write what is free of it."""
         parameters = write.parameters(batch)
-        # First, for on CockroachDB it also settles what SKIP LOCKED would skip.
+        # This read comes first: on CockroachDB it also settles rows that SKIP LOCKED
+        # would skip.
         rows = self._statements.read(write.lane, write.current, parameters)
         current = {row.id for row in rows}
         rows = self._statements.run(write.lane, write.free, parameters)

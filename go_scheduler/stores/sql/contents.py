@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from go_scheduler.stores.sql.rows import Contents, ContentsRow
 
-_MOST = 32 * 1024 * 1024
-_OVERHEAD = 1024
+_MOST_BYTES = 32 * 1024 * 1024
+_BYTES_OF_AN_ENTRY = 1024
 
 
 class _Entry(NamedTuple):
@@ -50,18 +50,19 @@ class ContentsCache:
     def put(
         self, key: UUID, revision: int, row: ContentsRow | Row[Any] | None
     ) -> Contents:
-        """Read a row of ``task_contents``, and remember what it says."""
+        """Read a row of ``task_contents``, and remember its contents."""
         contents = read_contents(row)
         if isinstance(contents.trigger, UnknownTrigger):
-            # Its class may be imported yet, or its row mended.
+            # An unknown trigger may become known: its class may still be imported, or
+            # its row be written anew.
             return contents
         assert row is not None, "what is missing has an unknown trigger"
-        size = _OVERHEAD + len(row.metadata) + len(row.trigger_state)
+        size = _BYTES_OF_AN_ENTRY + len(row.metadata) + len(row.trigger_state)
         with self._lock:
             self._remove(key)
             self._entries[key] = _Entry(revision, contents, size)
             self._size += size
-            while self._size > _MOST:
+            while self._size > _MOST_BYTES:
                 self._remove(next(iter(self._entries)))
         return contents
 

@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
-# With the pauses between them, some six seconds.
-_TRIES = 50
+# Fifty tries take some six seconds, with the pauses between them.
+_MOST_TRIES = 50
 _FIRST_PAUSE = 0.005
 _LONGEST_PAUSE = 0.25
 _NO_TABLES = (
@@ -60,7 +60,7 @@ class Fault(Enum):
     """It changed nothing, and is expected to succeed when repeated."""
     LOST = "lost"
     """The connection is gone; whether it changed anything is not known."""
-    AWAY = "away"
+    UNAVAILABLE = "unavailable"
     """It changed nothing; the database cannot serve it now."""
     BUSY = "busy"
     """It changed nothing: rows that it needs were locked, or it took too long."""
@@ -121,24 +121,21 @@ class Database:
                 is when the connection was lost.
 
         Raises:
-            StoreUnavailableError: The database is away, or every try met a conflict.
+            StoreUnavailableError: The database is unavailable, or every try met a
+                conflict.
             StoreError: It failed in another way.
         """
         closed = self._closed
-        if self._was_closed:
-            self._was_closed = False
-            log.info("a store that was closed is used again, and opens connections")
-        for attempt in range(1, _TRIES + 1):
+        self._note_reopening()
+        for attempt in range(1, _MOST_TRIES + 1):
             try:
                 with self._engines[lane].connect() as connection:
                     return work(connection)
             except exc.SQLAlchemyError as error:
-                last = attempt == _TRIES or closed.is_set()
                 fault, code = self._judge(error)
-                again = fault is Fault.CONFLICT or (
-                    fault is Fault.LOST and repeatable and attempt == 1
-                )
-                if last or not again:
+                lost = fault is Fault.LOST and repeatable and attempt == 1
+                again = lost or fault is Fault.CONFLICT
+                if attempt == _MOST_TRIES or closed.is_set() or not again:
                     raise _translate(error, fault, code, lane=lane) from error
                 self.repeats[code] += 1
             except UnicodeEncodeError as error:
@@ -148,8 +145,13 @@ class Database:
                 overtaken = error
             _pause(attempt, closed)
         raise StoreUnavailableError(
-            f"somebody else was faster each of {_TRIES} times"
+            f"somebody else was faster each of {_MOST_TRIES} times"
         ) from (overtaken.__cause__ or overtaken)
+
+    def _note_reopening(self) -> None:
+        if self._was_closed:
+            self._was_closed = False
+            log.info("a store that was closed is used again, and opens connections")
 
     def transact(
         self,
@@ -169,7 +171,7 @@ class Database:
         """Open all the connections that these lanes may have.
 
         Raises:
-            StoreUnavailableError: The database is away.
+            StoreUnavailableError: The database is unavailable.
             StoreError: It failed in another way.
         """
         for lane in lanes:
@@ -198,11 +200,11 @@ class Database:
         for spare in self._spares:
             spare.abandon()
         for engine in self._engines.values():
-            # Kept, for what is collected would be closed.
+            # A pool that is collected would close the parent's connections.
             self._inherited.append(engine.pool)
             engine.dispose(close=False)
 
-    def join(self, work: Callable[[], Result]) -> Result:
+    def run_once(self, work: Callable[[], Result]) -> Result:
         """Call ``work`` within a transaction of the user's: nothing is repeated.
 
         Raises:
@@ -240,7 +242,7 @@ def _translate(
     cause = getattr(error, "orig", None) or error
     lines = str(cause).strip().splitlines() or [type(cause).__name__]
     text = f"{lines[0]} ({code})" if code else lines[0]
-    # The loops find out which row of a batch it is that keeps them waiting.
+    # Trying again alone helps the loops: one row of a batch keeps them waiting.
     if fault is Fault.WRONG or (fault is Fault.BUSY and lane is not Lane.USERS):
         return StoreError(text)
     return StoreUnavailableError(text)

@@ -64,8 +64,8 @@ class Dialect(ABC):
 
     def in_autocommit(self, connection: Connection) -> bool:
         """Whether a connection of the user's commits each statement by itself."""
-        # All that SQLAlchemy has for such a server say it so; it has no word of its own
-        # for that before 2.0.43.
+        # Every driver of SQLAlchemy's for such a server has this attribute; SQLAlchemy
+        # itself has none before 2.0.43.
         driver: Any = connection.connection.dbapi_connection
         return bool(driver.autocommit)
 

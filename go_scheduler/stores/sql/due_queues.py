@@ -22,8 +22,8 @@ def due_queues(
 ) -> set[str]:
     """One of each gap that these leave between them in the order of the index.
 
-    What is in between is walked over, and nothing of theirs: where claims have been
-    made for hours, what they have left in an index may take long to walk over.
+    Only the gaps are walked over, and nothing of these queues: where claims have been
+    made for hours, the traces that they leave in an index may take long to walk over.
     """
     now = dialect.now(connection)
     bounds = ("", *dialect.ordered(connection, apart_from), None)

@@ -41,7 +41,7 @@ def join(connection: object, dialect: Dialect) -> Connection:
             f"connection is to a {name} database; the store is in {dialect.name}"
         )
     if not connection.in_transaction():
-        # As its first statement would; SQLite's says then whether it is in one.
+        # Its first statement would begin one; until then SQLite's driver is in none.
         connection.begin()
     if dialect.in_autocommit(connection):
         raise ConfigurationError(
@@ -55,8 +55,8 @@ _OF_ASYNC = (
     " session.run_sync(current_run().complete_in)`"
 )
 
-# By the transaction or savepoint that has to commit first. One that is rolled back is
-# forgotten with its key.
+# Calls to make, by the transaction or savepoint that has to commit first. With one that
+# is rolled back its key is gone.
 _waiting: WeakKeyDictionary[SessionTransaction, list[Callable[[], None]]] = (
     WeakKeyDictionary()
 )

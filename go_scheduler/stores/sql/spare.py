@@ -48,7 +48,7 @@ class Spare:
         self._connect = connect
         self._elapsed = elapsed
         self._ready: list[Connection[Any]] = []
-        # For the pool's next connection: the one that was there has been marked.
+        # The pool's next connections: those in whose place they come are marked.
         self._promised: list[Connection[Any]] = []
         self._inherited: list[Connection[Any]] = []
         event.listen(engine, "do_connect", self._take)
@@ -88,7 +88,7 @@ class Spare:
         return self._connect(args, options)
 
     def _note_age(self, connection: object, record: ConnectionPoolEntry) -> None:
-        # Not all of a lane's, and not those of all nodes, in one minute.
+        # Ages differ, so that not all nodes replace all connections in one minute.
         longest = OLDEST * (1 - _JITTER * random.random())
         record.info[_REPLACE_AT] = self._elapsed() + longest
 

@@ -22,7 +22,7 @@ from go_scheduler.stores.changes import check_each_once
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.due_queues import due_queues
 from go_scheduler.stores.sql.edits import LIVE, Edits, definition_of, live_among
-from go_scheduler.stores.sql.ending import end_run
+from go_scheduler.stores.sql.finishing import finish_run
 from go_scheduler.stores.sql.instance_rows import INSTANCE_COLUMNS
 from go_scheduler.stores.sql.joining import join, when_committed
 from go_scheduler.stores.sql.reader import Reader
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 Listed = TypeVar("Listed")
 
-_MANY = 500
+_LARGE_BATCH = 500
 
 
 class SQLStore(TransactionalStore):
@@ -98,7 +98,7 @@ class SQLStore(TransactionalStore):
             connection, self.most_remembered, made=made, limit=limit
         )
 
-    # What users do to definitions.
+    # Definitions, as users change and read them.
 
     def put_definitions(
         self, definitions: Sequence[TaskDefinition]
@@ -108,11 +108,12 @@ class SQLStore(TransactionalStore):
             return []
         check_each_once(definitions)
         return self._database.transact(
-            # Of very many the first may lie below every bound when the last is written.
+            # Writing a large batch takes so long that its first rows may lie below the
+            # bound of every scan when they become visible.
             lambda connection: self._put(
-                connection, definitions, late=len(definitions) > _MANY
+                connection, definitions, late=len(definitions) > _LARGE_BATCH
             ),
-            # Done and then repeated, it would conflict with itself.
+            # A put of a revision that was done, and is repeated, conflicts with itself.
             repeatable=all(each.revision is None for each in definitions),
         )
 
@@ -135,9 +136,9 @@ class SQLStore(TransactionalStore):
     ) -> Sequence[TaskDefinition]:
         """Put definitions within a transaction of the user's."""
         check_each_once(definitions)
-        joined = self._join(connection)
-        # It becomes visible at any time later, below the bound of every scan.
-        put = self._database.join(
+        joined = self._connection_of(connection)
+        # The user may commit at any time later, below the bound of every scan.
+        put = self._database.run_once(
             lambda: self._edits.put(joined, definitions, late=True)
         )
         if committed is not None:
@@ -146,13 +147,13 @@ class SQLStore(TransactionalStore):
 
     def finish_instance_in(self, connection: object, outcome: RunOutcome) -> bool:
         """Record the end of one run within a transaction of the user's."""
-        joined = self._join(connection)
-        return self._database.join(
-            lambda: end_run(joined, outcome, self._dialect.now(joined))
+        joined = self._connection_of(connection)
+        return self._database.run_once(
+            lambda: finish_run(joined, outcome, self._dialect.now(joined))
         )
 
-    def _join(self, connection: object) -> Connection:
-        return self._database.join(lambda: join(connection, self._dialect))
+    def _connection_of(self, connection: object) -> Connection:
+        return self._database.run_once(lambda: join(connection, self._dialect))
 
     def get_definition(self, definition_id: UUID) -> TaskDefinition:
         """Read one definition."""
@@ -201,7 +202,7 @@ class SQLStore(TransactionalStore):
         """Delete definitions, at once and with all that is not running."""
         return self._database.transact(
             lambda connection: self._edits.delete(connection, ids),
-            # Done and then repeated, it would answer that there was nothing to delete.
+            # A delete that was done, and is repeated, finds nothing to delete.
             repeatable=False,
         )
 
@@ -224,7 +225,7 @@ class SQLStore(TransactionalStore):
             lambda connection: self._edits.resume(connection, ids)
         )
 
-    # What users read of instances.
+    # Instances, as users read them.
 
     def get_instance(self, instance_id: UUID) -> TaskInstance:
         """Read one instance."""
@@ -294,7 +295,7 @@ class SQLStore(TransactionalStore):
         return {state: found.get(state.value, 0) for state in State}
 
     def _list(self, read: Callable[[Connection], Listed]) -> Listed:
-        """Read what need not be of this very moment."""
+        """Read a list; it need not be of this very moment."""
         return self._database.run(
             Lane.USERS, lambda connection: self._dialect.listed(connection, read)
         )
@@ -315,7 +316,7 @@ def _comes_after(last: Position, *, newest_first: bool) -> ColumnElement[bool]:
         same = and_(column.execute_at == last.at, column.id < last.id)
         return or_(earlier, same)
     if last.at == LATEST:
-        # That of the last one cannot be read: it is equal to all others of that kind.
+        # LATEST stands for all times that cannot be read: they are one place.
         return and_(column.execute_at >= LATEST, column.id > last.id)
     same = and_(column.execute_at == last.at, column.id > last.id)
     return or_(column.execute_at > last.at, same)

@@ -28,7 +28,7 @@ _TYPES = [each.type for each in _ended]
 
 
 class Tombstones:
-    """What is remembered of ids; written so that every driver understands it.
+    """What is remembered of ids, in words that every driver understands.
 
     Args:
         dialect: The engine's own words.
@@ -36,7 +36,7 @@ class Tombstones:
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        # Since they were counted, which reads as many as may be kept.
+        # A count reads as many as may be kept: it is made only when so many are new.
         self._made = math.inf
 
     def find(
@@ -105,7 +105,7 @@ class Tombstones:
         )
         if not found:
             return 0
-        # One that a transaction of a user's has locked waits for the next time.
+        # A tombstone that a user's transaction has locked stays until the next time.
         free = (
             select(tombstones.c.id)
             .where(self._dialect.among(tombstones.c.id, found))

@@ -1,7 +1,7 @@
 """Column types that every engine keeps exactly, and that never fail when read.
 
-A row written by hand may hold anything: its value is read as ``UNREADABLE``, so that it
-spoils its own row and not all that were fetched with it.
+A row that was written by other means than this package may hold anything. Its value is
+read as ``UNREADABLE``: it affects its own row, and not all that are fetched with it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def to_sqlite_time(at: datetime) -> int:
     return (at - _EPOCH) // _MICROSECOND
 
 
-# Of what is read most has been read just before: a batch's times, the same few keys.
+# Most values have been read just before: the times of a batch, the same few keys.
 @lru_cache(maxsize=4096)
 def from_sqlite_time(value: object) -> datetime | Unreadable | None:
     """The time that SQLite keeps as this."""
@@ -90,7 +90,7 @@ def from_sqlite_id(value: object) -> UUID | Unreadable | None:
         found = UUID(int=int(value, 16))  # type: ignore[call-overload]
     except (TypeError, ValueError):
         return UNREADABLE
-    # Written in another way, no statement would find it again.
+    # An id in capitals, or with hyphens, is one that no statement would find again.
     return found if found.hex == value else UNREADABLE
 
 
@@ -130,7 +130,7 @@ class Time(_Exact):
     def result_processor(
         self, dialect: Dialect, coltype: object
     ) -> Callable[[Any], Any] | None:
-        """Of a server's, the text is read here, as the driver would be slow to."""
+        """A server's text is read here: the driver is slow to."""
         return super().result_processor(dialect, coltype) or from_server_time
 
 

@@ -13,7 +13,7 @@ from go_scheduler.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Divided as SQLAlchemy does it: a password goes on up to the first @.
+# SQLAlchemy divides a URL in this way: a password goes on up to the first @.
 _PARTS = re.compile(r"([\w+]+://(?:[^:/]*(?::[^@]*)?@)?)([^/?]*)(.*)", re.DOTALL)
 _BRACKETED = re.compile(r"\[([^\[\]]*)\](?::(.*))?")
 _PORT = re.compile("[0-9]{1,5}")

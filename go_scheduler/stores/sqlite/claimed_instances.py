@@ -73,7 +73,6 @@ class ClaimedInstances:
         """Hand due instances to one node."""
         if not claimant.queues:
             return []
-        queues = {f"queue{number}": each for number, each in enumerate(claimant.queues)}
 
         def claim(connection: Connection) -> _Taken:
             now = self._microseconds()
@@ -84,20 +83,14 @@ class ClaimedInstances:
             }
             old: Sequence[Row[Any]] = []
             if lapsed is not None:
-                parameters = {
-                    **terms,
-                    "queues": json.dumps(claimant.queues),
-                    "lapsed": now - to_microseconds(lapsed),
-                    "limit": limit,
-                }
-                old = connection.execute(claiming.CLAIM_LAPSED, parameters).all()
+                lapsed_at = now - to_microseconds(lapsed)
+                terms |= {"lapsed": lapsed_at, "limit": limit}
+                old = _claim_lapsed(connection, claimant.queues, terms)
             new: Sequence[Row[Any]] = []
             if left := limit - len(old):
                 until = now + to_microseconds(ahead)
-                new = connection.execute(
-                    claiming.claim(len(queues)),
-                    {**terms, **queues, "until": until, "limit": left},
-                ).all()
+                terms |= {"until": until, "limit": left}
+                new = _claim_free(connection, claimant.queues, terms)
             return _taken(connection, old, new)
 
         old, new = self._instances(self._database.transact(claim))
@@ -214,6 +207,20 @@ class ClaimedInstances:
             }
 
         return self._database.transact(cancel)
+
+
+def _claim_lapsed(
+    connection: Connection, queues: Sequence[str], terms: Mapping[str, object]
+) -> Sequence[Row[Any]]:
+    parameters = {**terms, "queues": json.dumps(queues)}
+    return connection.execute(claiming.CLAIM_LAPSED, parameters).all()
+
+
+def _claim_free(
+    connection: Connection, queues: Sequence[str], terms: Mapping[str, object]
+) -> Sequence[Row[Any]]:
+    named = {f"queue{number}": each for number, each in enumerate(queues)}
+    return connection.execute(claiming.claim(len(queues)), {**terms, **named}).all()
 
 
 class _Taken(NamedTuple):

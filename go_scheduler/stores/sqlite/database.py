@@ -22,7 +22,7 @@ from go_scheduler.shown import shown
 from go_scheduler.stores.sql.database import Database, Fault, Lane, Overtaken
 from go_scheduler.stores.sql.urls import read_url
 from go_scheduler.stores.sqlite.dialect import CONTAINS
-from go_scheduler.stores.sqlite.turns import Turns
+from go_scheduler.stores.sqlite.write_lock import WriteLock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,8 +38,9 @@ OLDEST = (3, 35)
 _POOL_TIMEOUT = 10
 _READERS = 5
 # SQLite looks for a lock ever more rarely, up to ten times a second, so that those who
-# come later are served first. Asked anew, it begins with a millisecond again.
-_LOOK = 0.05
+# come later are served first. Asked anew after so many seconds, it begins with a
+# millisecond again.
+_LOOK_FOR_LOCK = 0.05
 # SQLite counts milliseconds in 32 bits.
 _LONGEST_BUSY = timedelta(days=1)
 _EXAMPLE = "sqlite:///relative/file.db or sqlite:////absolute/file.db"
@@ -48,8 +49,8 @@ _EXAMPLE = "sqlite:///relative/file.db or sqlite:////absolute/file.db"
 class SQLiteDatabase(Database):
     """The connections of one process to one file: one that writes, some that read.
 
-    SQLite has one writer at a time. The threads of a process take turns on its one
-    writing connection; only processes wait for the file.
+    SQLite has one writer at a time. The threads of a process wait for its write lock
+    in turn; only processes wait for the file.
 
     Args:
         url: The file.
@@ -76,8 +77,10 @@ class SQLiteDatabase(Database):
         self._synchronous = "FULL" if durable else "NORMAL"
         self._busy_timeout = busy_timeout.total_seconds()
         self._connected = False
-        self._turns = Turns(_POOL_TIMEOUT)
-        writer = self._make_engine(1, busy_timeout=min(self._busy_timeout, _LOOK))
+        self._write_lock = WriteLock(_POOL_TIMEOUT)
+        writer = self._make_engine(
+            1, busy_timeout=min(self._busy_timeout, _LOOK_FOR_LOCK)
+        )
         readers = self._make_engine(_READERS, busy_timeout=self._busy_timeout)
         super().__init__(
             {lane: readers if lane in _READING else writer for lane in Lane},
@@ -105,7 +108,7 @@ class SQLiteDatabase(Database):
         *,
         repeatable: bool = True,
     ) -> Result:
-        """As others do it; errors name the file, also what SQLite cannot keep."""
+        """Call ``work``, as any ``Database`` does it; its errors name the file."""
         try:
             return super().run(lane, work, repeatable=repeatable)
         except OverflowError as error:
@@ -120,7 +123,7 @@ class SQLiteDatabase(Database):
         repeatable: bool = True,
     ) -> Result:
         """Call ``work`` within one transaction of the connection that writes."""
-        with self._turns.turn():
+        with self._write_lock.taken():
             return super().transact(work, repeatable=repeatable)
 
     @contextmanager
@@ -145,11 +148,11 @@ class SQLiteDatabase(Database):
         """Forget all connections, and let this process open the file no more."""
         if self._connected:
             _inherited.add(self.path)
-        self._turns = Turns(_POOL_TIMEOUT)
+        self._write_lock = WriteLock(_POOL_TIMEOUT)
         super().abandon()
 
     def _begin(self, connection: Connection) -> None:
-        for _ in range(int(self._busy_timeout / _LOOK)):
+        for _ in range(int(self._busy_timeout / _LOOK_FOR_LOCK)):
             try:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             except exc.OperationalError as error:
@@ -203,7 +206,7 @@ class SQLiteDatabase(Database):
         )
         self._connected = True
         try:
-            # What is no text spoils its own row, and not all that are read with it.
+            # Bytes that are no text affect their own row, and not all read with it.
             connection.text_factory = methodcaller("decode", "utf-8", "replace")
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             connection.create_function(CONTAINS, 2, _contains, deterministic=True)
@@ -248,7 +251,7 @@ def _path(url: str | URL) -> Path:
             "a SQLite database in memory is not offered: use MemoryStore, memory://, or"
             f" name a file, as in {_EXAMPLE}"
         )
-    # As it is now: the process may go to another directory.
+    # An absolute path: the process may go to another directory.
     return Path(os.path.abspath(parsed.database))
 
 
@@ -258,7 +261,7 @@ def _driver_of(connection: Connection) -> sqlite3.Connection:
     return driver
 
 
-_AWAY = {
+_UNAVAILABLE = {
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_FULL,
@@ -273,9 +276,9 @@ _AWAY = {
 def judge(error: BaseException) -> tuple[Fault, str]:
     """What an error that SQLAlchemy raised means for the statement, and its code."""
     if isinstance(error, exc.TimeoutError):
-        return Fault.AWAY, "pool"
+        return Fault.UNAVAILABLE, "pool"
     name = getattr(getattr(error, "orig", None), "sqlite_errorname", "")
-    return (Fault.AWAY if _code_of(error) in _AWAY else Fault.WRONG), name
+    return (Fault.UNAVAILABLE if _code_of(error) in _UNAVAILABLE else Fault.WRONG), name
 
 
 def _code_of(error: BaseException) -> int | None:
@@ -285,7 +288,7 @@ def _code_of(error: BaseException) -> int | None:
 
 
 def _contains(outer: bytes, inner: str) -> bool:
-    """Whether JSON contains JSON; what was written by hand and is none has nothing."""
+    """Whether JSON contains JSON; a text that is none contains nothing."""
     try:
         return contains(json.loads(outer), _parsed(inner))
     except (TypeError, ValueError, RecursionError):

@@ -46,7 +46,7 @@ class SQLiteDialect(Dialect):
         self, column: ColumnElement[Any], ids: Collection[UUID]
     ) -> ColumnElement[bool]:
         """One JSON array."""
-        # A row written by hand may have what is no id.
+        # A row that was written by other means than this package may have no id.
         known = [each.hex for each in ids if isinstance(each, UUID)]
         return column.in_(
             select(func.json_each(json.dumps(known)).table_valued("value"))

@@ -216,5 +216,5 @@ class SQLiteStore(SQLStore):
         return deleted
 
     def _microseconds(self) -> int:
-        """The store's time; asked for when the write lock is held, not before."""
+        """The store's time; asked for under the write lock, not before."""
         return to_sqlite_time(self._time())

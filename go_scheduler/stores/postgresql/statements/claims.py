@@ -118,7 +118,7 @@ SELECT {INSTANCE},
     return Statement(sql, (*BOTH, "place", "now"))
 
 
-# No index has it by itself; that of the leases has all of them, and is small.
+# No index has the node; that of the leases has all claimed instances, and is small.
 _LIST_CLAIMED = f"""
 WITH t AS MATERIALIZED (
   SELECT {INSTANCE} FROM task_instances@task_instances_lease_idx AS t

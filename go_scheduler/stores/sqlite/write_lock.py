@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Turns:
-    """Lets one thread at a time do something, each in its turn.
+class WriteLock:
+    """Lets one thread at a time write, each in its turn.
 
     A common lock, and a connection pool, go to whoever asks at the right moment: a
     thread that asks again at once can keep the others waiting for seconds.
 
     Args:
-        longest: How many seconds to wait for a turn.
+        longest: How many seconds to wait for it.
     """
 
     def __init__(self, longest: float) -> None:
@@ -30,11 +30,11 @@ class Turns:
         self._waiting: deque[threading.Lock] = deque()
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Wait for the turn, and pass it on in the end.
+    def taken(self) -> Iterator[None]:
+        """Take it, and pass it on in the end.
 
         Raises:
-            StoreUnavailableError: It did not come in time.
+            StoreUnavailableError: It was not passed on in time.
         """
         self._take()
         try:
@@ -53,7 +53,7 @@ class Turns:
         if mine.acquire(timeout=self._longest):
             return
         with self._lock:
-            # Unless it came at the last moment.
+            # It may have been passed on at the last moment.
             if mine in self._waiting:
                 self._waiting.remove(mine)
                 raise StoreUnavailableError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import and_, case, func, literal, or_, select, update
 
@@ -14,14 +14,15 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from sqlalchemy import Connection
+    from sqlalchemy.sql.dml import ReturningUpdate
 
     from go_scheduler.stores.messages import RunOutcome
 
 
-def end_run(connection: Connection, outcome: RunOutcome, now: datetime) -> bool:
-    """Record that a run succeeded; written so that every driver understands it.
+def finish_run(connection: Connection, outcome: RunOutcome, now: datetime) -> bool:
+    """Record that a run succeeded; in words that every driver understands.
 
-    Who comes second to the row waits for the first, and finds what that has made of it.
+    A second transaction waits for the row, and finds what the first has made of it.
 
     Args:
         connection: In a transaction.
@@ -31,12 +32,21 @@ def end_run(connection: Connection, outcome: RunOutcome, now: datetime) -> bool:
     Returns:
         Whether it was the first of its instance that did.
     """
+    ended = connection.execute(_succeed(outcome, now)).one_or_none()
+    if ended is None:
+        return False
+    if ended.waits:
+        _go_on(connection, ended.definition_key, outcome.next_fire_time, now)
+    return True
+
+
+def _succeed(outcome: RunOutcome, now: datetime) -> ReturningUpdate[Any]:
     column = instances.c
-    # Locked first, it may have been renewed since the transaction began: CockroachDB
-    # would have the whole transaction repeated for that.
+    # A lock of its own comes first. The row may have been renewed since the transaction
+    # began, for which CockroachDB would have the whole transaction repeated.
     mine = instances.alias("mine")
     locked = select(mine.c.id).where(mine.c.id == outcome.claim.instance_id)
-    statement = (
+    return (
         update(instances)
         .where(
             column.id == locked.with_for_update().scalar_subquery(),
@@ -49,17 +59,11 @@ def end_run(connection: Connection, outcome: RunOutcome, now: datetime) -> bool:
             completed_at=now,
             started_at=outcome.started_at,
             claimable_at=None,
-            # What had failed has moved its definition on.
+            # An instance that had failed has moved its definition on already.
             waits=and_(column.waits, column.completed_at.is_(None)),
         )
         .returning(column.definition_key, column.waits)
     )
-    ended = connection.execute(statement).one_or_none()
-    if ended is None:
-        return False
-    if ended.waits:
-        _go_on(connection, ended.definition_key, outcome.next_fire_time, now)
-    return True
 
 
 def _go_on(
@@ -82,7 +86,7 @@ def _go_on(
         )
         .values(
             next_fire_time=func.coalesce(column.next_fire_time, at),
-            # Committed by somebody else, at any time later.
+            # The user may commit at any time later, below the bound of every scan.
             late=True,
             completed_at=case(
                 (column.next_fire_time.is_not(None), None),
