@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import ConfigurationError
@@ -78,16 +79,11 @@ def preview(
     zone = load_zone(zone_key(timezone or zone_of(trigger) or "UTC"))
     after = utc(after, name="after")
     scheduled = trigger.anchored(after)
-    found: list[PreviewedTime] = []
-    while len(found) < (1 if trigger.waits else n):
-        at = next_fire_time_of(scheduled, after)
-        if at is None:
-            break
-        found.append(
-            PreviewedTime(at=_in_zone(at, zone), effect=_effect(scheduled, at))
-        )
-        after = at
-    return found
+    times = islice(_fire_times(scheduled, after), 1 if trigger.waits else n)
+    return [
+        PreviewedTime(at=_in_zone(at, zone), effect=_effect(scheduled, at))
+        for at in times
+    ]
 
 
 def explain(trigger: Trigger, after: datetime, *, n: int = 5) -> str:
@@ -112,6 +108,12 @@ def explain(trigger: Trigger, after: datetime, *, n: int = 5) -> str:
         lines.append("  never")
     lines += [f"beware: {each}" for each in trigger.warnings(utc(after, name="after"))]
     return "\n".join(lines)
+
+
+def _fire_times(trigger: Trigger, after: datetime) -> Iterator[datetime]:
+    while (at := next_fire_time_of(trigger, after)) is not None:
+        yield at
+        after = at
 
 
 def _in_zone(at: datetime, zone: tzinfo) -> datetime:

@@ -3,70 +3,68 @@
 from __future__ import annotations
 
 from datetime import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from go_scheduler.triggers.words import MONTHS, WEEKDAYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_Entry = tuple[str, object]
+_Entries: TypeAlias = "Iterator[tuple[str, str, object]]"
+"""A terminal, its spellings, and the value that these stand for."""
 
 
-def _vocabulary() -> Mapping[tuple[str, ...], _Entry]:
-    found: dict[tuple[str, ...], _Entry] = {}
-
-    def add(type: str, spellings: str, value: object = None) -> None:
-        for spelling in spellings.split(","):
-            found[tuple(spelling.split())] = type, value
-
+def _days_and_months() -> _Entries:
     for number, day in enumerate(WEEKDAYS):
-        add("WEEKDAY", f"{day},{day}s,{day[:3]}", frozenset({number}))
-    add("WEEKDAY", "tues", frozenset({1}))
-    add("WEEKDAY", "thur,thurs", frozenset({3}))
+        yield "WEEKDAY", f"{day},{day}s,{day[:3]}", frozenset({number})
+    yield "WEEKDAY", "tues", frozenset({1})
+    yield "WEEKDAY", "thur,thurs", frozenset({3})
     for kind in ("weekday", "working day", "business day"):
-        add("WEEKDAY", f"{kind},{kind}s,during {kind}s", frozenset(range(5)))
-    add("WEEKDAY", "weekend,weekends,during weekends", frozenset({5, 6}))
+        yield "WEEKDAY", f"{kind},{kind}s,during {kind}s", frozenset(range(5))
+    yield "WEEKDAY", "weekend,weekends,during weekends", frozenset({5, 6})
     for number, month in enumerate(MONTHS, 1):
-        add("MONTH", f"{month},{month[:3]}", number)
-    add("MONTH", "sept", 9)
-    for unit, spellings in _UNITS.items():
-        add("UNIT", spellings, unit)
-    for number, text in _numbers():
-        add("NUMBER", text, number)
-    add("NUMBER", "a,an", 1)
-    for number, text in _ordinals():
-        add("ORDINAL", text, number)
-    add("ORDINAL", "last", -1)
-    for part in ("morning", "afternoon", "evening", "night"):
-        add("PART", part, part)
-        add("DAY_PARTS", f"{part}s,in the {part}s", part)
-        add("IN_PART", f"in the {part},at {part}", part)
+        yield "MONTH", f"{month},{month[:3]}", number
+    yield "MONTH", "sept", 9
     for month in ("month", "the month", "each month", "every month"):
         end = f"end of {month}"
-        add("MONTH_END", f"{end},at {end},at the {end}")
-    add("MONTH_END", "month end,month-end,every month end,each month end")
+        yield "MONTH_END", f"{end},at {end},at the {end}", None
+    yield "MONTH_END", "month end,month-end,every month end,each month end", None
+    yield "TODAY", "today", 0
+    yield "TODAY", "tomorrow", 1
+
+
+def _amounts() -> _Entries:
+    for unit, spellings in _UNITS.items():
+        yield "UNIT", spellings, unit
+    for number, text in _numbers():
+        yield "NUMBER", text, number
+    yield "NUMBER", "a,an", 1
+    for number, text in _ordinals():
+        yield "ORDINAL", text, number
+    yield "ORDINAL", "last", -1
+    yield "HALF", "half,half an,half a", 0.5
+    yield "HALF", "quarter,quarter of an,a quarter,a quarter of an", 0.25
+    for unit, spellings in _ADVERBS.items():
+        for spelling in spellings.split(","):
+            yield "ADVERB", f"{spelling},once {spelling}", unit
+    yield "COUNT", "once,one time", 1
+    yield "COUNT", "twice", 2
+
+
+def _times_of_day() -> _Entries:
+    for part in ("morning", "afternoon", "evening", "night"):
+        yield "PART", part, part
+        yield "DAY_PARTS", f"{part}s,in the {part}s", part
+        yield "IN_PART", f"in the {part},at {part}", part
     for words, minute in (("quarter past", 15), ("half past", 30), ("quarter to", 45)):
         for before in ("", "a "):
             for after in ("", " the hour", " each hour", " every hour"):
-                add("MINUTE", f"{before}{words}{after}", minute)
-    add("HALF", "half,half an,half a", 0.5)
-    add("HALF", "quarter,quarter of an,a quarter,a quarter of an", 0.25)
-    for type, spellings in _PLAIN.items():
-        add(type, spellings)
-    for unit, spellings in _ADVERBS.items():
-        for spelling in spellings.split(","):
-            add("ADVERB", f"{spelling},once {spelling}", unit)
-    add("TIME", "noon,midday", time(12))
-    add("TIME", "midnight", time(0))
-    add("TODAY", "today", 0)
-    add("TODAY", "tomorrow", 1)
-    add("ALIGNED", "on the clock", None)
-    add("ALIGNED", "on the hour", 0)
-    add("ALIGNED", "on the half hour", 30)
-    add("COUNT", "once,one time", 1)
-    add("COUNT", "twice", 2)
-    return found
+                yield "MINUTE", f"{before}{words}{after}", minute
+    yield "TIME", "noon,midday", time(12)
+    yield "TIME", "midnight", time(0)
+    yield "ALIGNED", "on the clock", None
+    yield "ALIGNED", "on the hour", 0
+    yield "ALIGNED", "on the half hour", 30
 
 
 _UNITS = {
@@ -149,7 +147,16 @@ _ADVERBS = {
 }
 
 
-VOCABULARY = _vocabulary()
+VOCABULARY: Mapping[tuple[str, ...], tuple[str, object]] = {
+    tuple(spelling.split()): (terminal, value)
+    for terminal, spellings, value in (
+        *_days_and_months(),
+        *_amounts(),
+        *_times_of_day(),
+        *((terminal, spellings, None) for terminal, spellings in _PLAIN.items()),
+    )
+    for spelling in spellings.split(",")
+}
 """Of a word, or of several that belong together, its terminal and its value."""
 
 AMBIGUOUS = {

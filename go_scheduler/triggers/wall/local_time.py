@@ -87,6 +87,12 @@ class Period:
         """Whether the change at its end skips a local time, in a short gap."""
         return self.skips(local) and self.resumes - self.closes < LONG_GAP
 
+    def fires_at(self, local: datetime, gap: str, overlap: str) -> datetime | None:
+        """When a local time fires; None: not before its end, nor at its end."""
+        if local < (self.repeats if overlap == "second" else self.closes):
+            return self.instant(local)
+        return self.end if gap == "next" and self.skips_shortly(local) else None
+
     def instant(self, local: datetime) -> datetime:
         """When the clock shows a local time, in UTC.
 
@@ -123,18 +129,14 @@ def next_instant(
         search: Finds the first matching local time at or after a given one.
         after: Any aware instant.
         zone: Where the local times are read.
-        elapsed: Whether to follow elapsed time where the clocks change, whatever
-            ``gap`` and ``overlap`` say.
-        gap: ``next``: a local time that does not exist fires at the end of the gap;
-            ``skip``: not at all.
-        overlap: Whether a local time that occurs twice fires the ``first`` time, the
-            ``second`` or ``both``.
+        elapsed: Whether to follow elapsed time, whatever ``gap`` and ``overlap`` say.
+        gap: As ``WallClockTrigger`` has it.
+        overlap: Likewise.
 
     Returns:
         A time in UTC; None if there is none before the year 10000.
     """
-    if elapsed:
-        gap, overlap = "skip", "both"
+    gap, overlap = ("skip", "both") if elapsed else (gap, overlap)
     after = utc(after, name="after")
     period = period_at(after, zone)
     try:
@@ -143,14 +145,9 @@ def next_instant(
             if overlap == "first" and start < period.anew:
                 start = period.anew
             found = search(start)
-            if found is not None:
-                last = period.repeats if overlap == "second" else period.closes
-                if found < last:
-                    return period.instant(found)
-                if gap == "next" and period.skips_shortly(found):
-                    return period.end
-            following = _look_on_at(start, found, period)
-            if following is None:
+            if found and (fires_at := period.fires_at(found, gap, overlap)):
+                return fires_at
+            if (following := _look_on_at(start, found, period)) is None:
                 return None
             period = period_at(following, zone)
             start = period.local(following)

@@ -63,8 +63,7 @@ class FireTimes:
             UndecidedError: That takes too much.
         """
         settled = max((each.settled for each in self._years.values()), default=0)
-        last = start.year if settled > MAXYEAR else max(start.year, settled)
-        last = min(last + LONGEST_SEARCH, MAXYEAR)
+        last = _last_year(start.year, settled)
         tried: set[Hashable] = set()
         is_whole = False
         while True:
@@ -79,8 +78,7 @@ class FireTimes:
                 return None
             start, is_whole = _new_year(start).replace(year=start.year + 1), True
             if is_new:
-                following = leap(start)
-                if following is None:
+                if (following := leap(start)) is None:
                     return None
                 # There is nothing before it, so that its year is whole without that.
                 start = max(start, following)
@@ -215,6 +213,12 @@ def microsecond_of(moment: datetime) -> int:
 
 def _new_year(moment: datetime) -> datetime:
     return moment.replace(month=1, day=1, hour=0, minute=0, second=0, microsecond=0)
+
+
+def _last_year(first: int, settled: int) -> int:
+    """The last year that a search from a first one on looks at."""
+    begin = first if settled > MAXYEAR else max(first, settled)
+    return min(begin + LONGEST_SEARCH, MAXYEAR)
 
 
 def _likeness(year: int) -> Hashable:
