@@ -81,7 +81,7 @@ def put(store: Store, new: TaskDefinition | None = None) -> TaskDefinition:
 
 
 def kept_by_store(given: TaskDefinition) -> tuple[object, ...]:
-    """What a store keeps, and equality leaves out."""
+    """The fields that a store keeps and equality leaves out."""
     return (
         given.next_fire_time,
         given.paused,
@@ -244,12 +244,12 @@ def passed_on(store: Store, clock: ManualClock) -> tuple[TaskInstance, TaskInsta
 
 
 def claim_of(instance: TaskInstance) -> Claim:
-    """What the owner of an instance has to show."""
+    """The claim that the owner of an instance has to show."""
     return Claim(instance_id=instance.id, attempt=instance.attempt)
 
 
 def stale_claim_of(instance: TaskInstance) -> Claim:
-    """What an owner has to show whose claim has passed to another."""
+    """The claim of an owner that has passed to another."""
     return Claim(instance_id=instance.id, attempt=instance.attempt - 1)
 
 

@@ -181,7 +181,7 @@ class ManualClock:
         self._elapsed = max(self._elapsed, target)
 
     def _next(self, target: timedelta) -> tuple[timedelta, Driven] | None:
-        """What is due first; of those due at one instant, what was attached first."""
+        """The driven that is due first; among equals, the one attached first."""
         dues = ((each.due, each) for each in self._attached)
         due = [(at, each) for at, each in dues if at is not None and at <= target]
         return min(due, key=itemgetter(0), default=None)

@@ -221,7 +221,7 @@ def next_fire_time_of(trigger: Trigger, after: datetime) -> datetime | None:
 
 
 def checked_fire_time(trigger: Trigger, found: object) -> datetime:
-    """What a trigger returned as a fire time, as UTC.
+    """A fire time that a trigger returned, as UTC.
 
     Raises:
         InvalidTriggerError: It is no aware datetime.
@@ -265,7 +265,7 @@ def write_field(value: object) -> JSON:
 
 
 def read_field(value: JSON) -> object:
-    """What ``write_field`` was called on."""
+    """The value that ``write_field`` was called on."""
     if isinstance(value, Mapping) and len(value) == 1:
         match dict(value):
             case {"datetime": str(text)}:

@@ -1,4 +1,4 @@
-"""What a trigger will do, for people to look at before and after it is scheduled."""
+"""Previews of triggers, for people to look at before and after scheduling them."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _in_zone(at: datetime, zone: tzinfo) -> datetime:
 
 
 def _effect(trigger: Trigger, at: datetime) -> str | None:
-    """What the clocks do to the part of a trigger that fires at an instant."""
+    """The effect of the clocks on the part of a trigger that fires at an instant."""
     effects = (
         each.effect(at)
         for each in _with_parts(trigger)

@@ -2,4 +2,4 @@
 
 
 class RefusedError(Exception):
-    """What is wrong with a text, without the text."""
+    """The mistake in a text, without the text."""

@@ -177,7 +177,7 @@ def revision_of(given: TaskDefinition) -> int:
 
 
 def seen_of(given: TaskInstance) -> object:
-    """What the interface promises of an instance, its id apart."""
+    """All that the interface promises of an instance, its id apart."""
     owned = given.state in (State.CLAIMED, State.RUNNING)
     unstarted = given.state in (State.PENDING, State.CLAIMED)
     return (

@@ -69,7 +69,7 @@ class StoreMachine(DefinitionRules, InstanceRules, ReadingRules):
         )
     )
     def clean_up(self, retention: Retention) -> None:
-        """What is over is deleted, and with it what is known of earlier lives."""
+        """Finished instances are deleted, and what is known of earlier lives."""
 
         def clean_up(store: Store) -> object:
             settle(store)

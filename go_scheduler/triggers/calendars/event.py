@@ -138,7 +138,7 @@ class EventCalendar(YearlyCalendar):
 
 @lru_cache(maxsize=1024)
 def _times(rule: RecurrenceRule, start: datetime) -> tuple[LocalTimes, datetime]:
-    """What finds the local times of a rule, and the last of them there may be."""
+    """The search for the local times of a rule, and the last one there may be."""
     times = LocalTimes(rule, start)
     end = last_time(times, rule.count, start) if rule.count else rule.until
     return times, _LAST if end is None else end.replace(tzinfo=None)

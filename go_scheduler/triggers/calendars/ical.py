@@ -77,7 +77,7 @@ def read_ical(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Event:
-    """What an event says about days. Times are its own clock's, and naive.
+    """One event, as far as it tells of days. Times are its own clock's, and naive.
 
     Attributes:
         uid: What it shares with those that replace an occurrence of it; may be empty.

@@ -137,7 +137,7 @@ def _checked_rule(rule: object, start: date | None) -> RecurrenceRule:
 
 @lru_cache(maxsize=256)
 def _series(rule: str, start: date | None) -> tuple[LocalTimes, date, date]:
-    """What finds the days of a rule; and the first and the last day it may name."""
+    """The search for the days of a rule, and the first and last that it may name."""
     parsed = read_rule(rule, end_of)
     begin = datetime.combine(start or date.min, _MIDNIGHT)
     times = LocalTimes(parsed, begin)

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from go_scheduler.triggers.years.years import Years
 
 
-# Of so many each is asked: the one that fires the most seldom says how far to go on.
-_FEW = 8
+# Among no more than these, each is asked: the one that fires the most seldom says how
+# far to go on.
+_MOST_ALL_ASKED = 8
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -138,7 +139,7 @@ class AllOfTrigger(CompoundTrigger):
             if (other := search.ask(each, latest)) is None:
                 return None
             latest = other.time
-            if latest > found.time and len(others) > _FEW:
+            if latest > found.time and len(others) > _MOST_ALL_ASKED:
                 break
         return found if latest == found.time else search.vain(self, latest)
 

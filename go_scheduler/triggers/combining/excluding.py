@@ -97,7 +97,7 @@ class FilteringTrigger(CompoundTrigger):
 
     @abstractmethod
     def _day_test(self) -> Callable[[date], bool]:
-        """What tells whether it may fire on a day."""
+        """The test whether it may fire on a day."""
 
     def _unless_left_out(
         self, found: Candidate, search: FireTimeSearch

@@ -137,7 +137,7 @@ class LimitedTrigger(CompoundTrigger):
         return self._with(trigger=trigger, anchored_at=utc(now, name="now"))
 
     def candidate(self, start: datetime, search: FireTimeSearch) -> Candidate | None:
-        """What its trigger says, within the bounds."""
+        """The answer of its trigger, within the bounds."""
         floor = self._floor()
         found = search.ask(self.trigger, start if floor is None else max(start, floor))
         if found is None or found.time > self._ceiling():

@@ -142,7 +142,7 @@ def to_json(value: object) -> JSON:
 
 
 def from_json(value: JSON) -> object:
-    """What ``to_json`` was called on; an ``UnknownTrigger`` for one not known here."""
+    """The value that ``to_json`` was called on; an unknown trigger stays one."""
     if isinstance(value, list):
         return tuple(map(from_json, value))
     match value:

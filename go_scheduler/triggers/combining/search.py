@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MOST_CANDIDATES = 100_000
-"""The most instants that one search tries in vain, of what is no set."""
+"""The most instants that one search tries in vain, of a trigger without sets."""
 
 # So many questions are answered sooner one by one than a year is worked out.
 _MOST_QUESTIONS = 250
-# What is this package's and yet not found by sets is rare, or steps by odd lengths.
+# A trigger of this package that sets do not find is rare, or steps by odd lengths.
 _MOST_QUESTIONS_TO_OWN = 1_200
 _LONGEST_SEARCH = LONGEST_SEARCH * timedelta(days=365.2425)
 
@@ -143,7 +143,7 @@ class FireTimeSearch:
             if self._questions > self._most_questions:
                 times = _sets_of(self._trigger)
                 if times is not None:
-                    # What few candidates lead to is found by them, if not by sets.
+                    # If sets take too much, a few candidates may still lead there.
                     with suppress(UndecidedError):
                         return times.next(start, self._leap, self._effort)
                 self._most_questions = maxsize

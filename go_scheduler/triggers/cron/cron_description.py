@@ -27,9 +27,9 @@ _EVERY_MINUTE = (1 << 60) - 1
 _HOUR = timedelta(hours=1)
 _MINUTE = timedelta(minutes=1)
 _DAY = timedelta(days=1)
-# So many times of day are listed if they go on round the clock, if they are a step from
-# hour to hour, and if they are several in an hour.
-_FEW, _SOME, _MANY = 3, 6, 24
+# The most times of day that are listed: if they go on round the clock at one pace, if
+# they are a step from hour to hour, and if they are neither or several in an hour.
+_MOST_ROUND_THE_CLOCK, _MOST_STEPS, _MOST_LISTED = 3, 6, 24
 
 
 def describe(fields: CronFields) -> str:
@@ -53,11 +53,13 @@ def _are_listed(times: Sequence[timedelta], fields: CronFields) -> bool:
     """Whether times of day are named one by one, and not as a step."""
     step = _step(times)
     if len(numbers(fields.minutes)) > 1:
-        # What follows elapsed time is a step, also where there are few.
-        return len(times) <= _MANY and not (fields.elapsed and step is not None)
+        # An expression that follows elapsed time is a step, be there few times or many.
+        return len(times) <= _MOST_LISTED and not (fields.elapsed and step is not None)
     if step is None:
-        return len(times) <= _MANY
-    return len(times) <= (_FEW if _fills_the_day(times) else _SOME)
+        return len(times) <= _MOST_LISTED
+    return len(times) <= (
+        _MOST_ROUND_THE_CLOCK if _fills_the_day(times) else _MOST_STEPS
+    )
 
 
 def _repeated(fields: CronFields) -> str:
@@ -191,7 +193,7 @@ def _months(fields: CronFields) -> str:
 
 
 def _step(times: Sequence[timedelta]) -> timedelta | None:
-    """What lies between each of some times and the next, if that is always the same."""
+    """The time from each to the next, if it is always the same."""
     steps = {later - earlier for earlier, later in pairwise(times)}
     return steps.pop() if len(steps) == 1 else None
 

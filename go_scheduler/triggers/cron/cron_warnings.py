@@ -18,7 +18,7 @@ _WHOLE = {"second": "minute", "minute": "hour", "hour": "day"}
 
 
 def warnings(texts: Mapping[str, str], fields: CronFields) -> Iterator[str]:
-    """What the author of a cron expression may not have meant, a sentence each.
+    """Sentences about what the author of a cron expression may not have meant.
 
     Args:
         texts: The text of each field by its name.

@@ -168,7 +168,7 @@ def _bits(numbers: Collection[int]) -> int:
 
 
 def _readings(parts: Sequence[str]) -> str:
-    """What to write instead of six fields: whichever of their readings is possible."""
+    """The readings of six fields that are possible, to be written instead."""
     text = " ".join(parts)
     readings = {
         "if the first field is the second": f"{text} *",

@@ -1,4 +1,4 @@
-"""What the fields of a cron expression match."""
+"""The numbers that the fields of a cron expression match."""
 
 from __future__ import annotations
 

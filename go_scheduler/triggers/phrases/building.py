@@ -87,7 +87,7 @@ class Builder:
         start = None if parts.starting is None else self._start(parts)
         counted = start
         if start is not None and parts.lasting is not None:
-            # What lasts counts from its start, and what is in it needs none.
+            # A length of time counts from the start: the phrase needs no other one.
             counted = start._replace(counted=True)
         if parts.group is not None:
             only(given, {"group", "excluded", "names", *_BOUNDS}, "with brackets")

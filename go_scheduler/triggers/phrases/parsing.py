@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.triggers.phrases.parts import Phrase
 
-# What may stand at a place, in words that say so; each once.
+# The terminals in words, for the message that tells which may stand at a place.
 _EXPECTED = {
     "NUMBER": "a number",
     "UNIT": "a unit such as minutes",

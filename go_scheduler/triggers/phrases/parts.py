@@ -71,7 +71,7 @@ class Moment(NamedTuple):
 
 @dataclass(kw_only=True)
 class Parts:
-    """What a phrase says, as far as it says it.
+    """The parts of a phrase, as far as it has them.
 
     Times may be bare hours. ``lone`` is a single day of the week as it was written, not
     in the plural, so that it may be that of this week or that of every week; or it says
@@ -139,7 +139,7 @@ class Parts:
 
 
 def _finer(known: Every | None, other: Every) -> Every:
-    """Of two intervals the one that says more, as in ``every hour`` of ``every month``.
+    """The one of two intervals that says more, as in ``every hour`` of ``every month``.
 
     Raises:
         PhraseError: Each of them says something.
@@ -155,7 +155,7 @@ EITHER_OR_BOTH = (
     "write them with 'or'; for those that are both, as a friday that is a 13th, write"
     " 'whenever both every friday at 09:00 and the 13th of every month at 09:00'"
 )
-"""What to write instead of days of the week beside days of the month."""
+"""Advice for days of the week beside days of the month."""
 
 # With days and times they say nothing of their own.
 _WHENEVER = (Every(1, "year"), Every(1, "month"), Every(1, "week"), Every(1, "day"))
@@ -188,7 +188,7 @@ SAID = {
 }
 
 OF_DAYS = {"weekdays", "nth", "dates", "months"}
-"""What says on which days of a year."""
+"""The parts that say on which days of a year."""
 
 
 def only(given: set[str], allowed: set[str], where: str) -> None:

@@ -21,7 +21,7 @@ _MOST_BRACKETS = 20
 
 
 class PhraseError(RefusedError):
-    """What is wrong with a phrase, and where.
+    """A mistake in a phrase, and where it is.
 
     Args:
         message: For a person to read.
@@ -62,7 +62,7 @@ def read_words(text: str) -> Sequence[Word]:
     return _without_commas(_with_ordinals(list(_known(list(_split(text)), text))))
 
 
-# What stands in a phrase without being a word of English.
+# Times, dates and names: in a phrase, and no words of English.
 
 
 def _time_of(match: re.Match[str]) -> time:
@@ -262,7 +262,7 @@ _LISTS = (
     {"MINUTE"},
     {"YEAR"},
 )
-# What ends one item of a list whose next item begins with another kind of word.
+# The last word of an item, and the first of the next, where they differ in kind.
 _CROSSING = {
     ("WEEKDAY", "ORDINAL"),
     ("UNIT", "ORDINAL"),

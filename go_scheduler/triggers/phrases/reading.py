@@ -47,7 +47,7 @@ class PartsReader(DaysReader, BoundsReader):
         return parts
 
     def group(self, children: list[Any]) -> Said:
-        """What stands in brackets."""
+        """A phrase in brackets."""
         return {"group": children[1]}
 
     def every(self, children: list[Any]) -> Said:

@@ -74,7 +74,7 @@ class DaysReader(Transformer[Token, object]):
         return [list(range(first.value, last.value + 1)), None]
 
     def scope(self, children: list[Any]) -> Said:
-        """Of which months."""
+        """The months that days are counted in."""
         match [each for each in children[1:] if type_of(each) != "EVERY"]:
             case [Word("UNIT", unit)]:
                 return {"every": Every(1, unit)}

@@ -1,4 +1,4 @@
-"""What a phrase says again and again, as cron expressions or recurrence rules."""
+"""Phrases that fire again and again, as cron expressions or recurrence rules."""
 
 from __future__ import annotations
 

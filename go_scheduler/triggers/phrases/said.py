@@ -1,4 +1,4 @@
-"""What the rules of the grammar say, on the way to the parts of a phrase."""
+"""Answers of the rules of the grammar, on the way to the parts of a phrase."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Said: TypeAlias = Mapping[str, object]
-"""What one part of a phrase says, by the names of ``Parts``."""
+"""The answer of one rule of the grammar, by the names of ``Parts``."""
 
 
 def values_of(children: Sequence[Any]) -> list[Any]:
-    """What the words of a list stand for."""
+    """The values that the words of a list stand for."""
     return [
         each.value if isinstance(each, Word) else each
         for each in children

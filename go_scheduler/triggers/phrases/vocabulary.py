@@ -157,7 +157,7 @@ VOCABULARY: Mapping[tuple[str, ...], tuple[str, object]] = {
     )
     for spelling in spellings.split(",")
 }
-"""Of a word, or of several that belong together, its terminal and its value."""
+"""Each word, or several that belong together, with its terminal and its value."""
 
 AMBIGUOUS = {
     "biweekly": ("every 2 weeks", "twice a week, on days that you name"),
@@ -175,4 +175,4 @@ AMBIGUOUS = {
     ),
     "next": ("this friday", "2030-12-31"),
 }
-"""Of a word that people read in several ways, what to write instead."""
+"""Words that people read in several ways, and what to write instead."""

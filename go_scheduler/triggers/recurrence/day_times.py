@@ -41,7 +41,7 @@ def offsets_of(rule: RecurrenceRule) -> Sequence[int]:
 
 
 def _parts_of_day(rule: RecurrenceRule) -> Sequence[tuple[Sequence[int], int, int]]:
-    """What is allowed of hours, minutes and seconds; how many there are; how long."""
+    """The allowed hours, minutes and seconds; how many there are; how long."""
     return (rule.hours, 24, 3600), (rule.minutes, 60, 60), (rule.seconds, 60, 1)
 
 
@@ -53,7 +53,7 @@ def _depth(rule: RecurrenceRule) -> int:
 def pick(
     days: Sequence[int], offsets: Sequence[int], positions: Sequence[int]
 ) -> Iterator[tuple[int, Sequence[int]]]:
-    """What BYSETPOS picks of the times of a period, by day."""
+    """The times of a period that BYSETPOS picks, by day."""
     total = len(days) * len(offsets)
     indexes = {each - 1 if each > 0 else total + each for each in positions}
     kept = sorted(index for index in indexes if 0 <= index < total)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from go_scheduler.triggers.recurrence.local_times import LocalTimes
 
 FAR = timedelta(days=1000)
-"""What is further apart is sooner added up by the year than one after the other."""
+"""Beyond it, times are sooner added up by the year than counted one by one."""
 
 _CENTURY = timedelta(days=36_525)
 _LONGEST_YEAR = 366
@@ -80,7 +80,7 @@ class FarCount:
     def _at_changes(
         self, begin: datetime, end: datetime, zone: tzinfo
     ) -> Iterator[int]:
-        """What a clock that is set back shows again; below zero: what one skips."""
+        """The times that a clock set back shows again; below zero: that it skips."""
         for year in range(begin.year, end.year + 1):
             for at, before, after in changes(zone, year):
                 if not begin < at <= end:

@@ -174,7 +174,7 @@ class LocalTimes:
         return self._allowed[first :: self._rule.interval].count(1)
 
     def likeness(self, year: int) -> Hashable:
-        """What two years share if they have the same times."""
+        """A key that two years share if they have the same times."""
         first = date(year, 1, 1)
         day = first.toordinal()
         ahead = (self._start - self._periods.number(day)) % self._rule.interval

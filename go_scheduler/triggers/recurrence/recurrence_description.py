@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 _GROUPS = ("weekday", "weekend")
 _END_OF_DAY = time(23, 59, 59)
-# So many times of day, or moments, are listed.
-_SOME = 6
+# The most times of day, or moments, that are listed.
+_MOST_LISTED = 6
 
 
 def describe(recurrence: Recurrence) -> str:
@@ -55,7 +55,7 @@ def describe(recurrence: Recurrence) -> str:
 
 
 def _moments(moments: Sequence[date], zone: tzinfo) -> str:
-    if len(moments) > _SOME:
+    if len(moments) > _MOST_LISTED:
         return f"at {len(moments)} listed times"
     return f"on {listed([_moment(each, zone) for each in moments])}"
 
@@ -96,7 +96,7 @@ def _times(rule: RecurrenceRule) -> Sequence[str] | None:
     if not (rule.hours or rule.minutes or rule.seconds):
         return []
     parts = rule.hours, rule.minutes, rule.seconds or (0,)
-    if not 1 <= prod(map(len, parts)) <= _SOME:
+    if not 1 <= prod(map(len, parts)) <= _MOST_LISTED:
         return None
     return [clock_at(*each) for each in product(*parts)]
 

@@ -125,7 +125,7 @@ def read_recurrence(
 
 
 def local_time(instant: datetime, zone: tzinfo) -> datetime:
-    """What the clock of a zone shows at an instant, in whole seconds; naive."""
+    """The time that a zone's clock shows at an instant, in whole seconds; naive."""
     return period_at(instant, zone).local(instant).replace(microsecond=0)
 
 

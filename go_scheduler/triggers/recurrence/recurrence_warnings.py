@@ -1,4 +1,4 @@
-"""What the author of a recurrence may not have meant."""
+"""Recurrences that people get wrong, and what to write instead."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _NTH = ("first", "second", "third", "fourth", "fifth")
 
 
 def unit_of(rule: RecurrenceRule) -> str:
-    """What FREQ counts."""
+    """The unit that FREQ counts."""
     return _UNITS[FREQUENCIES.index(rule.frequency)]
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from go_scheduler.triggers.years.effort import Effort
 
 # With more times than these it is quicker to write them down one beside the other.
-_FEW = 32
+_MOST_ONE_BY_ONE = 32
 _PER_DAY = 3
 
 
@@ -85,14 +85,14 @@ def is_instant(moment: date) -> bool:
 
 
 def _effort(times: Sequence[int]) -> int:
-    return 8 if isinstance(times, range) else 8 + len(times) // _FEW
+    return 8 if isinstance(times, range) else 8 + len(times) // _MOST_ONE_BY_ONE
 
 
 def _bits(times: Sequence[int]) -> int:
     """Seconds of a day as the bits of an int."""
     if isinstance(times, range):
         return comb(times.step) << times.start & (1 << DAY) - 1 if times else 0
-    if len(times) <= _FEW:
+    if len(times) <= _MOST_ONE_BY_ONE:
         return sum(1 << each for each in times)
     digits = bytearray(b"0" * DAY)
     for each in times:

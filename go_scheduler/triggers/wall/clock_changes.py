@@ -22,10 +22,10 @@ _SECOND = timedelta(seconds=1)
 _DAY = timedelta(days=1)
 # No zone of the database has kept an offset for less than three days.
 _STEP = timedelta(days=3)
-# Nor by rules less than a month, as Morocco in Ramadan.
+# By rules, none keeps one for less than a month, as Morocco does in Ramadan.
 _STEP_OF_RULES = timedelta(days=20)
 _RULED = 2038
-# Nor, before railways were built, another one than its own.
+# Before railways were built, no zone had another offset than its first one.
 _FIRST_YEAR = 1800
 SETTLED = 2100
 """From this year on, years with the same calendar have the same changes.

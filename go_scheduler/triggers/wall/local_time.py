@@ -73,7 +73,7 @@ class Period:
     resumes: datetime
 
     def local(self, instant: datetime) -> datetime:
-        """What the clock shows at an instant; naive, and within the years 1 to 9999."""
+        """The time the clock shows at an instant; naive, within the years 1 to 9999."""
         try:
             return self.epoch + (instant - _EPOCH)
         except OverflowError:
@@ -227,7 +227,7 @@ def _period(opening: Change, closing: Change) -> Period:
 
 
 def _local(instant: datetime, offset: timedelta) -> datetime:
-    """What a clock shows; at the ends of time, the earliest or latest local time."""
+    """The time a clock shows; at the ends of time, the earliest or latest there is."""
     try:
         return _EPOCH_LOCAL + (instant - _EPOCH) + offset
     except OverflowError:

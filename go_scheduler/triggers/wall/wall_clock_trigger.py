@@ -1,4 +1,4 @@
-"""What the triggers that read a zone's clock share: its zone, gaps and overlaps."""
+"""The base of the triggers that read a clock: its zone, gaps and overlaps."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class WallClockTrigger(Trigger):
         )
 
     def effect(self, fire_time: datetime) -> str | None:
-        """What the clocks do to one of its fire times.
+        """The effect of the clocks on one of its fire times.
 
         Args:
             fire_time: One of its fire times.

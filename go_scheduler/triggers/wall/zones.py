@@ -59,7 +59,7 @@ def zone_of(trigger: Trigger) -> str | None:
     try:
         return zone_key(getattr(trigger, "timezone", None))
     except Exception:
-        # What a foreign trigger calls its timezone may be anything.
+        # The timezone of a third party's trigger may be anything.
         return None
 
 
@@ -75,7 +75,7 @@ def load_zone(key: str) -> tzinfo:
         return UTC
     try:
         if not key.startswith(_NOT_ZONES):
-            # Of two threads that read it, both are to have the identical one.
+            # Two threads that read it are both to have the identical one.
             return _zones.setdefault(key, _read(key)).rules
     except _MISSING:
         pass

@@ -60,7 +60,7 @@ def is_nothing(cells: Cells) -> bool:
 def combined(
     one: Cells, other: Cells, operation: Callable[[int, int], int], effort: Effort
 ) -> Cells:
-    """What an operation on sets makes of two years, or parts of years, day by day."""
+    """Two years, or parts of years, put together day by day by an operation on sets."""
     found: dict[int, int] = {}
     for times, days in one.items():
         rest, cells = days, iter(other.items())

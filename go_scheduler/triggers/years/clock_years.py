@@ -77,7 +77,7 @@ class ClockYears(Years):
 
     @property
     def clock(self) -> Hashable:
-        """What tells it from other clocks."""
+        """The key that tells it from other clocks."""
         return self._zone, self._fills_gaps, self._overlap
 
     def showing(self, local: Years) -> ClockYears:
@@ -156,7 +156,7 @@ def _shifts(zone: tzinfo, year: int) -> Sequence[Shift]:
 
 
 def union(parts: Sequence[Years]) -> Years:
-    """What is in any of several sets.
+    """The seconds that are in any of several sets.
 
     Those of the same clock are put together before they are read on it.
     """
@@ -177,7 +177,7 @@ def union(parts: Sequence[Years]) -> Years:
 @lru_cache(maxsize=4096)
 def _shifts_of(zone: tzinfo, year: int) -> Sequence[Shift]:
     new_year, end = datetime(year, 1, 1, tzinfo=UTC), days_in(year) * DAY
-    # What is further away makes no difference, and would tell alike years apart.
+    # Changes further away make no difference, and would tell alike years apart.
     low, high = -2 * DAY, end + 2 * DAY
     found = []
     for period in periods_of(zone, year):

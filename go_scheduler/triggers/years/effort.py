@@ -5,7 +5,7 @@ from __future__ import annotations
 from go_scheduler.errors import InvalidTriggerError
 
 MOST_EFFORT = 75_000
-"""What may be spent on one question: about as many microseconds."""
+"""The most that may be spent on one question: about as many microseconds."""
 
 
 class UndecidedError(InvalidTriggerError):
@@ -13,7 +13,7 @@ class UndecidedError(InvalidTriggerError):
 
 
 class Effort:
-    """What is left to be spent on one question.
+    """The amount that is left to be spent on one question.
 
     Args:
         most: How much there is.

@@ -168,7 +168,7 @@ class Tally:
 
 
 class CountedYears(Years):
-    """What a set has until so many have been counted.
+    """The seconds of a set until so many have been counted.
 
     Args:
         years: The set.
@@ -222,7 +222,7 @@ def _last_year(first: int, settled: int) -> int:
 
 
 def _likeness(year: int) -> Hashable:
-    """What years with the same calendar share, and with the same years around them."""
+    """A key that years share which have, with those around them, the same calendars."""
     # The year 2000 is as good as the year 10000.
     year = 2000 + year % 400
     leap_years = [isleap(each) for each in (year - 1, year, year + 1)]

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from go_scheduler.triggers.years.effort import Effort
 
 Operation = Callable[[int, int], int]
-"""What becomes of two sets of seconds."""
+"""An operation on two sets of seconds."""
 
 UNSETTLED = MAXYEAR + 1
-"""Of what has years each of its own."""
+"""The ``settled`` of sets whose years are never alike."""
 
 Combined: TypeAlias = "tuple[Cells, Sequence[Cells]]"
 """A year that was put together, and of what.
@@ -66,7 +66,7 @@ class Years(ABC):
 
 
 class Remembered(Generic[Made]):
-    """What was made of some keys.
+    """Values that were made of some keys.
 
     Args:
         cells: How many cells something is made of; together they are bounded.
@@ -80,7 +80,7 @@ class Remembered(Generic[Made]):
         self._left = _MOST_CELLS
 
     def get(self, key: Hashable, make: Callable[[], Made]) -> Made:
-        """What was made of a key, or is now."""
+        """The value that was made of a key, or is now."""
         known = self._known.get(key)
         if known is None:
             known = make()
@@ -93,7 +93,7 @@ class Remembered(Generic[Made]):
 
 
 class CombinedYears(Years):
-    """What an operation makes of several sets, from the first to the last.
+    """Several sets put together by an operation, from the first to the last.
 
     Args:
         operation: What becomes of two of them.
@@ -129,7 +129,7 @@ class CombinedYears(Years):
 
 
 class BoundedYears(Years):
-    """What a set has from one second on and before another.
+    """The seconds of a set from one on and before another.
 
     Args:
         years: The set.
