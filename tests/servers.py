@@ -163,7 +163,7 @@ def _(store: CockroachDBStore) -> None:
         connection.exec_driver_sql(f"SELECT {reads}")
 
     store._database.run(
-        Lane.USERS, lambda connection: within("PRIORITY HIGH", connection, read)
+        Lane.BY_HAND, lambda connection: within("PRIORITY HIGH", connection, read)
     )
 
 

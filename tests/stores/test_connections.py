@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.testing.clock import ManualClock
 
-LOOPS = {Lane.SCANS: 3, Lane.CLAIMS: 2, Lane.RENEWALS: 1}
+LOOPS = {Lane.BY_TIME: 3, Lane.BY_KEY: 2, Lane.RENEWALS: 1}
 
 
 class Line:
@@ -93,11 +93,11 @@ def test_the_connections_of_the_loops_are_opened_before_they_are_needed(
 def test_what_is_in_use_meanwhile_is_not_opened_twice(
     store: PostgreSQLStore, line: Line
 ) -> None:
-    with store._database._engines[Lane.SCANS].connect():
+    with store._database._engines[Lane.BY_TIME].connect():
         store.connect()
-    pool = store._database._engines[Lane.SCANS].pool
+    pool = store._database._engines[Lane.BY_TIME].pool
     assert isinstance(pool, QueuePool)
-    assert pool.checkedin() == LOOPS[Lane.SCANS]
+    assert pool.checkedin() == LOOPS[Lane.BY_TIME]
     assert line.opened == sum(LOOPS.values())
 
 

@@ -117,20 +117,20 @@ def closing_store(url: str) -> Iterator[SQLStore]:
 def execute(store: SQLStore, *statements: str) -> None:
     """Do something to a store's database."""
     for each in statements:
-        store._database.run(Lane.USERS, lambda it, each=each: it.execute(text(each)))  # type: ignore[misc]
+        store._database.run(Lane.BY_HAND, lambda it, each=each: it.execute(text(each)))  # type: ignore[misc]
 
 
 def query(store: SQLStore, statement: str) -> Sequence[tuple[object, ...]]:
     """Ask a store's database something."""
     return store._database.run(
-        Lane.USERS,
+        Lane.BY_HAND,
         lambda each: [tuple(row) for row in each.execute(text(statement))],
     )
 
 
 def revisions(store: SQLStore) -> Sequence[str]:
     """What the version table says."""
-    return store._database.run(Lane.USERS, version.read_revisions)
+    return store._database.run(Lane.BY_HAND, version.read_revisions)
 
 
 def run_sql(url: str, script: str) -> None:
@@ -163,7 +163,7 @@ def migrate_to_the_middle(store: SQLStore) -> None:
             if script.revision == MIDDLE:
                 break
 
-    store._database.run(Lane.USERS, climb)
+    store._database.run(Lane.BY_HAND, climb)
     execute(
         store,
         version.CREATE,
@@ -222,7 +222,7 @@ def test_a_migrated_schema_is_what_the_tables_say(
         closing_store(empty_url()) as created,
     ):
         migrated.initialize()
-        created._database.run(Lane.USERS, metadata.create_all)
+        created._database.run(Lane.BY_HAND, metadata.create_all)
         assert described(migrated) == re_named(described(created), created, migrated)
         assert len(described(migrated)) > 10
 
@@ -279,7 +279,7 @@ def test_each_step_does_no_harm_when_repeated(store: SQLStore) -> None:
         for script in LONG.after(None):
             script.module.upgrade(operations(connection))
 
-    store._database.run(Lane.USERS, again)
+    store._database.run(Lane.BY_HAND, again)
     assert described(store) == before
     previous = None
     for script in LONG.after(None):
@@ -305,7 +305,7 @@ def test_wherever_the_first_revision_stops_it_can_be_done_again(
         step = 1 if engine == "sqlite" else len(statements) // 3
         for count in range(1, len(statements) + 1, step):
             with closing_store(empty_url()) as stopped:
-                stopped._database.run(Lane.USERS, partial(stop_after, count))
+                stopped._database.run(Lane.BY_HAND, partial(stop_after, count))
                 stopped.initialize()
                 assert described(stopped) == re_named(complete, whole, stopped)
 
@@ -744,7 +744,7 @@ def test_a_step_that_ends_after_the_lock_was_lost_is_not_noted(
         other._database, other._dialect.name, length=timedelta(0)
     ).acquire()
     written = store._database.run(
-        Lane.USERS,
+        Lane.BY_HAND,
         lambda each: version.write_revision(
             each, revision, previous=previous, lock=late
         ),

@@ -46,7 +46,7 @@ def connection_of(store):
     def ask(connection):
         return connection.exec_driver_sql("SELECT pg_backend_pid()").scalar()
 
-    return store._database.run(Lane.USERS, ask)
+    return store._database.run(Lane.BY_HAND, ask)
 
 store = open_store(sys.argv[1])
 store.initialize()

@@ -132,14 +132,14 @@ def test_one_new_definition_costs_one_statement_and_no_transaction(
     store: PostgreSQLStore,
 ) -> None:
     put(store)
-    with executed(store, Lane.USERS) as statements:
+    with executed(store, Lane.BY_HAND) as statements:
         put(store)
     assert len(statements) == 1
 
 
 def test_one_that_is_there_is_tried_as_a_new_one_once(store: PostgreSQLStore) -> None:
     old = put(store)
-    with executed(store, Lane.USERS) as statements:
+    with executed(store, Lane.BY_HAND) as statements:
         assert store.put_definitions([replace(old, revision=None)]) == [old]
     assert sum("INSERT INTO task_definitions" in each for each in statements) == 1
 
@@ -147,7 +147,7 @@ def test_one_that_is_there_is_tried_as_a_new_one_once(store: PostgreSQLStore) ->
 def test_many_new_definitions_cost_one_statement_in_a_transaction(
     store: PostgreSQLStore,
 ) -> None:
-    with executed(store, Lane.USERS) as statements:
+    with executed(store, Lane.BY_HAND) as statements:
         store.put_definitions([definition(key=key) for key in range(10)])
     assert [each == "BEGIN" for each in statements] == [True, False]
 
@@ -180,7 +180,7 @@ def test_who_inserts_what_somebody_else_inserts_meanwhile_begins_again(
             # As the server says of what it did not see when it began.
             raise exc.IntegrityError("", {}, psycopg.errors.UniqueViolation())
 
-    engine = store._database._engines[Lane.USERS]
+    engine = store._database._engines[Lane.BY_HAND]
     event.listen(engine, "before_cursor_execute", insert_first)
     stored = store.put_definitions(new)
     event.remove(engine, "before_cursor_execute", insert_first)
@@ -194,7 +194,7 @@ def test_what_is_due_when_it_is_put_is_claimed_without_its_contents_being_read(
 ) -> None:
     [new] = store.put_definitions([replace(definition(), metadata={"a": "'\\\"{,é"})])
     fire(store, new, START)
-    with executed(store, Lane.SCANS) as statements:
+    with executed(store, Lane.BY_TIME) as statements:
         [instance] = claim(store)
     assert instance.definition == replace(new, next_fire_time=None, completed_at=START)
     assert not any("task_contents" in each for each in statements)
@@ -217,7 +217,7 @@ def test_what_is_claimed_is_not_lost_with_what_cannot_be(
             if len(claims) == 2:
                 raise exc.OperationalError("", {}, psycopg.errors.DiskFull())
 
-    engine = store._database._engines[Lane.SCANS]
+    engine = store._database._engines[Lane.BY_TIME]
     event.listen(engine, "before_cursor_execute", fail_second)
     [first] = claim(store, queues=["a", "b"])
     event.remove(engine, "before_cursor_execute", fail_second)
@@ -267,7 +267,7 @@ def locked(
             if not says_so:
                 raise exc.OperationalError("", {}, psycopg.errors.LockNotAvailable())
 
-    engine = store._database._engines[Lane.SCANS]
+    engine = store._database._engines[Lane.BY_TIME]
     event.listen(engine, "before_cursor_execute", wait)
     yield claims
     event.remove(engine, "before_cursor_execute", wait)
@@ -465,7 +465,7 @@ def plain_reads_meeting_locks(store: PostgreSQLStore) -> Iterator[list[str]]:
     dialect = CockroachDBDialect(None, follower_reads=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store._dialect, "past_locks", dialect.past_locks)
-        engine = store._database._engines[Lane.SCANS]
+        engine = store._database._engines[Lane.BY_TIME]
         event.listen(engine, "before_cursor_execute", execute, retval=True)
         yield executed
         event.remove(engine, "before_cursor_execute", execute)
@@ -525,7 +525,7 @@ def test_a_claim_that_met_a_lock_reads_the_definitions_past_it(
 ) -> None:
     given = claimed(store) if lapsed else pending(store)
     clock.advance(HOUR)
-    with definitions_meeting_locks(store, Lane.SCANS):
+    with definitions_meeting_locks(store, Lane.BY_TIME):
         [taken] = claim(store, lapsed=lapsed)
     assert (taken.id, taken.definition) == (given.id, given.definition)
 
@@ -534,7 +534,7 @@ def test_a_start_that_met_a_lock_reads_the_definitions_past_it(
     store: PostgreSQLStore,
 ) -> None:
     given = claimed(store)
-    with definitions_meeting_locks(store, Lane.CLAIMS):
+    with definitions_meeting_locks(store, Lane.BY_KEY):
         [started] = start(store, given)
     assert (started.id, started.definition) == (given.id, given.definition)
 

@@ -247,7 +247,7 @@ def on_every_connection(store: SQLiteStore, pragma: str) -> object:
         found = connection.exec_driver_sql(pragma)
         return found.scalar() if found.returns_rows else None
 
-    return store._database.run(Lane.CLAIMS, ask)
+    return store._database.run(Lane.BY_KEY, ask)
 
 
 class TestLocks:
@@ -302,7 +302,7 @@ class TestLocks:
             return connection.connection.dbapi_connection.in_transaction  # type: ignore[union-attr]
 
         new = put(store)
-        assert store._database.run(Lane.CLAIMS, fail) is False
+        assert store._database.run(Lane.BY_KEY, fail) is False
         assert store.list_definitions() == [new]
 
     def test_a_killed_process_leaves_nothing_half_done(
@@ -343,7 +343,7 @@ class TestLocks:
 
 def at_the_first_error(store: SQLiteStore, call: Callable[[], object]) -> None:
     """Make a call when the connection that writes meets its first error."""
-    engine = store._database._engines[Lane.CLAIMS]
+    engine = store._database._engines[Lane.BY_KEY]
 
     def react(_: object) -> None:
         call()

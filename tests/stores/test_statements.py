@@ -60,7 +60,7 @@ def test_a_server_gets_the_statement_in_the_file(postgresql_url: str) -> None:
     with servers.opened(postgresql_url, has_tables=True) as store:
         assert isinstance(store, PostgreSQLStore)
         pending(store)
-        engine = store._database._engines[Lane.SCANS]
+        engine = store._database._engines[Lane.BY_TIME]
         event.listen(engine, "before_cursor_execute", note)
         claim(store, limit=7)
         event.remove(engine, "before_cursor_execute", note)

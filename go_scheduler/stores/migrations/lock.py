@@ -96,7 +96,7 @@ class MigrationLock:
     def acquire(self) -> bool:
         """Take it, unless somebody else has it and it has not expired."""
         fences = self._database.run(
-            Lane.USERS,
+            Lane.BY_HAND,
             lambda connection: connection.scalars(
                 self._text(_ACQUIRE),
                 {"owner": self.owner, "length": self._milliseconds},
@@ -124,7 +124,7 @@ class MigrationLock:
     def last_owner(self) -> str:
         """Who has it, or had it last."""
         owner = self._database.run(
-            Lane.USERS, lambda connection: connection.scalar(text(_OWNER))
+            Lane.BY_HAND, lambda connection: connection.scalar(text(_OWNER))
         )
         return owner or "nobody"
 

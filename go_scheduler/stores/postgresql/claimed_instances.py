@@ -49,8 +49,8 @@ class ClaimedInstances:
     def page(self, node: UUID, after: UUID, limit: int) -> Sequence[TaskInstance]:
         """Those of a node, in the order of their ids."""
         parameters = {"node": node, "after": after, "limit": limit}
-        rows = self._statements.read(Lane.SCANS, "list_claimed", parameters)
-        return judged(self._reader.claimed(Lane.SCANS, rows))
+        rows = self._statements.read(Lane.BY_TIME, "list_claimed", parameters)
+        return judged(self._reader.claimed(Lane.BY_TIME, rows))
 
     def start(
         self, claimant: Claimant, claims: Sequence[Claim]
@@ -74,7 +74,7 @@ class ClaimedInstances:
         )
         ordered = sorted(claims, key=attrgetter("instance_id.int"))
         rows, busy = self._writes.write(write, ordered)
-        started = judged(self._reader.claimed(Lane.CLAIMS, rows))
+        started = judged(self._reader.claimed(Lane.BY_KEY, rows))
         return Answer(done=started, busy=busy)
 
     def renew(self, renewals: Sequence[Renewal]) -> Answer[Mapping[UUID, bool]]:
@@ -90,7 +90,7 @@ class ClaimedInstances:
         if not outcomes:
             return Answer(done=frozenset())
         write: Write[RunOutcome] = Write(
-            lane=Lane.CLAIMS,
+            lane=Lane.BY_KEY,
             name="finish",
             apart="finish",
             free="finish_free",
@@ -123,7 +123,9 @@ class ClaimedInstances:
             "next_times": arrays.times(cancellations[each] for each in ordered),
             "late": LATE,
         }
-        rows = self._statements.run(Lane.USERS, "cancel", parameters, repeatable=False)
+        rows = self._statements.run(
+            Lane.BY_HAND, "cancel", parameters, repeatable=False
+        )
         return {
             row.id: Cancelled.REQUESTED if row.runs_on else Cancelled.CANCELLED
             for row in rows
@@ -133,7 +135,7 @@ class ClaimedInstances:
 def _write(
     name: str,
     *,
-    lane: Lane = Lane.CLAIMS,
+    lane: Lane = Lane.BY_KEY,
     apart: str | None = None,
     parameters: Callable[[Sequence[Item]], Mapping[str, object]],
     id_of: Callable[[Item], UUID] = attrgetter("claim.instance_id"),

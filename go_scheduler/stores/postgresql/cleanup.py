@@ -51,7 +51,9 @@ class Cleanup:
             left -= completed
             # Rows that a delete has left behind for their history count for nobody.
             self._definitions("delete_deleted", older_than, limit)
-            self._statements.run(Lane.SCANS, "delete_contacts", {"kept": CONTACTS_KEPT})
+            self._statements.run(
+                Lane.BY_TIME, "delete_contacts", {"kept": CONTACTS_KEPT}
+            )
             forget(completed)
         return limit - left
 
@@ -64,7 +66,7 @@ class Cleanup:
         }
         rows = self._statements.scan(
             sweep,
-            lambda: self._statements.run(Lane.SCANS, name, parameters),
+            lambda: self._statements.run(Lane.BY_TIME, name, parameters),
             limit=limit,
         )
         if len(rows) == limit:
@@ -74,4 +76,4 @@ class Cleanup:
 
     def _definitions(self, name: str, older_than: timedelta, limit: int) -> int:
         parameters = {"older_than": older_than, "limit": limit}
-        return len(self._statements.run(Lane.SCANS, name, parameters))
+        return len(self._statements.run(Lane.BY_TIME, name, parameters))

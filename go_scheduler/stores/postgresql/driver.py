@@ -54,8 +54,8 @@ _OF_LIBPQ: Mapping[str, object] = {
 _POOL_TIMEOUT = 10
 # Seconds after which a wait is told that nothing has come yet.
 _WAIT_INTERVAL = 0.1
-_BY_KEY = (Lane.CLAIMS, Lane.RENEWALS)
-_SIZES = {Lane.SCANS: 3, Lane.CLAIMS: 2, Lane.RENEWALS: 1}
+_GENERIC_PLANS = (Lane.BY_KEY, Lane.RENEWALS)
+_SIZES = {Lane.BY_TIME: 3, Lane.BY_KEY: 2, Lane.RENEWALS: 1}
 
 
 class EngineKind(Enum):
@@ -181,7 +181,7 @@ def _make_engine(url: URL, lane: Lane, *, pool_size: int) -> Engine:
         max_overflow=0,
         pool_timeout=_POOL_TIMEOUT,
         # The loops call so often that they notice a lost connection, and try again.
-        pool_pre_ping=lane is Lane.USERS,
+        pool_pre_ping=lane is Lane.BY_HAND,
     )
     event.listen(engine, "handle_error", _leave_a_standby)
     return engine
@@ -239,7 +239,7 @@ def _options(given: Mapping[str, object], kind: EngineKind) -> Mapping[str, obje
 
 
 def _settings(kind: EngineKind, lane: Lane) -> Mapping[str, str]:
-    lock_timeout = LOCK_TIMEOUT if lane is Lane.USERS else SHORT_LOCK_TIMEOUT
+    lock_timeout = LOCK_TIMEOUT if lane is Lane.BY_HAND else SHORT_LOCK_TIMEOUT
     settings = {
         "timezone": "UTC",
         "datestyle": "ISO, MDY",
@@ -252,10 +252,10 @@ def _settings(kind: EngineKind, lane: Lane) -> Mapping[str, str]:
         # that walks the primary key whatever the statistics say, which are always stale
         # for a queue.
         "plan_cache_mode": (
-            "force_generic_plan" if lane in _BY_KEY else "force_custom_plan"
+            "force_generic_plan" if lane in _GENERIC_PLANS else "force_custom_plan"
         ),
     }
-    if kind is EngineKind.POSTGRESQL and lane is not Lane.USERS:
+    if kind is EngineKind.POSTGRESQL and lane is not Lane.BY_HAND:
         # No statement of the loops needs these plans, which a planner takes by the
         # statistics of a table that was empty a moment ago, or by none.
         for whole in ("enable_seqscan", "enable_bitmapscan", "enable_mergejoin"):

@@ -65,7 +65,7 @@ class DueDefinitions:
             parameters["after_id"] = after.id
         rows = self._statements.scan(
             sweep,
-            lambda: self._statements.read(Lane.SCANS, name, parameters),
+            lambda: self._statements.read(Lane.BY_TIME, name, parameters),
             # Definitions that were read are still due: only an empty page is the end.
             limit=1,
         )
@@ -73,7 +73,7 @@ class DueDefinitions:
         if (earliest := min(times, default=None)) is not None:
             sweep.go_on(min(rows[0].now - earliest, _STILL_DUE))
         return self._reader.definitions(
-            Lane.SCANS, [DefinitionRow(*row[:-1]) for row in rows]
+            Lane.BY_TIME, [DefinitionRow(*row[:-1]) for row in rows]
         )
 
     def fire(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
@@ -83,7 +83,7 @@ class DueDefinitions:
         some_wait = any(each.definition.trigger.waits for each in firings)
         name = "fire_waiting" if some_wait else "fire"
         write: Write[Firing] = Write(
-            lane=Lane.SCANS,
+            lane=Lane.BY_TIME,
             name=name,
             apart=name,
             free="fire_free",

@@ -135,7 +135,7 @@ class DueInstances:
             parameters[f"back{number}"] = sweep.back
         parameters["limit"] = 1 if self._reads_rows else limit
         heads = self._statements.heads(len(queues))
-        rows = self._statements.read(Lane.SCANS, heads, parameters)
+        rows = self._statements.read(Lane.BY_TIME, heads, parameters)
         found = {row.head for row in rows}
         for number, sweep in enumerate(sweeps):
             if number not in found:
@@ -227,6 +227,8 @@ class DueInstances:
     ) -> Sequence[Row[Any]]:
         def execute() -> Sequence[Row[Any]]:
             # A claim that was done, and is repeated, leaves instances to their lease.
-            return self._statements.run(Lane.SCANS, name, parameters, repeatable=False)
+            return self._statements.run(
+                Lane.BY_TIME, name, parameters, repeatable=False
+            )
 
         return self._statements.scan(sweep, execute, limit=limit)

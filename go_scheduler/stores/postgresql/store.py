@@ -98,7 +98,7 @@ class PostgreSQLStore(SQLStore):
         dialect = self._make_dialect(clock)
         schema = Schema(dialect.name, migrate)
         super().__init__(database, dialect, schema=schema, clock=clock)
-        self._url = engines[Lane.USERS].url
+        self._url = engines[Lane.BY_HAND].url
         self._statements = Statements(database, dialect, clock=clock)
         self._divide_the_work(dialect)
 
@@ -113,7 +113,7 @@ class PostgreSQLStore(SQLStore):
 
     def connect(self) -> None:
         """Open all connections of the loops, so that no start waits for one."""
-        self._database.connect([Lane.SCANS, Lane.CLAIMS, Lane.RENEWALS])
+        self._database.connect([Lane.BY_TIME, Lane.BY_KEY, Lane.RENEWALS])
 
     @contextmanager
     def _transaction(self, connection: Connection) -> Iterator[None]:
@@ -150,7 +150,7 @@ class PostgreSQLStore(SQLStore):
     def _insert(self, definition: TaskDefinition) -> TaskDefinition | None:
         """Insert one that is new: no transaction has to be begun and ended for it."""
         made = self._database.run(
-            Lane.USERS,
+            Lane.BY_HAND,
             lambda connection: self._newcomers.insert(
                 connection, [definition], late=False
             ),
@@ -170,12 +170,12 @@ class PostgreSQLStore(SQLStore):
     ) -> Sequence[TaskDefinition]:
         if len(definitions) == 1:
             # A single one is not new: that was tried.
-            return self._edits.put(connection, definitions, late=late)
+            return self._puts.put(connection, definitions, late=late)
         made = self._newcomers.insert(connection, definitions, late=late)
         put = {each.id: each for each, *_ in made.values()}
         others = [each for each in definitions if each.id not in put]
         if others:
-            changed = self._edits.put(connection, others, late=late)
+            changed = self._puts.put(connection, others, late=late)
             put.update((each.id, each) for each in changed)
         return [put[each.id] for each in definitions]
 
@@ -204,7 +204,7 @@ class PostgreSQLStore(SQLStore):
         old, new = self._due_instances.take(
             claimant, ahead=ahead, lead=lead, limit=limit, lapsed=lapsed
         )
-        claimed = self._reader.claimed(Lane.SCANS, [*old, *new])
+        claimed = self._reader.claimed(Lane.BY_TIME, [*old, *new])
         count = len(old)
         return earliest_first(claimed[:count]) + earliest_first(claimed[count:])
 
@@ -255,7 +255,7 @@ class PostgreSQLStore(SQLStore):
     def list_contacts(self, *, within: timedelta) -> Sequence[NodeContact]:
         """Read when nodes were in contact with the store."""
         return read_contacts(
-            self._statements.run(Lane.SCANS, "list_contacts", {"within": within})
+            self._statements.run(Lane.BY_TIME, "list_contacts", {"within": within})
         )
 
     # Cleanup.
@@ -265,7 +265,7 @@ class PostgreSQLStore(SQLStore):
 
         def forget(made: int) -> None:
             forgotten = self._database.run(
-                Lane.SCANS,
+                Lane.BY_TIME,
                 lambda connection: self._forget(
                     connection, retention.remembered, made=made, limit=limit
                 ),

@@ -41,16 +41,16 @@ _REPEAT = "somebody else has changed the same meanwhile: repeat the transaction"
 
 
 class Lane(Enum):
-    """What a connection is for: none waits for one that serves another purpose."""
+    """How the statements of a connection find rows: no lane waits for another."""
 
-    USERS = "users"
-    """Whatever is called by hand: schedule, lists, deletes."""
-    SCANS = "scans"
-    """What looks for rows by time: due definitions, claims, cleanup."""
-    CLAIMS = "claims"
-    """What names its instances: start, finish, release."""
+    BY_HAND = "by hand"
+    """In any way, for users: schedule, lists, deletes."""
+    BY_TIME = "by time"
+    """By an index over time, for the loops: due definitions, claims, cleanup."""
+    BY_KEY = "by key"
+    """By the ids of instances, for the loops: start, finish, release."""
     RENEWALS = "renewals"
-    """Nothing but renewals: a node that runs out of connections keeps its claims."""
+    """By id too, renewals alone: a node short of connections keeps its claims."""
 
 
 class Fault(Enum):
@@ -85,7 +85,7 @@ class Database:
         writing: The lane of transactions.
     """
 
-    writing = Lane.USERS
+    writing = Lane.BY_HAND
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class Database:
                 raise StoreUnavailableError(f"{_REPEAT} ({code})") from error
             if code == "42P01" or "no such table" in str(getattr(error, "orig", "")):
                 raise StoreError(f"{_NO_TABLES} ({code})") from error
-            raise _translate(error, fault, code, lane=Lane.USERS) from error
+            raise _translate(error, fault, code, lane=Lane.BY_HAND) from error
         except Overtaken as error:
             raise StoreUnavailableError(_REPEAT) from error
 
@@ -243,7 +243,7 @@ def _translate(
     lines = str(cause).strip().splitlines() or [type(cause).__name__]
     text = f"{lines[0]} ({code})" if code else lines[0]
     # Trying again alone helps the loops: one row of a batch keeps them waiting.
-    if fault is Fault.WRONG or (fault is Fault.BUSY and lane is not Lane.USERS):
+    if fault is Fault.WRONG or (fault is Fault.BUSY and lane is not Lane.BY_HAND):
         return StoreError(text)
     return StoreUnavailableError(text)
 

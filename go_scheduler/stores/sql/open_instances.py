@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class OpenInstances:
-    """What has not ended of some definitions, within the transaction of an edit.
+    """Instances of some definitions that have not ended, in an edit's transaction.
 
     Args:
         connection: In that transaction.
@@ -44,21 +44,20 @@ class OpenInstances:
         """Let nothing be claimed, start or end between the statements that follow."""
         self._connection.execute(
             self._only_theirs(select(instances.c.id))
-            # In the order in which the loops take them, so that nobody waits for
-            # another in a circle.
+            # One order for all nodes, so that none waits for another in a circle.
             .order_by(instances.c.id)
             .with_for_update()
         ).all()
 
     def follow(self, values: Mapping[str, object], now: datetime) -> None:
-        """Give them what they have of their definition.
+        """Give them the values that follow their definition.
 
         Args:
             values: By column, but for those that stay.
             now: The store's time.
         """
         if "queue" in values:
-            # Below the bound of whoever scans the other queue it would not be seen.
+            # An earlier time would lie below the bound of who scans the other queue.
             claimable_at = _no_earlier(instances.c.claimable_at, now)
             values = {**values, "claimable_at": claimable_at}
         self._update(values)
@@ -66,13 +65,13 @@ class OpenInstances:
             self.free_unstarted(now)
 
     def remove_unstarted(self) -> Sequence[datetime]:
-        """Remove what may be served anew, and answer the fire times."""
+        """Remove those whose fire times may be served anew, and answer these."""
         statement = (
             self._only_theirs(delete(instances))
             .where(
                 instances.c.started_at.is_(None),
                 instances.c.runs == 0,
-                # What was written by hand and is no time could not be served anew.
+                # A fire time that cannot be read could not be served anew.
                 instances.c.fire_time.between(EARLIEST, LATEST),
             )
             .returning(instances.c.fire_time)

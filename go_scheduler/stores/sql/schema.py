@@ -102,7 +102,7 @@ class Schema:
 
     def _find(self, database: Database) -> str | None:
         """The revision that the database is at, unless it is none of ours."""
-        return history().recognise(database.run(Lane.USERS, version.read_revisions))
+        return history().recognise(database.run(Lane.BY_HAND, version.read_revisions))
 
     def _command(self, found: str | None) -> str:
         since = "" if found is None else f" --since {found}"
@@ -114,7 +114,7 @@ class Schema:
             return
         lock = MigrationLock(database, self._dialect, length=self._lock)
         try:
-            database.run(Lane.USERS, self._create_lock_table)
+            database.run(Lane.BY_HAND, self._create_lock_table)
             self._migrate_or_wait(database, lock, found)
         except StoreUnavailableError:
             raise
@@ -135,7 +135,7 @@ class Schema:
         while found != history().head:
             if lock.acquire():
                 with lock.kept():
-                    database.run(Lane.USERS, lambda each: self._climb(each, lock))
+                    database.run(Lane.BY_HAND, lambda each: self._climb(each, lock))
             elif self._elapsed() >= until:
                 raise StoreUnavailableError(
                     f"the database's schema is being brought up to date by"
@@ -195,7 +195,7 @@ def _check_use(database: Database) -> None:
             left.popleft()
 
     try:
-        database.run(Lane.USERS, check)
+        database.run(Lane.BY_HAND, check)
     except StoreUnavailableError:
         raise
     except StoreError as error:

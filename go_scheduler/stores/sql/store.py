@@ -25,6 +25,7 @@ from go_scheduler.stores.sql.edits import LIVE, Edits, definition_of, live_among
 from go_scheduler.stores.sql.finishing import finish_run
 from go_scheduler.stores.sql.instance_rows import INSTANCE_COLUMNS
 from go_scheduler.stores.sql.joining import join, when_committed
+from go_scheduler.stores.sql.puts import Puts
 from go_scheduler.stores.sql.reader import Reader
 from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS, LATEST
 from go_scheduler.stores.sql.tables import contents, definitions, instances
@@ -67,6 +68,7 @@ class SQLStore(TransactionalStore):
         self._schema = schema
         self._tombstones = Tombstones(dialect)
         self._edits = Edits(dialect, self._tombstones)
+        self._puts = Puts(self._edits, self._tombstones, dialect)
         self._reader = Reader(database, dialect)
         self._both = dialect.looked_up(_BOTH, definitions, "task_definitions_pkey")
         self._elapsed = (clock or SystemClock()).elapsed
@@ -86,7 +88,7 @@ class SQLStore(TransactionalStore):
 
     def now(self) -> datetime:
         """The time of the clock that was passed, else the database's."""
-        return self._database.run(Lane.SCANS, self._dialect.now)
+        return self._database.run(Lane.BY_TIME, self._dialect.now)
 
     def _forget(
         self, connection: Connection, remember: timedelta, *, made: int, limit: int
@@ -125,7 +127,7 @@ class SQLStore(TransactionalStore):
         late: bool,
     ) -> Sequence[TaskDefinition]:
         """Put definitions within a transaction of ours."""
-        return self._edits.put(connection, definitions, late=late)
+        return self._puts.put(connection, definitions, late=late)
 
     def put_definitions_in(
         self,
@@ -139,7 +141,7 @@ class SQLStore(TransactionalStore):
         joined = self._connection_of(connection)
         # The user may commit at any time later, below the bound of every scan.
         put = self._database.run_once(
-            lambda: self._edits.put(joined, definitions, late=True)
+            lambda: self._puts.put(joined, definitions, late=True)
         )
         if committed is not None:
             when_committed(connection, committed)
@@ -158,7 +160,8 @@ class SQLStore(TransactionalStore):
     def get_definition(self, definition_id: UUID) -> TaskDefinition:
         """Read one definition."""
         found = self._database.run(
-            Lane.USERS, lambda connection: self._edits.live(connection, [definition_id])
+            Lane.BY_HAND,
+            lambda connection: self._edits.live(connection, [definition_id]),
         )
         if not found:
             raise TaskDefinitionNotFoundError(definition_id)
@@ -231,11 +234,11 @@ class SQLStore(TransactionalStore):
         """Read one instance."""
         query = self._both.where(instances.c.id == instance_id)
         rows = self._database.run(
-            Lane.USERS, lambda connection: connection.execute(query).all()
+            Lane.BY_HAND, lambda connection: connection.execute(query).all()
         )
         if not rows:
             raise TaskInstanceNotFoundError(instance_id)
-        return self._reader.instances(Lane.USERS, rows)[0]
+        return self._reader.instances(Lane.BY_HAND, rows)[0]
 
     def list_instances(
         self,
@@ -275,12 +278,12 @@ class SQLStore(TransactionalStore):
         if after is not None:
             query = query.where(_comes_after(after, newest_first=newest_first))
         rows = self._list(lambda connection: connection.execute(query).all())
-        return self._reader.instances(Lane.USERS, rows)
+        return self._reader.instances(Lane.BY_HAND, rows)
 
     def list_due_queues(self, *, apart_from: Collection[str]) -> Collection[str]:
         """Name queues in which something is due that nobody has claimed."""
         return self._database.run(
-            Lane.SCANS,
+            Lane.BY_TIME,
             lambda connection: self._dialect.past_locks(
                 connection, lambda each: due_queues(each, self._dialect, apart_from)
             ),
@@ -297,7 +300,7 @@ class SQLStore(TransactionalStore):
     def _list(self, read: Callable[[Connection], Listed]) -> Listed:
         """Read a list; it need not be of this very moment."""
         return self._database.run(
-            Lane.USERS, lambda connection: self._dialect.listed(connection, read)
+            Lane.BY_HAND, lambda connection: self._dialect.listed(connection, read)
         )
 
 

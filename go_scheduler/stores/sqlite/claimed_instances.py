@@ -98,7 +98,7 @@ class ClaimedInstances:
 
     def _instances(self, taken: _Taken) -> list[list[TaskInstance]]:
         """The instances of rows; read without keeping others from writing."""
-        by_key = self._reader.by_key(Lane.SCANS, taken.definitions)
+        by_key = self._reader.by_key(Lane.BY_TIME, taken.definitions)
         return [with_definitions(rows, by_key) for rows in taken.instances]
 
     def page(self, node: UUID, after: str, limit: int) -> Sequence[TaskInstance]:
@@ -110,7 +110,7 @@ class ClaimedInstances:
                 connection, connection.execute(claiming.LIST_CLAIMED, parameters).all()
             )
 
-        [claimed] = self._instances(self._database.run(Lane.SCANS, read))
+        [claimed] = self._instances(self._database.run(Lane.BY_TIME, read))
         return judged(claimed)
 
     def start(

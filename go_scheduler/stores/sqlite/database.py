@@ -61,7 +61,7 @@ class SQLiteDatabase(Database):
         ConfigurationError: The URL is not of a SQLite file, or SQLite is too old.
     """
 
-    writing = Lane.CLAIMS
+    writing = Lane.BY_KEY
 
     def __init__(
         self, url: str | URL, *, durable: bool, busy_timeout: timedelta
@@ -217,7 +217,7 @@ class SQLiteDatabase(Database):
         return connection
 
 
-_READING = (Lane.USERS, Lane.SCANS)
+_READING = (Lane.BY_HAND, Lane.BY_TIME)
 
 _inherited: set[Path] = set()
 """Files that were open when this process was forked.

@@ -65,11 +65,11 @@ class DueDefinitions:
                 "after_id": after.id.hex,
             }
         rows = self._database.run(
-            Lane.SCANS,
+            Lane.BY_TIME,
             lambda connection: connection.execute(statement, parameters).all(),
         )
         return self._reader.definitions(
-            Lane.SCANS, [DefinitionRow(*row) for row in rows]
+            Lane.BY_TIME, [DefinitionRow(*row) for row in rows]
         )
 
     def fire(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:

@@ -191,7 +191,7 @@ class SQLiteStore(SQLStore):
         since = self._microseconds() - to_microseconds(within)
         return read_contacts(
             self._database.run(
-                Lane.SCANS,
+                Lane.BY_TIME,
                 lambda connection: connection.execute(
                     LIST_CONTACTS, {"since": since}
                 ).all(),

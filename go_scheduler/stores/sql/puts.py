@@ -1,0 +1,252 @@
+"""How definitions are put, each batch in one transaction.
+
+In words that every engine and every driver understands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import func, insert, select, update
+
+from go_scheduler.stores.changes import (
+    check_revision,
+    created,
+    edited,
+    rescheduled,
+)
+from go_scheduler.stores.remembered import ended_before, is_over
+from go_scheduler.stores.sql.database import Overtaken
+from go_scheduler.stores.sql.edits import definition_of
+from go_scheduler.stores.sql.open_instances import OpenInstances
+from go_scheduler.stores.sql.rows import write_definition
+from go_scheduler.stores.sql.sweep import LATE
+from go_scheduler.stores.sql.tables import contents, definitions
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from datetime import datetime
+
+    from sqlalchemy import Connection, Row
+
+    from go_scheduler.models import TaskDefinition
+    from go_scheduler.stores.messages import Tombstone
+    from go_scheduler.stores.sql.dialect import Dialect
+    from go_scheduler.stores.sql.edits import Edits
+    from go_scheduler.stores.sql.tombstones import Tombstones
+
+# Columns that follow the definition, for claims and starts without a join.
+_FOLLOWING = ("queue", "expire_after", "waits")
+
+
+class Puts:
+    """Inserts definitions, or replaces those that are there.
+
+    Args:
+        edits: Reads and changes those that are there.
+        tombstones: What is remembered of ids.
+        dialect: The engine's own words.
+    """
+
+    def __init__(self, edits: Edits, tombstones: Tombstones, dialect: Dialect) -> None:
+        self._edits = edits
+        self._tombstones = tombstones
+        self._dialect = dialect
+
+    def put(
+        self,
+        connection: Connection,
+        given: Sequence[TaskDefinition],
+        *,
+        late: bool = False,
+    ) -> Sequence[TaskDefinition]:
+        """Insert or replace definitions.
+
+        Args:
+            connection: In a transaction.
+            given: The definitions, each once.
+            late: Whether others may see them only much later.
+        """
+        now = self._dialect.now(connection)
+        ids = [each.id for each in given]
+        stored = {row.id: row for row in self._edits.live(connection, ids)}
+        named = [each.id for each in given if each.named and each.id not in stored]
+        remembered = self._tombstones.find(connection, named)
+        for new in given:
+            row = stored.get(new.id)
+            check_revision(
+                new, remembered.get(new.id) if row is None else definition_of(row)
+            )
+        over = {
+            new.id: ended_before(new, remembered[new.id])
+            for new in given
+            if is_over(new, remembered.get(new.id))
+        }
+        # One order for all nodes, so that none waits for another in a circle.
+        ordered = sorted(given, key=lambda each: each.id)
+        known = stored.keys() | over.keys()
+        fresh = [each for each in ordered if each.id not in known]
+        put = over | self._insert(connection, fresh, remembered, now, late=late)
+        for new in ordered:
+            if (row := stored.get(new.id)) is not None:
+                put[new.id] = self._replace(connection, row, new, now, late=late)
+        return [put[each.id] for each in given]
+
+    def _insert(
+        self,
+        connection: Connection,
+        given: Sequence[TaskDefinition],
+        remembered: Mapping[UUID, Tombstone],
+        now: datetime,
+        *,
+        late: bool,
+    ) -> dict[UUID, TaskDefinition]:
+        if not given:
+            return {}
+        ids = [each.id for each in given]
+        last = self._last_revisions(connection, ids)
+        again = [remembered[each] for each in ids if each in remembered]
+        self._tombstones.forget(connection, [each.id for each in again])
+        last |= {each.id: each.revision for each in again}
+        made = [created(each, now, revision=last.get(each.id, 0) + 1) for each in given]
+        self._write(connection, made, now, late=late)
+        return {each.id: each for each in made}
+
+    def _write(
+        self,
+        connection: Connection,
+        made: Sequence[TaskDefinition],
+        now: datetime,
+        *,
+        late: bool,
+    ) -> None:
+        """Write definitions and their contents, each by one statement.
+
+        It is one statement for what it returns; otherwise it would be one for each.
+        """
+        keys = [uuid4() for _ in made]
+        rows = [
+            {
+                **write_definition(each),
+                **_moment(each, now, late=late),
+                "paused": each.paused,
+                "note": each.note,
+                "key": key,
+                "id": each.id,
+                "shard": key.int % self._dialect.shards,
+                "created_at": now,
+            }
+            for key, each in zip(keys, made, strict=True)
+        ]
+        inserted = connection.execute(
+            self._dialect.insert_new_ids().returning(definitions.c.id), rows
+        )
+        if len(inserted.all()) < len(made):
+            raise Overtaken
+        connection.execute(
+            insert(contents).returning(contents.c.key),
+            [
+                {"key": key, **self._dialect.write_contents(each)}
+                for key, each in zip(keys, made, strict=True)
+            ],
+        )
+
+    def _last_revisions(
+        self, connection: Connection, ids: Collection[UUID]
+    ) -> dict[UUID, int]:
+        """The highest revisions that deleted definitions of these ids had."""
+        query = (
+            select(definitions.c.id, func.max(definitions.c.revision))
+            .where(
+                self._dialect.among(definitions.c.id, ids),
+                definitions.c.deleted_at.is_not(None),
+            )
+            .group_by(definitions.c.id)
+        )
+        query = self._dialect.looked_up(
+            query, definitions, "task_definitions_former_idx"
+        )
+        return {row[0]: row[1] for row in connection.execute(query)}
+
+    def _replace(
+        self,
+        connection: Connection,
+        row: Row[Any],
+        new: TaskDefinition,
+        now: datetime,
+        *,
+        late: bool,
+    ) -> TaskDefinition:
+        old = definition_of(row)
+        if new.is_same(old):
+            return self._named(connection, row, old, new)
+        if new.trigger == old.trigger:
+            changed = edited(old, new)
+            moment: dict[str, object] = {}
+        else:
+            changed = rescheduled(old, new, now)
+            moment = _moment(changed, now, late=late)
+        columns = write_definition(changed)
+        written = self._edits.change(connection, row, {**columns, **moment})
+        connection.execute(
+            update(contents)
+            .where(contents.c.key == row.key)
+            .values(self._dialect.write_contents(changed))
+        )
+        self._follow(connection, row, columns, now)
+        if moment:
+            OpenInstances(connection, self._dialect, [row.key]).remove_unstarted()
+        return replace(
+            changed,
+            next_fire_time=written.next_fire_time,
+            completed_at=written.completed_at,
+        )
+
+    def _follow(
+        self,
+        connection: Connection,
+        row: Row[Any],
+        columns: Mapping[str, object],
+        now: datetime,
+    ) -> None:
+        """Give open instances the columns that have changed."""
+        changed = {
+            name: columns[name]
+            for name in _FOLLOWING
+            if columns[name] != getattr(row, name)
+        }
+        # Instances that nothing changes for are not locked: they go on meanwhile.
+        if changed:
+            open_instances = OpenInstances(connection, self._dialect, [row.key])
+            open_instances.lock()
+            open_instances.follow(changed, now)
+
+    def _named(
+        self,
+        connection: Connection,
+        row: Row[Any],
+        old: TaskDefinition,
+        new: TaskDefinition,
+    ) -> TaskDefinition:
+        """What is stored; from now on named, if somebody has passed its id."""
+        if old.named or not new.named:
+            return old
+        self._edits.change(connection, row, {"named": True})
+        return replace(old, named=True)
+
+
+def _moment(
+    definition: TaskDefinition, now: datetime, *, late: bool
+) -> dict[str, object]:
+    """The columns that say when a definition fires next, if it starts anew."""
+    return {
+        "next_fire_time": definition.next_fire_time,
+        "late": late or _is_late(definition.next_fire_time, now),
+        "completed_at": definition.completed_at,
+    }
+
+
+def _is_late(next_fire_time: datetime | None, now: datetime) -> bool:
+    return next_fire_time is not None and next_fire_time <= now - LATE
