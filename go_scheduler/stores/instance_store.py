@@ -70,8 +70,8 @@ class InstanceStore(ABC):
     ) -> Sequence[TaskInstance]:
         """Read a page of what a node has claimed and has not ended.
 
-        A node whose claim got no answer finds out by this what it has claimed. What is
-        frozen may be left out.
+        A node whose claim got no answer finds out by this what it has claimed. What has
+        been handed on under that claim is left out, and what is frozen may be.
 
         Args:
             node: The node.
@@ -103,6 +103,9 @@ class InstanceStore(ABC):
     @abstractmethod
     def renew_claims(self, renewals: Sequence[Renewal]) -> Answer[Mapping[UUID, bool]]:
         """Let claims hold for their ``lease`` from the store's time on.
+
+        A run may be handed on with that. From then on nothing lets its claim lapse
+        sooner than it would: neither this renewal nor a later one under that claim.
 
         Args:
             renewals: At most one for each instance.

@@ -93,10 +93,13 @@ class Renewal:
     Attributes:
         claim: The claim.
         lease: How long from the store's time it is to hold; more than zero.
+        handed_on: Whether its run is handed on: from now on it is kept from outside of
+            the node that called the handler.
     """
 
     claim: Claim
     lease: timedelta
+    handed_on: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

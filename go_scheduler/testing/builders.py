@@ -264,6 +264,14 @@ def renew(store: Store, *given: TaskInstance) -> Mapping[UUID, bool]:
     return store.renew_claims(renewals).done
 
 
+def hand_on(
+    store: Store, instance: TaskInstance, *, lease: timedelta
+) -> Mapping[UUID, bool]:
+    """Hand on a run, for so long at least."""
+    renewal = Renewal(claim=claim_of(instance), lease=lease, handed_on=True)
+    return store.renew_claims([renewal]).done
+
+
 def finish(
     store: Store,
     instance: TaskInstance,

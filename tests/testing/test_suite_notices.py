@@ -441,8 +441,17 @@ class KeepsTheRun(MemoryStore):
         )
 
 
+class KeepsWhatIsHandedOn(MemoryStore):
+    """Takes a run that is handed on for one of the node that called its handler."""
+
+    def renew_claims(self, renewals: Sequence[Renewal]) -> Answer[Mapping[UUID, bool]]:
+        return super().renew_claims(
+            [replace(each, handed_on=False) for each in renewals]
+        )
+
+
 class ForgetsFrozen(MemoryStore):
-    """Hands out what is held by a pause."""
+    """Hands out what is frozen by a pause."""
 
     def claim_instances(
         self,
@@ -699,6 +708,7 @@ NOTICED: dict[type[MemoryStore], str] = {
     DoesNotCount: "test_a_start_ahead_of_time_begins_at_the_due_time",
     StartsTwice: "test_a_second_start_is_answered_alike_and_changes_nothing",
     KeepsTheRun: "test_a_run_that_was_recorded_is_taken_off",
+    KeepsWhatIsHandedOn: "test_what_is_handed_on_is_not_listed_for_its_node_any_more",
     ForgetsFrozen: "test_what_waits_for_a_retry_is_frozen",
     LosesFireTimes: (
         "test_the_next_fire_time_goes_back_to_the_earliest_that_was_removed"

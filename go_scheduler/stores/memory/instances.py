@@ -14,7 +14,7 @@ from go_scheduler.models import Outcome, State
 from go_scheduler.stores.memory.rows import InstanceRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence, Set
     from datetime import datetime
     from uuid import UUID
 
@@ -71,11 +71,18 @@ class InstanceTable:
         self._take(row)
         self.list_pending(row)
 
-    def restore(self, instances: Iterable[tuple[TaskInstance, DefinitionRow]]) -> None:
+    def restore(
+        self,
+        instances: Iterable[tuple[TaskInstance, DefinitionRow]],
+        *,
+        handed_on: Set[UUID],
+    ) -> None:
         """Take instances as they were seen, each with the row of its definition."""
         over = []
         for instance, of in instances:
             row = InstanceRow.restored(instance, of)
+            if row.id in handed_on:
+                row.handed_on = row.attempt
             self._take(row)
             if row.completed_at is not None:
                 over.append(row)

@@ -45,6 +45,7 @@ class InstanceRow:
         "execute_at",
         "expires_at",
         "fire_time",
+        "handed_on",
         "hangs",
         "id",
         "of",
@@ -74,6 +75,7 @@ class InstanceRow:
         self.runs = 0
         self.hangs = 0
         self.claimed_by: UUID | None = None
+        self.handed_on: int | None = None
         self.expires_at: datetime | None = None
         self.started_at: datetime | None = None
         self.completed_at: datetime | None = None
@@ -101,6 +103,11 @@ class InstanceRow:
     def frozen(self) -> bool:
         """Whether its definition is paused."""
         return self.of.definition.paused
+
+    @property
+    def is_handed_on(self) -> bool:
+        """Whether its run goes on outside of the node that has claimed it."""
+        return self.handed_on == self.attempt
 
     @property
     def removable(self) -> bool:

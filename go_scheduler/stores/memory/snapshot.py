@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 from go_scheduler.models import TaskDefinition, TaskInstance
 from go_scheduler.stores.messages import NodeContact, Tombstone
@@ -17,6 +18,7 @@ class Snapshot:
         definitions: The definitions.
         instances: Their instances.
         orphans: What has ended of definitions that have been deleted.
+        handed_on: The ids of those instances whose run is handed on.
         contacts: When nodes were in contact with the store, one for each.
         tombstones: What is remembered of definitions that have ended and are gone.
         first_revision: The revision of the next new definition.
@@ -25,6 +27,7 @@ class Snapshot:
     definitions: Sequence[TaskDefinition] = ()
     instances: Sequence[TaskInstance] = ()
     orphans: Sequence[TaskInstance] = ()
+    handed_on: Sequence[UUID] = ()
     contacts: Sequence[NodeContact] = ()
     tombstones: Sequence[Tombstone] = ()
     first_revision: int = 1

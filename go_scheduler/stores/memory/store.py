@@ -198,7 +198,11 @@ class MemoryStore(Store):
         last = -1 if after is None else after.id.int
         with self._lock:
             rows = self._instances.claimed_by(node)
-            ordered = sorted((row.id.int, row) for row in rows if row.id.int > last)
+            ordered = sorted(
+                (row.id.int, row)
+                for row in rows
+                if row.id.int > last and not row.is_handed_on
+            )
             return [row.view() for _, row in ordered[:limit]]
 
     def start_instances(
@@ -220,7 +224,12 @@ class MemoryStore(Store):
             owned = {}
             for renewal in renewals:
                 if row := self._instances.current(renewal.claim):
-                    self._instances.renew(row, now + renewal.lease)
+                    if renewal.handed_on:
+                        row.handed_on = row.attempt
+                    expires_at = now + renewal.lease
+                    if row.is_handed_on:
+                        expires_at = max(expires_at, row.expires_at or now)
+                    self._instances.renew(row, expires_at)
                     owned[row.id] = row.cancel_requested
         return Answer(done=owned)
 

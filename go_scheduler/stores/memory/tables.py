@@ -53,10 +53,12 @@ class Tables:
     def snapshot(self) -> Snapshot:
         """All that they hold."""
         rows = self.definitions.rows
+        instances = [each for row in rows for each in row.rows]
         return Snapshot(
             definitions=[row.definition for row in rows],
-            instances=[each.view() for row in rows for each in row.rows],
+            instances=[each.view() for each in instances],
             orphans=[each.view() for each in self.instances.orphans],
+            handed_on=[each.id for each in instances if each.is_handed_on],
             contacts=self.contacts.rows,
             tombstones=self.tombstones.rows,
             first_revision=self.definitions.first_revision,
@@ -69,7 +71,7 @@ class Tables:
         rows = {each.id: DefinitionRow(each) for each in snapshot.definitions}
         gone = [(each, DefinitionRow(each.definition)) for each in snapshot.orphans]
         kept = [(each, rows[each.definition.id]) for each in snapshot.instances]
-        tables.instances.restore(kept + gone)
+        tables.instances.restore(kept + gone, handed_on=set(snapshot.handed_on))
         for _, deleted in gone:
             deleted.instances = None
         tables.definitions.restore(rows.values(), snapshot.first_revision)

@@ -160,6 +160,7 @@ def _renewal_parameters(renewals: Sequence[Renewal]) -> Mapping[str, object]:
     return {
         **_keys([each.claim for each in renewals]),
         "leases": arrays.numbers(leases),
+        "handed_on": arrays.truths(each.handed_on for each in renewals),
     }
 
 

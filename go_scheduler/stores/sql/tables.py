@@ -108,8 +108,6 @@ instances = Table(
     Column("frozen", Boolean, nullable=False, server_default=_NO),
     # Whether its slot is another instance's.
     Column("parked", Boolean, nullable=False, server_default=_NO),
-    # Whether its run goes on outside of the node that has called the handler.
-    Column("handed_on", Boolean, nullable=False, server_default=_NO),
     # By what it was made: a fire time, if empty.
     Column("origin", Text),
     Column("key", Text),
@@ -126,6 +124,8 @@ instances = Table(
     Column("runs", BigInteger, nullable=False, server_default=_ZERO),
     Column("hangs", BigInteger, nullable=False, server_default=_ZERO),
     Column("claimed_by", Id),
+    # The attempt whose run goes on outside of the node that has claimed it.
+    Column("handed_on", BigInteger),
     Column("worker", Text),
     Column("expires_at", Time),
     Column("started_at", Time),

@@ -133,7 +133,8 @@ class ClaimedInstances:
         if not renewals:
             return Answer(done={})
         batch = [
-            (*key_of(each.claim), to_microseconds(each.lease)) for each in renewals
+            (*key_of(each.claim), to_microseconds(each.lease), each.handed_on)
+            for each in renewals
         ]
 
         def renew(connection: Connection) -> Mapping[UUID, bool]:

@@ -98,15 +98,17 @@ class InstanceRules(StorePair):
         self._alike(start)
 
     @precondition(lambda self: self._claims)
-    @rule(data=st.data(), lease=seconds.filter(bool))
-    def renew(self, data: st.DataObject, lease: timedelta) -> None:
-        """A node renews what it has claimed or lost."""
+    @rule(data=st.data(), lease=seconds.filter(bool), handed_on=st.booleans())
+    def renew(self, data: st.DataObject, lease: timedelta, handed_on: bool) -> None:
+        """A node renews or hands on what it has claimed or lost."""
         claims = self._some(data, self._claims)
 
         def renew(store: Store) -> object:
             answer = store.renew_claims(
                 [
-                    Renewal(claim=self._claim(store, each), lease=lease)
+                    Renewal(
+                        claim=self._claim(store, each), lease=lease, handed_on=handed_on
+                    )
                     for each in claims
                 ]
             ).done

@@ -13,6 +13,7 @@ from go_scheduler.testing.builders import (
     LEASE,
     MINUTE,
     NOBODY,
+    NODE,
     OTHER_NODE,
     SECOND,
     TICK,
@@ -23,6 +24,7 @@ from go_scheduler.testing.builders import (
     claimed,
     definition,
     ended,
+    hand_on,
     ids,
     passed_on,
     pending,
@@ -226,6 +228,65 @@ class RenewTests:
         coming = Claim(instance_id=instance.id, attempt=instance.attempt + 1)
         assert store.renew_claims([Renewal(claim=coming, lease=HOUR)]).done == {}
         assert store.get_instance(instance.id) == instance
+
+    def test_what_is_handed_on_is_not_listed_for_its_node_any_more(
+        self, store: Store
+    ) -> None:
+        instance, other = running(store), running(store)
+        assert hand_on(store, instance, lease=HOUR) == {instance.id: False}
+        assert ids(store.list_claimed(NODE)) == [other.id]
+        expected = replace(instance, expires_at=START + HOUR)
+        assert store.get_instance(instance.id) == expected
+
+    def test_what_is_handed_on_lapses_no_sooner_by_a_renewal(
+        self, store: Store
+    ) -> None:
+        instance = running(store)
+        hand_on(store, instance, lease=HOUR)
+        assert renew(store, instance) == {instance.id: False}
+        assert store.get_instance(instance.id).expires_at == START + HOUR
+        longer = Renewal(claim=claim_of(instance), lease=2 * HOUR)
+        store.renew_claims([longer])
+        assert store.get_instance(instance.id).expires_at == START + 2 * HOUR
+        assert store.list_claimed(NODE) == []
+
+    def test_handing_on_lets_no_claim_lapse_sooner(self, store: Store) -> None:
+        instance = running(store)
+        renew(store, instance)
+        assert hand_on(store, instance, lease=SECOND) == {instance.id: False}
+        assert store.get_instance(instance.id).expires_at == START + LEASE
+
+    def test_what_is_handed_on_is_taken_over_when_it_lapses_and_is_that_nodes(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = running(store)
+        hand_on(store, instance, lease=HOUR)
+        clock.advance(HOUR - TICK)
+        assert claim(store, OTHER_NODE, lapsed=True) == []
+        clock.advance(TICK)
+        [second] = claim(store, OTHER_NODE, lapsed=True)
+        assert second.attempt == instance.attempt + 1
+        assert store.list_claimed(OTHER_NODE) == [second]
+        assert renew(store, second) == {second.id: False}
+        assert store.get_instance(second.id).expires_at == START + HOUR + LEASE
+
+    def test_what_is_handed_on_can_be_given_back_and_is_as_it_was(
+        self, store: Store
+    ) -> None:
+        instance = running(store)
+        hand_on(store, instance, lease=HOUR)
+        assert release(store, instance)
+        [second] = claim(store)
+        assert second.id == instance.id
+        assert store.list_claimed(NODE) == [second]
+
+    def test_a_lost_claim_is_not_handed_on(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        lost, second = passed_on(store, clock)
+        assert hand_on(store, lost, lease=HOUR) == {}
+        assert store.get_instance(lost.id) == second
+        assert store.list_claimed(second.claimed_by or NOBODY) == [second]
 
     def test_renewing_nothing_answers_nothing(self, store: Store) -> None:
         assert store.renew_claims([]).done == {}

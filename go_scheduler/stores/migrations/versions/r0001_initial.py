@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from alembic.operations import Operations
     from sqlalchemy.schema import SchemaItem
 
-revision = "2026.11.22"
+revision = "2026.11.22b"
 down_revision = None
 
 _TIME = TIMESTAMP(timezone=True).with_variant(BigInteger(), "sqlite")
@@ -128,7 +128,6 @@ def _columns_of_instances() -> list[Column[Any]]:
         Column("waits", Boolean(), nullable=False, server_default=false()),
         Column("frozen", Boolean(), nullable=False, server_default=false()),
         Column("parked", Boolean(), nullable=False, server_default=false()),
-        Column("handed_on", Boolean(), nullable=False, server_default=false()),
         Column("origin", Text()),
         Column("key", Text()),
         Column("created_at", _TIME),
@@ -142,6 +141,7 @@ def _columns_of_instances() -> list[Column[Any]]:
         Column("runs", BigInteger(), nullable=False, server_default=text("0")),
         Column("hangs", BigInteger(), nullable=False, server_default=text("0")),
         Column("claimed_by", Uuid()),
+        Column("handed_on", BigInteger()),
         Column("worker", Text()),
         Column("expires_at", _TIME),
         Column("started_at", _TIME),

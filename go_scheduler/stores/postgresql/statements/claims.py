@@ -123,6 +123,7 @@ _LIST_CLAIMED = f"""
 WITH t AS MATERIALIZED (
   SELECT {INSTANCE} FROM task_instances@task_instances_lease_idx AS t
    WHERE t.claimed_by = CAST(:node AS uuid) AND t.completed_at IS NULL AND NOT t.frozen
+     AND t.handed_on IS DISTINCT FROM t.attempt
      AND t.expires_at IS NOT NULL AND t.id > CAST(:after AS uuid))
 SELECT {INSTANCE},
        {DEFINITION}

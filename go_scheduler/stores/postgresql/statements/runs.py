@@ -49,9 +49,13 @@ SELECT {INSTANCE},
 
 _RENEW = f"""
 UPDATE task_instances@task_instances_pkey AS t
-   SET expires_at = now() + x.lease * interval '1 microsecond'
+   SET expires_at = CASE WHEN x.handed_on OR t.handed_on = t.attempt
+           THEN greatest(t.expires_at, now() + x.lease * interval '1 microsecond')
+           ELSE now() + x.lease * interval '1 microsecond' END,
+       handed_on = CASE WHEN x.handed_on THEN t.attempt ELSE t.handed_on END
   FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]),
-              CAST(:leases AS bigint[])) AS x (id, attempt, lease)
+              CAST(:leases AS bigint[]), CAST(:handed_on AS boolean[]))
+         AS x (id, attempt, lease, handed_on)
  WHERE {_OWNED}
 RETURNING t.id, t.cancel_requested
 """

@@ -71,6 +71,7 @@ RETURNING {INSTANCE}
 LIST_CLAIMED = of_instances(f"""
 SELECT {INSTANCE}
   FROM task_instances
- WHERE claimed_by = :node AND completed_at IS NULL AND NOT frozen AND id > :after
+ WHERE claimed_by = :node AND completed_at IS NULL AND NOT frozen
+   AND handed_on IS NOT attempt AND id > :after
  ORDER BY id LIMIT :limit
 """)

@@ -22,8 +22,11 @@ UPDATE task_instances AS t
 RETURNING {INSTANCE}
 """)
 RENEW = text(f"""
-{batch("id", "attempt", "lease")}
-UPDATE task_instances AS t SET expires_at = :now + x.lease
+{batch("id", "attempt", "lease", "handed_on")}
+UPDATE task_instances AS t
+   SET expires_at = CASE WHEN x.handed_on OR t.handed_on = t.attempt
+           THEN max(t.expires_at, :now + x.lease) ELSE :now + x.lease END,
+       handed_on = CASE WHEN x.handed_on THEN t.attempt ELSE t.handed_on END
   FROM x
  WHERE {_OWNED}
 RETURNING id, cancel_requested

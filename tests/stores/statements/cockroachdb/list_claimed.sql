@@ -3,6 +3,7 @@ WITH t AS MATERIALIZED (
          t.hangs, t.claimed_by, t.expires_at, t.started_at, t.outcome, t.error,
          t.cancel_requested FROM task_instances@{FORCE_INDEX=task_instances_lease_idx,NO_FULL_SCAN} AS t
    WHERE t.claimed_by = CAST(:node AS uuid) AND t.completed_at IS NULL AND NOT t.frozen
+     AND t.handed_on IS DISTINCT FROM t.attempt
      AND t.expires_at IS NOT NULL AND t.id > CAST(:after AS uuid))
 SELECT t.id, t.definition_key, t.fire_time, t.execute_at, t.due_at, t.attempt, t.runs,
          t.hangs, t.claimed_by, t.expires_at, t.started_at, t.outcome, t.error,

@@ -3,5 +3,6 @@ SELECT id, definition_key, fire_time, execute_at, due_at, attempt, runs, hangs,
           completed_at, ended_attempt, skipped_last, skipped_count,
           skipped_reason
   FROM task_instances
- WHERE claimed_by = :node AND completed_at IS NULL AND NOT frozen AND id > :after
+ WHERE claimed_by = :node AND completed_at IS NULL AND NOT frozen
+   AND handed_on IS NOT attempt AND id > :after
  ORDER BY id LIMIT :limit;
