@@ -48,7 +48,8 @@ class StoreWatch:
             if not was_away:
                 self._since = self._clock.elapsed()
                 self._tell(StoreAway(loop=event.loop, error=event.error))
-        elif isinstance(event, LoopFailed | LoopRecovered):
+        else:
+            assert isinstance(event, LoopFailed | LoopRecovered)
             self._failing.discard(event.loop)
         if was_away and not self._failing:
             self._tell(StoreBack(away=self._clock.elapsed() - self._since))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
@@ -16,7 +18,9 @@ from go_scheduler import (
     Scheduler,
     TaskDefinition,
     Trigger,
+    node,
 )
+from go_scheduler.clock import SystemClock
 from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.events import (
     Change,
@@ -45,41 +49,18 @@ from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Answer
 from go_scheduler.testing.builders import HOUR, SECOND
 from go_scheduler.testing.clock import START
+from tests.events.house import House
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
-    from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Firing
     from go_scheduler.testing import ManualClock
 
-Told = TypeVar("Told", bound=Event)
 
-
-class House:
-    """A scheduler, and what its listener was told."""
-
-    def __init__(self, clock: ManualClock, store: Store) -> None:
-        self.told: list[Event] = []
-        self.scheduler = Scheduler(
-            self.handle, store, clock=clock, listeners=[self.told.append]
-        )
-        self.raises: list[Exception] = []
-
-    def handle(self, _: TaskInstance) -> None:
-        if self.raises:
-            raise self.raises.pop()
-
-    def of(self, kind: type[Told]) -> Sequence[Told]:
-        """The events of one kind, in the order in which they were told."""
-        return [each for each in self.told if isinstance(each, kind)]
-
-    def one(self, kind: type[Told]) -> Told:
-        """The only event of a kind."""
-        [event] = self.of(kind)
-        return event
+FAILED_AFTER = 30.0
 
 
 @pytest.fixture
@@ -325,3 +306,48 @@ def test_what_nobody_hears_is_not_made(
     with scheduler:
         clock.advance(SECOND)
         assert all(each.ok for each in scheduler.health().loops.values())
+
+
+class TestInRealTime:
+    def test_a_stop_is_heard_and_leaves_no_thread(self) -> None:
+        told: list[Event] = []
+
+        def listen(event: Event) -> None:
+            told.append(event)
+
+        with Scheduler(print, listeners=[listen]):
+            pass
+        assert [type(each) for each in told] == [NodeStarted, NodeStopped]
+        left = [each.name for each in threading.enumerate() if "listen" in each.name]
+        assert left == []
+
+    def test_a_listener_that_blocks_delays_no_run_and_no_stop_for_long(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(node, "_LISTENING", timedelta(milliseconds=10))
+        goes_on, ran = threading.Event(), threading.Event()
+
+        def block(_: Event) -> None:
+            assert goes_on.wait(FAILED_AFTER)
+
+        scheduler = Scheduler(lambda _: ran.set(), listeners=[block])
+        with scheduler:
+            scheduler.schedule(once(SystemClock().now()))
+            assert ran.wait(FAILED_AFTER)
+        assert not goes_on.is_set()
+        goes_on.set()
+
+    def test_an_event_loop_goes_on_while_a_listener_hears_of_the_stop(self) -> None:
+        goes_on = threading.Event()
+
+        def block(event: Event) -> None:
+            if isinstance(event, NodeStopped):
+                assert goes_on.wait(FAILED_AFTER)
+
+        async def live() -> None:
+            loop = asyncio.get_running_loop()
+            async with Scheduler(print, listeners=[block]):
+                loop.call_later(0.01, goes_on.set)
+
+        asyncio.run(live())
+        assert goes_on.is_set()
