@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zoneinfo
 from datetime import UTC, tzinfo
-from importlib import resources
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
@@ -133,4 +132,7 @@ def _data(key: str) -> bytes:
     for folder in zoneinfo.TZPATH:
         if (path := Path(folder, key)).is_file():
             return path.read_bytes()
+    # It is slow to import, and of no use where the system has the data.
+    from importlib import resources
+
     return resources.files("tzdata").joinpath("zoneinfo", key).read_bytes()
