@@ -178,7 +178,7 @@ _SCANNED = (
     "task_instances@task_instances_pkey",
     "task_instances@task_instances_claimable_idx WHERE claimable_at IS NOT NULL",
     "task_instances@task_instances_lease_idx"
-    " WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT held",
+    " WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT frozen",
     "task_instances@task_instances_ended_idx"
     " WHERE completed_at IS NOT NULL AND outcome <> 'failed'",
     "task_instances@task_instances_failed_idx"

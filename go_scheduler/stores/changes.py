@@ -1,4 +1,4 @@
-"""What putting, pausing and resuming make of a definition: one rule for every store."""
+"""Definitions after a put: one rule for every store."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ _LOCKED = "55P03"
 def within(
     kind: str, connection: Connection, read: Callable[[Connection], Read]
 ) -> Read:
-    """What ``read`` reads within a transaction of a kind."""
+    """Read within a transaction of a kind."""
     connection.exec_driver_sql(f"BEGIN {kind}")
     try:
         found = read(connection)

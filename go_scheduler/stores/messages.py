@@ -1,4 +1,4 @@
-"""What the loops and a store say to each other: small frozen values."""
+"""Messages between the loops and a store: small frozen values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Done = TypeVar("Done", covariant=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tombstone:
-    """What is remembered of a definition that has ended and is gone.
+    """The memory of a definition that has ended and is gone.
 
     Attributes:
         id: Its id, which was passed and not made up.
@@ -117,7 +117,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutcome:
-    """What became of one run.
+    """The end of one run, to be recorded.
 
     Attributes:
         claim: The claim it ran under.
@@ -161,7 +161,7 @@ class Firing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer(Generic[Done]):
-    """What a batch came to: each row of it is done, busy, or else lost.
+    """The answer to a batch: each row of it is done, busy, or else lost.
 
     Attributes:
         done: What was done.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from sortedcontainers import SortedDict, SortedList
@@ -17,6 +17,7 @@ from go_scheduler.stores.changes import (
     next_revision,
     rescheduled,
 )
+from go_scheduler.stores.memory.put_plan import PutPlan
 from go_scheduler.stores.memory.rows import DefinitionRow, InstanceRow
 from go_scheduler.stores.messages import Tombstone
 from go_scheduler.stores.remembered import ended_before, is_over
@@ -113,7 +114,7 @@ class DefinitionTable:
         ]
 
     def plan_put(self, new: TaskDefinition) -> PutPlan:
-        """What putting a definition comes to; changes nothing.
+        """Plan the put of a definition; changes nothing.
 
         Raises:
             ConflictError: The revision that is set is not the stored one.
@@ -338,13 +339,3 @@ class DefinitionTable:
         self._first = max(self._first, next_revision(row.definition))
         self._unlist(row)
         del self._rows[row.definition.id.int]
-
-
-class PutPlan(NamedTuple):
-    """What putting a definition comes to."""
-
-    definition: TaskDefinition
-    row: DefinitionRow | None
-    over: Tombstone | None = None
-    equal: bool = False
-    same_trigger: bool = False

@@ -63,7 +63,7 @@ class InstanceTable:
         return row if row.outcome in (None, Outcome.FAILED) else None
 
     def claimed_by(self, node: UUID) -> Sequence[InstanceRow]:
-        """What a node has claimed and has not ended, in no order."""
+        """Rows that a node has claimed and that have not ended, in no order."""
         return [row for _, _, row in self._leases if row.claimed_by == node]
 
     def add(self, row: InstanceRow) -> None:
@@ -95,7 +95,7 @@ class InstanceTable:
 
     @property
     def orphans(self) -> Sequence[InstanceRow]:
-        """What has ended of definitions that have been deleted."""
+        """Ended rows of definitions that have been deleted."""
         return [
             row
             for over in self._over.values()

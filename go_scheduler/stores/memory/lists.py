@@ -1,4 +1,4 @@
-"""What a ``MemoryStore`` lists, a chunk at a time."""
+"""The lists of a ``MemoryStore``, a chunk at a time."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class InstanceRow:
 
     @property
     def key(self) -> datetime | UUID:
-        """What is unique about it within its definition."""
+        """Its key within its definition."""
         return self.id if self.fire_time is None else self.fire_time
 
     @property

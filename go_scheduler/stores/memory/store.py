@@ -64,10 +64,10 @@ class MemoryStore(Store):
         self._use(Tables())
 
     def initialize(self) -> None:
-        """Nothing needs to be done."""
+        """Do nothing: there is nothing to prepare."""
 
     def close(self) -> None:
-        """Nothing needs to be done; what is stored stays."""
+        """Do nothing: all that is stored stays."""
 
     def now(self) -> datetime:
         """The time of the clock that was passed, else the system's."""

@@ -1,4 +1,4 @@
-"""What a ``MemoryStore`` remembers of definitions that have ended and are gone."""
+"""Ids that a ``MemoryStore`` remembers: of definitions that ended and are gone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TombstoneTable:
         return tuple(self._rows.values())
 
     def get(self, definition_id: UUID) -> Tombstone | None:
-        """What is remembered of an id."""
+        """The tombstone of an id."""
         return self._rows.get(definition_id.int)
 
     def add(self, tombstone: Tombstone) -> None:

@@ -67,7 +67,7 @@ class PostgreSQLDialect(Dialect):
         )
 
     def by_index(self, index: str) -> str:
-        """What follows a table's name where rows are looked up by an index only."""
+        """The hint behind a table's name: rows are looked up by this index only."""
         return ""
 
     def insert_new_ids(self) -> PostgreSQLInsert:

@@ -66,7 +66,7 @@ class EngineKind(Enum):
 
     @property
     def isolation_level(self) -> str:
-        """What transactions need, whatever the database's default is."""
+        """The level of our transactions, whatever the database's default is."""
         return "READ COMMITTED" if self is EngineKind.POSTGRESQL else "SERIALIZABLE"
 
     @property
@@ -76,7 +76,7 @@ class EngineKind(Enum):
 
     @property
     def anywhere(self) -> Mapping[str, object]:
-        """What libpq would have otherwise for a server of this kind."""
+        """Options that differ from libpq's own for a server of this kind."""
         return {} if self is EngineKind.POSTGRESQL else {"port": self.port}
 
     @property
@@ -231,7 +231,7 @@ def _names_several(options: Mapping[str, object]) -> bool:
 
 
 def _options(given: Mapping[str, object], kind: EngineKind) -> Mapping[str, object]:
-    """What libpq is told: what was given, and what was not."""
+    """All options of libpq: those that were given, and ours for the others."""
     options = {**_OF_LIBPQ, **kind.anywhere}
     if _names_several(given):
         options |= {"connect_timeout": _TIMEOUT_OF_EACH, **kind.among_hosts}
@@ -304,7 +304,7 @@ def met_a_lock(error: BaseException) -> bool:
 
 
 def judge(error: BaseException) -> tuple[Fault, str]:
-    """What an error that SQLAlchemy raised means for the statement, and its code."""
+    """The meaning of an error that SQLAlchemy raised, and its code."""
     if isinstance(error, exc.TimeoutError):
         return Fault.UNAVAILABLE, "pool"
     if not isinstance(error, exc.DBAPIError):

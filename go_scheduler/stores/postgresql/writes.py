@@ -57,7 +57,7 @@ class Write(Generic[Item]):
 
 
 class Written(NamedTuple):
-    """What a write returned, and the ids of what was locked and is unchanged."""
+    """The rows that a write returned, and the ids of those that were locked."""
 
     rows: Sequence[Row[Any]]
     busy: Set[UUID] = frozenset()

@@ -1,1 +1,1 @@
-"""What the SQL stores share: tables, row mapping, connections, schema."""
+"""Parts that the SQL stores share: tables, rows, connections, schema."""

@@ -54,7 +54,7 @@ class Lane(Enum):
 
 
 class Fault(Enum):
-    """What an error of the database means for the statement that met it."""
+    """The meaning of an error for the statement that met it."""
 
     CONFLICT = "conflict"
     """It changed nothing, and is expected to succeed when repeated."""
@@ -69,7 +69,7 @@ class Fault(Enum):
 
 
 class Overtaken(Exception):
-    """What was read has been changed by somebody else before it could be written."""
+    """Somebody else has changed a row between its being read and written."""
 
 
 class Database:

@@ -25,7 +25,7 @@ Query = TypeVar("Query", "Select[Any]", "Update", "Delete")
 
 
 class Dialect(ABC):
-    """What differs between engines, but for what the loops do.
+    """The differences between engines, but for the statements of the loops.
 
     Attributes:
         name: What SQLAlchemy calls it.
@@ -76,11 +76,11 @@ class Dialect(ABC):
     def listed(
         self, connection: Connection, read: Callable[[Connection], Read]
     ) -> Read:
-        """What ``read`` reads; it need not be of this very moment."""
+        """Read; the result need not be of this very moment."""
         return read(connection)
 
     def past_locks(
         self, connection: Connection, read: Callable[[Connection], Read]
     ) -> Read:
-        """What ``read`` reads, though somebody else may have locked it."""
+        """Read, though somebody else may have locked the rows."""
         return read(connection)

@@ -230,7 +230,7 @@ class Puts:
         old: TaskDefinition,
         new: TaskDefinition,
     ) -> TaskDefinition:
-        """What is stored; from now on named, if somebody has passed its id."""
+        """The stored definition, named from now on if somebody has passed its id."""
         if old.named or not new.named:
             return old
         self._edits.change(connection, row, {"named": True})

@@ -64,7 +64,7 @@ class DefinitionRow(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """What a user wrote into a definition, apart from its queue and expire_after."""
+    """The fields that a user set, apart from queue and expire_after."""
 
     name: str | None
     metadata: FrozenObject
@@ -84,7 +84,7 @@ class ContentsRow(NamedTuple):
 
 
 def write_contents(definition: TaskDefinition) -> ContentsRow:
-    """What ``read_contents`` reads."""
+    """The texts that ``read_contents`` reads."""
     kind, state = dump_trigger(definition.trigger)
     return ContentsRow(
         name=definition.name,
@@ -113,7 +113,7 @@ def write_definition(definition: TaskDefinition) -> dict[str, object]:
 
 
 def read_contents(row: ContentsRow | Row[Any] | None) -> Contents:
-    """What ``write_contents`` wrote, or a stand-in that says what is wrong with it."""
+    """The contents of a row, or a stand-in that says what is wrong with it."""
     if row is None:
         return _unreadable("", None, "it has no contents")
     state: JSON = None
@@ -185,7 +185,7 @@ def _stand_in(
 
 
 def missing_definition(key: object) -> TaskDefinition:
-    """What stands for the definition of an instance that has none."""
+    """A stand-in for the definition of an instance that has none."""
     return TaskDefinition(
         trigger=UnknownTrigger("", None, "the definition of an instance is missing"),
         id=key if isinstance(key, UUID) else NO_ID,
@@ -193,7 +193,7 @@ def missing_definition(key: object) -> TaskDefinition:
 
 
 def unknown(trigger: Trigger, reason: str) -> UnknownTrigger:
-    """What stands for a trigger whose row cannot be read otherwise."""
+    """A stand-in for a trigger, when anything of its row cannot be read."""
     try:
         kind, state = dump_trigger(trigger)
     # A trigger of a user's may raise anything.

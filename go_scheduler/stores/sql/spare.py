@@ -103,5 +103,5 @@ class Spare:
             record.invalidate(soft=True)
 
     def _distrust(self, *_: object) -> None:
-        """What has ended another connection may have ended this one."""
+        """Close it: the end of another connection may have been its end too."""
         self.close()

@@ -1,7 +1,7 @@
-"""What all SQL stores share: what is read, and what users do to definitions.
+"""The part of a store that all SQL stores share: lists, and changes of definitions.
 
-What the loops do many times a second is written once for each family of engines, in
-``postgresql`` and ``sqlite``.
+The calls that the loops make many times a second are written once for each family of
+engines, in ``postgresql`` and ``sqlite``.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ _TYPES = [each.type for each in _ended]
 
 
 class Tombstones:
-    """What is remembered of ids, in words that every driver understands.
+    """Remembers ids, in words that every driver understands.
 
     Args:
         dialect: The engine's own words.
@@ -42,7 +42,7 @@ class Tombstones:
     def find(
         self, connection: Connection, ids: Collection[UUID]
     ) -> Mapping[UUID, Tombstone]:
-        """What is remembered of these ids."""
+        """The tombstones of these ids."""
         if not ids:
             return {}
         query = select(tombstones).where(self._dialect.among(tombstones.c.id, ids))
@@ -117,7 +117,7 @@ class Tombstones:
 
 
 def _read(row: Row[Any]) -> Tombstone | None:
-    """What a row of ``task_tombstones`` says; None if it cannot be read."""
+    """The tombstone of a row; None if it cannot be read."""
     try:
         return Tombstone(
             id=row.id,

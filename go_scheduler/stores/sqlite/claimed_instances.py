@@ -225,7 +225,7 @@ def _claim_free(
 
 
 class _Taken(NamedTuple):
-    """What a claim or start has marked, and the definitions of all of it."""
+    """The rows that a claim or start has marked, and their definitions."""
 
     instances: Sequence[Sequence[Row[Any]]]
     definitions: Sequence[DefinitionRow]

@@ -274,7 +274,7 @@ _UNAVAILABLE = {
 
 
 def judge(error: BaseException) -> tuple[Fault, str]:
-    """What an error that SQLAlchemy raised means for the statement, and its code."""
+    """The meaning of an error that SQLAlchemy raised, and its code."""
     if isinstance(error, exc.TimeoutError):
         return Fault.UNAVAILABLE, "pool"
     name = getattr(getattr(error, "orig", None), "sqlite_errorname", "")

@@ -1,0 +1,28 @@
+"""A put into a ``MemoryStore``, planned before anything changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from go_scheduler.models import TaskDefinition
+    from go_scheduler.stores.memory.rows import DefinitionRow
+    from go_scheduler.stores.messages import Tombstone
+
+
+class PutPlan(NamedTuple):
+    """A put that changes nothing yet.
+
+    Attributes:
+        definition: The one to put.
+        row: The row that has its id.
+        over: The tombstone, if it has ended before and is not to run again.
+        equal: Whether it is the same as that of the row.
+        same_trigger: Whether at least its trigger is.
+    """
+
+    definition: TaskDefinition
+    row: DefinitionRow | None
+    over: Tombstone | None = None
+    equal: bool = False
+    same_trigger: bool = False
