@@ -36,7 +36,7 @@ def measure(event: Event) -> None:
             print(f"{event.name}: failed after {after}, runs again in {again}")
         case InstanceFinished():
             print(f"{event.name}: {event.outcome} after {shown(event.took)}")
-            scheduler.stop()  # called by a listener, it returns once all has been told
+            scheduler.stop()  # called from a listener, it returns at once
 
 
 def shown(duration: timedelta | None) -> str:

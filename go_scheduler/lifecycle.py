@@ -90,8 +90,8 @@ class Lifecycle(ABC):
 
         Returns:
             Whether everything came back and was recorded; true if it was not running.
-            Called from a handler, which cannot wait for itself, it answers false at
-            once and the scheduler stops as soon as it can.
+            Called from a handler or a listener, which cannot wait for itself, it
+            answers false at once and the scheduler stops as soon as it can.
 
         Raises:
             ConfigurationError: The timeout is neither None nor a timedelta.

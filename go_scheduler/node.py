@@ -97,10 +97,11 @@ class Node:
 
     @property
     def is_own_thread(self) -> bool:
-        """Whether this is called by one of its own handlers or loops."""
+        """Whether this is called by one of its own handlers, listeners or loops."""
         if run_here() in self._execution.held.running():
             return True
-        return any(ticker.is_current for ticker in self._tickers())
+        is_loop = any(ticker.is_current for ticker in self._tickers())
+        return is_loop or self._events.is_own_thread
 
     def start(self) -> None:
         """Begin to tick; needs no answer of the store."""
@@ -156,8 +157,8 @@ class Node:
 
         Returns:
             Whether all came back and was recorded. False at once if called by one of
-            its own handlers or loops, which cannot wait for themselves: it stops all
-            the same.
+            its own handlers, listeners or loops, which cannot wait for themselves: it
+            stops all the same.
         """
         self.request_stop()
         if self.is_own_thread:

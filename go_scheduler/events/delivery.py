@@ -46,8 +46,15 @@ class Delivery:
         self._log = Log("events", bounded=True)
         self._log_begun: timedelta | None = None
         self._said: timedelta | None = None
+        # The threads in which the listener is being called.
+        self._callers: set[int] = set()
         self.dropped = 0
         self._begin()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this is called by the listener, while it is being told."""
+        return threading.get_ident() in self._callers
 
     def put(self, event: Event) -> None:
         """Tell of this soon; never raises, and waits for nothing."""
@@ -73,7 +80,7 @@ class Delivery:
         """
         with self._condition:
             thread = self._thread
-            if thread is None or thread is threading.current_thread():
+            if thread is None:
                 return
             self._closing = True
             self._condition.notify_all()
@@ -126,11 +133,17 @@ class Delivery:
             return events
 
     def _call(self, event: Event) -> None:
+        # A listener in place may do what it is told of in its turn.
+        is_outer = not self.is_current
+        self._callers.add(threading.get_ident())
         try:
             self._listener(event)
         # Foreign code: not even SystemExit may cost anybody else anything.
         except BaseException as error:
             self._say_failed(event, error)
+        finally:
+            if is_outer:
+                self._callers.discard(threading.get_ident())
 
     def _say_failed(self, event: Event, error: BaseException) -> None:
         elapsed = self._clock.elapsed()

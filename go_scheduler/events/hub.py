@@ -47,6 +47,11 @@ class Events:
         """How many events were told to no listener that should have heard them."""
         return sum(each.dropped for each in self._deliveries)
 
+    @property
+    def is_own_thread(self) -> bool:
+        """Whether this is called by a listener, which is being told of something."""
+        return any(each.is_current for each in self._deliveries)
+
     def wanted(self, kind: type[Event]) -> bool:
         """Whether a user's listener hears events of this class."""
         return bool(self._takers_of(kind))

@@ -257,19 +257,34 @@ def test_in_a_forked_process_it_begins_anew(
     assert len(listener.heard) == 2
 
 
-def test_a_listener_that_closes_does_not_wait_for_itself(
-    deliveries: Making, clock: Ahead
-) -> None:
-    closed = threading.Event()
+def test_a_listener_is_known_while_it_is_told(deliveries: Making) -> None:
+    known = threading.Event()
     made: list[Delivery] = []
 
-    def close(_: Event) -> None:
-        made[0].close(clock.elapsed() + LONG)
-        closed.set()
+    def look(_: Event) -> None:
+        assert made[0].is_current
+        known.set()
 
-    made.append(deliveries(close))
+    made.append(deliveries(look))
+    assert not made[0].is_current
     made[0].put(event(0))
-    assert closed.wait(FAILED_AFTER)
+    assert known.wait(FAILED_AFTER)
+    assert not made[0].is_current
+
+
+def test_a_listener_in_place_may_do_what_it_is_told_of() -> None:
+    clock, heard = ManualClock(), []
+
+    def go_on(event: Event) -> None:
+        heard.append(event)
+        if len(heard) < 3:
+            events.pass_on(event)
+        assert events.is_own_thread
+
+    events = Events([hears(DefinitionsMoved)(go_on)], clock)
+    events.pass_on(event(0))
+    assert heard == [event(0)] * 3
+    assert not events.is_own_thread
 
 
 def test_on_a_manual_clock_it_is_told_in_place(

@@ -42,6 +42,8 @@ from go_scheduler.events import (
     QueueUnserved,
     StoreAway,
     StoreBack,
+    delivery,
+    hears,
 )
 from go_scheduler.firing import telling
 from go_scheduler.models import Outcome
@@ -216,6 +218,19 @@ class TestNodes:
         assert started.node == node
         assert house.told[-1] == NodeStopped(node=started.node, clean=True)
 
+    def test_a_listener_in_place_may_stop_its_scheduler(
+        self, clock: ManualClock, store: Store
+    ) -> None:
+        @hears(InstanceCreated)
+        def stop(_: InstanceCreated) -> None:
+            assert not scheduler.stop()
+
+        scheduler = Scheduler(print, store, clock=clock, listeners=[stop])
+        scheduler.start()
+        scheduler.schedule(once())
+        clock.advance(SECOND)
+        assert scheduler.health().trouble == "it has been stopped"
+
     def test_one_without_a_handler_serves_no_queue_and_says_so(
         self, clock: ManualClock, store: Store
     ) -> None:
@@ -336,6 +351,33 @@ class TestInRealTime:
             assert ran.wait(FAILED_AFTER)
         assert not goes_on.is_set()
         goes_on.set()
+
+    def test_a_listener_may_stop_its_scheduler(self) -> None:
+        answers: list[bool] = []
+        stopped = threading.Event()
+
+        @hears(NodeStarted)
+        def stop(_: NodeStarted) -> None:
+            answers.append(scheduler.stop())
+
+        @hears(NodeStopped)
+        def note(_: NodeStopped) -> None:
+            stopped.set()
+
+        scheduler = Scheduler(print, listeners=[stop, note])
+        scheduler.start()
+        assert stopped.wait(FAILED_AFTER)
+        assert answers == [False]
+        assert scheduler.stop()
+
+    def test_what_a_listener_is_too_slow_for_is_counted_in_the_health(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(delivery, "MOST_WAITING", 0)
+        scheduler = Scheduler(print, listeners=[print])
+        for _ in range(3):
+            scheduler.schedule(once(SystemClock().now()))
+        assert scheduler.health().events_dropped == 3
 
     def test_an_event_loop_goes_on_while_a_listener_hears_of_the_stop(self) -> None:
         goes_on = threading.Event()
