@@ -178,8 +178,7 @@ def load_snapshot(text: str) -> Snapshot:
         name: [load(kind, each) for each in kept[name]] for name, kind in KINDS.items()
     }
     rows["handed_on"] = [UUID(each) for each in kept["handed_on"]]
-    rows["first_revision"] = kept["first_revision"]
-    return Snapshot(definitions=definitions, **rows)
+    return Snapshot(**{**kept, **rows, "definitions": definitions})
 
 
 def dump(value: Any) -> Any:
