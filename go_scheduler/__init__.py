@@ -19,7 +19,13 @@ from go_scheduler.errors import (
     UnknownTriggerError,
 )
 from go_scheduler.handlers.registry import HandlerRegistry
-from go_scheduler.models import DefinitionState, State, TaskDefinition, TaskInstance
+from go_scheduler.models import (
+    DefinitionState,
+    Extension,
+    State,
+    TaskDefinition,
+    TaskInstance,
+)
 from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.run import current_run
 from go_scheduler.scheduler import Scheduler
@@ -51,6 +57,7 @@ __all__ = [
     "DefinitionState",
     "DelayTrigger",
     "ExecuteOnceTrigger",
+    "Extension",
     "GoSchedulerError",
     "HandlerRegistry",
     "IntervalTrigger",

@@ -282,6 +282,17 @@ class Cancelled(StrEnum):
     """It runs, or is about to: its node will be told."""
 
 
+class Extension(StrEnum):
+    """What is said to a run that asks for more time."""
+
+    GO_ON = "go on"
+    """It has the time."""
+    STOP = "stop"
+    """It has the time, and somebody has asked it to stop."""
+    LOST = "lost"
+    """It has lost its claim: it runs elsewhere by now, or the instance is over."""
+
+
 def _check_id(value: object) -> None:
     if isinstance(value, str):
         raise ConfigurationError(

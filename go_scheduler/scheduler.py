@@ -176,6 +176,7 @@ class Scheduler(Lifecycle, Client):
                 " has its store: pass a handler, or the store of those who have one"
             )
         Client.__init__(self, MemoryStore(clock) if store is None else store)
+        self._expire_after = expire_after
         Lifecycle.__init__(self, SystemClock() if clock is None else clock, loop)
         self._hub = Events(heard, self._clock)
         self._events = self._hub.teller("scheduler")

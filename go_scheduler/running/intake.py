@@ -60,13 +60,17 @@ Verdict: TypeAlias = Accepted | Refused | GivenBack
 
 
 def judge(
-    instance: TaskInstance, handler: Handler, *, refusal: str | None, now: datetime
+    instance: TaskInstance,
+    handler: Handler | None,
+    *,
+    refusal: str | None,
+    now: datetime,
 ) -> Verdict:
     """Decide on an instance that this node has claimed, or started.
 
     Args:
         instance: The instance.
-        handler: What this node calls.
+        handler: What this node calls; None: what runs it is elsewhere.
         refusal: Why no further run of its definition may begin here; None: it may.
         now: The store's time.
     """
@@ -80,12 +84,12 @@ def judge(
     return Accepted(again=instance.error is None and runs_before(instance) > 0)
 
 
-def _not_callable(instance: TaskInstance, handler: Handler) -> str | None:
+def _not_callable(instance: TaskInstance, handler: Handler | None) -> str | None:
     """Why this node has no handler for an instance, though others may have."""
     definition = instance.definition
     if isinstance(definition.trigger, UnknownTrigger):
         return definition.trigger.reason
-    if find_handler(handler, instance) is not None:
+    if handler is None or find_handler(handler, instance) is not None:
         return None
     if definition.name is None:
         return f"{NAMELESS} here: pass name= to TaskDefinition"

@@ -93,6 +93,12 @@ REFUSED: list[tuple[str, Callable[[Client], object]]] = [
     ("long note", lambda client: client.pause(uuid4(), "x" * (NOTE_LIMIT + 1))),
     ("resume text", lambda client: client.resume("x")),  # type: ignore[arg-type]
     ("no definition", lambda client: client.schedule("x")),  # type: ignore[arg-type]
+    ("complete text", lambda client: client.complete("x", 1)),  # type: ignore[arg-type]
+    ("attempt text", lambda client: client.complete(NOBODY, "1")),  # type: ignore[arg-type]
+    ("attempt 0", lambda client: client.fail(NOBODY, 0, "x")),
+    ("error 5", lambda client: client.fail(NOBODY, 1, 5)),  # type: ignore[arg-type]
+    ("extend by none", lambda client: client.extend(NOBODY, 1, timedelta(0))),
+    ("delay 5", lambda client: client.release(NOBODY, 1, delay=5)),  # type: ignore[arg-type]
 ]
 
 

@@ -15,5 +15,10 @@ def describe_error(error: BaseException) -> str:
     # Its own code makes the text, and may do anything.
     except BaseException:
         text = f"{type(error).__name__}, whose text cannot be made"
-    text = text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
+    return kept_text(text)
+
+
+def kept_text(error: str) -> str:
+    """A text that says what went wrong, as every store can keep it."""
+    text = error.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
     return text[-ERROR_LIMIT:]

@@ -1,0 +1,144 @@
+"""What is done to runs from outside of the node that has called their handler."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from go_scheduler.checks import check_at_least, check_positive, check_type
+from go_scheduler.client.awaitable import awaitable
+from go_scheduler.client.store_access import StoreAccess
+from go_scheduler.clock import ZERO
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.running.desk import Desk
+from go_scheduler.stores.messages import Claim
+
+if TYPE_CHECKING:
+    from go_scheduler.models import Extension
+
+
+class Runs(StoreAccess):
+    """Keeps and ends runs that were handed on, each by its token.
+
+    The token is that of ``Run.token``: the id of the instance, and the attempt.
+    """
+
+    # That of a scheduler which is not told otherwise.
+    _expire_after = timedelta(minutes=5)
+
+    def extend(self, instance_id: UUID, attempt: int, by: timedelta) -> Extension:
+        """Keep a run that was handed on: it is not presumed lost for so long from now.
+
+        Args:
+            instance_id: The instance.
+            attempt: The attempt that was handed on.
+            by: How long it is kept, unless it is kept for longer already; above zero.
+
+        Returns:
+            Whether it is to go on, to stop because somebody has cancelled it, or has
+            lost its claim and is not needed any more.
+
+        Raises:
+            ConfigurationError: An argument is wrong.
+            StoreUnavailableError: Calling it again may help.
+        """
+        claim = _claim(instance_id, attempt)
+        check_positive("by", by)
+        return self._desk().extend(claim, by)
+
+    aextend = awaitable(extend)
+    """Await what ``extend`` does; see there."""
+
+    def complete(self, instance_id: UUID, attempt: int) -> bool:
+        """Record that a run has succeeded that was handed on.
+
+        The first success of an instance wins, of whichever attempt: also one that comes
+        after its claim has lapsed, or after the instance has *failed*. It may be called
+        again.
+
+        Args:
+            instance_id: The instance.
+            attempt: The attempt that was handed on.
+
+        Returns:
+            Whether this attempt has completed the instance, now or before. If not,
+            another one has, or it was cancelled, or is gone: nothing has changed.
+
+        Raises:
+            ConfigurationError: An argument is wrong.
+            StoreUnavailableError: Calling it again may help.
+        """
+        recorded = self._desk().complete(_claim(instance_id, attempt))
+        return self._went_on(recorded)
+
+    acomplete = awaitable(complete)
+    """Await what ``complete`` does; see there."""
+
+    def fail(self, instance_id: UUID, attempt: int, error: str) -> bool:
+        """Record that a run has failed that was handed on; ``retry`` applies.
+
+        Args:
+            instance_id: The instance.
+            attempt: The attempt that was handed on.
+            error: What went wrong, for a person to read.
+
+        Returns:
+            Whether that was recorded. If not, its claim was lost, or this has been
+            called before: nothing has changed.
+
+        Raises:
+            ConfigurationError: An argument is wrong.
+            StoreUnavailableError: Calling it again may help.
+        """
+        claim = _claim(instance_id, attempt)
+        check_type("error", error, str)
+        return self._went_on(self._desk().fail(claim, error))
+
+    afail = awaitable(fail)
+    """Await what ``fail`` does; see there."""
+
+    def release(
+        self, instance_id: UUID, attempt: int, *, delay: timedelta = ZERO
+    ) -> bool:
+        """Give back what was handed on and will not be run: it runs anew, elsewhere.
+
+        It counts as no run.
+
+        Args:
+            instance_id: The instance.
+            attempt: The attempt that was handed on.
+            delay: After so long it runs again.
+
+        Returns:
+            Whether it was given back. If not, its claim was lost before.
+
+        Raises:
+            ConfigurationError: An argument is wrong.
+            StoreUnavailableError: Calling it again may help.
+        """
+        claim = _claim(instance_id, attempt)
+        check_at_least("delay", delay, ZERO)
+        return self._went_on(self._desk().release(claim, delay=delay))
+
+    arelease = awaitable(release)
+    """Await what ``release`` does; see there."""
+
+    def _desk(self) -> Desk:
+        return Desk(
+            self._ready(), expire_after=self._expire_after, tell=self._events.tell
+        )
+
+    def _went_on(self, recorded: bool) -> bool:
+        # It may run again at once, or its definition go on.
+        if recorded:
+            self._look()
+        return recorded
+
+
+def _claim(instance_id: UUID, attempt: int) -> Claim:
+    check_type("instance_id", instance_id, UUID)
+    check_type("attempt", attempt, int)
+    if attempt < 1:
+        raise ConfigurationError(f"attempt must be 1 or more, not {attempt}")
+    return Claim(instance_id=instance_id, attempt=attempt)
