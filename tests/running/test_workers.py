@@ -22,7 +22,7 @@ from go_scheduler.handlers.registry import Handler, HandlerRegistry
 from go_scheduler.models import State
 from go_scheduler.run import current_run, run_here
 from go_scheduler.running.calling.calls import Calls
-from go_scheduler.running.calling.event_loop import OwnEventLoop
+from go_scheduler.running.calling.event_loop import ApplicationLoop, OwnEventLoop
 from go_scheduler.running.calling.handling import Handling
 from go_scheduler.running.calling.spares import Spares
 from go_scheduler.running.calling.workers import Workers
@@ -75,6 +75,7 @@ class Pool:
     max_workers: int = 2
     max_hung: int = 4
     executor: Executor | None = None
+    application: ApplicationLoop | None = None
     clock: ManualClock | SystemClock = field(default_factory=SystemClock)
     lease: timedelta = LEASE
 
@@ -112,7 +113,7 @@ class Pool:
             self.calls,
             store_clock,
             spares=self.spares,
-            handling=Handling(self.handler, self.executor),
+            handling=Handling(self.handler, self.executor, self.application),
             max_workers=self.max_workers,
         )
 
@@ -1316,3 +1317,37 @@ def test_a_thread_outlives_an_outcome_that_cannot_be_told(
     assert pool.stored(good).state is State.COMPLETED
     assert pool.held.busy == 0
     assert str(lost.instance.id) in caplog.text
+
+
+class Closed(ApplicationLoop):
+    """A loop of an application's that has been closed while it had these runs."""
+
+    def __init__(self) -> None:
+        super().__init__(asyncio.new_event_loop())
+        self._loop.close()
+        self.runs: list[HeldRun] = []
+
+    def left_by_close(self) -> list[HeldRun]:
+        return self.runs
+
+
+def test_a_thread_that_waits_for_a_closed_loop_keeps_its_run(
+    pools: Callable[..., Pool],
+) -> None:
+    called, go = threading.Event(), threading.Event()
+
+    def handler(instance: TaskInstance) -> None:
+        called.set()
+        assert go.wait(FAILED_AFTER)
+
+    application = Closed()
+    pool = pools(handler, application=application)
+    application.runs = pool.submit()
+    assert called.wait(FAILED_AFTER)
+    pool.workers.give_back_left()
+    [run] = application.runs
+    assert not run.settled
+    assert list(pool.held.running()) == [run]
+    go.set()
+    pool.wait(1)
+    assert pool.stored(run).state is State.COMPLETED
