@@ -17,7 +17,7 @@ from go_scheduler.triggers.calendars.calendar import (
     Calendar,
     DateCalendar,
     calendar_names,
-    edition,
+    edition_of_names,
     find_calendar,
     is_in,
     register_calendar,
@@ -63,15 +63,15 @@ class TestRegistry:
 
     def test_an_equal_one_changes_nothing(self) -> None:
         register_calendar("holidays", DateCalendar([CHRISTMAS]))
-        before = edition()
+        before = edition_of_names()
         register_calendar("holidays", DateCalendar([CHRISTMAS]))
-        assert edition() == before
+        assert edition_of_names() == before
 
     def test_another_one_replaces_it(self) -> None:
         register_calendar("holidays", DateCalendar([CHRISTMAS]))
-        before = edition()
+        before = edition_of_names()
         register_calendar("holidays", DateCalendar([CHRISTMAS + DAY]))
-        assert edition() > before
+        assert edition_of_names() > before
         assert is_in(["holidays"], CHRISTMAS + DAY)
 
     @pytest.mark.parametrize(

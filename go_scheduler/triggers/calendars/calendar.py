@@ -134,7 +134,7 @@ class BusinessDays(Calendar):
         weekdays = WeekdayYears(set(range(7)) - set(self.weekend))
         if not self.holidays:
             return weekdays
-        return CombinedYears(without, [weekdays, years_of(self.holidays)])
+        return CombinedYears(without, [weekdays, years_of_names(self.holidays)])
 
 
 def register_calendar(name: str, calendar: Calendar) -> None:
@@ -189,7 +189,7 @@ def calendar_names() -> Sequence[str]:
     return sorted(_calendars)
 
 
-def edition() -> int:
+def edition_of_names() -> int:
     """A number that rises whenever a name comes to stand for something else.
 
     The name of a calendar for other days, or that of a time zone for other rules.
@@ -216,7 +216,7 @@ def is_in(names: Iterable[str], day: date) -> bool:
     return False
 
 
-def years_of(names: Sequence[str]) -> Years:
+def years_of_names(names: Sequence[str]) -> Years:
     """The days that are in one of the calendars of these names, as sets.
 
     Raises:

@@ -14,10 +14,7 @@ from go_scheduler.shown import shown
 from go_scheduler.triggers.calendars.calendar import Calendar
 from go_scheduler.triggers.calendars.calendar_years import WholeDays
 from go_scheduler.triggers.recurrence.local_times import LocalTimes
-from go_scheduler.triggers.recurrence.rrule_text import (
-    read_rule,
-    write_rule,
-)
+from go_scheduler.triggers.recurrence.rrule_text import read_rule, write_rule
 from go_scheduler.triggers.recurrence.rule_years import RuleYears
 from go_scheduler.triggers.refused import RefusedError
 from go_scheduler.triggers.years.cells import DAY

@@ -9,8 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from go_scheduler.triggers.base import Trigger, phases_of, progression_of, years_of
-from go_scheduler.triggers.calendars.calendar import are_own, checked_names, is_in
-from go_scheduler.triggers.calendars.calendar import years_of as years_of_names
+from go_scheduler.triggers.calendars.calendar import (
+    are_own,
+    checked_names,
+    is_in,
+    years_of_names,
+)
 from go_scheduler.triggers.combining.compound import CompoundTrigger
 from go_scheduler.triggers.combining.nesting import (
     all_years_of,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.shown import shown
 from go_scheduler.triggers.base import Trigger, phases_of, progression_of, utc, years_of
-from go_scheduler.triggers.calendars.calendar import edition
+from go_scheduler.triggers.calendars.calendar import edition_of_names
 from go_scheduler.triggers.combining.compound import CompoundTrigger
 from go_scheduler.triggers.combining.excluding import before_suffix
 from go_scheduler.triggers.combining.nesting import anchored_part, checked_part
@@ -146,7 +146,7 @@ class LimitedTrigger(CompoundTrigger):
             return found
         if progression_of(self.trigger):
             return found
-        count = _count(json.dumps(self.to_dict(), sort_keys=True), edition())
+        count = _count(json.dumps(self.to_dict(), sort_keys=True), edition_of_names())
         return found if count.allows(found.time) else None
 
     def _phases(self) -> frozenset[int] | None:
@@ -301,7 +301,7 @@ def _count(state: str, of: int) -> _Count | _SetCount:
     Args:
         state: The trigger as it is stored, as JSON text: not all triggers have a hash,
             and each time a definition is read, its trigger is another object.
-        of: The edition of the calendars and zones.
+        of: The edition_of_names of the calendars and zones.
     """
     trigger = LimitedTrigger.from_dict(json.loads(state))
     floor, limit = trigger._floor(), trigger.limit

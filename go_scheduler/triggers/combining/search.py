@@ -16,7 +16,7 @@ from go_scheduler.triggers.base import (
     utc,
     years_of,
 )
-from go_scheduler.triggers.calendars.calendar import edition
+from go_scheduler.triggers.calendars.calendar import edition_of_names
 from go_scheduler.triggers.instants import MICROSECOND, just_after
 from go_scheduler.triggers.years.effort import Effort, UndecidedError
 from go_scheduler.triggers.years.fire_times import LONGEST_SEARCH, FireTimes
@@ -208,7 +208,7 @@ def _sets_of(trigger: Trigger) -> FireTimes | None:
     if (known := _known_sets(trigger)) is not None:
         return known
     # Asked for first: if one changes meanwhile, they are worked out again.
-    of = edition()
+    of = edition_of_names()
     times = fire_times_of(trigger)
     object.__setattr__(trigger, "_sets", (times, of))
     return times
@@ -216,7 +216,7 @@ def _sets_of(trigger: Trigger) -> FireTimes | None:
 
 def _known_sets(trigger: Trigger) -> FireTimes | None:
     times, of = getattr(trigger, "_sets", (None, None))
-    return times if of == edition() else None
+    return times if of == edition_of_names() else None
 
 
 def fire_times_of(trigger: Trigger) -> FireTimes | None:

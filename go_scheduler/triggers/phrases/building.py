@@ -28,7 +28,11 @@ from go_scheduler.triggers.phrases.parts import (
     Parts,
     only,
 )
-from go_scheduler.triggers.phrases.phrase_days import check_often, whole_days, without
+from go_scheduler.triggers.phrases.phrase_days import (
+    check_often,
+    other_days,
+    whole_days,
+)
 from go_scheduler.triggers.phrases.phrase_times import times_of
 from go_scheduler.triggers.phrases.phrase_words import PhraseError, ambiguous
 from go_scheduler.triggers.phrases.recurring import Recurring, any_of
@@ -160,7 +164,7 @@ class Builder:
         """The parts without the days left out, as far as they can name them."""
         exceptions: list[str | Trigger] = []
         for said in parts.excluded:
-            named = without(parts, said)
+            named = other_days(parts, said)
             if named is not None:
                 parts = named
             else:

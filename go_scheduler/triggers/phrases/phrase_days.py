@@ -217,7 +217,7 @@ def check_often(parts: Parts) -> None:
         )
 
 
-def without(parts: Parts, said: Mapping[str, object]) -> Parts | None:
+def other_days(parts: Parts, said: Mapping[str, object]) -> Parts | None:
     """The parts that name the other days, if they can."""
     if parts.group is not None or parts.nth is not None or parts.dates is not None:
         return None

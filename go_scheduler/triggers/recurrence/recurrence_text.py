@@ -124,6 +124,11 @@ def read_recurrence(
         raise InvalidTriggerError(f"recurrence {shown(text)}: {error}") from None
 
 
+def as_local(moment: datetime, zone: tzinfo) -> datetime:
+    """A moment as a local time: an instant as the zone's clock shows it."""
+    return moment if moment.tzinfo is None else local_time(moment, zone)
+
+
 def local_time(instant: datetime, zone: tzinfo) -> datetime:
     """The time that a zone's clock shows at an instant, in whole seconds; naive."""
     return period_at(instant, zone).local(instant).replace(microsecond=0)
@@ -135,7 +140,7 @@ def _read(text: str, timezone: object, start: object) -> Recurrence:
     zone = load_zone(key)
     begin = _start(lines, start, zone)
     dates = set(_dates(lines, zone))
-    if early := [each for each in dates if begin and _local(each, zone) < begin]:
+    if early := [each for each in dates if begin and as_local(each, zone) < begin]:
         raise RefusedError(
             f"RDATE {write_moment(early[0])} is before its start; let it start earlier"
         )
@@ -285,10 +290,6 @@ def _end(moment: date, zone: tzinfo) -> datetime:
         return min(period.instant(moment), period.end - _SECOND)
     except OverflowError:
         return _LAST_INSTANT
-
-
-def _local(moment: datetime, zone: tzinfo) -> datetime:
-    return moment if moment.tzinfo is None else local_time(moment, zone)
 
 
 def _order(moment: date) -> tuple[str, str]:

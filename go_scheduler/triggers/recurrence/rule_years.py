@@ -72,7 +72,7 @@ class RuleYears(Years):
         return self._seconds.get(id(times), lambda: (_bits(times), times))[0]
 
 
-def listed(moments: Collection[date]) -> Years:
+def years_of_moments(moments: Collection[date]) -> Years:
     """Single moments as sets: instants, local times, and dates with all their times."""
     times = sorted(each for each in moments if isinstance(each, datetime))
     days = [each.toordinal() for each in moments if not isinstance(each, datetime)]

@@ -14,8 +14,8 @@ from go_scheduler.triggers.instants import (
     seconds_until,
 )
 from go_scheduler.triggers.recurrence.local_times import LocalTimes
-from go_scheduler.triggers.recurrence.recurrence_text import local_time
-from go_scheduler.triggers.recurrence.rule_years import is_instant, listed
+from go_scheduler.triggers.recurrence.recurrence_text import as_local, local_time
+from go_scheduler.triggers.recurrence.rule_years import is_instant, years_of_moments
 from go_scheduler.triggers.recurrence.series_parts import (
     ListedDates,
     RuleTimes,
@@ -71,7 +71,7 @@ class RecurrenceSeries:
         dates = [
             each
             for each in recurrence.dates
-            if not _is_excepted(_local(each, clock.zone), exceptions)
+            if not _is_excepted(as_local(each, clock.zone), exceptions)
         ]
         self._instants = [each for each in dates if each.tzinfo]
         if local := [each for each in dates if not each.tzinfo]:
@@ -102,7 +102,7 @@ class RecurrenceSeries:
         """The fire times as sets."""
         parts = [each.years() for each in self._parts]
         if self._instants:
-            parts.append(listed(self._instants))
+            parts.append(years_of_moments(self._instants))
         excluded = [each for each in self._exceptions if is_instant(each)]
         years = without_moments(union(parts), excluded)
         if self._after == FIRST_INSTANT:
@@ -134,10 +134,6 @@ class RecurrenceSeries:
         found = [part.next(after) for part in self._parts]
         found += self._instants[bisect_right(self._instants, after) :][:1]
         return min(filter(None, found), default=None)
-
-
-def _local(moment: datetime, zone: tzinfo) -> datetime:
-    return local_time(moment, zone) if moment.tzinfo else moment
 
 
 def _is_excepted(time: datetime, exceptions: Collection[date]) -> bool:

@@ -17,7 +17,11 @@ from go_scheduler.triggers.instants import (
 from go_scheduler.triggers.recurrence.far_count import FAR, FarCount
 from go_scheduler.triggers.recurrence.recurrence_rule import RecurrenceRule
 from go_scheduler.triggers.recurrence.recurrence_text import local_time
-from go_scheduler.triggers.recurrence.rule_years import RuleYears, is_instant, listed
+from go_scheduler.triggers.recurrence.rule_years import (
+    RuleYears,
+    is_instant,
+    years_of_moments,
+)
 from go_scheduler.triggers.wall.local_time import period_at
 from go_scheduler.triggers.years.fire_times import CountedYears, FireTimes, Tally
 from go_scheduler.triggers.years.years import BoundedYears, CombinedYears, without
@@ -83,7 +87,7 @@ class ListedDates:
 
     def years(self) -> Years:
         """The instants at which the clock shows them, as sets."""
-        return self._clock.years(listed(self._times))
+        return self._clock.years(years_of_moments(self._times))
 
     def progression(self) -> Progression | None:
         """None: whatever they are, they end."""
@@ -251,4 +255,6 @@ class RuleTimes:
 
 def without_moments(years: Years, moments: Collection[date]) -> Years:
     """Sets of times, but for some instants, local times or days."""
-    return CombinedYears(without, [years, listed(moments)]) if moments else years
+    return (
+        CombinedYears(without, [years, years_of_moments(moments)]) if moments else years
+    )

@@ -16,11 +16,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.triggers.base import utc
 from go_scheduler.triggers.instants import FIRST_INSTANT, LAST_INSTANT, MICROSECOND
-from go_scheduler.triggers.wall.clock_changes import (
-    changes,
-    new_year,
-    offset_at,
-)
+from go_scheduler.triggers.wall.clock_changes import changes, new_year, offset_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
