@@ -43,11 +43,10 @@ class Delivery:
         self._listener = listener
         self._name = str(getattr(listener, "__qualname__", shown(listener)))
         self._clock = clock
+        self._in_place = isinstance(clock, DrivingClock)
         self._log = Log("events", bounded=True)
         self._log_begun: timedelta | None = None
         self._said: timedelta | None = None
-        # The threads in which the listener is being called.
-        self._callers: set[int] = set()
         self.dropped = 0
         self._begin()
 
@@ -58,7 +57,7 @@ class Delivery:
 
     def put(self, event: Event) -> None:
         """Tell of this soon; never raises, and waits for nothing."""
-        if isinstance(self._clock, DrivingClock):
+        if self._in_place:
             self._call(event)
             return
         if self._process != os.getpid():
@@ -96,6 +95,8 @@ class Delivery:
         self._waiting: deque[Event] = deque()
         self._thread: threading.Thread | None = None
         self._closing = False
+        # The threads in which the listener is being called.
+        self._callers: set[int] = set()
 
     def _go_on(self) -> None:
         """Wake the thread, or start one; the lock is held."""

@@ -14,6 +14,9 @@ import pytest
 
 from go_scheduler.clock import StoreClock, SystemClock
 from go_scheduler.errors import StoreError, StoreUnavailableError
+from go_scheduler.events import DefinitionsMoved, Event, InstanceCreated
+from go_scheduler.events.hub import Events
+from go_scheduler.events.listening import checked_listeners
 from go_scheduler.firing import zone_watch
 from go_scheduler.firing.definition_scheduler import DefinitionScheduler
 from go_scheduler.firing.guard import Guard
@@ -73,12 +76,15 @@ class Watch:
         self, clock: ManualClock, store: Store, guard: Guard | None = None
     ) -> None:
         self.told = 0
+        self.events: list[Event] = []
+        listeners = checked_listeners([self.events.append])
         self._watch = zone_watch.ZoneWatch(
             store,
             StoreClock(clock, store.now),
             planner=Planner(store, guard or Guard(clock, patience=SECOND)),
             ahead=AHEAD,
             created=self._tell,
+            events=Events(listeners, clock),
         )
         self.tick = self._watch.tick
 
@@ -211,6 +217,10 @@ class TestAWalk:
         assert [each.fire_time for each in instances(store, given)] == [NINE - HOUR]
         assert store.get_definition(given.id).next_fire_time == NINE + DAY - HOUR
         assert watch.told == 1
+        created, moved = watch.events
+        assert isinstance(created, InstanceCreated)
+        assert created.fire_time == NINE - HOUR
+        assert moved == DefinitionsMoved(count=1)
 
     def test_it_goes_page_by_page_with_pauses(
         self, clock: ManualClock, zones: Zones
