@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from importlib import import_module
 from pkgutil import walk_packages
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
@@ -25,8 +28,25 @@ from go_scheduler.triggers.stored import dump_trigger, load_trigger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 
+SLOW_KIND = """
+from dataclasses import dataclass
+from typing import ClassVar
+import gate
+from go_scheduler.triggers import Trigger
+
+class SlowTrigger(Trigger):
+    kind: ClassVar[str] = "tests.slow"
+
+    def next_fire_time(self, after):
+        return None
+
+gate.reached.set()
+gate.opens.wait(10)
+SlowTrigger = dataclass(frozen=True, slots=True)(SlowTrigger)
+"""
 NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
 
@@ -116,6 +136,9 @@ class TestRegistry:
     @pytest.fixture(autouse=True)
     def forget(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """What a test registers is forgotten."""
+        # But for this package's own kinds: no module is imported a second time.
+        for kind in registry.OWN_KINDS:
+            registry.find(kind)
         monkeypatch.setattr(registry, "_kinds", dict(registry._kinds))
         monkeypatch.setattr(registry, "_announced", threading.Event())
         monkeypatch.setattr(registry, "_broken", {})
@@ -158,6 +181,27 @@ class TestRegistry:
         assert isinstance(loaded, UnknownTrigger)
         assert "go_scheduler.gone" in loaded.reason
         assert dump_trigger(loaded) == ("tests.gone", {"a": 1})
+
+    def test_a_module_that_another_thread_imports_is_waited_for(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        (tmp_path / "slow_kind.py").write_text(SLOW_KIND, encoding="utf-8")
+        monkeypatch.syspath_prepend(tmp_path)
+        gate = SimpleNamespace(reached=threading.Event(), opens=threading.Event())
+        monkeypatch.setitem(sys.modules, "gate", gate)
+        monkeypatch.setattr(registry, "OWN_KINDS", {"tests.slow": "slow_kind"})
+
+        def open_and_import(name: str) -> object:
+            gate.opens.set()
+            return import_module(name)
+
+        monkeypatch.setattr(registry, "import_module", open_and_import)
+        with ThreadPoolExecutor(1) as pool:
+            imported = pool.submit(import_module, "slow_kind")
+            assert gate.reached.wait(10)
+            loaded = load_trigger("tests.slow", {})
+            assert type(loaded) is imported.result().SlowTrigger
+        monkeypatch.delitem(sys.modules, "slow_kind")
 
     def test_a_class_may_be_defined_anew(self) -> None:
         define("tests.moon")
