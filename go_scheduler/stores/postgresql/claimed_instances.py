@@ -11,7 +11,7 @@ from go_scheduler.stores.postgresql import arrays
 from go_scheduler.stores.postgresql.writes import Write
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.reader import judged
-from go_scheduler.stores.sql.sweep import LATE
+from go_scheduler.stores.sql.sweep import LATE_AFTER
 from go_scheduler.stores.sql.types import to_microseconds
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class ClaimedInstances:
         parameters = {
             "ids": arrays.ids(ordered),
             "next_times": arrays.times(cancellations[each] for each in ordered),
-            "late": LATE,
+            "late": LATE_AFTER,
         }
         rows = self._statements.run(
             Lane.BY_HAND, "cancel", parameters, repeatable=False
@@ -185,7 +185,7 @@ def _outcome_parameters(outcomes: Sequence[RunOutcome]) -> Mapping[str, object]:
         "hung": arrays.truths(each.hung for each in outcomes),
         "errors": arrays.texts(each.error for each in outcomes),
         "next_times": arrays.times(each.next_fire_time for each in outcomes),
-        "late": LATE,
+        "late": LATE_AFTER,
     }
 
 

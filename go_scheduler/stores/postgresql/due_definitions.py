@@ -12,7 +12,7 @@ from go_scheduler.stores.postgresql import arrays
 from go_scheduler.stores.postgresql.writes import Write
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.rows import DefinitionRow, read_time
-from go_scheduler.stores.sql.sweep import LATE
+from go_scheduler.stores.sql.sweep import LATE_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence, Set
@@ -55,7 +55,7 @@ class DueDefinitions:
         parameters: dict[str, object] = {
             "ahead": ahead,
             # A fire time may have been so much late without being marked as late.
-            "back": sweep.back + LATE,
+            "back": sweep.back + LATE_AFTER,
             "limit": limit,
         }
         name = "due"
@@ -102,7 +102,7 @@ class DueDefinitions:
         made = [each for firing in firings for each in _made_by(firing)]
         ids = [uuid4() for _ in made]
         return {
-            "late": LATE,
+            "late": LATE_AFTER,
             "ids": arrays.ids(each.definition.id for each in firings),
             "expected": arrays.times(
                 each.definition.next_fire_time for each in firings

@@ -11,7 +11,7 @@ from go_scheduler.stores.changes import created
 from go_scheduler.stores.postgresql import arrays
 from go_scheduler.stores.sql.database import Overtaken
 from go_scheduler.stores.sql.rows import write_contents
-from go_scheduler.stores.sql.sweep import LATE
+from go_scheduler.stores.sql.sweep import LATE_AFTER
 from go_scheduler.stores.sql.types import to_microseconds
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Newcomers:
         self, connection: Connection, parameters: Mapping[str, object]
     ) -> Mapping[UUID, datetime]:
         """When each was inserted, by its id."""
-        parameters = {**parameters, "late": LATE}
+        parameters = {**parameters, "late": LATE_AFTER}
         try:
             rows = self._statements.execute(connection, "insert_new", parameters)
         except IntegrityError as error:

@@ -22,7 +22,7 @@ from go_scheduler.stores.sql.database import Overtaken
 from go_scheduler.stores.sql.edits import definition_of
 from go_scheduler.stores.sql.open_instances import OpenInstances
 from go_scheduler.stores.sql.rows import write_definition
-from go_scheduler.stores.sql.sweep import LATE
+from go_scheduler.stores.sql.sweep import LATE_AFTER
 from go_scheduler.stores.sql.tables import contents, definitions
 
 if TYPE_CHECKING:
@@ -249,4 +249,4 @@ def _moment(
 
 
 def _is_late(next_fire_time: datetime | None, now: datetime) -> bool:
-    return next_fire_time is not None and next_fire_time <= now - LATE
+    return next_fire_time is not None and next_fire_time <= now - LATE_AFTER

@@ -22,7 +22,7 @@ from go_scheduler.clock import ZERO
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LATE = timedelta(seconds=10)
+LATE_AFTER = timedelta(seconds=10)
 """A fire time that lies further back than this when it is written is marked as late."""
 
 _LEAST_DEPTH = timedelta(seconds=1)

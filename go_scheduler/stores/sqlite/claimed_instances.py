@@ -11,7 +11,7 @@ from go_scheduler.stores.messages import Answer
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.reader import earliest_first, judged, with_definitions
 from go_scheduler.stores.sql.rows import DefinitionRow
-from go_scheduler.stores.sql.sweep import LATE
+from go_scheduler.stores.sql.sweep import LATE_AFTER
 from go_scheduler.stores.sql.types import to_microseconds
 from go_scheduler.stores.sqlite.batches import (
     ends,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.sql.reader import Reader
     from go_scheduler.stores.sqlite.database import SQLiteDatabase
 
-_LATE = to_microseconds(LATE)
+_LATE = to_microseconds(LATE_AFTER)
 
 
 class ClaimedInstances:

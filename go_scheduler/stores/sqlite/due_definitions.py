@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.stores.messages import Answer
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.rows import DefinitionRow
-from go_scheduler.stores.sql.sweep import LATE
+from go_scheduler.stores.sql.sweep import LATE_AFTER
 from go_scheduler.stores.sql.types import to_microseconds, to_sqlite_time
 from go_scheduler.stores.sqlite.batches import (
     instances_of,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.sql.reader import Reader
     from go_scheduler.stores.sqlite.database import SQLiteDatabase
 
-_LATE = to_microseconds(LATE)
+_LATE = to_microseconds(LATE_AFTER)
 # Between a next_fire_time that cannot be read, which sorts first, and any that can.
 _BEFORE_ALL_TIMES = to_sqlite_time(datetime.min.replace(tzinfo=UTC)) - 1
 
