@@ -27,7 +27,7 @@ from go_scheduler.models import (
     TaskInstance,
 )
 from go_scheduler.policies import CatchUp, RetryPolicy
-from go_scheduler.run import current_run
+from go_scheduler.run import HandedOn, current_run
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.base import Store
 from go_scheduler.stores.memory.store import MemoryStore
@@ -59,6 +59,7 @@ __all__ = [
     "ExecuteOnceTrigger",
     "Extension",
     "GoSchedulerError",
+    "HandedOn",
     "HandlerRegistry",
     "IntervalTrigger",
     "InvalidTriggerError",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextvars import ContextVar, Token
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from go_scheduler.checks import check_positive
 from go_scheduler.errors import ClaimLostError, SchedulerStateError
 
 if TYPE_CHECKING:
-    from datetime import timedelta
     from uuid import UUID
 
     from go_scheduler.models import TaskInstance
@@ -145,6 +146,30 @@ class Run:
     def _claim_lost(self, why: str) -> ClaimLostError:
         id, attempt = self.token
         return ClaimLostError(f"instance {id}, attempt {attempt}: it {why}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandedOn:
+    """What a handler returns that has handed its work on: the run goes on elsewhere.
+
+    The instance stays *running*, and costs this node nothing any more. Whoever has the
+    work keeps it by ``extend``, and ends it by ``complete``, ``fail`` or ``release`` of
+    a scheduler or client, with the token of ``current_run()``. If nobody does, it runs
+    again.
+
+    Attributes:
+        expire_after: How long it is kept without that, counted from when it is handed
+            on; None: for as long as a run of it may take.
+
+    Raises:
+        ConfigurationError: ``expire_after`` is not a timedelta above zero.
+    """
+
+    expire_after: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        if self.expire_after is not None:
+            check_positive("expire_after", self.expire_after)
 
 
 def current_run() -> Run:

@@ -91,6 +91,11 @@ class InstanceFinished(InstanceEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceHandedOn(InstanceEvent):
+    """Its handler has handed its work on, and the run goes on elsewhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceRetried(InstanceEvent):
     """It did not succeed and runs again, which is recorded.
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from go_scheduler.running.held_run import HeldRun
-    from go_scheduler.stores.messages import Release, RunOutcome
+    from go_scheduler.stores.messages import Release, Renewal, RunOutcome
 
 
 class Entry:
@@ -26,7 +26,7 @@ class Entry:
     def __init__(
         self,
         run: HeldRun,
-        record: RunOutcome | Release,
+        record: RunOutcome | Release | Renewal,
         *,
         raised: str | None = None,
         took: timedelta | None = None,

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from go_scheduler.clock import ZERO
 from go_scheduler.running.freed import Freed
-from go_scheduler.stores.messages import Release, RunOutcome
+from go_scheduler.stores.messages import Release, Renewal, RunOutcome
 from go_scheduler.ticking.aside import Aside
 from go_scheduler.ticking.batches import write_in_halves
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from uuid import UUID
 
     from go_scheduler.clock import StoreClock
@@ -27,7 +27,7 @@ _GAP = timedelta(milliseconds=3)
 _BATCH = 500
 _MOST_ASIDE = 1000
 
-Record = TypeVar("Record", RunOutcome, Release)
+Record = TypeVar("Record", RunOutcome, Release, Renewal)
 
 
 class Outbox:
@@ -136,11 +136,13 @@ class Outbox:
     def _write(self, batch: Sequence[Entry]) -> None:
         outcomes = [entry for entry in batch if isinstance(entry.record, RunOutcome)]
         releases = [entry for entry in batch if isinstance(entry.record, Release)]
+        handed_on = [entry for entry in batch if isinstance(entry.record, Renewal)]
         self._send(
             [entry for entry in outcomes if not entry.joined],
             self._store.finish_instances,
         )
         self._send(releases, self._store.release_instances)
+        self._send(handed_on, self._store.renew_claims)
         # Last: the others do not wait for a transaction that may still lock these.
         self._send(
             [entry for entry in outcomes if entry.joined], self._store.finish_instances
@@ -149,7 +151,7 @@ class Outbox:
     def _send(
         self,
         entries: Sequence[Entry],
-        write: Callable[[Sequence[Record]], Answer[Set[UUID]]],
+        write: Callable[[Sequence[Record]], Answer[Collection[UUID]]],
     ) -> None:
         failed: dict[UUID, Exception] = {}
 
@@ -178,6 +180,11 @@ class Outbox:
         self._reports.failed(entry, error, retry_in=delay)
 
     def _take_out(self, entry: Entry, *, recorded: bool) -> None:
+        if isinstance(entry.record, Renewal):
+            self._freed.count += 1
+            # It may have been ended already by whoever has it now.
+            if recorded:
+                self._reports.handed_on(entry)
         if isinstance(entry.record, RunOutcome):
             # A run that was given back has freed no worker.
             self._freed.count += entry.record.started_at is not None

@@ -25,7 +25,7 @@ from go_scheduler.running.outcomes import EndedRun
 from go_scheduler.running.reports import Reports
 from go_scheduler.shown import shown
 from go_scheduler.stores.base import transactional
-from go_scheduler.stores.messages import Release
+from go_scheduler.stores.messages import Release, Renewal
 from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
@@ -113,6 +113,11 @@ class Recorder:
     def succeed(self, run: HeldRun) -> None:
         """Record that a handler returned."""
         self._put(run, outcomes.returned(self._ended(run)))
+
+    def hand_on(self, run: HeldRun, expire_after: timedelta | None) -> None:
+        """Record that a run goes on elsewhere, and for how long it is kept."""
+        lease = expire_after or run.expire_after
+        self._write(Entry(run, Renewal(claim=run.claim, lease=lease, handed_on=True)))
 
     def complete_in(self, run: HeldRun, connection: object) -> bool:
         """Record success within a transaction of the user's; false: it is not ours."""

@@ -11,6 +11,7 @@ from go_scheduler.events.hub import LOG_ALONE, Events
 from go_scheduler.events.instance_events import (
     CompletedRunFailed,
     InstanceFinished,
+    InstanceHandedOn,
     InstanceLocked,
     InstanceRetried,
     InstanceUnrecorded,
@@ -88,6 +89,11 @@ class Reports:
         self._tell_finished(entry, outcome.outcome, outcome.error)
         if outcome.next_fire_time is None:
             self._tell_completed(entry.run.instance.definition)
+
+    def handed_on(self, entry: Entry) -> None:
+        """Tell that a run goes on elsewhere."""
+        if self._events.wanted(InstanceHandedOn):
+            self._events.tell(InstanceHandedOn(**of_instance(entry.run.instance)))
 
     def not_taken(self, entry: Entry, outcome: RunOutcome) -> None:
         """Tell that a result was discarded, unless it had been recorded before.

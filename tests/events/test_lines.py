@@ -29,6 +29,7 @@ from go_scheduler.events import (
     InstanceCreated,
     InstanceFinished,
     InstanceGivenBack,
+    InstanceHandedOn,
     InstanceLapsed,
     InstanceLocked,
     InstanceLost,
@@ -238,6 +239,7 @@ SILENT = [
     InstanceFinished(
         **OF_I, outcome=Outcome.FAILED, started_at=NOON, took=SECOND, error="no"
     ),
+    InstanceHandedOn(**OF_I),
     InstanceRetried(**OF_I, retry_in=SECOND, started_at=NOON, took=SECOND, error="no"),
     StoreAway(loop="keeper", error="no"),
     StoreBack(away=SECOND),

@@ -7,13 +7,14 @@ import inspect
 from concurrent.futures import CancelledError, Future
 from concurrent.futures.process import BrokenProcessPool
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from go_scheduler.events.event import of_instance
 from go_scheduler.events.hub import LOG_ALONE, Events
 from go_scheduler.events.instance_events import InstanceStarted
 from go_scheduler.handlers.registry import async_test, refuse_generator
-from go_scheduler.run import enter_run, leave_run
+from go_scheduler.run import HandedOn, enter_run, leave_run
 from go_scheduler.running.calling.error_text import describe_error
 
 if TYPE_CHECKING:
@@ -71,14 +72,14 @@ class Calls:
         return self._held.fall_due(run, self._clock.elapsed())
 
     def call(
-        self, run: HeldRun, await_result: Callable[[object, HeldRun], None]
+        self, run: HeldRun, await_result: Callable[[object, HeldRun], object]
     ) -> None:
         """Call the handler in this thread.
 
         Args:
             run: The run.
-            await_result: Takes what the handler returned, if that is something; what
-                it raises is an error of the handler.
+            await_result: Takes what the handler returned, if that is something, and
+                answers what came of it; what it raises is an error of the handler.
         """
         if not self.begin(run):
             return
@@ -86,14 +87,14 @@ class Calls:
         try:
             result = self._handler(run.instance)
             if result is not None:
-                await_result(result, run)
+                result = await_result(result, run)
         # Whatever a handler raises is a failed run and must not cost the thread.
         except BaseException as error:
             # Described first: the exception's own code may hang, and until the outcome
             # is decided the keeper looks after the run.
             self._end(run, describe_error(error))
         else:
-            self._end(run, None)
+            self._end(run, None, result)
         finally:
             leave_run(token)
 
@@ -105,16 +106,16 @@ class Calls:
         try:
             result = self._handler(run.instance)
             assert inspect.isawaitable(result)
-            await result
+            result = await result
         # SystemExit would end the event loop, and with it every other handler.
         except BaseException as error:
             self._end(run, describe_error(error))
         else:
-            self._end(run, None)
+            self._end(run, None, result)
 
     def call_in_process(
         self, executor: ProcessPoolExecutor, run: HeldRun
-    ) -> Future[None] | None:
+    ) -> Future[HandedOn | None] | None:
         """Have the handler called in a process of a pool; None: it is not to be."""
         if not self.begin(run):
             return None
@@ -126,7 +127,7 @@ class Calls:
                 self._recorder.release(run, "the process pool does not take it")
             self._held.end(run)
             raise
-        future.add_done_callback(lambda done: self._end(run, _error_of(done)))
+        future.add_done_callback(partial(self._end_of_process, run))
         return future
 
     def begin(self, run: HeldRun) -> bool:
@@ -186,34 +187,44 @@ class Calls:
             self._recorder.give_back_called(run, why)
             self._held.end(run)
 
-    def _end(self, run: HeldRun, error: str | None) -> None:
+    def _end_of_process(self, run: HeldRun, future: Future[HandedOn | None]) -> None:
+        error = _error_of(future)
+        self._end(run, error, None if error is not None else future.result())
+
+    def _end(self, run: HeldRun, error: str | None, result: object = None) -> None:
         try:
             # Recorded first: it counts twice for a moment, which claims too little.
             owned = run.settle() and not run.lost
             # A success counts whoever has the claim by now, if it is the first; one
             # that was to be committed with complete_in() did or did not count there.
-            if error is None and (owned or not run.joined):
+            if error is not None:
+                if owned:
+                    self._recorder.fail(run, error)
+            elif isinstance(result, HandedOn) and not run.joined:
+                if owned:
+                    self._recorder.hand_on(run, result.expire_after)
+            elif owned or not run.joined:
                 self._recorder.succeed(run)
-            elif error is not None and owned:
-                self._recorder.fail(run, error)
         finally:
             self._held.end(run)
 
 
-def _call(handler: Handler, instance: TaskInstance) -> None:
+def _call(handler: Handler, instance: TaskInstance) -> HandedOn | None:
     """Call a handler in the process of a process pool, which has no event loop."""
     result = handler(instance)
     refuse_generator(result)
     if inspect.isawaitable(result):
-        asyncio.run(await_here(result))
+        result = asyncio.run(await_here(result))
+    # Nothing else need be one that can be pickled.
+    return result if isinstance(result, HandedOn) else None
 
 
-async def await_here(result: Awaitable[object]) -> None:
+async def await_here(result: Awaitable[object]) -> object:
     """Await what a sync handler returned, as the one task of an event loop."""
-    await result
+    return await result
 
 
-def _error_of(future: Future[None]) -> str | None:
+def _error_of(future: Future[HandedOn | None]) -> str | None:
     error = CancelledError() if future.cancelled() else future.exception()
     if error is None:
         return None

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from contextlib import suppress
 from contextvars import copy_context
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine
@@ -31,7 +31,7 @@ class EventLoop:
         self._loop = loop
         self._begins_in = context
         # The loop itself keeps only weak references to its tasks.
-        self._tasks: dict[asyncio.Task[None], HeldRun] = {}
+        self._tasks: dict[asyncio.Task[Any], HeldRun] = {}
 
     def submit(
         self, perform: Perform, run: HeldRun, *, dropped: Callable[[HeldRun], None]
@@ -47,10 +47,10 @@ class EventLoop:
             self._start, perform, run, dropped, context=self._begins_in
         )
 
-    def wait_for(self, result: Awaitable[object], run: HeldRun) -> None:
-        """Await this for a run on the loop, and wait here until that is done."""
+    def wait_for(self, result: Awaitable[object], run: HeldRun) -> object:
+        """Await this for a run on the loop, and wait here for what comes of it."""
         work = self._tracked(result, run)
-        asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def is_blocked_by(self, run: HeldRun) -> bool:
         """Whether a run is executing there now, while everything else has to wait."""
@@ -69,17 +69,17 @@ class EventLoop:
 
         task.add_done_callback(give_up)
 
-    async def _tracked(self, result: Awaitable[object], run: HeldRun) -> None:
+    async def _tracked(self, result: Awaitable[object], run: HeldRun) -> object:
         task = asyncio.current_task()
         assert task is not None
         self._track(task, run)
-        await result
+        return await result
 
-    def _track(self, task: asyncio.Task[None], run: HeldRun) -> None:
+    def _track(self, task: asyncio.Task[Any], run: HeldRun) -> None:
         self._tasks[task] = run
         task.add_done_callback(self._untrack)
 
-    def _untrack(self, task: asyncio.Task[None]) -> None:
+    def _untrack(self, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(task)
 
 
@@ -111,7 +111,7 @@ class OwnEventLoop(EventLoop):
                 self._loop.run_forever()
         self._loop.close()
 
-    def _untrack(self, task: asyncio.Task[None]) -> None:
+    def _untrack(self, task: asyncio.Task[Any]) -> None:
         super()._untrack(task)
         self._end_if_idle()
 

@@ -14,6 +14,7 @@ from go_scheduler.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from go_scheduler.clock import Clock
     from go_scheduler.running.held_run import HeldRun
@@ -47,7 +48,7 @@ class Feed:
     def __init__(
         self,
         executor: Executor,
-        hand_over: Callable[[Executor, HeldRun], Future[None] | None],
+        hand_over: Callable[[Executor, HeldRun], Future[Any] | None],
         *,
         give_back: Callable[[HeldRun], None],
         clock: Clock,
@@ -109,9 +110,7 @@ class Feed:
         else:
             future.add_done_callback(lambda done: self._come_back(executor, run, done))
 
-    def _come_back(
-        self, executor: Executor, run: HeldRun, future: Future[None]
-    ) -> None:
+    def _come_back(self, executor: Executor, run: HeldRun, future: Future[Any]) -> None:
         error = None if future.cancelled() else future.exception()
         if isinstance(error, BrokenExecutor):
             self._refused(executor, error)

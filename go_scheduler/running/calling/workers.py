@@ -7,7 +7,7 @@ import inspect
 import threading
 from concurrent.futures import Future, ProcessPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from go_scheduler.errors import SchedulerStateError
 from go_scheduler.events.hub import LOG_ALONE, Events
@@ -182,7 +182,7 @@ class Workers:
         for run in places.empty():
             self._tasks.enter(run)
 
-    def _hand_to(self, executor: Executor, run: HeldRun) -> Future[None] | None:
+    def _hand_to(self, executor: Executor, run: HeldRun) -> Future[Any] | None:
         if isinstance(executor, ProcessPoolExecutor):
             return self._calls.call_in_process(executor, run)
         return executor.submit(self._perform, run)
@@ -202,17 +202,16 @@ class Workers:
         finally:
             places.leave(run)
 
-    def _await_result(self, result: object, run: HeldRun) -> None:
+    def _await_result(self, result: object, run: HeldRun) -> object:
         """Await what a sync handler returned, if that is what it takes to run it."""
         refuse_generator(result)
         if not inspect.isawaitable(result):
-            return
+            return result
         if running_loop() is not None:
             _refuse_here(result)
         if self._feed is None or self._application is not None:
-            self._event_loop().wait_for(result, run)
-        else:
-            asyncio.run(await_here(result))
+            return self._event_loop().wait_for(result, run)
+        return asyncio.run(await_here(result))
 
     def _event_loop(self) -> EventLoop:
         if self._application is not None:
