@@ -63,6 +63,7 @@ if TYPE_CHECKING:
 
 
 FAILED_AFTER = 30.0
+LISTENER = "go_scheduler listener"
 
 
 @pytest.fixture
@@ -330,11 +331,12 @@ class TestInRealTime:
         def listen(event: Event) -> None:
             told.append(event)
 
+        before = set(threading.enumerate())
         with Scheduler(print, listeners=[listen]):
             pass
         assert [type(each) for each in told] == [NodeStarted, NodeStopped]
-        left = [each.name for each in threading.enumerate() if "listen" in each.name]
-        assert left == []
+        started = set(threading.enumerate()) - before
+        assert not [each for each in started if each.name.startswith(LISTENER)]
 
     def test_a_listener_that_blocks_delays_no_run_and_no_stop_for_long(
         self, monkeypatch: pytest.MonkeyPatch
