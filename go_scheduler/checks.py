@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from go_scheduler.clock import ZERO
+from go_scheduler.clock import CENTURY, ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.json import check_text
 from go_scheduler.shown import shown
@@ -19,7 +19,7 @@ LEAST_EXPIRE_AFTER = timedelta(milliseconds=100)
 """The shortest ``expire_after``: that a start is recorded and its handler called takes
 an answer of the store, and some milliseconds of a busy machine."""
 
-LONGEST = timedelta(days=36_525)
+LONGEST = CENTURY
 """The longest duration that an argument may have: 100 years."""
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 ZERO = timedelta(0)
+CENTURY = timedelta(days=36_525)
 _MICROSECOND = timedelta(microseconds=1)
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _ELAPSED_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from go_scheduler.clock import ZERO
+from go_scheduler.clock import CENTURY, ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.shown import shown
 
 _MOST_ATTEMPTS = 1_000_000_000
-_LONGEST_GRACE = timedelta(days=36_525)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +72,7 @@ class CatchUp:
     grace: timedelta = timedelta(minutes=1)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.grace, timedelta) or not (
-            ZERO <= self.grace <= _LONGEST_GRACE
-        ):
+        if not isinstance(self.grace, timedelta) or not (ZERO <= self.grace <= CENTURY):
             raise ConfigurationError(
                 "grace must be a timedelta of zero or more, and at most 100 years:"
                 f" {shown(self.grace)}"
