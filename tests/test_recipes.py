@@ -18,6 +18,7 @@ from go_scheduler import (
     MemoryStore,
     RetryPolicy,
     Scheduler,
+    State,
     TaskDefinition,
     TaskInstance,
 )
@@ -111,6 +112,31 @@ def test_what_is_run_now_runs_besides_its_schedule_though_it_is_paused(
     [ran] = recipes.ran
     assert ran.metadata == {"to": "ada"}
     assert recipes.scheduler.get_definition(definition.id) == paused
+
+
+def test_another_program_does_the_work_and_says_what_came_of_it(
+    recipes: Recipes, clock: ManualClock
+) -> None:
+    published: list[dict[str, Any]] = []
+    recipes["publish"] = published.append
+    recipes.handlers.register("convert video")(recipes["convert"])
+    now = ExecuteOnceTrigger(clock.now())
+    for file in ("one", "two"):
+        video = job(name="convert video", trigger=now, metadata={"file": file})
+        recipes.scheduler.schedule(video)
+    clock.advance(seconds(10))
+    one, two = published
+    for _ in range(2):
+        assert recipes["on_answer"]({**one, "kind": "progress"}) == "go on"
+        clock.advance(seconds(100))
+    assert recipes["on_answer"]({**one, "kind": "done"})
+    [again] = published[2:]
+    assert (again["id"], again["attempt"]) == (two["id"], 2)
+    assert recipes["on_answer"]({**two, "kind": "progress"}) == "lost"
+    assert recipes["on_answer"]({**again, "kind": "failed", "error": "no such file"})
+    found = {str(each.id): each for each in recipes.scheduler.list_instances()}
+    assert found[one["id"]].state is State.COMPLETED
+    assert found[two["id"]].error == "no such file"
 
 
 def test_what_has_failed_is_run_again(recipes: Recipes, clock: ManualClock) -> None:

@@ -17,6 +17,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from go_scheduler.run import HandedOn
 from go_scheduler.scheduler import Scheduler
 from tests.servers import make_store
 
@@ -41,6 +42,8 @@ class Role:
     """Whether it runs instances, or only creates them."""
     hangs: bool = False
     """Whether its handlers wait until they are told to go, and then fail."""
+    keeps: float | None = None
+    """For how long it keeps what its handlers hand on; None: they do it themselves."""
 
 
 @dataclass
@@ -56,11 +59,14 @@ class Node:
         os.write(self.file, line)
         os.write(sys.stdout.fileno(), line)
 
-    def handle(self, instance: TaskInstance) -> None:
+    def handle(self, instance: TaskInstance) -> HandedOn | None:
         self.tell("called", instance.id, instance.attempt)
         if self.role.hangs:
             self.go.wait()
             raise RuntimeError("late")
+        if self.role.keeps is None:
+            return None
+        return HandedOn(expire_after=timedelta(seconds=self.role.keeps))
 
     def report(self, store: Store) -> None:
         """Tell how many instances are created, and whenever it has claimed."""
