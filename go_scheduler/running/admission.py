@@ -14,7 +14,7 @@ from go_scheduler.running.intake import Accepted, GivenBack, Refused, judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import timedelta
+    from datetime import datetime, timedelta
 
     from go_scheduler.clock import StoreClock
     from go_scheduler.handlers.registry import Handler
@@ -67,10 +67,11 @@ class Admission:
 
     def admit(self, instances: Iterable[TaskInstance]) -> Sequence[HeldRun]:
         """Judge what has been claimed; answer the runs of what is let in."""
+        now = self._clock.now()
         admitted = []
         for instance in instances:
             run = HeldRun(instance, expire_after=self._expire_after)
-            verdict = self._judge(run)
+            verdict = self._judge(run, now)
             if isinstance(verdict, Accepted) and verdict.again:
                 self._events.tell(InstanceTakenOver(**of_instance(instance)))
             if self._lets_in(run, verdict):
@@ -80,13 +81,19 @@ class Admission:
             self._tell_claimed(admitted)
         return admitted
 
-    def admits(self, run: HeldRun) -> bool:
-        """Whether a run may still go on, by what its start has found."""
-        return self._lets_in(run, self._judge(run))
-
-    def _judge(self, run: HeldRun) -> Verdict:
-        refusal = self._spares.refusal(run.instance)
+    def admit_again(self, runs: Iterable[HeldRun]) -> Sequence[HeldRun]:
+        """Judge runs by what their start has found; let go of those that end here."""
         now = self._clock.now()
+        admitted = []
+        for run in runs:
+            if self._lets_in(run, self._judge(run, now)):
+                admitted.append(run)
+            else:
+                self._held.drop(run)
+        return admitted
+
+    def _judge(self, run: HeldRun, now: datetime) -> Verdict:
+        refusal = self._spares.refusal(run.instance)
         return judge(run.instance, self._handler, refusal=refusal, now=now)
 
     def _lets_in(self, run: HeldRun, verdict: Verdict) -> bool:

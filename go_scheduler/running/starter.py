@@ -135,7 +135,7 @@ class Starter:
 
     def _record(self, runs: Sequence[HeldRun]) -> None:
         starts = self._claiming.start([run.claim for run in runs])
-        started = []
+        found = []
         for run in runs:
             if run.instance.id in starts.busy:
                 self._leave_busy(run)
@@ -145,11 +145,11 @@ class Starter:
                 continue
             self._aside.forget(run)
             instance = starts.done.get(run.claim)
-            if instance is not None and self._admission.admits(run.start(instance)):
-                started.append(run)
-            else:
+            if instance is None:
                 self._held.drop(run)
-        self._timer.add(started)
+            else:
+                found.append(run.start(instance))
+        self._timer.add(self._admission.admit_again(found))
 
     def _leave_busy(self, run: HeldRun) -> None:
         if self._aside.leave_busy(run, self._clock.elapsed()):
