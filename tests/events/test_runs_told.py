@@ -64,7 +64,7 @@ from tests.conftest import instance
 from tests.events.house import House
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence, Set
+    from collections.abc import Callable, Iterator, Sequence, Set
     from concurrent.futures import Future
     from uuid import UUID
 
@@ -465,56 +465,50 @@ class TestInRealTime:
         return threading.Event()
 
     @pytest.fixture
-    def scheduler(self, heard: Heard, goes_on: threading.Event) -> Scheduler:
-        def handler(_: TaskInstance) -> None:
+    def scheduler(self, heard: Heard, goes_on: threading.Event) -> Iterator[Scheduler]:
+        def handler(given: TaskInstance) -> None:
             assert goes_on.wait(FAILED_AFTER)
-            raise ConnectionError("no route")
+            if given.definition.name == "report":
+                raise ConnectionError("no route")
 
-        return Scheduler(handler, lease=SECOND, listeners=[heard])
+        scheduler = Scheduler(handler, lease=SECOND, listeners=[heard])
+        scheduler.start()
+        yield scheduler
+        goes_on.set()
+        scheduler.stop()
 
-    def test_a_run_that_hangs_is_told(
-        self, scheduler: Scheduler, heard: Heard, goes_on: threading.Event
-    ) -> None:
+    def test_a_run_that_hangs_is_told(self, scheduler: Scheduler, heard: Heard) -> None:
         at_once = once(SystemClock().now())
-        with scheduler:
-            scheduler.schedule(replace(at_once, expire_after=TICK))
-            heard.wait_for(RunHung)
-            heard.wait_for(RunFailed)
-            goes_on.set()
+        scheduler.schedule(replace(at_once, expire_after=TICK))
+        heard.wait_for(RunHung)
+        heard.wait_for(RunFailed)
 
     def test_a_run_that_has_lost_its_claim_is_told(
-        self, scheduler: Scheduler, heard: Heard, goes_on: threading.Event
+        self, scheduler: Scheduler, heard: Heard
     ) -> None:
-        with scheduler:
-            stored = scheduler.schedule(once(SystemClock().now()))
-            heard.wait_for(InstanceStarted)
-            scheduler.delete_definition(stored.id)
-            heard.wait_for(InstanceLost)
-            goes_on.set()
+        stored = scheduler.schedule(once(SystemClock().now()))
+        heard.wait_for(InstanceStarted)
+        scheduler.delete_definition(stored.id)
+        heard.wait_for(InstanceLost)
 
     def test_a_result_that_is_not_taken_is_told(
-        self, heard: Heard, goes_on: threading.Event
+        self, scheduler: Scheduler, heard: Heard, goes_on: threading.Event
     ) -> None:
-        def handler(_: TaskInstance) -> None:
-            assert goes_on.wait(FAILED_AFTER)
-
-        with Scheduler(handler, listeners=[heard]) as scheduler:
-            stored = scheduler.schedule(once(SystemClock().now()))
-            heard.wait_for(InstanceStarted)
-            scheduler.delete_definition(stored.id)
-            goes_on.set()
-            heard.wait_for(ResultDiscarded)
+        succeeds = replace(once(SystemClock().now()), name=None)
+        stored = scheduler.schedule(succeeds)
+        heard.wait_for(InstanceStarted)
+        scheduler.delete_definition(stored.id)
+        goes_on.set()
+        heard.wait_for(ResultDiscarded)
 
     def test_a_run_that_is_left_behind_and_fails_is_told(
         self, scheduler: Scheduler, heard: Heard, goes_on: threading.Event
     ) -> None:
-        scheduler.start()
         scheduler.schedule(once(SystemClock().now()))
         heard.wait_for(InstanceStarted)
         assert not scheduler.stop(timeout=timedelta(0))
         goes_on.set()
         heard.wait_for(RunLeftBehind)
-        scheduler.stop()
 
 
 def test_a_call_of_which_nobody_can_tell_is_told(clock: ManualClock) -> None:
@@ -526,14 +520,14 @@ def test_a_call_of_which_nobody_can_tell_is_told(clock: ManualClock) -> None:
         raise ZeroDivisionError("by zero")
 
     events = Events(checked_listeners([told.append]), clock)
+    before = set(threading.enumerate())
     threads = Threads(call, most=1, events=events)
     run = HeldRun(instance(expires_at=START + LEASE), expire_after=SECOND)
     threads.submit(run)
     assert called.wait(FAILED_AFTER)
     threads.stop()
-    for thread in threading.enumerate():
-        if thread.name.startswith("go_scheduler worker"):
-            thread.join(FAILED_AFTER)
+    for thread in set(threading.enumerate()) - before:
+        thread.join(FAILED_AFTER)
     [event] = told
     assert isinstance(event, ResultLost)
     assert event.error == "ZeroDivisionError('by zero')"
