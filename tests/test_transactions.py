@@ -39,7 +39,7 @@ from go_scheduler.errors import (
 )
 from go_scheduler.models import Cancelled, Outcome, State, TaskDefinition
 from go_scheduler.policies import CatchUp, RetryPolicy
-from go_scheduler.run import Run, current_run, run_here
+from go_scheduler.run import HandedOn, Run, current_run, run_here
 from go_scheduler.running.held_run import HeldRun
 from go_scheduler.running.recorder import Recorder
 from go_scheduler.scheduler import Scheduler
@@ -683,6 +683,24 @@ def test_a_run_whose_connection_is_lost_has_failed(shift: Shift, shop: Shop) -> 
     failed = shift.work(handler)
     assert (failed.state, failed.error) == (State.PENDING, NOT_COMMITTED)
     assert shop.orders == 0
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_run_that_was_to_complete_in_a_transaction_is_not_handed_on(
+    shift: Shift, shop: Shop, committed: bool
+) -> None:
+    def handler(run: Run) -> HandedOn:
+        with shop.engine.connect() as connection:
+            run.complete_in(connection)
+            if committed:
+                connection.commit()
+        return HandedOn()
+
+    found = shift.work(handler)
+    if committed:
+        assert (found.state, found.error) == (State.COMPLETED, None)
+    else:
+        assert (found.state, found.error) == (State.PENDING, NOT_COMMITTED)
 
 
 def test_after_the_last_allowed_run_it_has_failed_for_good(

@@ -78,6 +78,9 @@ class Runs(StoreAccess):
     def fail(self, instance_id: UUID, attempt: int, error: str) -> bool:
         """Record that a run has failed that was handed on; ``retry`` applies.
 
+        If its definition does not say how long a run may take, the ``expire_after`` of
+        this scheduler counts: call it on one that is told the same as the others.
+
         Args:
             instance_id: The instance.
             attempt: The attempt that was handed on.

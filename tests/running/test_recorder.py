@@ -26,6 +26,7 @@ from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import RunOutcome
 from go_scheduler.testing.builders import (
     EXPIRE_AFTER,
+    NODE,
     WAITING,
     claim,
     claimed,
@@ -928,6 +929,19 @@ def test_called_runs_count_as_recently_ended_and_what_was_given_back_does_not(
     assert desk.recorder.written_since(ZERO) == 5
     assert desk.recorder.written_since(seconds(1)) == 1
     assert desk.recorder.written_since(ZERO) == 1
+
+
+def test_a_run_that_is_handed_on_has_freed_its_worker(
+    desk: Desk, store: FaultyStore, clock: ManualClock
+) -> None:
+    run = called(store, clock)
+    desk.recorder.hand_on(run, None)
+    assert desk.recorder.claims() == [run.claim]
+    desk.tick()
+    assert desk.recorder.unrecorded == 0
+    assert desk.recorder.written_since(ZERO) == 1
+    assert now(store, run).expires_at == START + EXPIRE_AFTER
+    assert store.list_claimed(NODE) == []
 
 
 def test_the_end_of_a_run_tells_when_a_definition_that_waited_fires_next(
