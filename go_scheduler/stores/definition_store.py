@@ -26,8 +26,8 @@ class DefinitionStore(ABC):
 
         A new one is kept as it is, paused with its ``note`` if it says so, at revision
         1, or at a higher one than any deleted definition of its id had, so that none is
-        taken for another. That may be forgotten by a ``delete_finished`` whose
-        ``ended`` has passed since the delete, and no sooner. It is completed at
+        taken for another. ``delete_finished`` may forget such revisions when its
+        ``ended`` has passed since the delete, and no sooner. A new one is completed at
         once if its ``next_fire_time`` is None and its trigger does not wait.
 
         An id that was passed, and that ``delete_finished`` has left remembered, is no

@@ -18,7 +18,7 @@ from go_scheduler.stores.changes import (
     rescheduled,
 )
 from go_scheduler.stores.memory.put_plan import PutPlan
-from go_scheduler.stores.memory.rows import DefinitionRow, InstanceRow
+from go_scheduler.stores.memory.stored import StoredDefinition, StoredInstance
 from go_scheduler.stores.messages import Tombstone
 from go_scheduler.stores.remembered import ended_before, is_over
 
@@ -45,16 +45,16 @@ class DefinitionTable:
         self._tombstones = tombstones
         # A new definition's revision: higher than any that a deleted one had.
         self._first = 1
-        self._rows: SortedDict[int, DefinitionRow] = SortedDict()
-        self._due: SortedList[tuple[datetime, int, DefinitionRow]] = SortedList()
-        self._idle: SortedList[tuple[datetime, int, DefinitionRow]] = SortedList()
+        self._rows: SortedDict[int, StoredDefinition] = SortedDict()
+        self._due: SortedList[tuple[datetime, int, StoredDefinition]] = SortedList()
+        self._idle: SortedList[tuple[datetime, int, StoredDefinition]] = SortedList()
 
-    def get(self, definition_id: UUID) -> DefinitionRow | None:
+    def get(self, definition_id: UUID) -> StoredDefinition | None:
         """The row of this id."""
         return self._rows.get(definition_id.int)
 
     @property
-    def rows(self) -> Sequence[DefinitionRow]:
+    def rows(self) -> Sequence[StoredDefinition]:
         """All rows, in the order of their ids."""
         return tuple(self._rows.values())
 
@@ -65,7 +65,7 @@ class DefinitionTable:
 
     def restore(
         self,
-        rows: Iterable[DefinitionRow],
+        rows: Iterable[StoredDefinition],
         first_revision: int,
     ) -> None:
         """Take rows as they are, with their instances."""
@@ -74,7 +74,7 @@ class DefinitionTable:
             self._list(row)
         self._first = first_revision
 
-    def find(self, ids: Collection[UUID]) -> Sequence[DefinitionRow]:
+    def find(self, ids: Collection[UUID]) -> Sequence[StoredDefinition]:
         """The rows of those of these ids that exist, in no order."""
         keys = {id.int for id in ids}
         return [self._rows[key] for key in keys if key in self._rows]
@@ -100,7 +100,7 @@ class DefinitionTable:
         self, until: datetime, after: TaskDefinition | None, limit: int
     ) -> Sequence[TaskDefinition]:
         """Definitions due by then, in the order of their next fire time and id."""
-        found: Iterable[tuple[datetime, int, DefinitionRow]]
+        found: Iterable[tuple[datetime, int, StoredDefinition]]
         if after is None or after.next_fire_time is None:
             found = self._due.islice()
         else:
@@ -141,7 +141,7 @@ class DefinitionTable:
                 return ended_before(new, plan.over)
             if new.named:
                 self._tombstones.forget(new.id)
-            row = DefinitionRow(created(new, now, revision=self._first))
+            row = StoredDefinition(created(new, now, revision=self._first))
             self._rows[new.id.int] = row
             self._list(row)
         elif plan.equal:
@@ -153,7 +153,7 @@ class DefinitionTable:
             self._reschedule(row, new, now)
         return row.definition
 
-    def _edit(self, row: DefinitionRow, new: TaskDefinition) -> None:
+    def _edit(self, row: StoredDefinition, new: TaskDefinition) -> None:
         old = row.definition
         self._unlist(row)
         row.definition = edited(old, new)
@@ -161,12 +161,12 @@ class DefinitionTable:
         if new.queue != old.queue:
             self._move(row)
 
-    def _move(self, row: DefinitionRow) -> None:
+    def _move(self, row: StoredDefinition) -> None:
         for instance in row.rows:
             self._instances.move(instance, row.definition.queue)
 
     def _reschedule(
-        self, row: DefinitionRow, new: TaskDefinition, now: datetime
+        self, row: StoredDefinition, new: TaskDefinition, now: datetime
     ) -> None:
         old = row.definition
         self._unlist(row)
@@ -178,7 +178,7 @@ class DefinitionTable:
         if new.queue != old.queue:
             self._move(row)
 
-    def pause(self, row: DefinitionRow, note: str | None) -> None:
+    def pause(self, row: StoredDefinition, note: str | None) -> None:
         """Pause a definition; one that is paused already only takes the note."""
         if row.definition.paused:
             row.definition = replace(row.definition, note=note)
@@ -204,7 +204,7 @@ class DefinitionTable:
             if instance.state is State.PENDING:
                 self._instances.unlist_pending(instance)
 
-    def resume(self, row: DefinitionRow, now: datetime) -> None:
+    def resume(self, row: StoredDefinition, now: datetime) -> None:
         """End a definition's pause, if it is paused."""
         if not row.definition.paused:
             return
@@ -218,7 +218,7 @@ class DefinitionTable:
                 assert instance.expires_at is not None
                 self._instances.renew(instance, max(instance.expires_at, now))
 
-    def delete(self, row: DefinitionRow, now: datetime) -> None:
+    def delete(self, row: StoredDefinition, now: datetime) -> None:
         """Delete a definition and what has not started of it; cancel what runs."""
         for instance in row.rows:
             if instance.state is State.RUNNING:
@@ -228,7 +228,7 @@ class DefinitionTable:
         row.instances = None
         self._remove(row)
 
-    def idle_since(self, until: datetime, limit: int) -> Sequence[DefinitionRow]:
+    def idle_since(self, until: datetime, limit: int) -> Sequence[StoredDefinition]:
         """Rows completed by then that have no instance, first completed first."""
         return [
             row
@@ -256,23 +256,23 @@ class DefinitionTable:
         for fire_time in firing.fire_times:
             if row.instances is None or fire_time not in row.instances:
                 self._instances.add(
-                    InstanceRow(uuid4(), row, fire_time, fire_time=fire_time)
+                    StoredInstance(uuid4(), row, fire_time, fire_time=fire_time)
                 )
         row.definition = replace(stored, next_fire_time=firing.next_fire_time)
         self._settle(row, now)
         return True
 
-    def _skip(self, row: DefinitionRow, firing: Firing, now: datetime) -> None:
+    def _skip(self, row: StoredDefinition, firing: Firing, now: datetime) -> None:
         assert firing.skipped is not None
         first = firing.skipped.first
         if row.instances is None or first not in row.instances:
-            instance = InstanceRow(uuid4(), row, first, fire_time=first)
+            instance = StoredInstance(uuid4(), row, first, fire_time=first)
             instance.skipped = firing.skipped
             self._instances.add(instance)
             self._instances.end(instance, Outcome.SKIPPED, now)
 
     def go_on(
-        self, row: DefinitionRow, next_fire_time: datetime | None, now: datetime
+        self, row: StoredDefinition, next_fire_time: datetime | None, now: datetime
     ) -> None:
         """Move a definition on that waited for the end of an instance."""
         definition = row.definition
@@ -288,38 +288,38 @@ class DefinitionTable:
             )
             self._list(row)
 
-    def _change(self, row: DefinitionRow, **changes: object) -> None:
+    def _change(self, row: StoredDefinition, **changes: object) -> None:
         self._unlist(row)
         row.definition = replace(row.definition, **changes)  # type: ignore[arg-type]
         self._list(row)
 
-    def _settle(self, row: DefinitionRow, now: datetime) -> None:
+    def _settle(self, row: StoredDefinition, now: datetime) -> None:
         """List a definition, completed if nothing is left to wait for."""
         definition = row.definition
         if definition.next_fire_time is None and not definition.trigger.waits:
             row.definition = replace(definition, completed_at=now)
         self._list(row)
 
-    def _list(self, row: DefinitionRow) -> None:
+    def _list(self, row: StoredDefinition) -> None:
         definition = row.definition
         if definition.next_fire_time is not None and not definition.paused:
             self._due.add((definition.next_fire_time, definition.id.int, row))
         self.note_idle(row)
 
-    def _unlist(self, row: DefinitionRow) -> None:
+    def _unlist(self, row: StoredDefinition) -> None:
         definition = row.definition
         if definition.next_fire_time is not None:
             self._due.discard((definition.next_fire_time, definition.id.int, row))
         if definition.completed_at is not None:
             self._idle.discard((definition.completed_at, definition.id.int, row))
 
-    def note_idle(self, row: DefinitionRow) -> None:
+    def note_idle(self, row: StoredDefinition) -> None:
         """Offer a completed definition without instances to ``idle_since``."""
         definition = row.definition
         if definition.completed_at is not None and not row.instances:
             self._idle.add((definition.completed_at, definition.id.int, row))
 
-    def bury(self, row: DefinitionRow) -> None:
+    def bury(self, row: StoredDefinition) -> None:
         """Delete the row of a definition that has ended; remember its id if given."""
         definition = row.definition
         assert definition.completed_at is not None
@@ -335,7 +335,7 @@ class DefinitionTable:
                 )
             )
 
-    def _remove(self, row: DefinitionRow) -> None:
+    def _remove(self, row: StoredDefinition) -> None:
         self._first = max(self._first, next_revision(row.definition))
         self._unlist(row)
         del self._rows[row.definition.id.int]

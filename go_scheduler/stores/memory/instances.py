@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sortedcontainers import SortedList
 
 from go_scheduler.models import Outcome, State
-from go_scheduler.stores.memory.rows import InstanceRow
+from go_scheduler.stores.memory.stored import StoredInstance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence, Set
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.models import TaskInstance
-    from go_scheduler.stores.memory.rows import DefinitionRow
     from go_scheduler.stores.memory.span import Entry, Span
+    from go_scheduler.stores.memory.stored import StoredDefinition
     from go_scheduler.stores.messages import Claim, Claimant
 
 
@@ -33,54 +33,54 @@ class InstanceTable:
 
     def __init__(self) -> None:
         self.counts: Counter[State] = Counter()
-        self._rows: dict[int, InstanceRow] = {}
+        self._rows: dict[int, StoredInstance] = {}
         self._by_time: SortedList[Entry] = SortedList()
         self._pending: dict[str, SortedList[Entry]] = {}
         self._leases: SortedList[Entry] = SortedList()
         # Ended rows, in the order in which they ended: those that failed, and others. A
         # dict would walk over rows that have been taken from its beginning.
-        self._over: dict[bool, OrderedDict[int, InstanceRow]] = {
+        self._over: dict[bool, OrderedDict[int, StoredInstance]] = {
             True: OrderedDict(),
             False: OrderedDict(),
         }
 
-    def get(self, instance_id: UUID) -> InstanceRow | None:
+    def get(self, instance_id: UUID) -> StoredInstance | None:
         """The row of this id."""
         return self._rows.get(instance_id.int)
 
-    def current(self, claim: Claim) -> InstanceRow | None:
+    def current(self, claim: Claim) -> StoredInstance | None:
         """The row that this claim owns, unless it has been lost."""
         row = self._rows.get(claim.instance_id.int)
         if row is None or row.attempt != claim.attempt:
             return None
         return row if row.state in (State.CLAIMED, State.RUNNING) else None
 
-    def unsuccessful(self, claim: Claim) -> InstanceRow | None:
+    def unsuccessful(self, claim: Claim) -> StoredInstance | None:
         """The row that a claim once owned, if it has not ended, or has failed."""
         row = self._rows.get(claim.instance_id.int)
         if row is None or not 0 < claim.attempt <= row.attempt:
             return None
         return row if row.outcome in (None, Outcome.FAILED) else None
 
-    def claimed_by(self, node: UUID) -> Sequence[InstanceRow]:
+    def claimed_by(self, node: UUID) -> Sequence[StoredInstance]:
         """Rows that a node has claimed and that have not ended, in no order."""
         return [row for _, _, row in self._leases if row.claimed_by == node]
 
-    def add(self, row: InstanceRow) -> None:
+    def add(self, row: StoredInstance) -> None:
         """Take a new, pending row."""
         self._take(row)
         self.list_pending(row)
 
     def restore(
         self,
-        instances: Iterable[tuple[TaskInstance, DefinitionRow]],
+        instances: Iterable[tuple[TaskInstance, StoredDefinition]],
         *,
         handed_on: Set[UUID],
     ) -> None:
         """Take instances as they were seen, each with the row of its definition."""
         over = []
         for instance, of in instances:
-            row = InstanceRow.restored(instance, of)
+            row = StoredInstance.restored(instance, of)
             if row.id in handed_on:
                 row.handed_on = row.attempt
             self._take(row)
@@ -94,7 +94,7 @@ class InstanceTable:
             self._list_over(row)
 
     @property
-    def orphans(self) -> Sequence[InstanceRow]:
+    def orphans(self) -> Sequence[StoredInstance]:
         """Ended rows of definitions that have been deleted."""
         return [
             row
@@ -103,7 +103,7 @@ class InstanceTable:
             if row.of.instances is None
         ]
 
-    def _take(self, row: InstanceRow) -> None:
+    def _take(self, row: StoredInstance) -> None:
         self._rows[row.id.int] = row
         if row.of.instances is None:
             row.of.instances = {}
@@ -112,13 +112,13 @@ class InstanceTable:
         self._by_time.add((row.execute_at, row.id.int, row))
         self.counts[row.state] += 1
 
-    def remove(self, row: InstanceRow) -> None:
+    def remove(self, row: StoredInstance) -> None:
         """Forget a row that has not ended."""
         self._unlist(row)
         row.of.open -= 1
         self._forget(row)
 
-    def end(self, row: InstanceRow, outcome: Outcome, now: datetime) -> None:
+    def end(self, row: StoredInstance, outcome: Outcome, now: datetime) -> None:
         """End a row for good."""
         self._unlist(row)
         row.outcome = outcome
@@ -127,7 +127,7 @@ class InstanceTable:
         self._enter(row, _STATES[outcome])
         self._list_over(row)
 
-    def end_again(self, row: InstanceRow, outcome: Outcome, now: datetime) -> None:
+    def end_again(self, row: StoredInstance, outcome: Outcome, now: datetime) -> None:
         """Let a row that has ended end in another way."""
         del self._over_beside(row)[row.id.int]
         row.outcome = outcome
@@ -135,7 +135,7 @@ class InstanceTable:
         self._enter(row, _STATES[outcome])
         self._list_over(row)
 
-    def free(self, row: InstanceRow, due_at: datetime) -> None:
+    def free(self, row: StoredInstance, due_at: datetime) -> None:
         """Make a claimed row pending again."""
         self._unlist(row)
         row.claimed_by = row.expires_at = row.started_at = None
@@ -143,20 +143,20 @@ class InstanceTable:
         self._enter(row, State.PENDING)
         self.list_pending(row)
 
-    def start(self, row: InstanceRow, claimant: Claimant, now: datetime) -> None:
+    def start(self, row: StoredInstance, claimant: Claimant, now: datetime) -> None:
         """Start a claimed row."""
         self._unlist(row)
         row.start(claimant, now)
         self._enter(row, State.RUNNING)
         self._list_lease(row)
 
-    def renew(self, row: InstanceRow, expires_at: datetime) -> None:
+    def renew(self, row: StoredInstance, expires_at: datetime) -> None:
         """Let a claim hold until then."""
         self._unlist(row)
         row.expires_at = expires_at
         self._list_lease(row)
 
-    def move(self, row: InstanceRow, queue: str) -> None:
+    def move(self, row: StoredInstance, queue: str) -> None:
         """Let other nodes serve it, if it has not ended."""
         if row.completed_at is not None:
             return
@@ -169,20 +169,20 @@ class InstanceTable:
         else:
             row.queue = queue
 
-    def list_pending(self, row: InstanceRow) -> None:
+    def list_pending(self, row: StoredInstance) -> None:
         """Make a pending row claimable, unless it is frozen."""
         if not row.frozen:
             waiting = self._pending.setdefault(row.queue, SortedList())
             waiting.add((row.due_at, row.id.int, row))
 
-    def unlist_pending(self, row: InstanceRow) -> None:
+    def unlist_pending(self, row: StoredInstance) -> None:
         """Keep a pending row from being claimed."""
         if (waiting := self._pending.get(row.queue)) is not None:
             waiting.discard((row.due_at, row.id.int, row))
 
     def claim(
         self,
-        rows: Sequence[InstanceRow],
+        rows: Sequence[StoredInstance],
         claimant: Claimant,
         now: datetime,
         lead: datetime,
@@ -202,9 +202,9 @@ class InstanceTable:
 
     def take_lapsed(
         self, queues: Sequence[str], now: datetime, limit: int
-    ) -> list[InstanceRow]:
+    ) -> list[StoredInstance]:
         """Take rows whose claim has lapsed out of the list of leases."""
-        found: list[InstanceRow] = []
+        found: list[StoredInstance] = []
         for expires_at, _, row in self._leases:
             if expires_at > now or len(found) == limit:
                 break
@@ -216,7 +216,7 @@ class InstanceTable:
 
     def take_pending(
         self, queues: Sequence[str], until: datetime, limit: int
-    ) -> list[InstanceRow]:
+    ) -> list[StoredInstance]:
         """Take the earliest pending rows due by then out of their lists."""
         lists = [self._pending[name] for name in queues if name in self._pending]
         entries = islice(merge(*lists), limit)
@@ -238,10 +238,10 @@ class InstanceTable:
 
     def forget_over(
         self, until: datetime, limit: int, *, failed: bool
-    ) -> Sequence[InstanceRow]:
+    ) -> Sequence[StoredInstance]:
         """Forget rows that ended by then, oldest first: those that failed, or not."""
 
-        def is_old(row: InstanceRow) -> bool:
+        def is_old(row: StoredInstance) -> bool:
             return row.completed_at is not None and row.completed_at <= until
 
         over = self._over[failed]
@@ -251,33 +251,33 @@ class InstanceTable:
             self._forget(row)
         return forgotten
 
-    def walk(self, span: Span, limit: int) -> Iterator[InstanceRow]:
+    def walk(self, span: Span, limit: int) -> Iterator[StoredInstance]:
         """The rows of a span, ``limit`` at most."""
         return (entry[2] for entry in islice(span.walk(self._by_time), limit))
 
-    def _enter(self, row: InstanceRow, state: State) -> None:
+    def _enter(self, row: StoredInstance, state: State) -> None:
         self.counts[row.state] -= 1
         self.counts[state] += 1
         row.state = state
 
-    def _over_beside(self, row: InstanceRow) -> OrderedDict[int, InstanceRow]:
+    def _over_beside(self, row: StoredInstance) -> OrderedDict[int, StoredInstance]:
         return self._over[row.outcome is Outcome.FAILED]
 
-    def _list_over(self, row: InstanceRow) -> None:
+    def _list_over(self, row: StoredInstance) -> None:
         self._over_beside(row)[row.id.int] = row
 
-    def _list_lease(self, row: InstanceRow) -> None:
+    def _list_lease(self, row: StoredInstance) -> None:
         assert row.expires_at is not None
         self._leases.add((row.expires_at, row.id.int, row))
 
-    def _unlist(self, row: InstanceRow) -> None:
+    def _unlist(self, row: StoredInstance) -> None:
         if row.state is State.PENDING:
             self.unlist_pending(row)
         else:
             assert row.expires_at is not None
             self._leases.remove((row.expires_at, row.id.int, row))
 
-    def _forget(self, row: InstanceRow) -> None:
+    def _forget(self, row: StoredInstance) -> None:
         del self._rows[row.id.int]
         self._by_time.remove((row.execute_at, row.id.int, row))
         self.counts[row.state] -= 1

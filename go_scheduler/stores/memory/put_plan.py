@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from go_scheduler.models import TaskDefinition
-    from go_scheduler.stores.memory.rows import DefinitionRow
+    from go_scheduler.stores.memory.stored import StoredDefinition
     from go_scheduler.stores.messages import Tombstone
 
 
@@ -22,7 +22,7 @@ class PutPlan(NamedTuple):
     """
 
     definition: TaskDefinition
-    row: DefinitionRow | None
+    row: StoredDefinition | None
     over: Tombstone | None = None
     equal: bool = False
     same_trigger: bool = False

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from go_scheduler.stores.memory.rows import InstanceRow
+    from go_scheduler.stores.memory.stored import StoredInstance
     from go_scheduler.stores.messages import Position
 
-Entry = tuple["datetime", int, "InstanceRow"]
+Entry = tuple["datetime", int, "StoredInstance"]
 """A row in a sorted list, behind what it is sorted by: a time, and its id."""
 
 
@@ -42,7 +42,7 @@ class Span(NamedTuple):
             first = begin if first is None else max(first, begin)
         return entries.irange(first, last, reverse=self.newest_first)
 
-    def cut(self, rows: Iterable[InstanceRow]) -> Sequence[InstanceRow]:
+    def cut(self, rows: Iterable[StoredInstance]) -> Sequence[StoredInstance]:
         """Those of the rows that are in it, in its order."""
         entries = SortedList((row.execute_at, row.id.int, row) for row in rows)
         return [row for _, _, row in self.walk(entries)]

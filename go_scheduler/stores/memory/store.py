@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from go_scheduler.clock import Clock
     from go_scheduler.json import JSON
     from go_scheduler.models import DefinitionState, TaskDefinition, TaskInstance
-    from go_scheduler.stores.memory.rows import InstanceRow
     from go_scheduler.stores.memory.snapshot import Snapshot
+    from go_scheduler.stores.memory.stored import StoredInstance
     from go_scheduler.stores.messages import (
         Claim,
         Claimant,
@@ -184,7 +184,7 @@ class MemoryStore(Store):
         with self._lock:
             now = self._time()
             table, queues = self._instances, claimant.queues
-            rows: list[InstanceRow] = []
+            rows: list[StoredInstance] = []
             if lapsed is not None:
                 rows = table.take_lapsed(queues, now - lapsed, limit)
             rows += table.take_pending(queues, now + ahead, limit - len(rows))

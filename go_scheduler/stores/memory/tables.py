@@ -8,8 +8,8 @@ from go_scheduler.stores.base import CONTACTS_KEPT
 from go_scheduler.stores.memory.contacts import ContactTable
 from go_scheduler.stores.memory.definitions import DefinitionTable
 from go_scheduler.stores.memory.instances import InstanceTable
-from go_scheduler.stores.memory.rows import DefinitionRow
 from go_scheduler.stores.memory.snapshot import Snapshot
+from go_scheduler.stores.memory.stored import StoredDefinition
 from go_scheduler.stores.memory.tombstones import TombstoneTable
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ class Tables:
     def restored(cls, snapshot: Snapshot) -> Tables:
         """Tables that hold what a snapshot does."""
         tables = cls()
-        rows = {each.id: DefinitionRow(each) for each in snapshot.definitions}
-        gone = [(each, DefinitionRow(each.definition)) for each in snapshot.orphans]
+        rows = {each.id: StoredDefinition(each) for each in snapshot.definitions}
+        gone = [(each, StoredDefinition(each.definition)) for each in snapshot.orphans]
         kept = [(each, rows[each.definition.id]) for each in snapshot.instances]
         tables.instances.restore(kept + gone, handed_on=set(snapshot.handed_on))
         for _, deleted in gone:

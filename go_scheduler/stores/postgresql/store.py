@@ -10,7 +10,7 @@ from go_scheduler.checks import check_type
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.shown import shown
 from go_scheduler.stores.postgresql.claimed_instances import ClaimedInstances
-from go_scheduler.stores.postgresql.cleanup import Cleanup
+from go_scheduler.stores.postgresql.deletions import Deletions
 from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
 from go_scheduler.stores.postgresql.driver import EngineKind, judge, make_engines
 from go_scheduler.stores.postgresql.due_definitions import DueDefinitions
@@ -135,7 +135,7 @@ class PostgreSQLStore(SQLStore):
             statements, shards=dialect.shards, reads_rows=dialect.reads_rows
         )
         self._claimed_instances = ClaimedInstances(statements, self._writes, reader)
-        self._cleanup = Cleanup(statements)
+        self._deletions = Deletions(statements)
 
     # Definitions.
 
@@ -272,7 +272,7 @@ class PostgreSQLStore(SQLStore):
             )
             note_forgotten(forgotten, most=self.most_remembered)
 
-        deleted = self._cleanup.delete(retention, limit, forget=forget)
+        deleted = self._deletions.delete(retention, limit, forget=forget)
         # Nobody waits for a cleanup.
         self._database.replace_one()
         return deleted

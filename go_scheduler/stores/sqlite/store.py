@@ -13,8 +13,8 @@ from go_scheduler.stores.sql.schema import Schema
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.stores.sql.types import to_microseconds, to_sqlite_time
 from go_scheduler.stores.sqlite.claimed_instances import ClaimedInstances
-from go_scheduler.stores.sqlite.cleanup import delete_ended
 from go_scheduler.stores.sqlite.database import SQLiteDatabase
+from go_scheduler.stores.sqlite.deletions import delete_ended
 from go_scheduler.stores.sqlite.dialect import SQLiteDialect
 from go_scheduler.stores.sqlite.due_definitions import DueDefinitions
 from go_scheduler.stores.sqlite.statements.cleanup import LIST_CONTACTS, NOTE_CONTACT

@@ -1,4 +1,4 @@
-"""The cleanup of a SQLite file: rows whose time is over are deleted."""
+"""Rows of a SQLite file whose time is over, and how they are deleted."""
 
 from __future__ import annotations
 

@@ -15,23 +15,23 @@ if TYPE_CHECKING:
     from go_scheduler.stores.messages import Claimant
 
 
-class DefinitionRow:
+class StoredDefinition:
     """A definition as stored, and its instances by fire time, or else by id."""
 
     __slots__ = ("definition", "instances", "open")
 
     def __init__(self, definition: TaskDefinition) -> None:
         self.definition = definition
-        self.instances: dict[datetime | UUID, InstanceRow] | None = None
+        self.instances: dict[datetime | UUID, StoredInstance] | None = None
         self.open = 0
 
     @property
-    def rows(self) -> Sequence[InstanceRow]:
+    def rows(self) -> Sequence[StoredInstance]:
         """Its instances, in the order in which they were made."""
         return () if self.instances is None else tuple(self.instances.values())
 
 
-class InstanceRow:
+class StoredInstance:
     """An instance as stored."""
 
     __slots__ = (
@@ -60,7 +60,7 @@ class InstanceRow:
     def __init__(
         self,
         id: UUID,
-        of: DefinitionRow,
+        of: StoredDefinition,
         execute_at: datetime,
         *,
         fire_time: datetime | None,
@@ -87,7 +87,7 @@ class InstanceRow:
         self.state = State.PENDING
 
     @classmethod
-    def restored(cls, instance: TaskInstance, of: DefinitionRow) -> InstanceRow:
+    def restored(cls, instance: TaskInstance, of: StoredDefinition) -> StoredInstance:
         """The row that others saw as this instance."""
         row = cls(instance.id, of, instance.execute_at, fire_time=instance.fire_time)
         for name in _RESTORED:

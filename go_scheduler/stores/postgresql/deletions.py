@@ -1,4 +1,4 @@
-"""The cleanup of the PostgreSQL family: rows whose time is over are deleted."""
+"""Rows of the PostgreSQL family whose time is over, and how they are deleted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.postgresql.executing import Statements
 
 
-class Cleanup:
+class Deletions:
     """Deletes instances that ended long ago, then completed definitions without any.
 
     Args:
