@@ -152,6 +152,7 @@ class Desk:
         # When an earlier run began nobody knows any more.
         started_at = min(now, instance.started_at or now)
         return EndedRun(
+            claim=claim,
             instance=replace(instance, attempt=claim.attempt),
             started_at=started_at,
             ran_for=now - started_at,

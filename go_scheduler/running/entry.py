@@ -18,7 +18,7 @@ class Entry:
         run: The run.
         record: What is to be recorded of it.
         raised: What its handler raised, if that is not all of the record's error.
-        took: How long the run took, if anybody wants to know.
+        took: How long the run took; None: its handler was not called.
     """
 
     __slots__ = ("joined", "raised", "record", "run", "took", "unsure")

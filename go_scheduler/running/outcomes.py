@@ -5,7 +5,6 @@ Decisions alone: facts in, what is to be written out. No store, no clock, no thr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,11 +19,11 @@ _NOT_COMMITTED = "the transaction of complete_in() was not committed"
 _FAILED_TRIGGER = timedelta(minutes=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndedRun:
+class EndedRun(NamedTuple):
     """A run that is over, as far as what follows depends on it.
 
     Attributes:
+        claim: The right by which it ran.
         instance: What was run, as the store had it when the run started.
         started_at: When its handler was called.
         ran_for: How long ago that was.
@@ -35,6 +34,7 @@ class EndedRun:
             transaction or not at all.
     """
 
+    claim: Claim
     instance: TaskInstance
     started_at: datetime
     ran_for: timedelta
@@ -101,7 +101,7 @@ def left_behind(run: EndedRun, error: str) -> Decision | Release:
     """
     if run.cancel_requested or _retry_in(run) is None:
         return _fail(run, error)
-    return Release(claim=_claim_of(run.instance))
+    return Release(claim=run.claim)
 
 
 def not_called(instance: TaskInstance, *, now: datetime) -> Decision | None:
@@ -125,7 +125,7 @@ def not_called(instance: TaskInstance, *, now: datetime) -> Decision | None:
         return None
     next_fire_time, trigger_error = _next_fire_time(instance.definition, now)
     record = RunOutcome(
-        claim=_claim_of(instance),
+        claim=Claim(instance_id=instance.id, attempt=instance.attempt),
         outcome=outcome,
         error=error,
         next_fire_time=next_fire_time,
@@ -150,7 +150,7 @@ def _fail(run: EndedRun, error: str, *, hung: bool = False) -> Decision:
     if retry_in is None:
         return _end(run, Outcome.FAILED, error, hung=hung)
     record = RunOutcome(
-        claim=_claim_of(run.instance),
+        claim=run.claim,
         started_at=run.started_at,
         retry_in=retry_in,
         hung=hung,
@@ -165,7 +165,7 @@ def _end(
     definition = run.instance.definition
     next_fire_time, trigger_error = _next_fire_time(definition, run.now)
     record = RunOutcome(
-        claim=_claim_of(run.instance),
+        claim=run.claim,
         started_at=run.started_at,
         outcome=outcome,
         hung=hung,
@@ -192,7 +192,3 @@ def _next_fire_time(
     # Foreign code: SystemExit would end the thread that asks.
     except BaseException as error:
         return now + _FAILED_TRIGGER, error
-
-
-def _claim_of(instance: TaskInstance) -> Claim:
-    return Claim(instance_id=instance.id, attempt=instance.attempt)

@@ -10,10 +10,8 @@ from go_scheduler.events.definition_events import TriggerFailed
 from go_scheduler.events.event import of_definition, of_instance
 from go_scheduler.events.hub import LOG_ALONE, Events
 from go_scheduler.events.instance_events import (
-    InstanceFinished,
     InstanceGivenBack,
     InstanceLapsed,
-    InstanceRetried,
     RunFailed,
     RunLeftBehind,
 )
@@ -112,7 +110,8 @@ class Recorder:
 
     def succeed(self, run: HeldRun) -> None:
         """Record that a handler returned."""
-        self._put(run, outcomes.returned(self._ended(run)))
+        ended = self._ended(run)
+        self._put(run, outcomes.returned(ended), took=ended.ran_for)
 
     def hand_on(self, run: HeldRun, expire_after: timedelta | None) -> None:
         """Record that a run goes on elsewhere, and for how long it is kept."""
@@ -135,21 +134,24 @@ class Recorder:
         if self._left_behind and not run.joined:
             self.give_back_called(run, error)
         else:
-            self._put_failure(run, outcomes.raised(self._ended(run), error), error)
+            ended = self._ended(run)
+            self._put_failure(run, ended, outcomes.raised(ended, error), error)
 
     def give_back_called(self, run: HeldRun, error: str) -> None:
         """Count no run that was called and could not end, unless it was the last."""
-        follows = outcomes.left_behind(self._ended(run), error)
+        ended = self._ended(run)
+        follows = outcomes.left_behind(ended, error)
         if isinstance(follows, Release):
             self._events.tell(RunLeftBehind(**of_instance(run.instance), error=error))
             self._write(Entry(run, follows))
         else:
-            self._put_failure(run, follows, error)
+            self._put_failure(run, ended, follows, error)
 
     def give_up(self, run: HeldRun, error: str) -> None:
         """Record that a run is presumed hung."""
-        decision = outcomes.hung(self._ended(run), error, max_hangs=self._max_hangs)
-        self._put_failure(run, decision, error)
+        ended = self._ended(run)
+        decision = outcomes.hung(ended, error, max_hangs=self._max_hangs)
+        self._put_failure(run, ended, decision, error)
 
     def refuse(self, run: HeldRun, decision: Decision) -> None:
         """Record the end of an instance whose handler is not to be called."""
@@ -175,6 +177,7 @@ class Recorder:
         assert run.called_at is not None
         elapsed = self._clock.elapsed()
         return EndedRun(
+            claim=run.claim,
             instance=run.instance,
             started_at=run.called_at,
             ran_for=elapsed - run.called,
@@ -184,25 +187,24 @@ class Recorder:
             joined=run.joined,
         )
 
-    def _put_failure(self, run: HeldRun, decision: Decision, error: str) -> None:
-        self._put(run, decision, raised=error)
+    def _put_failure(
+        self, run: HeldRun, ended: EndedRun, decision: Decision, error: str
+    ) -> None:
+        self._put(run, decision, raised=error, took=ended.ran_for)
         # Whether one that has joined has failed only the store knows.
         if not run.joined and not run.cancel_requested:
             self._report_failed(run, decision.record)
 
     def _put(
-        self, run: HeldRun, decision: Decision, *, raised: str | None = None
+        self,
+        run: HeldRun,
+        decision: Decision,
+        *,
+        raised: str | None = None,
+        took: timedelta | None = None,
     ) -> None:
         self._report_trigger(run, decision)
-        took = self._took(run)
         self._write(Entry(run, decision.record, raised=raised, took=took))
-
-    def _took(self, run: HeldRun) -> timedelta | None:
-        """How long a run took that is over now, if a listener is to be told."""
-        wanted = self._events.wanted(InstanceFinished)
-        if run.called is None or not (wanted or self._events.wanted(InstanceRetried)):
-            return None
-        return self._clock.elapsed() - run.called
 
     def _write(self, entry: Entry) -> None:
         if self._outbox.put(entry):

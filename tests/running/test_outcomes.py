@@ -50,6 +50,7 @@ def ended(
     of = replace(definition(trigger=trigger), retry=retry or RetryPolicy())
     started = instance(of, attempt=3, runs=runs, started_at=START)
     return EndedRun(
+        claim=claim_of(started),
         instance=replace(started, hangs=hangs),
         started_at=START,
         ran_for=ran_for,
