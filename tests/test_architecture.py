@@ -1,0 +1,117 @@
+"""The page on the architecture names what is there, and the house keeps its measure."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "go_scheduler"
+PAGE = (ROOT / "ARCHITECTURE.md").read_text()
+ROOMS = ("client", "events", "firing", "running")
+
+MOST_LINES = 350
+MOST_BODY_LINES = 40
+MOST_PARAMETERS = 7
+
+# The suite for stores is tests, and a revision of the schema is a list.
+NO_CODE = {PACKAGE / "testing/store", PACKAGE / "stores/migrations/versions"}
+FILES = [each for each in PACKAGE.rglob("*.py") if each.parent not in NO_CODE]
+# What users hold has a parameter for each of its settings.
+MANY_PARAMETERS = {"scheduler.py"}
+
+
+def tree() -> str:
+    [text] = re.findall(r"^```text\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    return str(text)
+
+
+def names_in(folder: Path) -> list[str]:
+    """The modules and folders in a folder, as the tree names them."""
+    found = [f"{each.parent.name}/" for each in folder.glob("*/__init__.py")]
+    return found + [
+        each.stem for each in folder.glob("*.py") if not each.name.startswith("__")
+    ]
+
+
+def part_of(room: str) -> str:
+    """What the tree has below a folder."""
+    found = re.search(rf"^  {room}/.*\n(?:^   .*\n)*", tree(), re.MULTILINE)
+    assert found is not None, room
+    return found[0]
+
+
+def is_named(name: str, text: str) -> bool:
+    if name.endswith("_events") and "*_events" in text:
+        return True
+    return re.search(rf"(?<![\w.]){re.escape(name)}(?![\w])", text) is not None
+
+
+def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """How many lines a function has behind its signature and its docstring."""
+    first, *rest = function.body
+    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+        if not rest:
+            return 0
+        first = rest[0]
+    assert function.end_lineno is not None
+    return function.end_lineno - first.lineno + 1
+
+
+def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [
+        each
+        for each in ast.walk(ast.parse(path.read_text()))
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+
+
+@pytest.mark.parametrize("name", names_in(PACKAGE))
+def test_the_tree_names_each_part_of_the_package(name: str) -> None:
+    assert is_named(name, tree())
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_tree_names_each_module_of_the_rooms(room: str) -> None:
+    below = part_of(room)
+    assert [
+        each for each in names_in(PACKAGE / room) if not is_named(each, below)
+    ] == []
+
+
+def test_what_the_page_names_by_its_path_is_there() -> None:
+    paths = re.findall(r"`([a-z_*]+(?:/[a-z_*]+)+/?(?:\.py)?)`", PAGE)
+    assert len(paths) > 10
+    for path in paths:
+        found = [
+            each
+            for place in (PACKAGE, PACKAGE / "stores", PACKAGE / "running", ROOT)
+            for each in place.glob(f"{path.rstrip('/').removesuffix('.py')}*")
+        ]
+        assert found, path
+
+
+def test_no_file_outgrows_its_room() -> None:
+    long = {each: len(each.read_text().splitlines()) for each in FILES}
+    assert {key: lines for key, lines in long.items() if lines > MOST_LINES} == {}
+
+
+def test_no_function_outgrows_a_screen() -> None:
+    long = {
+        (path, each.name): body_lines(each)
+        for path in FILES
+        for each in functions(path)
+    }
+    assert {key: n for key, n in long.items() if n > MOST_BODY_LINES} == {}
+
+
+def test_no_constructor_takes_more_than_seven_parameters() -> None:
+    for path in FILES:
+        if path.name in MANY_PARAMETERS:
+            continue
+        for each in functions(path):
+            taken = each.args.args + each.args.kwonlyargs
+            assert each.name != "__init__" or len(taken) - 1 <= MOST_PARAMETERS, path
