@@ -72,10 +72,12 @@ class Admission:
         for instance in instances:
             run = HeldRun(instance, expire_after=self._expire_after)
             verdict = self._judge(run, now)
-            if isinstance(verdict, Accepted) and verdict.again:
+            if not isinstance(verdict, Accepted):
+                self._turn_away(run, verdict)
+                continue
+            if verdict.again:
                 self._events.tell(InstanceTakenOver(**of_instance(instance)))
-            if self._lets_in(run, verdict):
-                admitted.append(run)
+            admitted.append(run)
         self._held.add(admitted)
         if self._events.wanted(InstanceClaimed):
             self._tell_claimed(admitted)
@@ -86,9 +88,11 @@ class Admission:
         now = self._clock.now()
         admitted = []
         for run in runs:
-            if self._lets_in(run, self._judge(run, now)):
+            verdict = self._judge(run, now)
+            if isinstance(verdict, Accepted):
                 admitted.append(run)
             else:
+                self._turn_away(run, verdict)
                 self._held.drop(run)
         return admitted
 
@@ -96,13 +100,12 @@ class Admission:
         refusal = self._spares.refusal(run.instance)
         return judge(run.instance, self._handler, refusal=refusal, now=now)
 
-    def _lets_in(self, run: HeldRun, verdict: Verdict) -> bool:
+    def _turn_away(self, run: HeldRun, verdict: Refused | GivenBack) -> None:
         if isinstance(verdict, Refused):
             self._recorder.refuse(run, verdict.decision)
-        elif isinstance(verdict, GivenBack):
+        else:
             self._notice(run.instance, verdict.reason)
             self._recorder.release(run, verdict.reason, delay=verdict.delay)
-        return isinstance(verdict, Accepted)
 
     def _tell_claimed(self, runs: Iterable[HeldRun]) -> None:
         for run in runs:

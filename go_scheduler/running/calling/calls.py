@@ -67,9 +67,9 @@ class Calls:
         self._events = events.teller("running")
         self.is_async = async_test(handler)
 
-    def await_worker(self, run: HeldRun) -> bool:
+    def await_worker(self, run: HeldRun, elapsed: timedelta) -> bool:
         """Note that the time of a run has come; false if it is given back already."""
-        return self._held.fall_due(run, self._clock.elapsed())
+        return self._held.fall_due(run, elapsed)
 
     def call(
         self, run: HeldRun, await_result: Callable[[object, HeldRun], object]

@@ -59,6 +59,7 @@ class Workers:
         events: Events = LOG_ALONE,
     ) -> None:
         self._calls = calls
+        self._clock = clock
         self._spares = spares
         self._threads = Threads(self._perform, most=max_workers, events=events)
         self._tasks = Places(max_workers, self._begin_task)
@@ -102,9 +103,10 @@ class Workers:
 
     def submit(self, runs: Iterable[HeldRun]) -> None:
         """Call the handler for runs that are due, each as soon as a worker is free."""
+        elapsed = self._clock.elapsed()
         failure: Exception | None = None
         for run in runs:
-            if self._calls.await_worker(run):
+            if self._calls.await_worker(run, elapsed):
                 try:
                     self._hand_over(run)
                 # No thread can be started, or the executor has been shut down.
