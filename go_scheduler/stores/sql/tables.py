@@ -142,9 +142,9 @@ instances = Table(
     Column("skipped_last", Time),
     Column("skipped_count", BigInteger),
     Column("skipped_reason", Text),
-    Column("trace_context", Text),
-    # The last, for on CockroachDB it is added to the table, in a family of its own.
+    # Not in a column family of its own: beside one, CockroachDB skips no locked rows.
     Column("payload", Text),
+    Column("trace_context", Text),
     UniqueConstraint("definition_key", "fire_time", name="task_instances_fire_key"),
     CheckConstraint(
         "(completed_at IS NULL) = (outcome IS NULL)", name="task_instances_end_check"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from alembic.operations import Operations
     from sqlalchemy.schema import SchemaItem
 
-revision = "2026.11.22b"
+revision = "2026.11.22c"
 down_revision = None
 
 _TIME = TIMESTAMP(timezone=True).with_variant(BigInteger(), "sqlite")
@@ -90,28 +90,17 @@ def _create_definitions(op: Operations) -> None:
 
 
 def _create_instances(op: Operations) -> None:
-    columns = _columns_of_instances()
-    engine = op.get_context().dialect.name
-    if engine == "cockroachdb":
-        # In a family of its own it is not written anew with every claim and start. It
-        # is added: beside one family that it names, CREATE TABLE puts columns in any.
-        *columns, payload = columns
     _create_table(
         op,
         "task_instances",
-        *columns,
+        *_columns_of_instances(),
         UniqueConstraint("definition_key", "fire_time", name="task_instances_fire_key"),
         CheckConstraint(
             "(completed_at IS NULL) = (outcome IS NULL)",
             name="task_instances_end_check",
         ),
     )
-    if engine == "cockroachdb":
-        op.execute(
-            f"ALTER TABLE task_instances ADD COLUMN IF NOT EXISTS {payload.name} TEXT"
-            f" CREATE IF NOT EXISTS FAMILY {payload.name}"
-        )
-    if engine == "postgresql":
+    if op.get_context().dialect.name == "postgresql":
         # Room for new versions of a row beside the old one.
         op.execute("ALTER TABLE task_instances SET (fillfactor = 70)")
 
@@ -156,8 +145,8 @@ def _columns_of_instances() -> list[Column[Any]]:
         Column("skipped_last", _TIME),
         Column("skipped_count", BigInteger()),
         Column("skipped_reason", Text()),
-        Column("trace_context", Text()),
         Column("payload", Text()),
+        Column("trace_context", Text()),
     ]
 
 
