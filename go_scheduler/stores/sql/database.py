@@ -242,7 +242,7 @@ def _translate(
     cause = getattr(error, "orig", None) or error
     lines = str(cause).strip().splitlines() or [type(cause).__name__]
     text = f"{lines[0]} ({code})" if code else lines[0]
-    # Trying again alone helps the loops: one row of a batch keeps them waiting.
+    # A busy row is no outage to the loops: they divide their batch to find it.
     if fault is Fault.WRONG or (fault is Fault.BUSY and lane is not Lane.BY_HAND):
         return StoreError(text)
     return StoreUnavailableError(text)

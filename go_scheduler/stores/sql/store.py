@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from sqlalchemy import and_, case, func, literal, or_, select
+from sqlalchemy import func, select
 
 from go_scheduler.checks import LONGEST
 from go_scheduler.clock import SystemClock
@@ -23,11 +23,16 @@ from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.due_queues import due_queues
 from go_scheduler.stores.sql.edits import LIVE, Edits, definition_of, live_among
 from go_scheduler.stores.sql.finishing import finish_run
-from go_scheduler.stores.sql.instance_rows import INSTANCE_COLUMNS
 from go_scheduler.stores.sql.joining import join, when_committed
+from go_scheduler.stores.sql.lists import (
+    BOTH,
+    comes_after,
+    definition_state,
+    fires_after,
+    instance_state,
+)
 from go_scheduler.stores.sql.puts import Puts
 from go_scheduler.stores.sql.reader import Reader
-from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS, LATEST
 from go_scheduler.stores.sql.tables import contents, definitions, instances
 from go_scheduler.stores.sql.tombstones import Tombstones
 
@@ -36,7 +41,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from uuid import UUID
 
-    from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy import Connection
 
     from go_scheduler.clock import Clock
     from go_scheduler.json import JSON
@@ -70,7 +75,7 @@ class SQLStore(TransactionalStore):
         self._edits = Edits(dialect, self._tombstones)
         self._puts = Puts(self._edits, self._tombstones, dialect)
         self._reader = Reader(database, dialect)
-        self._both = dialect.looked_up(_BOTH, definitions, "task_definitions_pkey")
+        self._both = dialect.looked_up(BOTH, definitions, "task_definitions_pkey")
         self._elapsed = (clock or SystemClock()).elapsed
 
     @property
@@ -192,9 +197,9 @@ class SQLStore(TransactionalStore):
         if queue is not None:
             query = query.where(definitions.c.queue == queue)
         if state is not None:
-            query = query.where(_definition_state == state.value)
+            query = query.where(definition_state == state.value)
         if after is not None and soonest_first:
-            query = query.where(_fires_after(after))
+            query = query.where(fires_after(after))
         elif after is not None:
             query = query.where(definitions.c.id > after.id)
         return self._list(
@@ -272,11 +277,11 @@ class SQLStore(TransactionalStore):
             named = select(contents.c.key).where(contents.c.name == name)
             query = query.where(column.definition_key.in_(named))
         if state is not None:
-            query = query.where(_state == state.value)
+            query = query.where(instance_state == state.value)
         if since is not None:
             query = query.where(column.execute_at >= since)
         if after is not None:
-            query = query.where(_comes_after(after, newest_first=newest_first))
+            query = query.where(comes_after(after, newest_first=newest_first))
         rows = self._list(lambda connection: connection.execute(query).all())
         return self._reader.instances(Lane.BY_HAND, rows)
 
@@ -291,7 +296,7 @@ class SQLStore(TransactionalStore):
 
     def counts(self) -> Mapping[State, int]:
         """How many instances are in each state; every state has a number."""
-        query = select(_state, func.count()).group_by(_state)
+        query = select(instance_state, func.count()).group_by(instance_state)
         found = self._list(
             lambda connection: {row[0]: row[1] for row in connection.execute(query)}
         )
@@ -302,49 +307,3 @@ class SQLStore(TransactionalStore):
         return self._database.run(
             Lane.BY_HAND, lambda connection: self._dialect.listed(connection, read)
         )
-
-
-_BOTH = select(
-    *(instances.c[name] for name in INSTANCE_COLUMNS),
-    *(definitions.c[name].label(f"d_{name}") for name in DEFINITION_COLUMNS),
-).outerjoin_from(
-    instances, definitions, definitions.c.key == instances.c.definition_key
-)
-
-
-def _comes_after(last: Position, *, newest_first: bool) -> ColumnElement[bool]:
-    column = instances.c
-    if newest_first:
-        earlier = column.execute_at < last.at
-        same = and_(column.execute_at == last.at, column.id < last.id)
-        return or_(earlier, same)
-    if last.at == LATEST:
-        # LATEST stands for all times that cannot be read: they are one place.
-        return and_(column.execute_at >= LATEST, column.id > last.id)
-    same = and_(column.execute_at == last.at, column.id > last.id)
-    return or_(column.execute_at > last.at, same)
-
-
-def _fires_after(last: Position) -> ColumnElement[bool]:
-    column = definitions.c
-    never = column.next_fire_time.is_(None)
-    if last.at is None:
-        return and_(never, column.id > last.id)
-    same = and_(column.next_fire_time == last.at, column.id > last.id)
-    return or_(column.next_fire_time > last.at, same, never)
-
-
-_definition_state = case(
-    (
-        definitions.c.completed_at.is_not(None),
-        literal(DefinitionState.COMPLETED.value),
-    ),
-    (definitions.c.paused, literal(DefinitionState.PAUSED.value)),
-    else_=literal(DefinitionState.ACTIVE.value),
-)
-_state = case(
-    (instances.c.outcome.is_not(None), instances.c.outcome),
-    (instances.c.claimed_by.is_(None), literal(State.PENDING.value)),
-    (instances.c.started_at.is_(None), literal(State.CLAIMED.value)),
-    else_=literal(State.RUNNING.value),
-)

@@ -1,0 +1,64 @@
+"""Parts of the queries for lists: states, and where a page begins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import and_, case, literal, or_, select
+
+from go_scheduler.models import DefinitionState, State
+from go_scheduler.stores.sql.instance_rows import INSTANCE_COLUMNS
+from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS, LATEST
+from go_scheduler.stores.sql.tables import definitions, instances
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement
+
+    from go_scheduler.stores.messages import Position
+
+BOTH = select(
+    *(instances.c[name] for name in INSTANCE_COLUMNS),
+    *(definitions.c[name].label(f"d_{name}") for name in DEFINITION_COLUMNS),
+).outerjoin_from(
+    instances, definitions, definitions.c.key == instances.c.definition_key
+)
+
+
+def comes_after(last: Position, *, newest_first: bool) -> ColumnElement[bool]:
+    """Whether an instance belongs on the next page."""
+    column = instances.c
+    if newest_first:
+        earlier = column.execute_at < last.at
+        same = and_(column.execute_at == last.at, column.id < last.id)
+        return or_(earlier, same)
+    if last.at == LATEST:
+        # LATEST stands for all times that cannot be read: they are one place.
+        return and_(column.execute_at >= LATEST, column.id > last.id)
+    same = and_(column.execute_at == last.at, column.id > last.id)
+    return or_(column.execute_at > last.at, same)
+
+
+def fires_after(last: Position) -> ColumnElement[bool]:
+    """Whether a definition belongs on the next page, those that fire soonest first."""
+    column = definitions.c
+    never = column.next_fire_time.is_(None)
+    if last.at is None:
+        return and_(never, column.id > last.id)
+    same = and_(column.next_fire_time == last.at, column.id > last.id)
+    return or_(column.next_fire_time > last.at, same, never)
+
+
+definition_state = case(
+    (
+        definitions.c.completed_at.is_not(None),
+        literal(DefinitionState.COMPLETED.value),
+    ),
+    (definitions.c.paused, literal(DefinitionState.PAUSED.value)),
+    else_=literal(DefinitionState.ACTIVE.value),
+)
+instance_state = case(
+    (instances.c.outcome.is_not(None), instances.c.outcome),
+    (instances.c.claimed_by.is_(None), literal(State.PENDING.value)),
+    (instances.c.started_at.is_(None), literal(State.CLAIMED.value)),
+    else_=literal(State.RUNNING.value),
+)
