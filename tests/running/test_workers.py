@@ -20,7 +20,7 @@ from go_scheduler.clock import StoreClock, SystemClock
 from go_scheduler.errors import SchedulerStateError
 from go_scheduler.handlers.registry import Handler, HandlerRegistry
 from go_scheduler.models import State
-from go_scheduler.run import current_run, run_here
+from go_scheduler.run import HandedOn, current_run, run_here
 from go_scheduler.running.calling.calls import Calls
 from go_scheduler.running.calling.event_loop import ApplicationLoop, OwnEventLoop
 from go_scheduler.running.calling.handling import Handling
@@ -613,6 +613,19 @@ def test_a_run_that_lost_its_claim_or_was_given_up_records_only_a_success(
     pool.recorder.tick()
     assert pool.stored(run).state is State.COMPLETED
     assert pool.held.busy == 0
+
+
+@pytest.mark.parametrize("how", LOSE)
+def test_a_run_that_lost_its_claim_or_was_given_up_is_not_handed_on(
+    pools: Callable[..., Pool], clock: ManualClock, how: str
+) -> None:
+    def handler(instance: TaskInstance) -> HandedOn:
+        LOSE[how](held_run())
+        return HandedOn()
+
+    pool = pools(handler, executor=InlineExecutor(), clock=clock)
+    pool.submit()
+    assert (pool.recorder.unrecorded, pool.held.busy) == (0, 0)
 
 
 def test_of_a_lost_run_that_joined_a_transaction_nothing_more_is_recorded(
