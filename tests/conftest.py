@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
+import hypothesis
 import pytest
 
 from go_scheduler.clock import StoreClock
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from go_scheduler.stores.base import Store
+
+# No machine is asked how fast it is; else as Hypothesis has it, on CI or not.
+hypothesis.settings.register_profile("untimed", hypothesis.settings(), deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 ENGINES = ("memory", "sqlite", "postgresql", "cockroachdb")
 SETTINGS = Settings(
