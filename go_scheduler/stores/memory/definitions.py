@@ -216,7 +216,7 @@ class DefinitionTable:
                 self._instances.list_pending(instance)
             elif instance.state is State.RUNNING:
                 assert instance.expires_at is not None
-                self._instances.renew(instance, max(instance.expires_at, now))
+                self._instances.hold_until(instance, max(instance.expires_at, now))
 
     def delete(self, row: StoredDefinition, now: datetime) -> None:
         """Delete a definition and what has not started of it; cancel what runs."""

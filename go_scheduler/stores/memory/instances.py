@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.memory.span import Entry, Span
     from go_scheduler.stores.memory.stored import StoredDefinition
-    from go_scheduler.stores.messages import Claim, Claimant
+    from go_scheduler.stores.messages import Claim, Claimant, Renewal
 
 
 class InstanceTable:
@@ -150,7 +150,16 @@ class InstanceTable:
         self._enter(row, State.RUNNING)
         self._list_lease(row)
 
-    def renew(self, row: StoredInstance, expires_at: datetime) -> None:
+    def renew(self, row: StoredInstance, renewal: Renewal, now: datetime) -> None:
+        """Let a claim hold for as long as a renewal says, handed on for no less."""
+        if renewal.handed_on:
+            row.handed_on = row.attempt
+        expires_at = now + renewal.lease
+        if row.is_handed_on:
+            expires_at = max(expires_at, row.expires_at or now)
+        self.hold_until(row, expires_at)
+
+    def hold_until(self, row: StoredInstance, expires_at: datetime) -> None:
         """Let a claim hold until then."""
         self._unlist(row)
         row.expires_at = expires_at

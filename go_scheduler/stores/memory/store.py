@@ -7,10 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import SystemClock
-from go_scheduler.errors import (
-    TaskDefinitionNotFoundError,
-    TaskInstanceNotFoundError,
-)
+from go_scheduler.errors import TaskDefinitionNotFoundError, TaskInstanceNotFoundError
 from go_scheduler.json import contains
 from go_scheduler.models import Cancelled, Outcome, State
 from go_scheduler.stores.base import Store
@@ -224,12 +221,7 @@ class MemoryStore(Store):
             owned = {}
             for renewal in renewals:
                 if row := self._instances.current(renewal.claim):
-                    if renewal.handed_on:
-                        row.handed_on = row.attempt
-                    expires_at = now + renewal.lease
-                    if row.is_handed_on:
-                        expires_at = max(expires_at, row.expires_at or now)
-                    self._instances.renew(row, expires_at)
+                    self._instances.renew(row, renewal, now)
                     owned[row.id] = row.cancel_requested
         return Answer(done=owned)
 
