@@ -35,7 +35,8 @@ class Lifecycle(ABC):
     def __init__(self, clock: Clock, loop: asyncio.AbstractEventLoop | None) -> None:
         self._clock = clock
         self._loop = loop
-        self._lock = threading.Lock()
+        # A listener in place is told of a start while that has it, and may start too.
+        self._lock = threading.RLock()
         self._node: Node | None = None
 
     @abstractmethod

@@ -12,10 +12,15 @@ from go_scheduler.client.store_access import StoreAccess
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.running.desk import Desk
+from go_scheduler.shown import shown
 from go_scheduler.stores.messages import Claim
 
 if TYPE_CHECKING:
     from go_scheduler.models import Extension
+
+
+# More than any instance has, and what every store can compare.
+_MOST_ATTEMPTS = 10**18
 
 
 class Runs(StoreAccess):
@@ -142,6 +147,8 @@ class Runs(StoreAccess):
 def _claim(instance_id: UUID, attempt: int) -> Claim:
     check_type("instance_id", instance_id, UUID)
     check_type("attempt", attempt, int)
-    if attempt < 1:
-        raise ConfigurationError(f"attempt must be 1 or more, not {attempt}")
+    if not 1 <= attempt <= _MOST_ATTEMPTS:
+        raise ConfigurationError(
+            f"attempt must be from 1 to {_MOST_ATTEMPTS:,}, not {shown(attempt)}"
+        )
     return Claim(instance_id=instance_id, attempt=attempt)

@@ -87,12 +87,15 @@ class Desk:
         return [instance for instance, each in judged if isinstance(each, Accepted)]
 
     def extend(self, claim: Claim, by: timedelta) -> Extension:
-        """Let a claim hold for so long from now.
+        """Let a claim hold for so long from now, unless it does for longer already.
 
         Raises:
             StoreUnavailableError: Asking again may help.
         """
-        answer = self._store.renew_claims([Renewal(claim=claim, lease=by)])
+        # As one that is handed on, though its handler may not have returned yet: nobody
+        # outside of its node is to shorten what that keeps.
+        renewal = Renewal(claim=claim, lease=by, handed_on=True)
+        answer = self._store.renew_claims([renewal])
         _check_free(claim, answer)
         cancel_requested = answer.done.get(claim.instance_id)
         if cancel_requested is None:

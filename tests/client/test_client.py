@@ -96,6 +96,7 @@ REFUSED: list[tuple[str, Callable[[Client], object]]] = [
     ("complete text", lambda client: client.complete("x", 1)),  # type: ignore[arg-type]
     ("attempt text", lambda client: client.complete(NOBODY, "1")),  # type: ignore[arg-type]
     ("attempt 0", lambda client: client.fail(NOBODY, 0, "x")),
+    ("attempt 2**63", lambda client: client.release(NOBODY, 2**63)),
     ("error 5", lambda client: client.fail(NOBODY, 1, 5)),  # type: ignore[arg-type]
     ("extend by none", lambda client: client.extend(NOBODY, 1, timedelta(0))),
     ("delay 5", lambda client: client.release(NOBODY, 1, delay=5)),  # type: ignore[arg-type]

@@ -232,6 +232,30 @@ class TestNodes:
         clock.advance(SECOND)
         assert scheduler.health().trouble == "it has been stopped"
 
+    @pytest.mark.parametrize("stops", [False, True])
+    def test_a_listener_in_place_may_start_its_scheduler(
+        self, clock: ManualClock, store: Store, stops: bool
+    ) -> None:
+        told: list[NodeStarted] = []
+
+        @hears(NodeStarted)
+        def start(event: NodeStarted) -> None:
+            told.append(event)
+            if len(told) == 1:
+                assert not (stops and scheduler.stop())
+                scheduler.start()
+
+        scheduler = Scheduler(print, store, clock=clock, listeners=[start])
+        starting = threading.Thread(target=scheduler.start, daemon=True)
+        starting.start()
+        starting.join(FAILED_AFTER)
+        assert not starting.is_alive()
+        clock.advance(SECOND)
+        assert scheduler.health().ok
+        assert scheduler.health().node == told[-1].node
+        assert len(told) == 1 + stops
+        assert scheduler.stop()
+
     def test_one_without_a_handler_serves_no_queue_and_says_so(
         self, clock: ManualClock, store: Store
     ) -> None:

@@ -154,6 +154,13 @@ class TestExtend:
         assert ids(claim(store, OTHER_NODE, lapsed=True)) == [run.id]
         assert desk.extend(claim_of(run), HOUR) is Extension.LOST
 
+    def test_what_its_node_keeps_for_longer_is_kept_no_shorter(
+        self, store: Store, desk: Desk
+    ) -> None:
+        run = running(store, definition())
+        assert desk.extend(claim_of(run), TICK) is Extension.GO_ON
+        assert store.get_instance(run.id).expires_at == run.expires_at
+
     def test_a_run_that_is_cancelled_is_told_to_stop(
         self, store: Store, desk: Desk
     ) -> None:
