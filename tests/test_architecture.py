@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "go_scheduler"
 PAGE = (ROOT / "ARCHITECTURE.md").read_text()
-ROOMS = ("client", "events", "firing", "running")
+ROOMS = ("client", "events", "firing", "running", "running/calling")
 
 MOST_LINES = 350
 MOST_BODY_LINES = 40
@@ -39,7 +39,8 @@ def names_in(folder: Path) -> list[str]:
 
 def part_of(room: str) -> str:
     """What the tree has below a folder."""
-    found = re.search(rf"^  {room}/.*\n(?:^   .*\n)*", tree(), re.MULTILINE)
+    name = Path(room).name
+    found = re.search(rf"^( +){name}/.*\n(?:^\1 .*\n)*", tree(), re.MULTILINE)
     assert found is not None, room
     return found[0]
 
