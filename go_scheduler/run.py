@@ -159,7 +159,9 @@ class HandedOn:
 
     Attributes:
         expire_after: How long it is kept without that, counted from when it is handed
-            on; None: for as long as a run of it may take.
+            on, and no less than until the claim lapses under which the handler was
+            called, which takes up to a ``lease``; None: for as long as a run of it may
+            take.
 
     Raises:
         ConfigurationError: ``expire_after`` is not a timedelta above zero.

@@ -35,7 +35,10 @@ class InstanceClaimed(InstanceEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceTakenOver(InstanceEvent):
-    """It was claimed to run again, as its last run came to no end: its node died."""
+    """It was claimed to run again, as its last run came to no end.
+
+    Its node died, or nobody has ended or extended in time what was handed on.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
