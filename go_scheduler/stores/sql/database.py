@@ -117,12 +117,10 @@ class Database:
         Args:
             lane: Which connections to use.
             work: Its statements commit one by one.
-            repeatable: Whether it may be repeated though it may have been done, as it
-                is when the connection was lost.
+            repeatable: Whether to repeat it when nobody knows whether it was done.
 
         Raises:
-            StoreUnavailableError: The database is unavailable, or every try met a
-                conflict.
+            StoreUnavailableError: The database is unavailable, or no try succeeded.
             StoreError: It failed in another way.
         """
         closed = self._closed
