@@ -33,6 +33,7 @@ _JSON = JSONB().with_variant(Text(), "sqlite")
 def upgrade(op: Operations) -> None:
     """Create the tables, then what finds their rows."""
     _create_definitions(op)
+    _create_tables_beside_definitions(op)
     _create_instances(op)
     _create_tables_of_nodes(op)
     _create_tables_of_runs(op)
@@ -67,6 +68,9 @@ def _create_definitions(op: Operations) -> None:
         Column("owner", Text()),
         Column("created_at", _TIME, nullable=False),
     )
+
+
+def _create_tables_beside_definitions(op: Operations) -> None:
     _create_table(
         op,
         "task_contents",
