@@ -20,14 +20,16 @@ from go_scheduler.errors import (
 )
 from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.models import (
+    Cancelled,
     DefinitionState,
     Extension,
+    Outcome,
     State,
     TaskDefinition,
     TaskInstance,
 )
 from go_scheduler.policies import CatchUp, RetryPolicy
-from go_scheduler.run import HandedOn, current_run
+from go_scheduler.run import HandedOn, Run, current_run
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.base import Store
 from go_scheduler.stores.memory.store import MemoryStore
@@ -49,6 +51,7 @@ else:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Cancelled",
     "CatchUp",
     "ClaimLostError",
     "ConfigurationError",
@@ -64,8 +67,10 @@ __all__ = [
     "IntervalTrigger",
     "InvalidTriggerError",
     "MemoryStore",
+    "Outcome",
     "Page",
     "RetryPolicy",
+    "Run",
     "ScheduleWarning",
     "Scheduler",
     "SchedulerStateError",

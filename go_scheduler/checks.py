@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from go_scheduler.clock import CENTURY, ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.json import check_text
 from go_scheduler.shown import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NAME_LIMIT = 200
 """The most characters a definition's name, or a queue's, may have."""
@@ -33,6 +38,30 @@ def check_type(name: str, value: object, kind: type) -> None:
         raise ConfigurationError(
             f"{name} must be {_article(kind.__name__)}, not {shown(value)}"
         )
+
+
+def check_takes_one(name: str, called: Callable[..., object], *, argument: str) -> None:
+    """Refuse what cannot be called with one argument.
+
+    Args:
+        name: What is called.
+        called: The callable itself.
+        argument: What it is called with.
+
+    Raises:
+        ConfigurationError: It takes none, or needs more.
+    """
+    try:
+        signature = inspect.signature(called)
+    except (TypeError, ValueError):
+        return  # Some of what is built in does not say what it takes.
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        raise ConfigurationError(
+            f"{name} is called with one argument, {argument}, and takes"
+            f" {signature}: {error}; {shown(called)}"
+        ) from None
 
 
 def check_name(name: str, value: object) -> str:

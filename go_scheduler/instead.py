@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-_Class = TypeVar("_Class", bound=type)
+_Called = TypeVar("_Called", bound=Callable[..., object])
 
 
-def write_instead(example: str) -> Callable[[_Class], _Class]:
-    """Let a class note an example on the ``TypeError`` of a wrong construction."""
+def write_instead(example: str) -> Callable[[_Called], _Called]:
+    """Let a class or function note an example on the ``TypeError`` of a wrong call."""
 
-    def decorate(made: _Class) -> _Class:
-        init: Callable[..., None] = made.__init__  # type: ignore[misc] # it is a class
-
-        @wraps(init)
-        def __init__(self: object, *args: Any, **kwargs: Any) -> None:
+    def noting(function: Callable[..., Any]) -> Any:
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> object:
             try:
-                init(self, *args, **kwargs)
+                return function(*args, **kwargs)
             except TypeError as error:
-                error.add_note(f"Write, for example: {example}")
+                # What is raised within it is not about how it was called.
+                if error.__traceback__ is None or error.__traceback__.tb_next is None:
+                    error.add_note(f"Write, for example: {example}")
                 raise
 
-        made.__init__ = __init__  # type: ignore[misc]
-        return made
+        return call
+
+    def decorate(called: _Called) -> _Called:
+        if isinstance(called, type):
+            called.__init__ = noting(called.__init__)  # type: ignore[misc]
+            return called
+        wrapped: _Called = noting(called)
+        return wrapped
 
     return decorate

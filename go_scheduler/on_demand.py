@@ -10,6 +10,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
+_PUBLIC = (
+    "go_scheduler",
+    "go_scheduler.events",
+    "go_scheduler.stores",
+    "go_scheduler.triggers",
+)
+"""The packages that are loaded with any other, and list what they have."""
+
+_NOT_LOADED = {
+    "CockroachDBStore": "go_scheduler.stores.cockroachdb",
+    "InlineExecutor": "go_scheduler.testing",
+    "ManualClock": "go_scheduler.testing",
+    "PostgreSQLStore": "go_scheduler.stores.postgresql",
+    "SQLiteStore": "go_scheduler.stores.sqlite",
+    "StoreMachine": "go_scheduler.testing",
+    "StoreSuite": "go_scheduler.testing",
+    "TriggerSuite": "go_scheduler.testing",
+    "settle": "go_scheduler.testing",
+}
+"""Where the public names are that are not loaded to look for a name."""
+
+
 def on_demand(
     package: str, homes: Mapping[str, str]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
@@ -27,6 +49,11 @@ def on_demand(
 
     def get(name: str) -> object:
         if name not in homes:
+            if (home := _home_of(name)) is not None:
+                # Of an AttributeError, an import statement would not show the text.
+                raise ImportError(
+                    f"{name} is in {home}: from {home} import {name}", name=package
+                )
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         found = getattr(import_module(f"{package}.{homes[name]}"), name)
         # From now on it is found as any other name.
@@ -37,3 +64,13 @@ def on_demand(
         return sorted({*names, *homes})
 
     return get, list_names
+
+
+def _home_of(name: str) -> str | None:
+    """The module where a public name is that somebody looks for elsewhere."""
+    for package in _PUBLIC:
+        # While the packages import each other, one may not be there yet, or half.
+        module = sys.modules.get(package)
+        if name in getattr(module, "__dict__", {}).get("__all__", ()):
+            return package
+    return _NOT_LOADED.get(name)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from go_scheduler.checks import check_positive
 from go_scheduler.errors import ClaimLostError, SchedulerStateError
+from go_scheduler.instead import write_instead
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -148,6 +149,7 @@ class Run:
         return ClaimLostError(f"instance {id}, attempt {attempt}: it {why}")
 
 
+@write_instead("HandedOn(expire_after=timedelta(hours=1))")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandedOn:
     """What a handler returns that has handed its work on: the run goes on elsewhere.

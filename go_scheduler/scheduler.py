@@ -20,10 +20,12 @@ from go_scheduler.events.node_events import NoticeGiven
 from go_scheduler.events.notices import Notices
 from go_scheduler.handlers.registry import NAMELESS, HandlerRegistry, check_handler
 from go_scheduler.health import Health, not_running
+from go_scheduler.instead import write_instead
 from go_scheduler.lifecycle import Lifecycle, forked
 from go_scheduler.node import Node
 from go_scheduler.running.calling.handling import Handling
 from go_scheduler.settings import Settings
+from go_scheduler.stores.base import Store
 from go_scheduler.stores.memory.store import MemoryStore
 
 if TYPE_CHECKING:
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
     from go_scheduler.handlers.registry import Handler
     from go_scheduler.models import TaskDefinition
     from go_scheduler.running.calling.event_loop import ApplicationLoop
-    from go_scheduler.stores.base import Store
 
 
 _NO_HANDLER = (
@@ -47,6 +48,7 @@ _STOPPED = (
 )
 
 
+@write_instead("Scheduler(handler, store)")
 class Scheduler(Lifecycle, Client):
     """Runs a handler for each fire time of the definitions in a store.
 
@@ -148,8 +150,7 @@ class Scheduler(Lifecycle, Client):
         loop: asyncio.AbstractEventLoop | None = None,
         listeners: Sequence[Listener] = (),
     ) -> None:
-        if handler is not None:
-            check_handler(handler)
+        _check_handler_if_given(handler)
         _check_if_given("executor", executor, Executor)
         _check_if_given("clock", clock, Clock)
         _check_if_given("loop", loop, asyncio.AbstractEventLoop)
@@ -260,6 +261,15 @@ class Scheduler(Lifecycle, Client):
         node = self._node
         if node is not None and not node.stopping and node.process == os.getpid():
             node.look(stored)
+
+
+def _check_handler_if_given(handler: object) -> None:
+    if isinstance(handler, Store):
+        raise ConfigurationError(
+            "the handler comes first, and then the store: Scheduler(handler, store)"
+        )
+    if handler is not None:
+        check_handler(handler)
 
 
 def _check_if_given(name: str, value: object, kind: type) -> None:

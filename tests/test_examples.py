@@ -26,6 +26,7 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
+from go_scheduler.stores import open_store
 from go_scheduler.testing import StoreSuite
 from tests.conftest import SHARED
 
@@ -231,6 +232,20 @@ def test_the_readmes_program_prints_what_it_says(tmp_path: Path) -> None:
     [(_, output), *_] = blocks(README, "text")
     [(_, shown), *_] = blocks(README, "python")
     assert run_python("-c", shown, cwd=tmp_path) == output.strip()
+
+
+@pytest.mark.slow
+def test_the_readmes_durable_program_has_one_definition_after_three_starts(
+    tmp_path: Path,
+) -> None:
+    [(_, first), (_, durable), *_] = blocks(README, "python")
+    started = first.replace("scheduler.run()", durable)
+    for _ in range(3):
+        run_python("-c", started, cwd=tmp_path)
+    store = open_store(f"sqlite:///{tmp_path}/tasks.db")
+    store.initialize()
+    assert len(store.list_definitions()) == 1
+    store.close()
 
 
 @pytest.mark.slow

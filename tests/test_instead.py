@@ -12,25 +12,44 @@ from go_scheduler import (
     CronTrigger,
     DelayTrigger,
     ExecuteOnceTrigger,
+    HandedOn,
     IntervalTrigger,
+    MemoryStore,
+    Scheduler,
     TaskDefinition,
+    Trigger,
 )
+from go_scheduler.triggers import explain, preview
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+HOURLY = IntervalTrigger(timedelta(hours=1))
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
 KNOWN = {
     each.__name__: each
     for each in (
         CronTrigger,
         DelayTrigger,
         ExecuteOnceTrigger,
+        HandedOn,
         IntervalTrigger,
+        Scheduler,
         TaskDefinition,
         datetime,
+        explain,
+        preview,
         timedelta,
     )
 }
+GIVEN = {
+    "UTC": UTC,
+    "handler": print,
+    "now": NOW,
+    "store": MemoryStore(),
+    "trigger": HOURLY,
+}
+"""What an example calls what its reader has."""
 
 
 @pytest.mark.parametrize(
@@ -42,6 +61,10 @@ KNOWN = {
         lambda: DelayTrigger(minutes=5),  # type: ignore[call-arg]
         lambda: CronTrigger(hour=9),  # type: ignore[call-arg]
         lambda: ExecuteOnceTrigger(run_date="2030-01-01"),  # type: ignore[call-arg]
+        lambda: HandedOn(timedelta(1)),  # type: ignore[call-arg]
+        lambda: Scheduler(),  # type: ignore[call-arg]
+        lambda: preview(HOURLY),  # type: ignore[call-arg]
+        lambda: explain(HOURLY),  # type: ignore[call-arg]
     ],
 )
 def test_arguments_of_other_schedulers_are_answered_by_an_example(
@@ -52,7 +75,17 @@ def test_arguments_of_other_schedulers_are_answered_by_an_example(
     [note] = caught.value.__notes__
     example = note.removeprefix("Write, for example: ")
     assert example != note
-    assert isinstance(eval(example, {**KNOWN, "UTC": UTC}), tuple(KNOWN.values()))
+    assert eval(example, {**KNOWN, **GIVEN}) is not None
+
+
+def test_an_error_within_a_call_gets_no_example() -> None:
+    class Wrong(Trigger):
+        def next_fire_time(self, after: datetime) -> datetime | None:
+            raise TypeError("its own")
+
+    with pytest.raises(TypeError, match="its own") as caught:
+        preview(Wrong(), 10, NOW)
+    assert not hasattr(caught.value, "__notes__")
 
 
 def test_what_a_class_takes_is_still_to_be_seen() -> None:

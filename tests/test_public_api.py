@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 import go_scheduler
-from go_scheduler import Store, errors, stores, triggers
+from go_scheduler import Store, errors, stores, testing, triggers
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.stores.base import TransactionalStore
 from go_scheduler.stores.opening import open_store
@@ -162,6 +162,36 @@ def test_every_name_that_is_there_is_listed(package: str) -> None:
 def test_a_name_that_is_not_there_is_an_attribute_error(package: str) -> None:
     with pytest.raises(AttributeError, match=f"'{package}' has no attribute 'Nothing'"):
         import_module(package).Nothing  # noqa: B018 - that is the point
+
+
+@pytest.mark.parametrize(
+    ("package", "home", "name"),
+    [
+        ("go_scheduler", "go_scheduler.events", "hears"),
+        ("go_scheduler", "go_scheduler.stores", "open_store"),
+        ("go_scheduler", "go_scheduler.triggers", "parse_phrase"),
+        ("go_scheduler.stores", "go_scheduler", "CatchUp"),
+        ("go_scheduler.triggers", "go_scheduler.testing", "TriggerSuite"),
+        *[("go_scheduler", "go_scheduler.testing", each) for each in testing.__all__],
+        *[("go_scheduler.stores", *each) for each in DATABASES],
+    ],
+)
+def test_a_name_that_is_elsewhere_is_answered_by_its_module(
+    package: str, home: str, name: str
+) -> None:
+    with pytest.raises(ImportError) as caught:
+        exec(f"from {package} import {name}")
+    line = f"from {home} import {name}"
+    assert str(caught.value) == f"{name} is in {home}: {line}"
+    exec(line)
+
+
+def test_a_package_that_is_not_there_yet_is_not_looked_into(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(sys.modules, "go_scheduler.stores")
+    with pytest.raises(ImportError, match="cannot import name 'open_store'"):
+        exec("from go_scheduler.triggers import open_store")
 
 
 @pytest.mark.parametrize("package", PACKAGES)

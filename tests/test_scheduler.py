@@ -90,6 +90,11 @@ def test_what_cannot_be_called_is_no_handler(handler: object) -> None:
         Scheduler(handler)  # type: ignore[arg-type]
 
 
+def test_a_store_in_the_handlers_place_is_told_its_own() -> None:
+    with pytest.raises(ConfigurationError, match=r"Scheduler\(handler, store\)"):
+        Scheduler(MemoryStore())  # type: ignore[arg-type]
+
+
 def test_without_a_handler_it_needs_a_store_that_others_have(
     clock: ManualClock,
 ) -> None:

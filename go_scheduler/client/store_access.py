@@ -7,6 +7,7 @@ from uuid import UUID
 
 from go_scheduler.checks import check_type
 from go_scheduler.client.awaitable import awaitable
+from go_scheduler.errors import ConfigurationError
 from go_scheduler.events.hub import LOG_ALONE, Teller
 from go_scheduler.stores.base import Store
 
@@ -26,7 +27,7 @@ class StoreAccess:
     """
 
     def __init__(self, store: Store) -> None:
-        check_type("store", store, Store)
+        _check_store(store)
         self._store = store
         self._initialized = False
         self._events: Teller = LOG_ALONE.teller("scheduler")
@@ -56,3 +57,13 @@ class StoreAccess:
 
     def _look(self, stored: TaskDefinition | None = None) -> None:
         """Something may be due, what was just stored perhaps: a scheduler looks."""
+
+
+def _check_store(store: object) -> None:
+    # It is not shown: a URL may have a password.
+    if isinstance(store, str):
+        raise ConfigurationError(
+            "store must be a Store, and not text: open_store(), in go_scheduler.stores,"
+            " makes one of a URL"
+        )
+    check_type("store", store, Store)

@@ -6,6 +6,7 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar, overload
 
+from go_scheduler.checks import check_takes_one
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.events.event import Event
 from go_scheduler.shown import shown
@@ -143,4 +144,5 @@ def _checked(listener: object) -> Listener:
         raise ConfigurationError(
             f"{shown(listener)} is async, and nobody awaits what a listener returns"
         )
+    check_takes_one("a listener", listener, argument="the event")
     return listener

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
-from go_scheduler.checks import check_name
+from go_scheduler.checks import check_name, check_takes_one
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import TaskInstance
 from go_scheduler.shown import shown
@@ -101,21 +101,7 @@ def check_handler(handler: object) -> None:
             "the handler is a generator function, of which a call runs nothing:"
             f" {shown(handler)}"
         )
-    _check_takes_an_instance(handler)
-
-
-def _check_takes_an_instance(handler: Callable[..., object]) -> None:
-    try:
-        signature = inspect.signature(handler)
-    except (TypeError, ValueError):
-        return  # Some of what is built in does not say what it takes.
-    try:
-        signature.bind(None)
-    except TypeError as error:
-        raise ConfigurationError(
-            "the handler is called with one argument, the instance, and takes"
-            f" {signature}: {error}; {shown(handler)}"
-        ) from None
+    check_takes_one("the handler", handler, argument="the instance")
 
 
 def refuse_generator(result: object) -> None:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 STATE_LIMIT = 64 * 1024
 OWN = "go_scheduler."
+_PLAIN = (bool, int, float, str, list, tuple, Mapping, datetime, timedelta)
+"""The types of fields that are stored without ``to_dict`` of the trigger's own."""
 
 
 class Progression(NamedTuple):
@@ -154,12 +156,22 @@ class Trigger(ABC):
             )
         try:
             state = {
-                each.name: write_field(getattr(self, each.name))
+                each.name: write_field(self._plain(each.name))
                 for each in dataclasses.fields(self)
             }
             return freeze(state, name=name_of(type(self)), limit=STATE_LIMIT)
         except ConfigurationError as error:
             raise InvalidTriggerError(str(error)) from None
+
+    def _plain(self, name: str) -> object:
+        """The value of a field, if it may be one that is stored as it is."""
+        value: object = getattr(self, name)
+        if value is not None and not isinstance(value, _PLAIN):
+            raise InvalidTriggerError(
+                f"{name_of(type(self))}[{name!r}] is a {type(value).__name__}, which"
+                " JSON cannot hold: write to_dict() and from_dict()"
+            )
+        return value
 
     @classmethod
     def from_dict(cls, state: Mapping[str, JSON]) -> Self:

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.instead import write_instead
 from go_scheduler.shown import shown
 from go_scheduler.triggers.base import Trigger, next_fire_time_of, utc
 from go_scheduler.triggers.instants import MICROSECOND
@@ -45,6 +46,7 @@ class PreviewedTime:
         return line if self.effect is None else f"{line}  ({self.effect})"
 
 
+@write_instead("preview(trigger, 10, now)")
 def preview(
     trigger: Trigger,
     n: int,
@@ -86,6 +88,7 @@ def preview(
     ]
 
 
+@write_instead("explain(trigger, now)")
 def explain(trigger: Trigger, after: datetime, *, n: int = 5) -> str:
     """A trigger in words: what it says, when it fires next, what to beware of.
 

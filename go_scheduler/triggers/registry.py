@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from importlib import import_module
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import ConfigurationError
@@ -30,6 +31,11 @@ OWN_KINDS: Mapping[str, str] = {
 }
 """The modules of this package's own kinds, imported when a kind is met."""
 
+KIND_IS_A_FIELD = (
+    ".kind is a field of the dataclass: annotate it as ClassVar[str], or not at all"
+)
+"""What is said of a class after its name."""
+
 _kinds: dict[str, type[Trigger]] = {}
 _announced = threading.Event()
 _broken: dict[str, str] = {}
@@ -41,6 +47,9 @@ def register(cls: type[Trigger], kind: object) -> None:
     Raises:
         ConfigurationError: The kind is no name, or another class has it.
     """
+    # That is what a dataclass with slots makes of its fields.
+    if isinstance(kind, MemberDescriptorType):
+        raise ConfigurationError(f"{name_of(cls)}{KIND_IS_A_FIELD}")
     if not isinstance(kind, str) or not kind:
         raise ConfigurationError(
             f"{cls.__qualname__}.kind must be a name: {shown(kind)}"

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import InvalidTriggerError, UnknownTriggerError
 from go_scheduler.json import JSON
 from go_scheduler.shown import shown
 from go_scheduler.triggers.base import Trigger
-from go_scheduler.triggers.registry import find, is_registered, name_of, why_unknown
+from go_scheduler.triggers.registry import (
+    KIND_IS_A_FIELD,
+    find,
+    is_registered,
+    name_of,
+    why_unknown,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -46,11 +52,12 @@ def dump_trigger(trigger: Trigger) -> tuple[str, JSON]:
     """A trigger's kind and state, as a store keeps them.
 
     Raises:
-        InvalidTriggerError: The trigger's class has no kind of its own, or the trigger
-            has a state that is not JSON.
+        InvalidTriggerError: The trigger's class has no kind of its own, or is a
+            dataclass that can be changed, or the trigger has a state that is not JSON.
     """
     if isinstance(trigger, UnknownTrigger):
         return trigger.unknown_kind, trigger.state
+    _check_class(type(trigger))
     kind = getattr(trigger, "kind", None)
     if not isinstance(kind, str) or not is_registered(type(trigger), kind):
         raise InvalidTriggerError(
@@ -58,6 +65,19 @@ def dump_trigger(trigger: Trigger) -> tuple[str, JSON]:
             " the store"
         )
     return kind, trigger.to_dict()
+
+
+def _check_class(cls: type[Trigger]) -> None:
+    """Refuse a dataclass whose triggers are no values, or do not keep their kind."""
+    if not is_dataclass(cls):
+        return
+    if any(each.name == "kind" for each in fields(cls)):
+        raise InvalidTriggerError(f"{name_of(cls)}{KIND_IS_A_FIELD}")
+    if not cls.__dataclass_params__.frozen:
+        raise InvalidTriggerError(
+            f"{name_of(cls)} can be changed, and a trigger is a value: write"
+            " @dataclass(frozen=True)"
+        )
 
 
 def load_trigger(kind: str, state: JSON) -> Trigger:

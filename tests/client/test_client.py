@@ -117,8 +117,17 @@ def test_a_wrong_argument_is_refused(
 
 
 def test_what_is_no_store_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="store must be a Store"):
-        Client("memory://")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="store must be a Store, not 1"):
+        Client(1)  # type: ignore[arg-type]
+
+
+def test_a_url_is_no_store_and_is_not_shown() -> None:
+    with pytest.raises(ConfigurationError, match="store must be a Store") as caught:
+        Client("postgresql://user:secret@host/database")  # type: ignore[arg-type]
+    assert "open_store(), in go_scheduler.stores, makes one of a URL" in str(
+        caught.value
+    )
+    assert "secret" not in str(caught.value)
 
 
 def test_ids_may_come_one_by_one(client: Client) -> None:

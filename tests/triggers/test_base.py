@@ -250,6 +250,31 @@ class TestRegistry:
         with pytest.raises(InvalidTriggerError, match="needs a `kind`"):
             dump_trigger(define(None)())
 
+    def test_a_kind_is_no_field_of_the_dataclass(self) -> None:
+        @dataclass(frozen=True)
+        class Annotated(Named):
+            kind: str = "tests.annotated"  # type: ignore[misc]
+
+        with pytest.raises(
+            InvalidTriggerError, match=r"annotate it as ClassVar\[str\]"
+        ):
+            dump_trigger(Annotated())
+
+    def test_a_kind_is_no_field_of_a_dataclass_with_slots(self) -> None:
+        with pytest.raises(ConfigurationError, match=r"annotate it as ClassVar\[str\]"):
+
+            @dataclass(frozen=True, slots=True)
+            class Annotated(Named):
+                kind: str = "tests.annotated_with_slots"  # type: ignore[misc]
+
+    def test_a_dataclass_that_can_be_changed_is_no_trigger(self) -> None:
+        @dataclass
+        class Changeable(Named):
+            kind = "tests.changeable"
+
+        with pytest.raises(InvalidTriggerError, match=r"@dataclass\(frozen=True\)"):
+            dump_trigger(Changeable())
+
     def test_an_announced_trigger_is_imported_when_its_kind_is_met(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -320,6 +345,15 @@ class TestState:
         trigger = dataclasses.replace(NoonTrigger(), labels=value)  # type: ignore[arg-type]
         with pytest.raises(ConfigurationError):
             trigger.to_dict()
+
+    def test_a_field_of_another_type_is_told_how_it_is_stored(self) -> None:
+        trigger = dataclasses.replace(NoonTrigger(), labels={1, 2})  # type: ignore[arg-type]
+        with pytest.raises(InvalidTriggerError) as caught:
+            trigger.to_dict()
+        assert str(caught.value) == (
+            f"{NoonTrigger.__module__}.NoonTrigger['labels'] is a set, which JSON"
+            " cannot hold: write to_dict() and from_dict()"
+        )
 
     def test_only_a_dataclass_has_a_state_of_its_own(self) -> None:
         with pytest.raises(InvalidTriggerError, match="no dataclass"):
@@ -426,6 +460,15 @@ class TestSuite:
     def test_the_fixture_says_what_to_write(self) -> None:
         with pytest.raises(NotImplementedError, match="fixture `trigger`"):
             TriggerSuite.trigger.__wrapped__(TriggerSuite())  # type: ignore[attr-defined]
+
+
+class Named(Trigger):
+    """What those tests need that are about the class of a trigger."""
+
+    __slots__ = ()
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        return None
 
 
 class Answer(Trigger):
