@@ -60,7 +60,7 @@ class InstanceStarted(InstanceEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceGivenBack(InstanceEvent):
-    """A node gives it back without having called its handler, for any to claim.
+    """It is given back without having been run, for any node to claim.
 
     Attributes:
         reason: Why.

@@ -11,6 +11,7 @@ from go_scheduler.events.definition_events import DefinitionCompleted, TriggerFa
 from go_scheduler.events.event import of_definition, of_instance
 from go_scheduler.events.instance_events import (
     InstanceFinished,
+    InstanceGivenBack,
     InstanceRetried,
     RunFailed,
 )
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from go_scheduler.running.outcomes import Decision
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Answer, Claimant, RunOutcome
+
+_NOT_RUN = "it is not run where it was handed on to"
 
 
 class Desk:
@@ -111,9 +114,16 @@ class Desk:
         Raises:
             StoreUnavailableError: Asking again may help.
         """
+        run = self._run_of(claim)
+        if run is None:
+            return False
         answer = self._store.release_instances([Release(claim=claim, delay=delay)])
         _check_free(claim, answer)
-        return claim.instance_id in answer.done
+        if claim.instance_id not in answer.done:
+            return False
+        ids = of_instance(run.instance)
+        self._tell_event(InstanceGivenBack(**ids, reason=_NOT_RUN, delay=delay))
+        return True
 
     def complete(self, claim: Claim) -> bool:
         """Record that a run has succeeded.

@@ -21,6 +21,7 @@ from go_scheduler.events import (
     DefinitionCompleted,
     Event,
     InstanceFinished,
+    InstanceGivenBack,
     InstanceRetried,
     RunFailed,
     TriggerFailed,
@@ -359,14 +360,23 @@ class TestFail:
 
 class TestRelease:
     def test_what_is_given_back_runs_elsewhere_and_counts_no_run(
-        self, store: Store, desk: Desk
+        self, store: Store, desk: Desk, told: list[Event]
     ) -> None:
         run = handed_on(store)
         assert desk.release(claim_of(run), delay=timedelta(0))
         assert not desk.release(claim_of(run), delay=timedelta(0))
+        [event] = told
+        assert isinstance(event, InstanceGivenBack)
+        assert (event.instance_id, event.attempt) == (run.id, run.attempt)
         [second] = claim(store, OTHER_NODE)
         assert (second.id, second.runs) == (run.id, 1)
         assert store.list_claimed(OTHER_NODE) == [second]
+
+    def test_what_is_gone_is_given_back_by_nobody(
+        self, store: Store, desk: Desk
+    ) -> None:
+        gone = replace(claim_of(handed_on(store)), instance_id=NOBODY)
+        assert not desk.release(gone, delay=timedelta(0))
 
     def test_it_may_wait_before(
         self, store: Store, clock: ManualClock, desk: Desk

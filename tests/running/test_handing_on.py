@@ -6,6 +6,7 @@ import multiprocessing
 import threading
 from concurrent.futures import ProcessPoolExecutor
 from datetime import timedelta
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,7 +24,12 @@ from go_scheduler import (
     current_run,
 )
 from go_scheduler.client import Client
-from go_scheduler.events import InstanceHandedOn, InstanceStarted, hears
+from go_scheduler.events import (
+    InstanceHandedOn,
+    InstanceStarted,
+    RunFailed,
+    hears,
+)
 from go_scheduler.models import Cancelled
 from go_scheduler.testing.builders import HOUR, MINUTE, SECOND
 from go_scheduler.testing.clock import START
@@ -320,6 +326,32 @@ def test_sync_and_async_handlers_hand_on_here_and_in_a_process(
         assert instance.state is State.RUNNING
         assert instance.expires_at is not None
         assert instance.expires_at > now + HOUR
+    if executor is not None:
+        executor.shutdown()
+
+
+def forgets_to_call(instance: TaskInstance) -> object:
+    return HandedOn
+
+
+async def forgets_to_call_on_a_loop(instance: TaskInstance) -> object:
+    return HandedOn
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("handler", [forgets_to_call, forgets_to_call_on_a_loop])
+@pytest.mark.parametrize("pool", [False, True])
+def test_the_class_in_place_of_a_value_is_a_failed_run(
+    handler: Handler, pool: bool
+) -> None:
+    told: SimpleQueue[RunFailed] = SimpleQueue()
+    context = multiprocessing.get_context("spawn")
+    executor = ProcessPoolExecutor(1, mp_context=context) if pool else None
+    listening = hears(RunFailed)(told.put)
+    with Scheduler(handler, executor=executor, listeners=[listening]) as scheduler:
+        now = scheduler._store.now()
+        scheduler.schedule(TaskDefinition(trigger=ExecuteOnceTrigger(now)))
+        assert "return HandedOn()" in (told.get(timeout=30).error or "")
     if executor is not None:
         executor.shutdown()
 

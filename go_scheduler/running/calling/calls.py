@@ -10,6 +10,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
+from go_scheduler.errors import ConfigurationError
 from go_scheduler.events.event import of_instance
 from go_scheduler.events.hub import LOG_ALONE, Events
 from go_scheduler.events.instance_events import InstanceStarted
@@ -88,6 +89,7 @@ class Calls:
             result = self._handler(run.instance)
             if result is not None:
                 result = await_result(result, run)
+                _refuse_class(result)
         # Whatever a handler raises is a failed run and must not cost the thread.
         except BaseException as error:
             # Described first: the exception's own code may hang, and until the outcome
@@ -107,6 +109,7 @@ class Calls:
             result = self._handler(run.instance)
             assert inspect.isawaitable(result)
             result = await result
+            _refuse_class(result)
         # SystemExit would end the event loop, and with it every other handler.
         except BaseException as error:
             self._end(run, describe_error(error))
@@ -215,6 +218,7 @@ def _call(handler: Handler, instance: TaskInstance) -> HandedOn | None:
     refuse_generator(result)
     if inspect.isawaitable(result):
         result = asyncio.run(await_here(result))
+    _refuse_class(result)
     # Nothing else need be one that can be pickled.
     return result if isinstance(result, HandedOn) else None
 
@@ -230,3 +234,9 @@ def _error_of(future: Future[HandedOn | None]) -> str | None:
         return None
     text = describe_error(error)
     return f"{_DIED}\n\n{text}" if isinstance(error, BrokenProcessPool) else text
+
+
+def _refuse_class(result: object) -> None:
+    """Refuse what would count as success, and was meant to hand the work on."""
+    if result is HandedOn:
+        raise ConfigurationError("the handler returned a class: return HandedOn()")
