@@ -14,12 +14,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar
 
-from go_scheduler import MemoryStore, Scheduler, TaskDefinition, TaskInstance, Trigger
+from go_scheduler import (
+    InvalidTriggerError,
+    MemoryStore,
+    Scheduler,
+    TaskDefinition,
+    TaskInstance,
+    Trigger,
+)
 from go_scheduler.testing import ManualClock
 
 DAY = timedelta(days=1)
 SATURDAY = 5
-END = datetime.max.replace(tzinfo=UTC) - 4 * DAY
 
 
 @dataclass(frozen=True)
@@ -28,9 +34,11 @@ class WorkingDayTrigger(Trigger):
 
     hour: int
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.hour <= 23:
+            raise InvalidTriggerError(f"hour must be 0–23: {self.hour}")
+
     def next_fire_time(self, after: datetime) -> datetime | None:
-        if after >= END:
-            return None
         after = after.astimezone(UTC)
         day = after.replace(hour=self.hour, minute=0, second=0, microsecond=0)
         while day <= after or day.weekday() >= SATURDAY:

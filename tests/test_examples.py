@@ -27,13 +27,14 @@ import pytest
 from sqlalchemy import make_url
 
 from go_scheduler.stores import open_store
-from go_scheduler.testing import StoreSuite
+from go_scheduler.testing import StoreSuite, TriggerSuite
+from go_scheduler.triggers import registry
 from tests.conftest import SHARED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from go_scheduler import Store
+    from go_scheduler import Store, Trigger
     from go_scheduler.testing import ManualClock
 
 ROOT = Path(__file__).parents[1]
@@ -334,6 +335,20 @@ def loaded(name: str) -> Any:
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+class TestOwnTrigger(TriggerSuite):
+    """The example of a trigger of one's own keeps every promise."""
+
+    @pytest.fixture(params=[0, 17])
+    def trigger(
+        self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    ) -> Trigger:
+        monkeypatch.setattr(registry, "_kinds", {**registry._kinds})
+        module = loaded("own_trigger")
+        monkeypatch.setitem(sys.modules, "own_trigger", module)  # to be pickled
+        trigger: Trigger = module.WorkingDayTrigger(hour=request.param)
+        return trigger
 
 
 @pytest.mark.slow

@@ -100,6 +100,30 @@ def test_a_machine_of_a_few_lines_is_collected(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_suite_without_a_store_says_what_to_write(tmp_path: Path) -> None:
+    suite = (
+        "from go_scheduler.testing import StoreSuite\nclass TestMine(StoreSuite): ..."
+    )
+    (tmp_path / "test_mine.py").write_text(suite)
+    done = run_pytest(tmp_path, "-k", "test_by_ids")
+    assert "write a fixture `store(self, clock)` that yields an empty" in done.stdout
+    assert "Traceback" not in done.stdout
+
+
+@pytest.mark.slow
+def test_of_a_store_that_ignores_the_clock_one_test_fails_and_says_so(
+    tmp_path: Path,
+) -> None:
+    own = "\n    def test_that_takes_no_store(self):\n        pass\n\n\nclass MyMachine"
+    suite = SUITE.replace("MyStore(clock=clock)", "MyStore()", 1)
+    (tmp_path / "test_mine.py").write_text(suite.replace("\n\nclass MyMachine", own))
+    done = run_pytest(tmp_path, "-k", "TestMyStore")
+    assert "AssertionError: the store does not go by its clock=" in done.stdout
+    assert "1 failed, 1 passed, " in done.stdout
+    assert " skipped" in done.stdout
+
+
+@pytest.mark.slow
 def test_the_markers_of_the_suites_are_registered(tmp_path: Path) -> None:
     assert "@pytest.mark.slow" in run_pytest(tmp_path, "--markers").stdout
 

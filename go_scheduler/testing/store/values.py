@@ -201,7 +201,7 @@ class TimeTests:
         self, store: Store, clock: ManualClock
     ) -> None:
         for _ in range(2):
-            assert store.now() == clock.now()
+            assert store.now() == clock.now(), "the store does not go by its clock="
             assert store.now().utcoffset() == ZERO
             clock.advance(HOUR + TICK)
 
