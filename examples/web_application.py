@@ -99,8 +99,8 @@ async def done(
     return [row["text"] for row in rows]
 
 
-async def main() -> None:
-    os.environ["DATABASE_URL"] = sys.argv[1]
+async def main(url: str) -> None:
+    os.environ["DATABASE_URL"] = url
     transport = httpx.ASGITransport(app)
     async with (
         app.router.lifespan_context(app),
@@ -114,4 +114,8 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    if len(sys.argv) != 2:
+        sys.exit(
+            "usage: python web_application.py postgresql://user:password@host/name"
+        )
+    asyncio.run(main(sys.argv[1]))

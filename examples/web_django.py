@@ -7,7 +7,7 @@ command of its own, in one process or in several::
 
 In a project ``Command`` is in a file ``management/commands/run_scheduler.py``. Here all
 of it is in one file, which is its own client, on the database whose URL is on the
-command line. It prints::
+command line, or in memory. It prints::
 
     201 {"text": "water the plants"}
     remind: water the plants
@@ -45,7 +45,7 @@ settings.configure(
     ALLOWED_HOSTS=["*"],
     DATABASES={"default": sqlite},
     ROOT_URLCONF=__name__,
-    SCHEDULER_URL=sys.argv[1],
+    SCHEDULER_URL=sys.argv[1] if len(sys.argv) > 1 else "memory://",
 )
 django.setup()
 

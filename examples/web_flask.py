@@ -7,8 +7,9 @@ command. Both have the same database, and there may be any number of each::
     gunicorn "web_flask:create_app()"
     flask --app web_flask run-scheduler
 
-Here it is its own client, on the database whose URL is on the command line. The command
-is ended by SIGTERM, as it would be by systemd or Docker. It prints::
+Here it is its own client, on the database whose URL is on the command line, or in
+memory. The command is ended by SIGTERM, as it would be by systemd or Docker. It
+prints::
 
     well: 200
     201 water the plants
@@ -91,4 +92,4 @@ def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1] if len(sys.argv) > 1 else "memory://")

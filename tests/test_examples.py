@@ -194,6 +194,38 @@ def test_an_example_in_an_application_prints_what_it_says(
     assert run_python(str(example), url, cwd=tmp_path) == shown_output(example)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["django", "flask"])
+def test_an_example_in_an_application_takes_memory_if_no_url_is_given(
+    name: str, tmp_path: Path
+) -> None:
+    pytest.importorskip(name)
+    example = ROOT / f"examples/web_{name}.py"
+    assert run_python(str(example), cwd=tmp_path) == shown_output(example)
+
+
+@pytest.mark.slow
+def test_the_example_of_an_async_application_says_that_it_needs_a_url() -> None:
+    for package in ("asyncpg", "fastapi", "httpx"):
+        pytest.importorskip(package)
+    command = [sys.executable, "examples/web_application.py"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("usage: python web_application.py postgresql://")
+
+
+@pytest.mark.parametrize("example", IN_APPLICATIONS, ids=lambda each: each.name)
+def test_the_page_of_examples_says_what_an_example_in_an_application_needs(
+    example: Path,
+) -> None:
+    page = (ROOT / "docs/examples.md").read_text()
+    before = page.partition(f'```python title="examples/{example.name}"')[0]
+    installed = before.rpartition("$ pip install ")[2].splitlines()[0].split()
+    text = example.read_text()
+    own = {"asyncpg", "django", "fastapi", "flask", "httpx", "uvicorn"}
+    assert {each for each in own if each in text} == own & {*installed}
+
+
 def test_two_workers_of_the_web_application_may_make_its_table_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -19,6 +19,47 @@ _SERVERS = {
     "cockroachdb": CockroachDBDialect(None, follower_reads=False),
 }
 STORES = (*_SERVERS, "sqlite")
+DOES = {
+    "cancel": "ends instances that wait, and asks those that run to stop",
+    "claim": "claims what is due soon and nobody has",
+    "claim_lapsed": "claims anew what others had claimed and lost",
+    "claim_lapsed_past_locks": "claim_lapsed, but for rows that are locked",
+    "claim_past_locks": "claim, but for rows that are locked",
+    "claimed_current": "finds the claims of a batch that are still current",
+    "claimed_free": "locks the instances of a batch that nobody else has locked",
+    "definitions": "reads the definitions of instances",
+    "delete_completed": "deletes definitions that were completed long ago",
+    "delete_contacts": "deletes nodes that were last seen long ago",
+    "delete_contents": "deletes what goes with a definition that was deleted",
+    "delete_deleted": "deletes what is left of definitions that were deleted",
+    "delete_ended": "deletes instances that ended long ago, but for failed ones",
+    "delete_failed": "deletes instances that failed long ago",
+    "due": "reads the first page of the definitions that fire soon",
+    "due_after": "reads the next page of them",
+    "finish": "records how runs ended, and moves on what waited for them",
+    "finish_current": "finds the instances of a batch that may still be finished",
+    "finish_end": "records the end of an instance",
+    "finish_found": "finds the instances of a batch that may still be finished",
+    "finish_free": "locks what a batch of ends writes and nobody else has locked",
+    "finish_retry": "records a failure, after which the instance runs again",
+    "fire": "moves definitions on that are as they were read",
+    "fire_current": "finds the definitions of a batch that are as they were read",
+    "fire_free": "locks the definitions of a batch that nobody else has locked",
+    "fire_waiting": "fire, where some wait for the end of a run",
+    "go_on": "moves a definition on that waited for the end of a run",
+    "heads": "guesses in which queues and shards there is something to claim",
+    "insert_new": "inserts definitions whose ids are new",
+    "list_claimed": "reads what a node has claimed",
+    "list_contacts": "reads which nodes were seen lately",
+    "make": "makes the instance of a fire time",
+    "note_contact": "notes that a node was in contact, and which queues it serves",
+    "release": "gives instances back",
+    "remember": "keeps the id of a definition that has ended",
+    "renew": "lets claims hold for longer",
+    "start": "records that handlers are about to be called",
+    "start_past_locks": "start, without waiting for definitions that are locked",
+}
+"""What each statement does; one of a name does the same on every store."""
 
 
 def statements_of(store: str) -> Mapping[str, str]:
@@ -29,18 +70,24 @@ def statements_of(store: str) -> Mapping[str, str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print one statement, or the names of all."""
+    """Print one statement, or the names of all and what each does."""
     parser = argparse.ArgumentParser(
         prog="python -m go_scheduler.stores",
         description="Print the SQL of a statement that the loops execute on a store,"
-        " or the names of all.",
+        " or the names of all and what each does.",
     )
-    parser.add_argument("--store", choices=STORES, required=True)
+    parser.add_argument(
+        "--store",
+        type=_kind,
+        choices=STORES,
+        required=True,
+        help="the kind of store, or the URL of one: %(choices)s",
+    )
     parser.add_argument("--show", metavar="NAME", help="the statement to print")
     given = parser.parse_args(arguments)
     statements = statements_of(given.store)
     if given.show is None:
-        sys.stdout.write("\n".join([*statements, ""]))
+        sys.stdout.writelines(f"{name:25}{DOES[name]}\n" for name in statements)
     elif given.show in statements:
         sys.stdout.write(f"{statements[given.show]}\n")
     else:
@@ -48,6 +95,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"no statement of {given.store} is called {given.show}; there are"
             f" {', '.join(statements)}"
         )
+
+
+def _kind(text: str) -> str:
+    """The kind of store that a URL, or its scheme, names."""
+    scheme = text.partition("://")[0].partition("+")[0].lower()
+    return "postgresql" if scheme == "postgres" else scheme
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import event
 
-from go_scheduler.stores.__main__ import STORES, main, statements_of
+from go_scheduler.stores.__main__ import DOES, STORES, main, statements_of
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.testing.builders import claim, pending
@@ -75,10 +75,41 @@ def test_a_statement_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"{printed.rstrip()};\n" == written("postgresql")["claim"]
 
 
+def test_it_is_said_of_each_statement_what_it_does_and_of_no_other() -> None:
+    assert {*DOES} == {name for store in STORES for name in statements_of(store)}
+
+
+@pytest.mark.parametrize(
+    ("url", "store"),
+    [
+        ("sqlite:///x.db", "sqlite"),
+        ("postgres://host/database", "postgresql"),
+        ("PostgreSQL+psycopg://host/database", "postgresql"),
+        ("cockroachdb", "cockroachdb"),
+    ],
+)
+def test_a_store_is_also_named_by_its_url(
+    url: str, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["--show", "renew", "--store", url])
+    printed = capsys.readouterr().out
+    assert f"{printed.rstrip()};\n" == written(store)["renew"]
+
+
+def test_the_help_says_what_a_store_is(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "the kind of store, or the URL of one: postgresql," in " ".join(
+        capsys.readouterr().out.split()
+    )
+
+
 def test_without_a_name_the_names_are_printed() -> None:
     command = [sys.executable, "-m", "go_scheduler.stores", "--store", "sqlite"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == [*statements_of("sqlite")]
+    lines = [line.split(maxsplit=1) for line in done.stdout.splitlines()]
+    assert [name for name, _ in lines] == [*statements_of("sqlite")]
+    assert all(does for _, does in lines)
 
 
 @pytest.mark.parametrize(
