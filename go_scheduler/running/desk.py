@@ -138,8 +138,12 @@ class Desk:
         if run is None:
             return False
         if run.instance.outcome is Outcome.COMPLETED:
-            return run.instance.ended_attempt == claim.attempt
-        return self._record(claim, run, outcomes.completed(run))
+            return _is_completed_by(run.instance, claim)
+        if self._record(claim, run, outcomes.completed(run)):
+            return True
+        # Somebody else may have said so since it was read.
+        found = self._run_of(claim)
+        return found is not None and _is_completed_by(found.instance, claim)
 
     def fail(self, claim: Claim, error: str) -> bool:
         """Record that a run has not succeeded; what follows is the policy's.
@@ -216,6 +220,11 @@ def _end_of(run: EndedRun, record: RunOutcome) -> InstanceRetried | InstanceFini
         took=run.ran_for,
         error=record.error,
     )
+
+
+def _is_completed_by(instance: TaskInstance, claim: Claim) -> bool:
+    completed = instance.outcome is Outcome.COMPLETED
+    return completed and instance.ended_attempt == claim.attempt
 
 
 def _claim_of(instance: TaskInstance) -> Claim:

@@ -419,6 +419,30 @@ def test_what_is_locked_is_to_be_asked_again(clock: ManualClock) -> None:
     assert store.get_instance(run.id) == run
 
 
+class OvertakenStore(MemoryStore):
+    """Has the end of a run recorded a moment before it is asked to."""
+
+    def __init__(self, clock: ManualClock, outcome: Outcome) -> None:
+        super().__init__(clock)
+        self._outcome = outcome
+
+    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
+        super().finish_instances(
+            [replace(each, outcome=self._outcome) for each in outcomes]
+        )
+        return super().finish_instances(outcomes)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.COMPLETED, Outcome.CANCELLED])
+def test_of_two_that_complete_one_attempt_at_once_both_learn_that_it_is(
+    clock: ManualClock, outcome: Outcome
+) -> None:
+    store = OvertakenStore(clock, outcome)
+    run = running(store)
+    is_completed = outcome is Outcome.COMPLETED
+    assert Client(store).complete(run.id, run.attempt) is is_completed
+
+
 def test_a_client_does_all_of_it(store: Store) -> None:
     client = Client(store)
     first, second, third = (handed_on(store) for _ in range(3))
