@@ -60,6 +60,7 @@ class Ticker:
         self._due: timedelta | None = None
         self._failures = 0
         self._stopping = False
+        self._has_begun = False
         self._ticking: timedelta | None = None
         self._thread: threading.Thread | None = None
 
@@ -79,7 +80,9 @@ class Ticker:
     def ended(self) -> bool:
         """Whether no further tick will begin, and none is under way."""
         if self._thread is not None:
-            return not self._thread.is_alive()
+            # One that is being started is not alive yet.
+            has_begun = self._has_begun or self._stopping
+            return has_begun and not self._thread.is_alive()
         return self._stopping and self._ticking is None
 
     @property
@@ -131,6 +134,7 @@ class Ticker:
             self._due = None if delay is None else self._clock.elapsed() + delay
 
     def _run(self) -> None:
+        self._has_begun = True
         while True:
             with self._condition:
                 while not self._stopping and not self._is_due():

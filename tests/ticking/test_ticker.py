@@ -294,6 +294,23 @@ def test_it_is_late_while_a_tick_hangs() -> None:
     assert ticker.late == ZERO
 
 
+def test_it_has_not_ended_while_its_thread_is_being_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended: list[bool] = []
+    start = threading.Thread.start
+
+    def asked_before(thread: threading.Thread) -> None:
+        ended.append(ticker.ended)
+        start(thread)
+
+    ticker = Ticker("test", lambda: None, interval=None, clock=SystemClock())
+    monkeypatch.setattr(threading.Thread, "start", asked_before)
+    ticker.start()
+    ticker.stop()
+    assert ended == [False]
+
+
 def test_it_knows_its_own_thread_and_when_that_has_ended() -> None:
     current = []
     ticked, go = threading.Event(), threading.Event()
