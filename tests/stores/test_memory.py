@@ -12,10 +12,12 @@ from go_scheduler.models import TaskDefinition
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.builders import (
     HOUR,
+    NODE,
     claim,
     claimed,
     clean_up,
     ended,
+    hand_on,
     ids,
     pending,
     put,
@@ -70,6 +72,15 @@ def test_a_restored_store_is_the_same(clock: ManualClock) -> None:
     for store in (one, other):
         assert len(claim(store, ahead=HOUR, lapsed=True)) == 3
         assert clean_up(store, older_than=ZERO, limit=10) == 3
+
+
+def test_what_was_handed_on_is_so_in_a_restored_store(clock: ManualClock) -> None:
+    one, other = MemoryStore(clock), MemoryStore(clock)
+    hand_on(one, running(one), lease=HOUR)
+    here = running(one)
+    other.restore(one.snapshot())
+    assert other.snapshot() == one.snapshot()
+    assert ids(other.list_claimed(NODE)) == [here.id]
 
 
 def test_a_store_that_is_restored_forgets_what_it_had(clock: ManualClock) -> None:
