@@ -19,7 +19,7 @@ from go_scheduler.models import Extension, Outcome
 from go_scheduler.running import outcomes
 from go_scheduler.running.calling.error_text import kept_text
 from go_scheduler.running.intake import Accepted, GivenBack, Refused, judge
-from go_scheduler.running.outcomes import EndedRun
+from go_scheduler.running.outcomes import EndedRun, is_completed_by
 from go_scheduler.shown import shown
 from go_scheduler.stores.messages import Claim, Release, Renewal
 
@@ -82,7 +82,7 @@ class Desk:
         )
         self._store.release_instances(
             [
-                Release(claim=_claim_of(instance), delay=each.delay)
+                Release(claim=Claim.of(instance), delay=each.delay)
                 for instance, each in judged
                 if isinstance(each, GivenBack)
             ]
@@ -138,12 +138,12 @@ class Desk:
         if run is None:
             return False
         if run.instance.outcome is Outcome.COMPLETED:
-            return _is_completed_by(run.instance, claim)
+            return is_completed_by(run.instance, claim)
         if self._record(claim, run, outcomes.completed(run)):
             return True
         # Somebody else may have said so since it was read.
         found = self._run_of(claim)
-        return found is not None and _is_completed_by(found.instance, claim)
+        return found is not None and is_completed_by(found.instance, claim)
 
     def fail(self, claim: Claim, error: str) -> bool:
         """Record that a run has not succeeded; what follows is the policy's.
@@ -220,15 +220,6 @@ def _end_of(run: EndedRun, record: RunOutcome) -> InstanceRetried | InstanceFini
         took=run.ran_for,
         error=record.error,
     )
-
-
-def _is_completed_by(instance: TaskInstance, claim: Claim) -> bool:
-    completed = instance.outcome is Outcome.COMPLETED
-    return completed and instance.ended_attempt == claim.attempt
-
-
-def _claim_of(instance: TaskInstance) -> Claim:
-    return Claim(instance_id=instance.id, attempt=instance.attempt)
 
 
 def _check_free(claim: Claim, answer: Answer[object]) -> None:

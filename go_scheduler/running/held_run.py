@@ -55,7 +55,7 @@ class HeldRun:
     def __init__(self, instance: TaskInstance, *, expire_after: timedelta) -> None:
         assert instance.expires_at is not None
         self.instance = instance
-        self.claim = Claim(instance_id=instance.id, attempt=instance.attempt)
+        self.claim = Claim.of(instance)
         self._default = expire_after
         self.expire_after = instance.definition.expire_after or expire_after
         self.allowed = self.expire_after

@@ -125,7 +125,7 @@ def not_called(instance: TaskInstance, *, now: datetime) -> Decision | None:
         return None
     next_fire_time, trigger_error = _next_fire_time(instance.definition, now)
     record = RunOutcome(
-        claim=Claim(instance_id=instance.id, attempt=instance.attempt),
+        claim=Claim.of(instance),
         outcome=outcome,
         error=error,
         next_fire_time=next_fire_time,
@@ -136,6 +136,12 @@ def not_called(instance: TaskInstance, *, now: datetime) -> Decision | None:
 def runs_before(instance: TaskInstance) -> int:
     """How many runs an instance had before the one it is claimed for."""
     return instance.runs - (instance.started_at is not None)
+
+
+def is_completed_by(instance: TaskInstance, claim: Claim) -> bool:
+    """Whether it was the run of this claim that has completed an instance."""
+    completed = instance.outcome is Outcome.COMPLETED
+    return completed and instance.ended_attempt == claim.attempt
 
 
 def _reason(run: EndedRun, error: str) -> str:

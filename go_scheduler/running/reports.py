@@ -19,6 +19,7 @@ from go_scheduler.events.instance_events import (
     Write,
 )
 from go_scheduler.models import Outcome
+from go_scheduler.running.outcomes import is_completed_by
 from go_scheduler.shown import shown
 
 if TYPE_CHECKING:
@@ -107,7 +108,11 @@ class Reports:
                 return
             self._asked += 1
             found = self._find(entry)
-        if found is not None and entry.joined and _is_completed_by(found, entry):
+        if (
+            found is not None
+            and entry.joined
+            and is_completed_by(found, entry.run.claim)
+        ):
             self._tell_committed(entry, found)
         elif found is not None and entry.unsure and _is_recorded(found, outcome):
             self.recorded(entry, outcome)
@@ -159,11 +164,6 @@ class Reports:
         # Gone, or unreadable: it is only about what is told.
         except (StoreError, TaskInstanceNotFoundError):
             return None
-
-
-def _is_completed_by(instance: TaskInstance, entry: Entry) -> bool:
-    completed = instance.outcome is Outcome.COMPLETED
-    return completed and instance.ended_attempt == entry.run.claim.attempt
 
 
 def _is_recorded(instance: TaskInstance, outcome: RunOutcome) -> bool:

@@ -77,7 +77,7 @@ class Unanswered:
         unknown: list[Claim] = []
         page = self._list_claimed(None)
         while page:
-            claims = [Claim(instance_id=each.id, attempt=each.attempt) for each in page]
+            claims = [Claim.of(each) for each in page]
             unknown += [each for each in claims if each not in known]
             page = self._list_claimed(page[-1])
         return unknown

@@ -85,6 +85,11 @@ class Claim:
     instance_id: UUID
     attempt: int
 
+    @classmethod
+    def of(cls, instance: TaskInstance) -> Claim:
+        """The claim under which somebody has got an instance."""
+        return cls(instance_id=instance.id, attempt=instance.attempt)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renewal:
