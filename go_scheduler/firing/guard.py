@@ -90,8 +90,10 @@ class Guard:
         hanging = self._hanging()
         foreign: deque[TaskDefinition] = deque()
         for definition in definitions:
-            if self._is_trusted(definition):
-                yield definition, question.answer(definition)
+            if is_own(definition.trigger):
+                yield definition, question.answer(definition, MOST_FIRE_TIMES)
+            elif isinstance(self._clock, DrivingClock):
+                yield definition, question.answer(definition, _MOST_FOREIGN)
             elif (definition.id, definition.revision) in hanging:
                 yield definition, _hung("it has not answered yet")
             else:
@@ -125,9 +127,6 @@ class Guard:
             if helper.hung is not None and not helper.done
         }
 
-    def _is_trusted(self, definition: TaskDefinition) -> bool:
-        return is_own(definition.trigger) or isinstance(self._clock, DrivingClock)
-
 
 class _Question(NamedTuple):
     """What each definition is asked: its step by now."""
@@ -136,14 +135,14 @@ class _Question(NamedTuple):
     until: datetime
     last: Mapping[UUID, LastFired]
 
-    def answer(self, definition: TaskDefinition) -> Firing | Exception:
-        """The step of a definition, or what its trigger raised."""
+    def answer(self, definition: TaskDefinition, most: int) -> Firing | Exception:
+        """The step of a definition of so many fire times at most, or its error."""
         try:
             return plan(
                 definition,
                 now=self.now,
                 until=self.until,
-                most=MOST_FIRE_TIMES if is_own(definition.trigger) else _MOST_FOREIGN,
+                most=most,
                 last=self.last.get(definition.id),
             )
         # Foreign code: SystemExit from a trigger must not look like ours.
@@ -192,7 +191,7 @@ class _Helper:
     def _work(self) -> None:
         result = None
         while (definition := self._take(result)) is not None:
-            result = (definition, self._question.answer(definition))
+            result = (definition, self._question.answer(definition, _MOST_FOREIGN))
         self._ticker.stop()
 
     def _take(self, result: _Answered | None) -> TaskDefinition | None:

@@ -58,6 +58,9 @@ class GivenBack(NamedTuple):
 
 Verdict: TypeAlias = Accepted | Refused | GivenBack
 
+_ACCEPTED = Accepted(again=False)
+_ACCEPTED_AGAIN = Accepted(again=True)
+
 
 def judge(
     instance: TaskInstance,
@@ -81,7 +84,8 @@ def judge(
     if reason is not None:
         delay = _FIRST_DELAY * 2 ** min(instance.attempt - 1, _MOST_DOUBLED)
         return GivenBack(reason, min(delay, _LONGEST_DELAY))
-    return Accepted(again=instance.error is None and runs_before(instance) > 0)
+    again = instance.error is None and runs_before(instance) > 0
+    return _ACCEPTED_AGAIN if again else _ACCEPTED
 
 
 def _not_callable(instance: TaskInstance, handler: Handler | None) -> str | None:

@@ -66,6 +66,8 @@ class Calls:
         self._recorder = recorder
         self._keeper = keeper
         self._events = events.teller("running")
+        # Bound once: each run that is called keeps them.
+        self._look, self._complete_in = keeper.look, recorder.complete_in
         self.is_async = async_test(handler)
 
     def await_worker(self, run: HeldRun, elapsed: timedelta) -> bool:
@@ -149,8 +151,7 @@ class Calls:
             return False
         if not self._held.call(run):
             return False
-        complete = self._recorder.complete_in
-        run.begin(elapsed, now, self._keeper.look, complete=complete)
+        run.begin(elapsed, now, self._look, complete=self._complete_in)
         self._keeper.watch(run)
         if self._events.wanted(InstanceStarted):
             self._tell_started(run)
