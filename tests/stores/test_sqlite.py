@@ -518,7 +518,8 @@ class TestRowsWrittenByHand:
             ("metadata", "[1]"),
             ("metadata", "CAST(x'22ff22' AS TEXT)"),
             ("policies", "[]"),
-            ("policies", "{}"),
+            ("policies", '{"unheard-of": 1}'),
+            ("policies", '{"retry": {"unheard-of": 1}}'),
             ("name", b"\xff"),
         ],
     )

@@ -15,11 +15,12 @@ from go_scheduler.checks import NOTE_LIMIT
 from go_scheduler.errors import GoSchedulerError
 from go_scheduler.json import JSON, FrozenObject, read_object
 from go_scheduler.models import TaskDefinition
-from go_scheduler.policies import CatchUp, RetryPolicy
+from go_scheduler.stores.sql.policy_json import dump_policies, load_policies
 from go_scheduler.stores.sql.types import from_microseconds, to_microseconds
 from go_scheduler.triggers.stored import UnknownTrigger, dump_trigger, load_trigger
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import timedelta
 
     from sqlalchemy import Row
@@ -69,8 +70,7 @@ class Contents(NamedTuple):
     name: str | None
     metadata: FrozenObject
     trigger: Trigger
-    retry: RetryPolicy
-    catch_up: CatchUp
+    policies: Mapping[str, Any]
 
 
 class ContentsRow(NamedTuple):
@@ -91,12 +91,7 @@ def write_contents(definition: TaskDefinition) -> ContentsRow:
         metadata=_dump(definition.metadata),
         trigger_kind=kind,
         trigger_state=_dump(state),
-        policies=_dump(
-            {
-                "retry": {"max_attempts": definition.retry.max_attempts},
-                "catch_up": {"grace": to_microseconds(definition.catch_up.grace)},
-            }
-        ),
+        policies=_dump(dump_policies(definition)),
     )
 
 
@@ -120,27 +115,19 @@ def read_contents(row: ContentsRow | Row[Any] | None) -> Contents:
     try:
         state = json.loads(row.trigger_state)
         metadata = read_object(row.metadata)
-        # A policy that only a newer version knows raises a TypeError.
-        retry, catch_up = _read_policies(**json.loads(row.policies))
+        policies = load_policies(json.loads(row.policies))
         trigger = load_trigger(row.trigger_kind, state)
-        return Contents(row.name, metadata, trigger, retry, catch_up)
+        return Contents(row.name, metadata, trigger, policies)
     # A row that was written by other means than this package may hold anything.
     except Exception as error:
         return _unreadable(str(row.trigger_kind), state, str(error), name=row.name)
-
-
-def _read_policies(
-    *, retry: dict[str, Any], catch_up: dict[str, Any]
-) -> tuple[RetryPolicy, CatchUp]:
-    grace = from_microseconds(catch_up.pop("grace"))
-    return RetryPolicy(**retry), CatchUp(grace=grace, **catch_up)
 
 
 def _unreadable(
     kind: str, state: JSON, problem: str, *, name: str | None = None
 ) -> Contents:
     trigger = UnknownTrigger(kind, state, f"the stored row cannot be read: {problem}")
-    return Contents(name, FrozenObject(), trigger, RetryPolicy(), CatchUp())
+    return Contents(name, FrozenObject(), trigger, {})
 
 
 def read_definition(
@@ -155,14 +142,13 @@ def read_definition(
             queue=row.queue,
             metadata=contents.metadata,
             expire_after=_duration(row.expire_after),
-            retry=contents.retry,
-            catch_up=contents.catch_up,
             named=bool(row.named),
             next_fire_time=row.next_fire_time,
             paused=bool(row.paused),
             note=_note(row.note),
             completed_at=row.completed_at,
             revision=row.revision,
+            **contents.policies,
         )
     except (GoSchedulerError, TypeError, OverflowError) as error:
         return _stand_in(row, contents, error)

@@ -1,0 +1,77 @@
+"""Between a definition's policies and JSON.
+
+A field that has its default is left out, and one that only a newer version knows cannot
+be read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+
+from go_scheduler.models import TaskDefinition
+from go_scheduler.policies import CatchUp, RetryPolicy
+from go_scheduler.stores.sql.types import from_microseconds, to_microseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from go_scheduler.json import JSON
+
+
+def dump_policies(definition: TaskDefinition) -> dict[str, JSON]:
+    """Those that are not the default, as ``load_policies`` reads them."""
+    return {
+        name: _dump(value)
+        for name in _READERS
+        if (value := getattr(definition, name)) != _DEFAULTS[name]
+    }
+
+
+def load_policies(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of ``TaskDefinition``.
+
+    Raises:
+        Exception: They are not as ``dump_policies`` makes them.
+    """
+    return {name: _READERS[name](value) for name, value in stored.items()}
+
+
+def _dump(value: Any) -> JSON:
+    if isinstance(value, timedelta):
+        return to_microseconds(value)
+    if type(value) in _POLICIES:
+        return {each.name: _dump(getattr(value, each.name)) for each in fields(value)}
+    plain: JSON = value
+    return plain
+
+
+def _reader(kind: type) -> Callable[[Mapping[str, Any]], object]:
+    durations = {
+        name
+        for name, hint in get_type_hints(kind).items()
+        if timedelta in (hint, *get_args(hint))
+    }
+
+    def read(stored: Mapping[str, Any]) -> object:
+        return kind(
+            **{
+                name: from_microseconds(value)
+                if name in durations and value is not None
+                else value
+                for name, value in stored.items()
+            }
+        )
+
+    return read
+
+
+_POLICIES = (RetryPolicy, CatchUp)
+_READERS: Mapping[str, Callable[[Any], object]] = {
+    "retry": _reader(RetryPolicy),
+    "catch_up": _reader(CatchUp),
+}
+_DEFAULTS = {
+    each.name: each.default for each in fields(TaskDefinition) if each.name in _READERS
+}
