@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, cast
-from uuid import uuid4
 
 import psycopg
 import pytest
@@ -23,6 +22,7 @@ from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql import database as sql_database
 from go_scheduler.testing.builders import (
     HOUR,
+    NODE,
     SECOND,
     claim,
     definition,
@@ -433,7 +433,7 @@ NONSENSE = (
     [
         "frozen = true",
         "completed_at = now(), outcome = 'failed'",
-        f"claimed_by = '{uuid4()}'",
+        f"claimed_by = '{NODE}'",
         "attempt = 9223372036854775807",
         "runs = 9223372036854775807",
     ],
