@@ -39,7 +39,8 @@ class Health:
         loops: Each loop by its name.
         store_reachable: Whether it runs, and no loop's last tick failed for want of the
             store; ``check()`` asks the store itself, and needs no start.
-        stuck_workers: Handlers that outlived ``expire_after`` and have not returned.
+        stuck_workers: Handlers that outlived ``expire_after``, or a ``timeout`` that
+            could not end them, and have not returned.
         hanging_triggers: Triggers that were called and have not answered.
         waiting: Instances held until they are due.
         busy: Instances that need a worker or have one.

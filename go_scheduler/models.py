@@ -93,6 +93,10 @@ class TaskDefinition:
         expire_after: How long a run may take before it is presumed hung and the
             instance runs again, at least 100 milliseconds; None: the scheduler's
             default.
+        timeout: How long a handler may run before it is told to end, at least 100
+            milliseconds: an async one is cancelled, a process of a ``ProcessExecutor``
+            ended, what runs elsewhere left behind. The run has failed, and ``retry``
+            applies. None: the scheduler's default.
         retry: What happens after a run that did not succeed.
         catch_up: What becomes of missed fire times.
         named: Whether its id was passed, and not made up. Kept by the store.
@@ -117,6 +121,7 @@ class TaskDefinition:
     queue: str = "default"
     metadata: Mapping[str, JSON] = field(default_factory=FrozenObject, hash=False)
     expire_after: timedelta | None = None
+    timeout: timedelta | None = None
     retry: RetryPolicy = RetryPolicy()
     catch_up: CatchUp = CatchUp()
     named: bool = field(default=None, compare=False)  # type: ignore[assignment]
@@ -134,8 +139,9 @@ class TaskDefinition:
         if self.name is not None:
             object.__setattr__(self, "name", check_name("name", self.name))
         object.__setattr__(self, "queue", check_name("queue", self.queue))
-        if self.expire_after is not None:
-            check_at_least("expire_after", self.expire_after, LEAST_EXPIRE_AFTER)
+        for name in ("expire_after", "timeout"):
+            if (limit := getattr(self, name)) is not None:
+                check_at_least(name, limit, LEAST_EXPIRE_AFTER)
         _check_policy("retry", self.retry, RetryPolicy)
         _check_policy("catch_up", self.catch_up, CatchUp)
         check_type("paused", self.paused, bool)

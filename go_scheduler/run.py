@@ -90,18 +90,19 @@ class Run:
         return self._state.cancel_requested or self.lost
 
     def extend(self, by: timedelta) -> None:
-        """Allow this run more time before it is presumed hung.
+        """Allow this run more time before it is presumed hung; its timeout stays.
 
         Args:
             by: What is added to what is left of ``expire_after``; more than zero.
 
         Raises:
             ConfigurationError: ``by`` is not a timedelta above zero.
-            ClaimLostError: It is too late: the instance is not this run's any more.
+            ClaimLostError: It is too late: the instance is not this run's any more, or
+                its timeout has passed.
         """
         check_positive("by", by)
         if not self._state.extend(by):
-            raise self._claim_lost("is not this run's any more")
+            raise self._claim_lost("is not this run's any more, or has timed out")
 
     def complete_in(self, connection: object) -> None:
         """Record success within a transaction of the handler's own.

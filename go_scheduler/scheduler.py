@@ -95,6 +95,9 @@ class Scheduler(Lifecycle, Client):
             *failed*, whatever its ``max_attempts``; None: no end.
         expire_after: How long a run may take before it is presumed hung and the
             instance runs again, for definitions that do not say; see ``Run.extend``.
+        timeout: How long a handler may run before it is told to end, for definitions
+            that do not say; see ``TaskDefinition``. None: no limit but
+            ``expire_after``.
         lease: How long a claim holds unless it is renewed, which happens every third of
             it: the work of a node that died runs elsewhere after so long, and a little
             more.
@@ -140,6 +143,7 @@ class Scheduler(Lifecycle, Client):
         max_hung: int | None = None,
         max_hangs: int | None = 3,
         expire_after: timedelta = timedelta(minutes=5),
+        timeout: timedelta | None = None,
         lease: timedelta = timedelta(seconds=20),
         retention: timedelta = timedelta(days=1),
         retention_failed: timedelta | None = None,
@@ -165,6 +169,7 @@ class Scheduler(Lifecycle, Client):
             max_hung=max_hung,
             max_hangs=max_hangs,
             expire_after=expire_after,
+            timeout=timeout,
             lease=lease,
             retention=retention,
             retention_failed=retention_failed,

@@ -27,6 +27,7 @@ _LEAST = {
     "runner_window": timedelta(milliseconds=100),
     "cleanup_window": timedelta(milliseconds=100),
     "expire_after": LEAST_EXPIRE_AFTER,
+    "timeout": LEAST_EXPIRE_AFTER,
     # In a third of it a renewal must come through, past whatever keeps the machine.
     "lease": timedelta(seconds=1),
     "retention": ZERO,
@@ -34,7 +35,7 @@ _LEAST = {
     "remember": ZERO,
     "clock_error": ZERO,
 }
-_MAY_BE_NONE = ("max_hung", "max_hangs", "retention_failed", "clock_error")
+_MAY_BE_NONE = ("max_hung", "max_hangs", "timeout", "retention_failed", "clock_error")
 _FAILED_KEPT = timedelta(days=7)
 _LEAST_SPARES = 4
 
@@ -52,6 +53,7 @@ class Settings:
     max_hung: int | None
     max_hangs: int | None
     expire_after: timedelta
+    timeout: timedelta | None
     lease: timedelta
     retention: timedelta
     retention_failed: timedelta | None

@@ -44,6 +44,7 @@ SETTINGS = Settings(
     max_hung=3,
     max_hangs=3,
     expire_after=timedelta(seconds=300),
+    timeout=None,
     lease=timedelta(seconds=20),
     retention=timedelta(days=1),
     retention_failed=None,

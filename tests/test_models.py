@@ -114,6 +114,7 @@ def test_a_key_must_be_text() -> None:
         ("name", 5, "str"),
         ("queue", None, "str"),
         ("expire_after", 300, "timedelta"),
+        ("timeout", 300, "timedelta"),
         ("retry", 3, "RetryPolicy"),
         ("catch_up", None, "CatchUp"),
         ("named", 1, "bool"),
@@ -145,16 +146,20 @@ def test_a_name_is_kept_as_plain_text() -> None:
     assert type(made.name) is type(made.queue) is str
 
 
+@pytest.mark.parametrize("name", ["expire_after", "timeout"])
 @pytest.mark.parametrize(
     "value",
     [timedelta(0), -HOUR, timedelta(microseconds=99_999), timedelta(days=36_526)],
 )
-def test_a_run_may_take_a_tenth_of_a_second_to_a_century(value: timedelta) -> None:
-    assert refusal("expire_after", value) == (
-        f"expire_after must be at least 0.1 s and at most 100 years: {value!r}"
+def test_a_run_may_take_a_tenth_of_a_second_to_a_century(
+    value: timedelta, name: str
+) -> None:
+    assert refusal(name, value) == (
+        f"{name} must be at least 0.1 s and at most 100 years: {value!r}"
     )
     for allowed in (timedelta(milliseconds=100), timedelta(days=36_525)):
-        assert replace(DEFINITION, expire_after=allowed).expire_after == allowed
+        made = replace(DEFINITION, **{name: allowed})  # type: ignore[arg-type]
+        assert getattr(made, name) == allowed
 
 
 def test_a_note_is_a_text_of_some_length_that_every_store_keeps() -> None:
@@ -222,6 +227,7 @@ def test_what_the_store_keeps_is_not_compared(kept: Mapping[str, object]) -> Non
         {"queue": "slow"},
         {"metadata": {"a": 1}},
         {"expire_after": MINUTE},
+        {"timeout": MINUTE},
         {"retry": RetryPolicy(max_attempts=1)},
         {"catch_up": CatchUp(grace=HOUR)},
     ],
@@ -248,6 +254,7 @@ def test_every_field_is_tested_to_be_compared_or_not() -> None:
         "queue",
         "metadata",
         "expire_after",
+        "timeout",
         "retry",
         "catch_up",
     }

@@ -27,6 +27,7 @@ SETTINGS = Settings(
     max_hung=3,
     max_hangs=1,
     expire_after=SECOND,
+    timeout=None,
     lease=SECOND,
     retention=SECOND,
     retention_failed=None,
@@ -48,6 +49,7 @@ def refusal(name: str, value: object) -> str:
         ("runner_window", 0.1),
         ("cleanup_window", 0.1),
         ("expire_after", 0.1),
+        ("timeout", 0.1),
         ("lease", 1),
     ],
 )

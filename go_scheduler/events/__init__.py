@@ -34,6 +34,7 @@ from go_scheduler.events.instance_events import (
     RunFailed,
     RunHung,
     RunLeftBehind,
+    RunTimedOut,
     Write,
 )
 from go_scheduler.events.listening import Listener, hears
@@ -91,6 +92,7 @@ __all__ = [
     "RunFailed",
     "RunHung",
     "RunLeftBehind",
+    "RunTimedOut",
     "StoreAway",
     "StoreBack",
     "TimeZonesRenewed",

@@ -140,6 +140,20 @@ class RunHung(InstanceEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunTimedOut(InstanceEvent):
+    """A run of it has had no result when its timeout had passed.
+
+    Attributes:
+        timeout: How long it might run.
+        ended: Whether it could be told to end: its task is cancelled, or its process
+            ended. Otherwise it is left behind, and counts as hung.
+    """
+
+    timeout: timedelta
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunLeftBehind(InstanceEvent):
     """A run of it has failed after its scheduler has stopped, and is not counted.
 

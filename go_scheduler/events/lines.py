@@ -28,6 +28,7 @@ from go_scheduler.events.instance_events import (
     RunFailed,
     RunHung,
     RunLeftBehind,
+    RunTimedOut,
     Write,
 )
 from go_scheduler.events.listening import EventsDropped, ListenerFailed
@@ -156,6 +157,14 @@ def _(event: RunLeftBehind) -> Line:
 def _(event: RunHung) -> Line:
     text = "instance %s: attempt %d has no result in time, presumed hung"
     return Line(WARNING, text, (event.instance_id, event.attempt), _run(event))
+
+
+@line_of.register
+def _(event: RunTimedOut) -> Line:
+    what = "it is told to end" if event.ended else "it cannot be ended, presumed hung"
+    text = f"instance %s: attempt %d has no result after its timeout, %s: {what}"
+    args = event.instance_id, event.attempt, event.timeout
+    return Line(WARNING, text, args, _run(event))
 
 
 @line_of.register

@@ -9,18 +9,18 @@ from go_scheduler.events.hub import LOG_ALONE, Events
 from go_scheduler.events.instance_events import InstanceClaimed, InstanceTakenOver
 from go_scheduler.events.node_events import NoticeGiven
 from go_scheduler.events.notices import Notices
-from go_scheduler.running.held_run import HeldRun
 from go_scheduler.running.intake import Accepted, GivenBack, Refused, judge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from datetime import datetime, timedelta
+    from collections.abc import Callable, Iterable, Sequence
+    from datetime import datetime
 
     from go_scheduler.clock import StoreClock
     from go_scheduler.handlers.registry import Handler
     from go_scheduler.models import TaskInstance
     from go_scheduler.running.calling.spares import Spares
     from go_scheduler.running.held import Held
+    from go_scheduler.running.held_run import HeldRun
     from go_scheduler.running.intake import Verdict
     from go_scheduler.running.recorder import Recorder
 
@@ -34,7 +34,7 @@ class Admission:
         held: Takes what is let in.
         recorder: Takes what is not.
         spares: Tells whether too many runs of a definition hang here.
-        expire_after: How long a run may take whose definition does not say.
+        run_of: Makes a run of what is claimed.
         events: Told of what is claimed.
 
     Attributes:
@@ -49,7 +49,7 @@ class Admission:
         held: Held,
         recorder: Recorder,
         spares: Spares,
-        expire_after: timedelta,
+        run_of: Callable[[TaskInstance], HeldRun],
         events: Events = LOG_ALONE,
     ) -> None:
         self._handler = handler
@@ -57,7 +57,7 @@ class Admission:
         self._held = held
         self._recorder = recorder
         self._spares = spares
-        self._expire_after = expire_after
+        self._run_of = run_of
         self.notices = Notices()
         self._events = events.teller("running", bounded=True)
 
@@ -70,7 +70,7 @@ class Admission:
         now = self._clock.now()
         admitted = []
         for instance in instances:
-            run = HeldRun(instance, expire_after=self._expire_after)
+            run = self._run_of(instance)
             verdict = self._judge(run, now)
             if not isinstance(verdict, Accepted):
                 self._turn_away(run, verdict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from go_scheduler.events.hub import LOG_ALONE, Events
@@ -13,8 +14,10 @@ from go_scheduler.running.calling.workers import Workers
 from go_scheduler.running.claiming import Claiming
 from go_scheduler.running.contact import Contact
 from go_scheduler.running.held import Held
+from go_scheduler.running.held_run import HeldRun
 from go_scheduler.running.instance_runner import InstanceRunner
 from go_scheduler.running.keeper import Keeper
+from go_scheduler.running.overdue import Overdue
 from go_scheduler.running.recorder import Recorder
 from go_scheduler.running.renewals import Renewals
 from go_scheduler.running.room import Room
@@ -100,6 +103,13 @@ class Execution:
             recorded=lambda: self._runner.fill(),
             events=self._events,
         )
+        overdue = Overdue(
+            self.held,
+            self.recorder,
+            end=lambda run: self.workers.end(run),
+            replace=lambda run: self.workers.replace(run),
+            events=self._events,
+        )
         renewals = Renewals(
             self._store,
             self._clock,
@@ -112,8 +122,8 @@ class Execution:
             self._clock,
             held=self.held,
             recorder=self.recorder,
+            overdue=overdue,
             left=lambda: self.workers.give_back_left(),
-            replace=lambda run: self.workers.replace(run),
             events=self._events,
         )
 
@@ -144,7 +154,11 @@ class Execution:
             held=self.held,
             recorder=self.recorder,
             spares=self._spares,
-            expire_after=self._settings.expire_after,
+            run_of=partial(
+                HeldRun,
+                expire_after=self._settings.expire_after,
+                timeout=self._settings.timeout,
+            ),
             events=self._events,
         )
         timer = Timer(self._clock, hand_over=self.workers.submit, events=self._events)

@@ -24,6 +24,7 @@ class HeldRun:
         expires_at: Until when that holds, as far as this node knows.
         expire_after: How long it may take.
         allowed: The same, with what its handler has asked for.
+        timed_out: Whether its handler has been told to end, as its timeout has passed.
         lost: Whether the claim has passed to another run, or the instance has ended:
             of what becomes of this run only a success is recorded, if it is the first.
         joined: Whether ``complete_in`` has been called: this run succeeds by that
@@ -38,6 +39,7 @@ class HeldRun:
         "_complete",
         "_default",
         "_extended",
+        "_timeout",
         "_undecided",
         "allowed",
         "called",
@@ -50,15 +52,24 @@ class HeldRun:
         "instance",
         "joined",
         "lost",
+        "timed_out",
     )
 
-    def __init__(self, instance: TaskInstance, *, expire_after: timedelta) -> None:
+    def __init__(
+        self,
+        instance: TaskInstance,
+        *,
+        expire_after: timedelta,
+        timeout: timedelta | None = None,
+    ) -> None:
         assert instance.expires_at is not None
         self.instance = instance
         self.claim = Claim.of(instance)
         self._default = expire_after
         self.expire_after = instance.definition.expire_after or expire_after
         self.allowed = self.expire_after
+        self._timeout = timeout
+        self.timed_out = False
         self.expires_at: datetime = instance.expires_at
         self.lost = False
         self.joined = False
@@ -74,6 +85,11 @@ class HeldRun:
     def token(self) -> tuple[UUID, int]:
         """The instance and the attempt."""
         return self.claim.instance_id, self.claim.attempt
+
+    @property
+    def timeout(self) -> timedelta | None:
+        """How long its handler may run before it is told to end; None: no limit."""
+        return self.instance.definition.timeout or self._timeout
 
     @property
     def settled(self) -> bool:
@@ -126,13 +142,36 @@ class HeldRun:
             return self.allowed
         return max(ZERO, self.called + self.allowed - elapsed)
 
+    def until_over(self, elapsed: timedelta) -> timedelta:
+        """How long until its timeout or all that it may take has passed."""
+        left, timeout = self.left(elapsed), self.until_timeout(elapsed)
+        return left if timeout is None else min(left, timeout)
+
+    def until_timeout(self, elapsed: timedelta) -> timedelta | None:
+        """How long until its timeout; None: it has none, or was told to end by it."""
+        timeout = self.timeout
+        if timeout is None or self.timed_out:
+            return None
+        assert self.called is not None
+        return max(ZERO, self.called + timeout - elapsed)
+
+    def time_out(self, *, grace: timedelta) -> None:
+        """Note that its timeout has passed, and what its handler has left to end."""
+        assert self.timeout is not None
+        self.timed_out = True
+        self.allowed = self.timeout + grace
+
+    def because(self, error: str) -> str:
+        """Why it failed: this, and that it was told to end if it was."""
+        return f"timed out after {self.timeout}\n\n{error}" if self.timed_out else error
+
     def extend(self, by: timedelta) -> bool:
-        """Allow it more time; false: its outcome is decided, or it has lost its claim.
+        """Allow it more time; false: it is decided, has timed out or lost its claim.
 
         Args:
             by: How much more; above zero.
         """
-        if self.lost or self.settled:
+        if self.lost or self.settled or self.timed_out:
             return False
         self.allowed += by
         if self._extended is not None:

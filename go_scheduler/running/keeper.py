@@ -1,4 +1,4 @@
-"""The keeper: renews the claims of what runs, and gives up on what hangs."""
+"""The keeper: renews the claims of what runs, and has ended what takes too long."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.clock import ZERO
 from go_scheduler.events.event import of_instance
 from go_scheduler.events.hub import LOG_ALONE, Events
-from go_scheduler.events.instance_events import InstanceLost, RunHung
+from go_scheduler.events.instance_events import InstanceLost
 from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from go_scheduler.clock import StoreClock
     from go_scheduler.running.held import Held
     from go_scheduler.running.held_run import HeldRun
+    from go_scheduler.running.overdue import Overdue
     from go_scheduler.running.recorder import Recorder
     from go_scheduler.running.renewals import Renewals
 
@@ -30,10 +31,10 @@ class Keeper:
         renewals: Renews the claims.
         clock: The store's time, as this node has it.
         held: The node's runs.
-        recorder: Knows what is not recorded yet, and takes the runs that hang.
+        recorder: Knows what is not recorded yet.
+        overdue: Sees to the runs that take too long.
         left: Called at each tick, to give back what never goes on.
-        replace: Told of each run that hangs, which may keep a worker for ever.
-        events: Told of runs that hang, or have lost their claim.
+        events: Told of runs that have lost their claim.
 
     Attributes:
         lease: How long a claim holds.
@@ -47,16 +48,16 @@ class Keeper:
         *,
         held: Held,
         recorder: Recorder,
+        overdue: Overdue,
         left: Callable[[], None],
-        replace: Callable[[HeldRun], None],
         events: Events = LOG_ALONE,
     ) -> None:
         self._renewals = renewals
         self._clock = clock
         self._held = held
         self._recorder = recorder
+        self._overdue = overdue
         self._left = left
-        self._replace = replace
         self.lease = renewals.lease
         third = renewals.lease / 3
         self.ticker = Ticker(
@@ -73,12 +74,12 @@ class Keeper:
         self._events = events.teller("running", bounded=True)
 
     def watch(self, run: HeldRun) -> None:
-        """Look after a called run, before it hangs or its claim lapses."""
+        """Look after a called run, before its time is over or its claim lapses."""
         assert run.called is not None
         assert run.called_at is not None
         # Its claim was made before it waited for a worker: so much is left of it.
         lapses = run.expires_at - run.called_at - self._clock.round_trip
-        if run.called + min(run.allowed, lapses) < self._next:
+        if run.called + min(run.until_over(run.called), lapses) < self._next:
             self.look()
 
     def look(self) -> None:
@@ -90,8 +91,9 @@ class Keeper:
         return len(self._held.hung())
 
     def tick(self) -> timedelta | None:
-        """Give up what hangs, renew, and answer how soon the next run may hang."""
+        """End what takes too long, renew, and answer how soon that is for the next."""
         self._events.begin()
+        self._overdue.begin()
         elapsed = self._clock.elapsed()
         # Before they are looked at: what is called from now on has to wake this again.
         self._next = elapsed + self.lease / 3
@@ -100,13 +102,12 @@ class Keeper:
         # After those that run: what ends meanwhile is in the one or the other.
         ended = self._recorder.unrecorded_runs()
         for run in running:
-            if run.left(elapsed) == ZERO:
-                self._presume_hung(run)
+            self._overdue.judge(run, elapsed)
         kept = [run for run in running if not (run.settled or run.lost)]
         # One that has joined its handler's transaction may be locked by that.
         needed = [*kept, *self._held.due(), *ended]
         self._renew([run for run in needed if not run.joined], elapsed)
-        left = [run.left(elapsed) for run in kept]
+        left = [run.until_over(elapsed) for run in kept]
         again = self._renewals.next()
         delay = min([self.lease / 3, *left, *([] if again is None else [again])])
         self._next = elapsed + delay
@@ -130,14 +131,3 @@ class Keeper:
             return
         run.lost = True
         self._events.tell(InstanceLost(**of_instance(run.instance)))
-
-    def _presume_hung(self, run: HeldRun) -> None:
-        if not run.settle():
-            return
-        ids = of_instance(run.instance)
-        self._events.tell(RunHung(**ids, allowed=run.allowed))
-        self._recorder.give_up(run, f"no result within {run.allowed}: presumed hung")
-        run.lost = True
-        # Then: a stop waits for it until its end is on its way.
-        self._held.hang(run)
-        self._replace(run)

@@ -49,6 +49,7 @@ from go_scheduler.events import (
     RunFailed,
     RunHung,
     RunLeftBehind,
+    RunTimedOut,
     StoreAway,
     StoreBack,
     TimeZonesRenewed,
@@ -124,6 +125,16 @@ WRITTEN = [
     (
         RunHung(**OF_I, allowed=SECOND),
         f"WARNING instance {TWO}: attempt 4 has no result in time, presumed hung",
+    ),
+    (
+        RunTimedOut(**OF_I, timeout=SECOND, ended=True),
+        f"WARNING instance {TWO}: attempt 4 has no result after its timeout, 0:00:01:"
+        " it is told to end",
+    ),
+    (
+        RunTimedOut(**OF_I, timeout=SECOND, ended=False),
+        f"WARNING instance {TWO}: attempt 4 has no result after its timeout, 0:00:01:"
+        " it cannot be ended, presumed hung",
     ),
     (
         InstanceLapsed(**OF_I),

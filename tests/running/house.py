@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
@@ -16,8 +17,10 @@ from go_scheduler.running.calling.workers import Workers
 from go_scheduler.running.claiming import Claiming
 from go_scheduler.running.contact import Contact
 from go_scheduler.running.held import Held
+from go_scheduler.running.held_run import HeldRun
 from go_scheduler.running.instance_runner import InstanceRunner
 from go_scheduler.running.keeper import Keeper
+from go_scheduler.running.overdue import Overdue
 from go_scheduler.running.recorder import Recorder
 from go_scheduler.running.renewals import Renewals
 from go_scheduler.running.room import Room
@@ -46,7 +49,6 @@ if TYPE_CHECKING:
     from go_scheduler.clock import StoreClock
     from go_scheduler.handlers.registry import Handler
     from go_scheduler.models import State, TaskInstance
-    from go_scheduler.running.held_run import HeldRun
     from go_scheduler.stores.messages import Claim, Claimant, Release
     from go_scheduler.testing import ManualClock
 
@@ -165,8 +167,13 @@ class House:
                 clock,
                 held=self.held,
                 recorder=self.recorder,
+                overdue=Overdue(
+                    self.held,
+                    self.recorder,
+                    end=lambda run: False,
+                    replace=lambda run: None,
+                ),
                 left=lambda: None,
-                replace=lambda run: None,
             ),
         )
         # The test does their work; they say how many they are.
@@ -183,7 +190,7 @@ class House:
             held=self.held,
             recorder=self.recorder,
             spares=self.spares,
-            expire_after=EXPIRE_AFTER,
+            run_of=partial(HeldRun, expire_after=EXPIRE_AFTER),
         )
         claiming = Claiming(
             store,
@@ -217,6 +224,7 @@ class House:
             max_hung=3,
             max_hangs=3,
             expire_after=EXPIRE_AFTER,
+            timeout=None,
             lease=LEASE,
             retention=LEASE,
             retention_failed=None,

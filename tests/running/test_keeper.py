@@ -15,6 +15,7 @@ from go_scheduler.running.contact import Contact
 from go_scheduler.running.held import Held
 from go_scheduler.running.held_run import HeldRun
 from go_scheduler.running.keeper import Keeper
+from go_scheduler.running.overdue import Overdue
 from go_scheduler.running.recorder import Recorder
 from go_scheduler.running.renewals import Renewals
 from go_scheduler.stores.memory.store import MemoryStore
@@ -93,6 +94,9 @@ class House:
         self.base = base
         self.held = Held()
         self.recorder = Recorded()
+        self.told_to_end: list[HeldRun] = []
+        self.can_end = True
+        self.meanwhile_ending: Callable[[], object] = lambda: None
         self.replaced: list[tuple[HeldRun, bool]] = []
         self.contact = Contact(base, silence=LEASE)
         self.keeper = Keeper(
@@ -100,8 +104,15 @@ class House:
             clock,
             held=self.held,
             recorder=self.recorder,
+            overdue=Overdue(
+                self.held,
+                self.recorder,
+                end=self._end,
+                replace=lambda run: self.replaced.append(
+                    (run, run in self.held.hung())
+                ),
+            ),
             left=lambda: None,
-            replace=lambda run: self.replaced.append((run, run in self.held.hung())),
         )
         self.tick = self.keeper.tick
         self._wakes = noted_wakes(self.keeper.ticker)
@@ -118,9 +129,17 @@ class House:
     def unrecorded(self) -> list[HeldRun]:
         return self.recorder.unrecorded_now
 
-    def due(self, expire_after: timedelta | None = None) -> HeldRun:
+    def _end(self, run: HeldRun) -> bool:
+        self.told_to_end.append(run)
+        self.meanwhile_ending()
+        return self.can_end
+
+    def due(
+        self, expire_after: timedelta | None = None, timeout: timedelta | None = None
+    ) -> HeldRun:
         """A run that waits for a worker."""
         of = definition(self.store.now(), expire_after=expire_after)
+        of = replace(of, timeout=timeout)
         run = HeldRun(running(self.store, of), expire_after=EXPIRE_AFTER)
         self.held.add([run])
         assert self.held.fall_due(run, self.base.elapsed())
@@ -132,8 +151,10 @@ class House:
         self.keeper.watch(run)
         return run
 
-    def called(self, expire_after: timedelta | None = None) -> HeldRun:
-        return self.call(self.due(expire_after))
+    def called(
+        self, expire_after: timedelta | None = None, timeout: timedelta | None = None
+    ) -> HeldRun:
+        return self.call(self.due(expire_after, timeout))
 
     def expires_in(self, run: HeldRun) -> timedelta:
         stored = self.store.get_instance(run.instance.id)
@@ -489,3 +510,124 @@ def test_of_two_runs_of_one_instance_the_older_has_lost_its_claim(
     house.tick()
     assert (old.lost, new.lost) == (True, False)
     assert house.expires_in(new) == LEASE
+
+
+# Timeouts.
+
+GRACE = seconds(5)
+
+
+def test_a_run_is_told_to_end_when_its_timeout_has_passed_and_not_before(
+    house: House, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    run, other = house.called(timeout=seconds(3)), house.called()
+    assert house.tick() == seconds(3)
+    clock.advance(seconds(3) - TICK)
+    assert house.tick() == TICK
+    assert house.told_to_end == []
+    clock.advance(TICK)
+    assert house.tick() == GRACE
+    assert house.told_to_end == [run]
+    assert (run.timed_out, run.settled, run.lost) == (True, False, False)
+    assert caplog.messages == [
+        f"instance {run.instance.id}: attempt 1 has no result after its timeout,"
+        " 0:00:03: it is told to end"
+    ]
+    assert run.because("why") == "timed out after 0:00:03\n\nwhy"
+    assert other.because("why") == "why"
+    clock.advance(TICK)
+    house.tick()
+    assert house.told_to_end == [run]
+
+
+def test_the_keeper_is_woken_for_a_timeout_that_comes_before_its_next_tick(
+    house: House,
+) -> None:
+    house.called(timeout=THIRD)
+    house.tick()
+    before = house.wakes
+    house.called(timeout=THIRD)
+    assert house.wakes == before
+    house.called(timeout=THIRD - TICK)
+    assert house.wakes == before + 1
+
+
+def test_what_was_told_to_end_and_does_not_is_presumed_hung(
+    house: House, clock: ManualClock
+) -> None:
+    run = house.called(timeout=seconds(3))
+    clock.advance(seconds(3))
+    house.tick()
+    clock.advance(GRACE - TICK)
+    assert house.tick() == TICK
+    assert house.given_up == []
+    assert not run.extend(seconds(100))
+    clock.advance(TICK)
+    house.tick()
+    assert house.given_up == [
+        (
+            run,
+            "timed out after 0:00:03\n\nno result within 0:00:08: presumed hung",
+        )
+    ]
+    assert (house.replaced, run.lost) == ([(run, True)], True)
+
+
+def test_what_cannot_be_ended_is_left_behind_at_its_timeout(
+    house: House, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    house.can_end = False
+    run = house.called(timeout=seconds(3))
+    clock.advance(seconds(3))
+    assert house.tick() == THIRD
+    [(given_up, error)] = house.given_up
+    assert given_up is run
+    assert error.startswith("timed out after 0:00:03\n\n")
+    assert (house.replaced, run.lost, run.settled) == ([(run, True)], True, True)
+    assert house.keeper.stuck() == 1
+    assert caplog.messages[0].endswith("it cannot be ended, presumed hung")
+
+
+def test_a_result_that_comes_as_its_timeout_passes_is_taken(
+    house: House, clock: ManualClock
+) -> None:
+    house.can_end = False
+    run = house.called(timeout=seconds(3))
+    house.meanwhile_ending = run.settle
+    clock.advance(seconds(3))
+    house.tick()
+    assert (house.given_up, run.lost) == ([], False)
+
+
+def test_a_timeout_beyond_what_the_run_may_take_does_not_act(
+    house: House, clock: ManualClock
+) -> None:
+    run = house.called(seconds(3), timeout=seconds(4))
+    clock.advance(seconds(3))
+    house.tick()
+    assert house.given_up == [(run, "no result within 0:00:03: presumed hung")]
+    clock.advance(seconds(3))
+    house.tick()
+    assert house.told_to_end == []
+
+
+def test_a_run_that_asks_for_more_time_gets_none_beyond_its_timeout(
+    house: House, clock: ManualClock
+) -> None:
+    run = house.called(seconds(3), timeout=seconds(4))
+    assert run.extend(seconds(10))
+    clock.advance(seconds(4))
+    house.tick()
+    assert (house.given_up, house.told_to_end) == ([], [run])
+
+
+def test_a_run_has_the_default_timeout_if_its_definition_has_none(
+    house: House,
+) -> None:
+    instance = house.due().instance
+    assert HeldRun(instance, expire_after=EXPIRE_AFTER).timeout is None
+    run = HeldRun(instance, expire_after=EXPIRE_AFTER, timeout=seconds(2))
+    assert run.timeout == seconds(2)
+    own = house.due(timeout=seconds(3)).instance
+    run = HeldRun(own, expire_after=EXPIRE_AFTER, timeout=seconds(2))
+    assert run.timeout == seconds(3)

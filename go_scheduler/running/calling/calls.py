@@ -203,7 +203,7 @@ class Calls:
             # that was to be committed with complete_in() did or did not count there.
             if error is not None:
                 if owned:
-                    self._recorder.fail(run, error)
+                    self._recorder.fail(run, run.because(error))
             elif isinstance(result, HandedOn) and not run.joined:
                 if owned:
                     self._recorder.hand_on(run, result.expire_after)

@@ -52,6 +52,15 @@ class EventLoop:
         work = self._tracked(result, run)
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
+    def cancel(self, run: HeldRun) -> bool:
+        """Cancel what a run is executing there; false: it has no task there."""
+        if run not in self._tasks.copy().values():
+            return False
+        # One that has been closed meanwhile executes nothing more.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._cancel, run)
+        return True
+
     def is_blocked_by(self, run: HeldRun) -> bool:
         """Whether a run is executing there now, while everything else has to wait."""
         task = asyncio.current_task(self._loop)
@@ -74,6 +83,11 @@ class EventLoop:
         assert task is not None
         self._track(task, run)
         return await result
+
+    def _cancel(self, run: HeldRun) -> None:
+        for task, executing in self._tasks.items():
+            if executing is run:
+                task.cancel()
 
     def _track(self, task: asyncio.Task[Any], run: HeldRun) -> None:
         self._tasks[task] = run

@@ -116,6 +116,11 @@ class Workers:
         if failure is not None:
             raise failure
 
+    def end(self, run: HeldRun) -> bool:
+        """Tell the handler of a run to end; false: it is on a thread, or elsewhere."""
+        loop = self._application or self._own_loop
+        return loop is not None and loop.cancel(run)
+
     def replace(self, run: HeldRun) -> None:
         """Let another worker take the place of one whose handler hangs, if it may."""
         # Those of an executor are not ours, and neither is the application's loop.

@@ -71,6 +71,7 @@ _POLICIES = (RetryPolicy, CatchUp)
 _READERS: Mapping[str, Callable[[Any], object]] = {
     "retry": _reader(RetryPolicy),
     "catch_up": _reader(CatchUp),
+    "timeout": from_microseconds,
 }
 _DEFAULTS = {
     each.name: each.default for each in fields(TaskDefinition) if each.name in _READERS

@@ -1,0 +1,254 @@
+"""Timeouts over the real loops: handlers that are ended, and those that cannot be."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from go_scheduler import (
+    ClaimLostError,
+    ExecuteOnceTrigger,
+    HandedOn,
+    MemoryStore,
+    Scheduler,
+    State,
+    TaskDefinition,
+    current_run,
+)
+from go_scheduler.clock import SystemClock
+from go_scheduler.events import InstanceRetried, RunTimedOut, hears
+from go_scheduler.testing.clock import START
+from tests.conftest import seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+
+    from go_scheduler import TaskInstance
+    from go_scheduler.events import Event
+    from go_scheduler.testing import ManualClock
+
+FAILED_AFTER = 30.0
+TIMEOUT = seconds(10)
+GRACE = seconds(5)
+
+
+def once(**options: object) -> TaskDefinition:
+    return TaskDefinition(trigger=ExecuteOnceTrigger(START), **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    """Those on which handlers run while the test moves the clock."""
+    with ThreadPoolExecutor() as executor:
+        yield executor
+
+
+class Told:
+    """Keeps what it is told of timeouts."""
+
+    def __init__(self) -> None:
+        self.timeouts: list[RunTimedOut] = []
+        self.listener = hears(RunTimedOut)(self._keep)
+
+    def _keep(self, event: Event) -> None:
+        assert isinstance(event, RunTimedOut)
+        self.timeouts.append(event)
+
+
+def run(main: Coroutine[object, object, None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(FAILED_AFTER):
+            await main
+
+    asyncio.run(bounded())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0)
+
+
+class TestAsync:
+    """An async handler is cancelled, and has failed."""
+
+    def test_it_is_cancelled_at_its_timeout_and_runs_again(
+        self, clock: ManualClock, threads: ThreadPoolExecutor
+    ) -> None:
+        async def main() -> None:
+            called, ended = asyncio.Event(), []
+
+            async def handler(instance: TaskInstance) -> None:
+                called.set()
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    ended.append(clock.elapsed())
+
+            store, told = MemoryStore(clock), Told()
+            scheduler = Scheduler(
+                handler,
+                store,
+                clock=clock,
+                executor=threads,
+                timeout=TIMEOUT,
+                listeners=[told.listener],
+            )
+            async with scheduler:
+                await scheduler.aschedule(once())
+                await asyncio.to_thread(clock.advance, seconds(1))
+                await called.wait()
+                await asyncio.to_thread(clock.advance, TIMEOUT - seconds(1))
+                await until(lambda: not scheduler.health().busy)
+                await asyncio.to_thread(clock.advance, seconds(1))
+                [instance] = await scheduler.alist_instances()
+                assert (instance.state, instance.runs, instance.hangs) == (
+                    State.PENDING,
+                    1,
+                    0,
+                )
+                assert (instance.error or "").startswith("timed out after 0:00:10\n\n")
+                assert "CancelledError" in (instance.error or "")
+                assert scheduler.health().stuck_workers == 0
+            assert ended == [TIMEOUT]
+            [event] = told.timeouts
+            assert (event.timeout, event.ended) == (TIMEOUT, True)
+
+        run(main())
+
+    def test_one_that_goes_on_is_presumed_hung_and_may_still_succeed(
+        self, clock: ManualClock, threads: ThreadPoolExecutor
+    ) -> None:
+        async def main() -> None:
+            called, cancelled, go = asyncio.Event(), asyncio.Event(), asyncio.Event()
+            refused: list[bool] = []
+
+            async def handler(instance: TaskInstance) -> None:
+                called.set()
+                try:
+                    await go.wait()
+                except asyncio.CancelledError:
+                    cancelled.set()
+                try:
+                    current_run().extend(seconds(100))
+                except ClaimLostError:
+                    refused.append(True)
+                await go.wait()
+
+            store = MemoryStore(clock)
+            scheduler = Scheduler(handler, store, clock=clock, executor=threads)
+            async with scheduler:
+                await scheduler.aschedule(once(timeout=TIMEOUT))
+                await asyncio.to_thread(clock.advance, seconds(1))
+                await called.wait()
+                await asyncio.to_thread(clock.advance, TIMEOUT)
+                await cancelled.wait()
+                await until(lambda: bool(refused))
+                await asyncio.to_thread(clock.advance, GRACE)
+                assert scheduler.health().stuck_workers == 1
+                [instance] = await scheduler.alist_instances()
+                assert (instance.state, instance.hangs) == (State.PENDING, 1)
+                assert (instance.error or "").startswith("timed out after 0:00:10\n\n")
+                go.set()
+                await until(lambda: not scheduler.health().stuck_workers)
+                await asyncio.to_thread(clock.advance, seconds(1))
+                [instance] = await scheduler.alist_instances()
+                assert instance.state is State.COMPLETED
+
+        run(main())
+
+    @pytest.mark.parametrize("kind", ["async", "coroutine"])
+    def test_it_is_cancelled_on_the_schedulers_own_loop(self, kind: str) -> None:
+        retried = threading.Event()
+        errors: list[str | None] = []
+
+        async def work(instance: TaskInstance) -> None:
+            await asyncio.Event().wait()
+
+        def handler(instance: TaskInstance) -> object:
+            return work(instance)
+
+        @hears(InstanceRetried)
+        def listen(event: InstanceRetried) -> None:
+            errors.append(event.error)
+            retried.set()
+
+        called = work if kind == "async" else handler
+        with Scheduler(called, listeners=[listen]) as scheduler:
+            now = SystemClock().now()
+            scheduler.schedule(
+                TaskDefinition(
+                    trigger=ExecuteOnceTrigger(now), timeout=timedelta(seconds=0.1)
+                )
+            )
+            assert retried.wait(FAILED_AFTER)
+        assert (errors[0] or "").startswith("timed out after 0:00:00.100000\n\n")
+
+
+class TestThreads:
+    """A sync handler cannot be ended: its run is left behind."""
+
+    def test_it_is_left_behind_counted_and_shown_and_may_still_succeed(
+        self, clock: ManualClock, threads: ThreadPoolExecutor
+    ) -> None:
+        called, go = threading.Event(), threading.Event()
+
+        def handler(instance: TaskInstance) -> None:
+            called.set()
+            assert go.wait(FAILED_AFTER)
+
+        told = Told()
+        with Scheduler(
+            handler,
+            MemoryStore(clock),
+            clock=clock,
+            executor=threads,
+            listeners=[told.listener],
+        ) as scheduler:
+            scheduler.schedule(once(timeout=TIMEOUT))
+            clock.advance(seconds(1))
+            assert called.wait(FAILED_AFTER)
+            clock.advance(TIMEOUT)
+            assert scheduler.health().stuck_workers == 1
+            [instance] = scheduler.list_instances()
+            assert (instance.state, instance.runs, instance.hangs) == (
+                State.PENDING,
+                1,
+                1,
+            )
+            assert (instance.error or "").startswith("timed out after 0:00:10\n\n")
+            go.set()
+            while scheduler.health().stuck_workers:
+                pass
+            clock.advance(seconds(1))
+            [instance] = scheduler.list_instances()
+            assert instance.state is State.COMPLETED
+        [event] = told.timeouts
+        assert (event.timeout, event.ended) == (TIMEOUT, False)
+
+    def test_what_was_handed_on_has_no_timeout(self, clock: ManualClock) -> None:
+        told = Told()
+        with Scheduler(
+            lambda _: HandedOn(expire_after=seconds(100)),
+            MemoryStore(clock),
+            clock=clock,
+            listeners=[told.listener],
+        ) as scheduler:
+            scheduler.schedule(once(timeout=TIMEOUT))
+            clock.advance(2 * TIMEOUT)
+            [instance] = scheduler.list_instances()
+            assert instance.state is State.RUNNING
+        assert told.timeouts == []
+
+
+def test_an_edit_of_the_timeout_is_kept(clock: ManualClock) -> None:
+    scheduler = Scheduler(print, MemoryStore(clock), clock=clock)
+    stored = scheduler.schedule(once(timeout=TIMEOUT))
+    edited = scheduler.schedule(replace(stored, timeout=None))
+    assert scheduler.get_definition(stored.id).timeout is None
+    assert edited.revision == 2
