@@ -20,8 +20,9 @@ MOST_PARAMETERS = 7
 # The suite for stores is tests, and a revision of the schema is a list.
 NO_CODE = {PACKAGE / "testing/store", PACKAGE / "stores/migrations/versions"}
 FILES = [each for each in PACKAGE.rglob("*.py") if each.parent not in NO_CODE]
-# What users hold has a parameter for each of its settings.
-MANY_PARAMETERS = {"scheduler.py"}
+# What users hold has a parameter for each of its settings, and triggers have one for
+# each word by which people say when.
+MANY_PARAMETERS = {"scheduler.py", "cron_trigger.py", "interval.py"}
 
 
 def tree() -> str:

@@ -57,9 +57,9 @@ GIVEN = {
     [
         lambda: TaskDefinition(IntervalTrigger(timedelta(1))),  # type: ignore[call-arg]
         lambda: TaskDefinition(),  # type: ignore[call-arg]
-        lambda: IntervalTrigger(seconds=60),  # type: ignore[call-arg]
-        lambda: DelayTrigger(minutes=5),  # type: ignore[call-arg]
-        lambda: CronTrigger(hour=9),  # type: ignore[call-arg]
+        lambda: IntervalTrigger(secs=60),  # type: ignore[call-arg]
+        lambda: DelayTrigger(mins=5),  # type: ignore[call-arg]
+        lambda: CronTrigger(week=9),  # type: ignore[call-arg]
         lambda: ExecuteOnceTrigger(run_date="2030-01-01"),  # type: ignore[call-arg]
         lambda: HandedOn(timedelta(1)),  # type: ignore[call-arg]
         lambda: Scheduler(),  # type: ignore[call-arg]

@@ -8,27 +8,36 @@ from typing import TYPE_CHECKING, ClassVar
 
 from go_scheduler.instead import write_instead
 from go_scheduler.triggers.base import Trigger, utc
-from go_scheduler.triggers.lengths import check_every
+from go_scheduler.triggers.lengths import step_of
 from go_scheduler.triggers.words import NEVER_FROM_NOW_ON, length
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-@write_instead("DelayTrigger(timedelta(minutes=5))")
-@dataclass(frozen=True, slots=True)
+@write_instead("DelayTrigger(minutes=5)")
+@dataclass(frozen=True, slots=True, init=False)
 class DelayTrigger(Trigger):
     """Fires so long after the last run ended, well or badly; never two at once.
 
-    The first run is so long after it was scheduled.
+    The first run is so long after it was scheduled. How long is a timedelta, or
+    written out: ``DelayTrigger(minutes=5)`` is ``DelayTrigger(timedelta(minutes=5))``.
 
     Attributes:
         every: How long after the end of one run the next is due; at least a
             millisecond.
 
+    Args:
+        every: As above, or None: the sum of the following.
+        weeks: How many weeks of seven days, of 24 hours each.
+        days: How many days of 24 hours.
+        hours: How many hours.
+        minutes: How many minutes.
+        seconds: How many seconds.
+
     Raises:
-        InvalidTriggerError: ``every`` is not a timedelta of at least a millisecond, or
-            cannot pass before the year 10000.
+        InvalidTriggerError: How long is not said, or twice, or is not at least a
+            millisecond, or cannot pass before the year 10000.
     """
 
     kind: ClassVar[str] = "delay"
@@ -36,8 +45,25 @@ class DelayTrigger(Trigger):
 
     every: timedelta
 
-    def __post_init__(self) -> None:
-        check_every(self.every)
+    def __init__(
+        self,
+        every: timedelta | None = None,
+        *,
+        weeks: float = 0,
+        days: float = 0,
+        hours: float = 0,
+        minutes: float = 0,
+        seconds: float = 0,
+    ) -> None:
+        step = step_of(
+            every,
+            weeks=weeks,
+            days=days,
+            hours=hours,
+            minutes=minutes,
+            seconds=seconds,
+        )
+        object.__setattr__(self, "every", step)
 
     def next_fire_time(self, after: datetime) -> datetime | None:
         """The instant ``every`` later than a given one.

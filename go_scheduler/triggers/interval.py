@@ -10,7 +10,7 @@ from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.instead import write_instead
 from go_scheduler.triggers.base import Progression, Trigger, utc
 from go_scheduler.triggers.instants import MICROSECOND, microseconds_of
-from go_scheduler.triggers.lengths import check_every
+from go_scheduler.triggers.lengths import step_of
 from go_scheduler.triggers.words import NEVER_FROM_NOW_ON, every, moment
 from go_scheduler.triggers.years.progression_years import phases, progression
 
@@ -20,13 +20,15 @@ if TYPE_CHECKING:
     from go_scheduler.triggers.years.years import Years
 
 
-@write_instead("IntervalTrigger(timedelta(minutes=5))")
-@dataclass(frozen=True, slots=True)
+@write_instead("IntervalTrigger(minutes=5)")
+@dataclass(frozen=True, slots=True, init=False)
 class IntervalTrigger(Trigger):
     """Fires at its anchor and whenever so much time has passed since, without drift.
 
     It counts elapsed time, so a day is 24 hours; for nine o'clock each day use a
-    ``CronTrigger``.
+    ``CronTrigger``. How much is a timedelta, or written out, in whole numbers or
+    fractions: ``IntervalTrigger(minutes=5)`` is
+    ``IntervalTrigger(timedelta(minutes=5))``.
 
     Attributes:
         every: The time from one fire time to the next; at least a millisecond.
@@ -35,9 +37,20 @@ class IntervalTrigger(Trigger):
         anchored_at: What it counts from if no anchor is given. Kept by the store and
             not part of the trigger's value.
 
+    Args:
+        every: As above, or None: the sum of the following.
+        anchor: As above.
+        anchored_at: As above.
+        weeks: How many weeks of seven days, of 24 hours each.
+        days: How many days of 24 hours.
+        hours: How many hours.
+        minutes: How many minutes.
+        seconds: How many seconds.
+
     Raises:
-        InvalidTriggerError: ``every`` is not a timedelta of at least a millisecond, or
-            cannot pass before the year 10000; or an anchor is not an aware datetime.
+        InvalidTriggerError: How long is not said, or twice, or is not at least a
+            millisecond, or cannot pass before the year 10000; or an anchor is not an
+            aware datetime.
     """
 
     kind: ClassVar[str] = "interval"
@@ -48,12 +61,31 @@ class IntervalTrigger(Trigger):
         default=None, compare=False, repr=False, kw_only=True
     )
 
-    def __post_init__(self) -> None:
-        check_every(self.every)
+    def __init__(
+        self,
+        every: timedelta | None = None,
+        anchor: datetime | None = None,
+        *,
+        anchored_at: datetime | None = None,
+        weeks: float = 0,
+        days: float = 0,
+        hours: float = 0,
+        minutes: float = 0,
+        seconds: float = 0,
+    ) -> None:
+        step = step_of(
+            every,
+            weeks=weeks,
+            days=days,
+            hours=hours,
+            minutes=minutes,
+            seconds=seconds,
+        )
+        object.__setattr__(self, "every", step)
         try:
-            for name in ("anchor", "anchored_at"):
-                if (value := getattr(self, name)) is not None:
-                    object.__setattr__(self, name, utc(value, name=name))
+            for name, value in (("anchor", anchor), ("anchored_at", anchored_at)):
+                instant = None if value is None else utc(value, name=name)
+                object.__setattr__(self, name, instant)
         except ConfigurationError as error:
             raise InvalidTriggerError(str(error)) from None
 

@@ -3,21 +3,62 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.shown import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _SHORTEST = timedelta(milliseconds=1)
 _LONGEST = datetime.max - datetime(1970, 1, 1)  # noqa: DTZ001, DTZ901 (a length)
 
 
-def check_every(value: object) -> None:
-    """Refuse a step that is not a timedelta of at least a millisecond that can pass.
+def step_of(every: timedelta | None, **units: float) -> timedelta:
+    """A step as it was given: as a timedelta, or as so many minutes and the like.
+
+    Args:
+        every: The step; None: it is given by units.
+        **units: How many of each of the units that ``timedelta`` has.
 
     Raises:
-        InvalidTriggerError: It is something else.
+        InvalidTriggerError: It is none, or given twice; or it is shorter than a
+            millisecond, or can never pass.
     """
-    every = checked_length("every", value)
+    given = {name: _number(name, value) for name, value in units.items() if value != 0}
+    if every is not None:
+        if given:
+            raise InvalidTriggerError(
+                f"every and {next(iter(given))}= say the same: pass one of them"
+            )
+        step = checked_length("every", every)
+    elif given:
+        step = _sum(given)
+    else:
+        raise InvalidTriggerError(
+            "every must be given, and longer than zero: as minutes=5, or as a timedelta"
+        )
+    _check_step(step)
+    return step
+
+
+def _number(name: str, value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value
+    raise InvalidTriggerError(f"{name} must be a number, not {shown(value)}")
+
+
+def _sum(units: Mapping[str, float]) -> timedelta:
+    try:
+        step = timedelta(**units)
+    except (OverflowError, ValueError):
+        given = ", ".join(f"{name}={value}" for name, value in units.items())
+        raise InvalidTriggerError(f"no length of time is so long: {given}") from None
+    return checked_length("every", step)
+
+
+def _check_step(every: timedelta) -> None:
     if every < _SHORTEST:
         raise InvalidTriggerError(
             f"every must be at least a millisecond: {shown(every)}"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -49,3 +50,12 @@ class TestDelayTrigger(TriggerSuite):
         assert DelayTrigger(least).every == least
         with pytest.raises(InvalidTriggerError, match="at least a millisecond"):
             DelayTrigger(least - timedelta(microseconds=1))
+
+    def test_it_may_be_written_out(self) -> None:
+        written = DelayTrigger(weeks=1, days=2, hours=3, minutes=4, seconds=5)
+        length = timedelta(weeks=1, days=2, hours=3, minutes=4, seconds=5)
+        assert written == DelayTrigger(length)
+        assert written.to_dict() == DelayTrigger(length).to_dict()
+        assert replace(written, every=length) == written
+        with pytest.raises(InvalidTriggerError, match="every and hours= say the same"):
+            DelayTrigger(length, hours=1)

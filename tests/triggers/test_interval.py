@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import pickle
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -11,6 +14,9 @@ from hypothesis import strategies as st
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.testing.triggers import TriggerSuite
 from go_scheduler.triggers import IntervalTrigger, Trigger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -139,3 +145,39 @@ class TestIntervalTrigger(TriggerSuite):
             IntervalTrigger(HOUR, anchor)  # type: ignore[arg-type]
         with pytest.raises(InvalidTriggerError, match=r"^anchored_at "):
             IntervalTrigger(HOUR, anchored_at=anchor)  # type: ignore[arg-type]
+
+    def test_it_may_be_written_out(self) -> None:
+        written = IntervalTrigger(weeks=1, days=2, hours=3, minutes=4, seconds=5.5)
+        length = timedelta(weeks=1, days=2, hours=3, minutes=4, seconds=5.5)
+        assert written == IntervalTrigger(length)
+        assert hash(written) == hash(IntervalTrigger(length))
+        assert written.to_dict() == IntervalTrigger(length).to_dict()
+        assert repr(written) == repr(IntervalTrigger(length))
+        assert pickle.loads(pickle.dumps(written)) == written
+
+    def test_what_is_written_out_has_its_anchor_and_can_be_replaced(self) -> None:
+        written = IntervalTrigger(minutes=60, anchor=NOON)
+        assert written == IntervalTrigger(HOUR, NOON)
+        assert replace(written, anchor=None) == IntervalTrigger(HOUR)
+        assert replace(written, every=2 * HOUR) == IntervalTrigger(2 * HOUR, NOON)
+
+    @pytest.mark.parametrize(
+        ("wrong", "problem"),
+        [
+            (lambda: IntervalTrigger(), "every must be given, and longer than zero"),
+            (lambda: IntervalTrigger(hours=0), "every must be given, and longer"),
+            (lambda: IntervalTrigger(HOUR, minutes=5), "every and minutes= say the"),
+            (lambda: IntervalTrigger(seconds=-1), "every must be longer than zero"),
+            (lambda: IntervalTrigger(minutes="5"), "minutes must be a number, not '5'"),  # type: ignore[arg-type]
+            (lambda: IntervalTrigger(hours=True), "hours must be a number, not True"),
+            (lambda: IntervalTrigger(days=1e99), "no length of time is so long"),
+            (lambda: IntervalTrigger(days=float("nan")), "so long: days=nan"),
+            (lambda: IntervalTrigger(seconds=0.0001), "at least a millisecond"),
+            (lambda: IntervalTrigger(days=3_000_000), "before the year 10000"),
+        ],
+    )
+    def test_what_is_written_out_wrongly_is_refused(
+        self, wrong: Callable[[], object], problem: str
+    ) -> None:
+        with pytest.raises(InvalidTriggerError, match=problem):
+            wrong()

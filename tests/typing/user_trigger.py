@@ -69,7 +69,10 @@ def definitions(at: datetime, zone: ZoneInfo) -> list[TaskDefinition]:
         CronTrigger("0 9 * * mon-fri", timezone=zone),
         IntervalTrigger(timedelta(minutes=5)),
         IntervalTrigger(timedelta(minutes=5), anchor=at),
+        IntervalTrigger(hours=1, minutes=0.5, anchor=at),
+        CronTrigger(hour=9, minute="*/5", day_of_week="mon-fri", timezone=zone),
         DelayTrigger(timedelta(minutes=5)),
+        DelayTrigger(seconds=5),
         ExecuteOnceTrigger(at),
     ]
     assert_type(triggers[0].next_fire_time(at), datetime | None)
@@ -87,3 +90,6 @@ def wrong() -> None:
     NoTrigger()  # type: ignore[abstract]
     TaskDefinition(trigger="* * * * *")  # type: ignore[arg-type]
     IntervalTrigger(300)  # type: ignore[arg-type]
+    IntervalTrigger(minutes="5")  # type: ignore[arg-type]
+    CronTrigger(week=9)  # type: ignore[call-arg]
+    CronTrigger(day_of_week=1)  # type: ignore[arg-type]

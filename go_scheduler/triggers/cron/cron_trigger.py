@@ -11,6 +11,7 @@ from go_scheduler.triggers.cron.cron_description import describe
 from go_scheduler.triggers.cron.cron_warnings import warnings
 from go_scheduler.triggers.cron.cron_years import CronYears
 from go_scheduler.triggers.cron.expression import normalise, parse, search, split
+from go_scheduler.triggers.cron.named_fields import expression_of
 from go_scheduler.triggers.instants import SECOND
 from go_scheduler.triggers.wall.wall_clock_trigger import (
     WallClockTrigger,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from go_scheduler.triggers.years.years import Years
 
 
-@write_instead('CronTrigger("0 9 * * Mon-Fri", timezone="Europe/Berlin")')
+@write_instead('CronTrigger(hour=9, minute=30, day_of_week="mon-fri")')
 @dataclass(frozen=True, slots=True, init=False)
 class CronTrigger(WallClockTrigger):
     """Fires whenever the clock of a time zone matches a cron expression.
@@ -56,6 +57,13 @@ class CronTrigger(WallClockTrigger):
     fires as time elapses: in both of two repeated hours, and not for one that is
     skipped. A gap of three hours or more fires nothing.
 
+    Fields may be written by their names instead: ``CronTrigger(hour=9, minute=30,
+    day_of_week="mon-fri")`` is ``CronTrigger("30 9 * * mon-fri")``. Of those that are
+    not written, what is smaller than all that are is at its minimum, and the others are
+    ``*``: ``CronTrigger(day=1)`` fires when a month begins. Days of the week have names
+    there alone, as their numbers mean one thing in cron and another one in other
+    schedulers; and one of the two day fields at most is restricted.
+
     Attributes:
         expression: The expression, with single spaces and in upper case; a macro in
             lower case.
@@ -66,12 +74,21 @@ class CronTrigger(WallClockTrigger):
             the ``second`` or ``both``.
 
     Args:
-        expression: At most 256 characters.
+        expression: At most 256 characters; None: it is made of the fields below.
         timezone: An IANA name, or a ``ZoneInfo`` that has one.
+        year: A number, or a text as an expression has it there.
+        month: A number, a name, or such a text.
+        day: The day of the month: a number, or such a text, as ``"1,15"`` or ``"L"``.
+        day_of_week: Names, as ``"mon-fri"``, ``"mon,thu"`` or ``"fri#2"``.
+        hour: A number, or such a text, as ``"9-17"`` or ``"*/2"``.
+        minute: Likewise.
+        second: Likewise.
+        gap: As above.
+        overlap: As above.
 
     Raises:
-        InvalidTriggerError: The expression does not parse, or matches no date that
-            exists, or there is no such time zone, or no such choice.
+        InvalidTriggerError: The expression or a field does not parse, or they match no
+            date that exists, or there is no such time zone, or no such choice.
     """
 
     kind: ClassVar[str] = "cron"
@@ -83,13 +100,31 @@ class CronTrigger(WallClockTrigger):
 
     def __init__(
         self,
-        expression: str,
+        expression: str | None = None,
         timezone: str | ZoneInfo = "UTC",
         *,
+        year: int | str | None = None,
+        month: int | str | None = None,
+        day: int | str | None = None,
+        day_of_week: str | None = None,
+        hour: int | str | None = None,
+        minute: int | str | None = None,
+        second: int | str | None = None,
         gap: str = "next",
         overlap: str = "first",
     ) -> None:
-        text = normalise(expression)
+        text = normalise(
+            expression_of(
+                expression,
+                year=year,
+                month=month,
+                day=day,
+                day_of_week=day_of_week,
+                hour=hour,
+                minute=minute,
+                second=second,
+            )
+        )
         parse(text)
         key = check_wall_clock(timezone, gap=gap, overlap=overlap)
         object.__setattr__(self, "expression", text)

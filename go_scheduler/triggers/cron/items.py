@@ -106,6 +106,8 @@ def plain_numbers(item: str, field: Field) -> Sequence[int]:
     low = _number(low_text, field)
     if high_text is not None:
         high = _number(high_text, field)
+        if low > high == 0 and high_text in field.names:
+            high = field.highest()  # Fri-Sun: at its end a week's Sunday is 7
     else:
         high = low if step_text is None else max(low, field.last)
     if high < low:
@@ -215,6 +217,9 @@ def _hint(text: str, field: Field) -> str | None:
 def _backwards(text: str, low: int, high: int, field: Field) -> str:
     if field.name == "day-of-week" and high == 0:
         return f"{field.name} {text} runs backwards; Sunday is also 7: write {low}-7"
+    if field.name == "day-of-week" and text.replace("-", "").isalpha():
+        begin, _, end = text.partition("-")
+        return f"{field.name} {text} runs backwards; write {begin}-SUN,MON-{end}"
     if field.name == "year":
         return f"{field.name} {text} runs backwards; write {high}-{low}"
     return (
