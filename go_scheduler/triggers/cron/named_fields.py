@@ -84,9 +84,9 @@ def _text(name: str, value: object) -> str:
 def _joined(texts: Mapping[str, str]) -> str:
     if not any(is_any(texts.get(name, "*")) for name in ("day", "day_of_week")):
         raise InvalidTriggerError(
-            f"day {texts['day']} and day_of_week {texts['day_of_week']} are both given:"
-            " an expression of both matches the days that match either. Write it as an"
-            ' expression if you mean that; the first monday is day_of_week="mon#1"'
+            "day and day_of_week are both given: an expression of both matches the days"
+            " that match either. Write it as an expression if you mean that; the first"
+            ' monday is day_of_week="mon#1"'
         )
     names = list(_LEAST)
     smallest = max(names.index(name) for name in texts)
