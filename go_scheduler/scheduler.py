@@ -227,11 +227,12 @@ class Scheduler(Lifecycle, Client):
         )
 
     def _prepare(
-        self, definition: TaskDefinition, *, joins: bool
-    ) -> tuple[TaskDefinition, Sequence[str]]:
-        prepared = super()._prepare(definition, joins=joins)
+        self, definitions: Sequence[TaskDefinition], *, joins: bool
+    ) -> tuple[Sequence[TaskDefinition], Sequence[str]]:
+        prepared = super()._prepare(definitions, joins=joins)
         if self._handler is not None:
-            self._look_at(definition)
+            for each in definitions:
+                self._look_at(each)
         node = self._node
         if node is not None and node.stopped:
             # Others have what is in this memory only if they have this store.

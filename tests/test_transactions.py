@@ -200,6 +200,21 @@ def test_what_is_scheduled_is_rolled_back_with_the_users_rows(
     assert shop.orders == 0
 
 
+def test_many_are_scheduled_with_the_users_rows_or_none_is(
+    client: Watching, shop: Shop, begin: Begin
+) -> None:
+    given = [once(), once(), once()]
+    with suppress(RollBack), begin() as connection:
+        client.schedule_all(given, connection=connection)
+        raise RollBack
+    assert client.list_definitions() == []
+    with begin() as connection:
+        shop.order(connection)
+        assert client.schedule_all(given, connection=connection) == given
+    assert len(client.list_definitions()) == 3
+    assert shop.orders == 1
+
+
 @pytest.mark.parametrize("engine", LOCKING)
 def test_what_was_scheduled_long_before_its_commit_still_fires(
     store: Store, clock: ManualClock, begin: Begin
@@ -959,11 +974,12 @@ def test_the_awaitable_form_takes_part_in_an_async_transaction(
         async with one as joined:
             stored = await client.aschedule(once(), connection=joined)
             assert stored.next_fire_time is not None
+            await client.aschedule_all([once(), once()], connection=joined)
             if commits:
                 await joined.commit()
         await engine.dispose()
 
-    for commits, count in ((False, 0), (True, 1)):
+    for commits, count in ((False, 0), (True, 3)):
         asyncio.run(put(commits))
         assert len(client.list_definitions()) == count
 

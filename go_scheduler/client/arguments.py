@@ -18,9 +18,10 @@ from go_scheduler.models import (
 from go_scheduler.shown import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from go_scheduler.json import JSON
+    from go_scheduler.models import TaskDefinition
 
 _Word = TypeVar("_Word", bound=StrEnum)
 
@@ -49,6 +50,12 @@ def checked_ids(ids: Collection[UUID]) -> Collection[UUID]:
     for each in kept:
         check_type("an id", each, UUID)
     return kept
+
+
+def several(definitions: Iterable[TaskDefinition]) -> Sequence[TaskDefinition]:
+    """The definitions, of any iterable; what each one is, is not looked at."""
+    check_type("definitions", definitions, Iterable)
+    return tuple(definitions)
 
 
 def one_of(kind: type[_Word], word: _Word | str) -> _Word:

@@ -19,14 +19,20 @@ from go_scheduler.stores.remembered import is_over
 from go_scheduler.triggers.base import is_own
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
     from datetime import datetime
+    from typing import TypeAlias
+    from uuid import UUID
 
     from go_scheduler.models import (
         TaskDefinition,
     )
     from go_scheduler.triggers.base import Trigger
 
+    _Put: TypeAlias = list[TaskDefinition]
+    _RunSync: TypeAlias = Callable[[Callable[[object], _Put]], Awaitable[_Put]]
+
+from go_scheduler.client.arguments import several
 from go_scheduler.client.store_access import StoreAccess
 
 
@@ -76,7 +82,35 @@ class Scheduling(StoreAccess):
         Warns:
             ScheduleWarning: The trigger is one that people often do not mean.
         """
-        prepared, odd = self._prepare(definition, joins=connection is not None)
+        prepared, odd = self._prepare([definition], joins=connection is not None)
+        _warn(odd)
+        return self._put(prepared, connection)[0]
+
+    def schedule_all(
+        self, definitions: Iterable[TaskDefinition], *, connection: object = None
+    ) -> list[TaskDefinition]:
+        """Do what ``schedule`` does with many definitions, in one write.
+
+        All of them are scheduled, or none is.
+
+        Args:
+            definitions: What to run, and when; each id once.
+            connection: As for ``schedule``.
+
+        Returns:
+            The definitions as stored, or as they will be, in the order given.
+
+        Raises:
+            ConfigurationError: As for ``schedule``, or an id is there twice.
+            InvalidTriggerError: As for ``schedule``.
+            ConflictError: As for ``schedule``.
+            StoreUnavailableError: As for ``schedule``.
+
+        Warns:
+            ScheduleWarning: The trigger of one is one that people often do not mean.
+        """
+        given = several(definitions)
+        prepared, odd = self._prepare(given, joins=connection is not None)
         _warn(odd)
         return self._put(prepared, connection)
 
@@ -92,61 +126,102 @@ class Scheduling(StoreAccess):
         """
         run_sync = None if connection is None else _run_sync_of(connection)
         prepared, odd = await asyncio.to_thread(
-            self._prepare, definition, joins=run_sync is not None
+            self._prepare, [definition], joins=run_sync is not None
         )
         _warn(odd)
-        put = partial(self._put, prepared)
-        if run_sync is None:
-            return await asyncio.to_thread(put, None)
-        return await run_sync(put)
+        return (await self._aput(prepared, run_sync))[0]
 
-    def _prepare(
-        self, definition: TaskDefinition, *, joins: bool
-    ) -> tuple[TaskDefinition, Sequence[str]]:
-        """A definition as it is put, and what is odd about its trigger.
+    async def aschedule_all(
+        self, definitions: Iterable[TaskDefinition], *, connection: object = None
+    ) -> list[TaskDefinition]:
+        """Await what ``schedule_all`` does; see there.
 
         Args:
-            definition: The definition.
-            joins: Whether it is put within a transaction of the user's.
+            definitions: What to run, and when; each id once.
+            connection: As for ``aschedule``.
+        """
+        given = several(definitions)
+        run_sync = None if connection is None else _run_sync_of(connection)
+        prepared, odd = await asyncio.to_thread(
+            self._prepare, given, joins=run_sync is not None
+        )
+        _warn(odd)
+        return await self._aput(prepared, run_sync)
+
+    def _prepare(
+        self, definitions: Sequence[TaskDefinition], *, joins: bool
+    ) -> tuple[Sequence[TaskDefinition], Sequence[str]]:
+        """Definitions as they are put, and what is odd about their triggers.
+
+        Args:
+            definitions: The definitions.
+            joins: Whether they are put within a transaction of the user's.
         """
         # Not made ready for that: on SQLite it would wait for the transaction.
         store = transactional(self._store) if joins else self._ready()
         now = store.now()
-        prepared = prepare(definition, now)
-        odd = _warnings(prepared.trigger, now)
+        prepared = [prepare(each, now) for each in definitions]
+        odd = {
+            each.id: found
+            for each in prepared
+            if (found := _warnings(each.trigger, now))
+        }
         # Whoever schedules at every start has been told at the first one.
-        if odd and _changes_nothing(store, prepared):
-            odd = []
-        return prepared, odd
+        told = _unchanged(store, [each for each in prepared if each.id in odd])
+        texts = [text for id in odd if id not in told for text in odd[id]]
+        return prepared, texts
 
-    def _put(self, definition: TaskDefinition, connection: object) -> TaskDefinition:
+    def _put(
+        self, definitions: Sequence[TaskDefinition], connection: object
+    ) -> list[TaskDefinition]:
         if connection is not None:
-            (stored,) = transactional(self._store).put_definitions_in(
-                connection, [definition], committed=self._look
+            put = transactional(self._store).put_definitions_in(
+                connection, definitions, committed=self._look
             )
-            self._tell_scheduled(stored, joined=True)
-            return stored
-        (stored,) = self._ready().put_definitions([definition])
-        self._look(stored)
-        self._tell_scheduled(stored, joined=False)
-        return stored
+        else:
+            put = self._ready().put_definitions(definitions)
+            for each in put:
+                self._look(each)
+        self._tell_scheduled(put, joined=connection is not None)
+        return list(put)
 
-    def _tell_scheduled(self, stored: TaskDefinition, *, joined: bool) -> None:
+    async def _aput(
+        self, definitions: Sequence[TaskDefinition], run_sync: _RunSync | None
+    ) -> list[TaskDefinition]:
+        put = partial(self._put, definitions)
+        if run_sync is None:
+            return await asyncio.to_thread(put, None)
+        return await run_sync(put)
+
+    def _tell_scheduled(self, put: Sequence[TaskDefinition], *, joined: bool) -> None:
         if self._events.wanted(DefinitionScheduled):
-            self._events.tell(
-                DefinitionScheduled(
-                    **of_definition(stored),
-                    next_fire_time=stored.next_fire_time,
-                    revision=stored.revision,
-                    joined=joined,
+            for each in put:
+                self._events.tell(
+                    DefinitionScheduled(
+                        **of_definition(each),
+                        next_fire_time=each.next_fire_time,
+                        revision=each.revision,
+                        joined=joined,
+                    )
                 )
-            )
 
 
-def _changes_nothing(store: Store, prepared: TaskDefinition) -> bool:
-    for stored in store.list_definitions(ids=[prepared.id], limit=1):
-        return prepared.is_same(stored)
-    return any(is_over(prepared, each) for each in store.list_tombstones([prepared.id]))
+def _unchanged(store: Store, prepared: Sequence[TaskDefinition]) -> Set[UUID]:
+    """The ids of those that putting would not change."""
+    if not prepared:
+        return set()
+    ids = [each.id for each in prepared]
+    stored = {each.id: each for each in store.list_definitions(ids=ids, limit=len(ids))}
+    ended = {each.id: each for each in store.list_tombstones(ids)}
+    return {
+        each.id
+        for each in prepared
+        if (
+            each.is_same(stored[each.id])
+            if each.id in stored
+            else is_over(each, ended.get(each.id))
+        )
+    }
 
 
 def _warnings(trigger: Trigger, now: datetime) -> Sequence[str]:
@@ -161,16 +236,12 @@ def _warn(odd: Sequence[str]) -> None:
         warn(text, ScheduleWarning, stacklevel=3)
 
 
-def _run_sync_of(
-    connection: object,
-) -> Callable[[Callable[[object], TaskDefinition]], Awaitable[TaskDefinition]]:
+def _run_sync_of(connection: object) -> _RunSync:
     found = getattr(connection, "run_sync", None)
     if found is None:
         raise ConfigurationError(
             "connection must be a SQLAlchemy AsyncConnection or AsyncSession, not of"
             f" type {type(connection).__name__}: with that one, call schedule()"
         )
-    run_sync: Callable[
-        [Callable[[object], TaskDefinition]], Awaitable[TaskDefinition]
-    ] = found
+    run_sync: _RunSync = found
     return run_sync

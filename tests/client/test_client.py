@@ -15,8 +15,10 @@ import pytest
 
 from go_scheduler import (
     ConfigurationError,
+    ConflictError,
     CronTrigger,
     ExecuteOnceTrigger,
+    IntervalTrigger,
     MemoryStore,
     ScheduleWarning,
     State,
@@ -27,12 +29,12 @@ from go_scheduler.checks import NOTE_LIMIT
 from go_scheduler.client import Client
 from go_scheduler.client.arguments import MOST_LISTED
 from go_scheduler.models import DefinitionState
-from go_scheduler.testing.builders import HOUR, NOBODY, definition, fire, put
+from go_scheduler.testing.builders import HOUR, NOBODY, clean_up, definition, fire, put
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers import LimitedTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from go_scheduler.stores.base import Store
 
@@ -44,7 +46,7 @@ def client(store: Store) -> Client:
 
 def soon(**values: object) -> TaskDefinition:
     trigger = ExecuteOnceTrigger(START + timedelta(hours=1))
-    return TaskDefinition(trigger=trigger, **values)  # type: ignore[arg-type]
+    return TaskDefinition(**{"trigger": trigger, **values})  # type: ignore[arg-type]
 
 
 def timeless(order: str) -> str:
@@ -93,6 +95,8 @@ REFUSED: list[tuple[str, Callable[[Client], object]]] = [
     ("long note", lambda client: client.pause(uuid4(), "x" * (NOTE_LIMIT + 1))),
     ("resume text", lambda client: client.resume("x")),  # type: ignore[arg-type]
     ("no definition", lambda client: client.schedule("x")),  # type: ignore[arg-type]
+    ("no definitions", lambda client: client.schedule_all("x")),  # type: ignore[arg-type]
+    ("one definition", lambda client: client.schedule_all(soon())),  # type: ignore[arg-type]
     ("complete text", lambda client: client.complete("x", 1)),  # type: ignore[arg-type]
     ("attempt text", lambda client: client.complete(NOBODY, "1")),  # type: ignore[arg-type]
     ("attempt 0", lambda client: client.fail(NOBODY, 0, "x")),
@@ -249,6 +253,77 @@ def test_a_store_without_transactions_takes_part_in_none() -> None:
     with pytest.raises(ConfigurationError, match="MemoryStore takes part in no"):
         client.schedule(soon(), connection=object())
     assert client.list_definitions() == []
+
+
+class TestMany:
+    """Many definitions are scheduled in one write, or none is."""
+
+    def test_they_come_back_as_stored_in_the_order_given(self, client: Client) -> None:
+        given = [soon(name=str(number)) for number in range(20)]
+        stored = client.schedule_all(iter(given))
+        assert stored == given
+        assert {each.revision for each in stored} == {1}
+        assert sorted(client.list_definitions(), key=lambda each: each.id) == sorted(
+            stored, key=lambda each: each.id
+        )
+
+    def test_none_is_none(self, client: Client) -> None:
+        assert client.schedule_all([]) == []
+
+    def test_one_write_puts_them(
+        self, client: Client, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        written: list[int] = []
+        put = store.put_definitions
+
+        def counting(given: Sequence[TaskDefinition]) -> Sequence[TaskDefinition]:
+            written.append(len(given))
+            return put(given)
+
+        monkeypatch.setattr(store, "put_definitions", counting)
+        client.schedule_all([soon() for _ in range(3)])
+        asyncio.run(client.aschedule_all([soon() for _ in range(2)]))
+        assert written == [3, 2]
+
+    def test_of_a_stale_one_among_them_none_is_scheduled(self, client: Client) -> None:
+        kept = client.schedule(soon())
+        with pytest.raises(ConflictError):
+            client.schedule_all([soon(), replace(kept, name="b", revision=7)])
+        assert client.list_definitions() == [kept]
+
+    def test_an_id_that_is_there_twice_is_refused(self, client: Client) -> None:
+        one = soon()
+        with pytest.raises(ConfigurationError, match="is there twice"):
+            client.schedule_all([one, replace(one, name="b")])
+        assert client.list_definitions() == []
+
+    def test_what_is_no_definition_is_refused_before_anything_is_written(
+        self, client: Client
+    ) -> None:
+        with pytest.raises(ConfigurationError, match="must be a TaskDefinition, not 5"):
+            client.schedule_all([soon(), 5])  # type: ignore[list-item]
+        assert client.list_definitions() == []
+
+    def test_the_odd_ones_that_are_new_are_warned_of(self, client: Client) -> None:
+        known = soon(trigger=TestWarnings.ODD, id=NOBODY)
+        with pytest.warns(ScheduleWarning):
+            client.schedule(known)
+        other = TaskDefinition(trigger=CronTrigger("*/11 * * * *"))
+        with pytest.warns(ScheduleWarning) as shown:
+            client.schedule_all([known, soon(), other])
+        assert [each.filename for each in shown] == [__file__]
+        assert "*/11" in str(shown[0].message)
+
+    def test_what_has_ended_before_is_warned_of_no_more(
+        self, client: Client, store: Store
+    ) -> None:
+        never = TaskDefinition(trigger=IntervalTrigger(days=2_915_000), id=NOBODY)
+        with pytest.warns(ScheduleWarning, match="never fires"):
+            client.schedule(never)
+        clean_up(store)
+        assert client.list_definitions() == []
+        [ended] = client.schedule_all([never])
+        assert ended.completed_at is not None
 
 
 class TestWarnings:
