@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
     from go_scheduler.stores.base import Store
 
+# A pytest that a test starts is not told what this one was.
+os.environ.pop("PYTEST_ADDOPTS", None)
+
 # No machine is asked how fast it is; else as Hypothesis has it, on CI or not.
 hypothesis.settings.register_profile("untimed", hypothesis.settings(), deadline=None)
 hypothesis.settings.load_profile("untimed")
