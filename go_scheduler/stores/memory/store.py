@@ -7,11 +7,10 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import SystemClock
-from go_scheduler.errors import TaskDefinitionNotFoundError, TaskInstanceNotFoundError
-from go_scheduler.json import contains
+from go_scheduler.errors import TaskInstanceNotFoundError
 from go_scheduler.models import Cancelled, Outcome, State
 from go_scheduler.stores.base import Store
-from go_scheduler.stores.changes import check_each_once
+from go_scheduler.stores.memory.definition_calls import MemoryDefinitions
 from go_scheduler.stores.memory.finishing import finish
 from go_scheduler.stores.memory.lists import Lists
 from go_scheduler.stores.memory.span import Span
@@ -25,24 +24,21 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.clock import Clock
-    from go_scheduler.json import JSON
-    from go_scheduler.models import DefinitionState, TaskDefinition, TaskInstance
+    from go_scheduler.models import TaskInstance
     from go_scheduler.stores.memory.snapshot import Snapshot
     from go_scheduler.stores.memory.stored import StoredInstance
     from go_scheduler.stores.messages import (
         Claim,
         Claimant,
-        Firing,
         Position,
         Release,
         Renewal,
         Retention,
         RunOutcome,
-        Tombstone,
     )
 
 
-class MemoryStore(Store):
+class MemoryStore(MemoryDefinitions, Store):
     """Keeps everything in this process's memory, and nothing when it ends.
 
     It is shared by the schedulers of one process only. Looking for what is due costs
@@ -69,104 +65,6 @@ class MemoryStore(Store):
     def now(self) -> datetime:
         """The time of the clock that was passed, else the system's."""
         return self._time()
-
-    def put_definitions(
-        self, definitions: Sequence[TaskDefinition]
-    ) -> Sequence[TaskDefinition]:
-        """Insert each definition, or replace the one with its id."""
-        check_each_once(definitions)
-        with self._lock:
-            # Comparing runs the triggers' own code: all of it comes before any change.
-            plans = [self._definitions.plan_put(each) for each in definitions]
-            now = self._time()
-            return [self._definitions.put(plan, now) for plan in plans]
-
-    def get_definition(self, definition_id: UUID) -> TaskDefinition:
-        """Read one definition."""
-        with self._lock:
-            row = self._definitions.get(definition_id)
-        if row is None:
-            raise TaskDefinitionNotFoundError(definition_id)
-        return row.definition
-
-    def list_definitions(
-        self,
-        *,
-        ids: Collection[UUID] | None = None,
-        metadata: Mapping[str, JSON] | None = None,
-        name: str | None = None,
-        queue: str | None = None,
-        state: DefinitionState | None = None,
-        soonest_first: bool = False,
-        after: Position | None = None,
-        limit: int = 100,
-    ) -> Sequence[TaskDefinition]:
-        """Read a page of the definitions that meet every condition given."""
-        found = (
-            definition
-            for definition in self._lists.definitions(
-                ids, after, soonest_first=soonest_first
-            )
-            if (name is None or definition.name == name)
-            and (queue is None or definition.queue == queue)
-            and (state is None or definition.state is state)
-            and (metadata is None or contains(definition.metadata, metadata))
-        )
-        return list(islice(found, limit))
-
-    def delete_definitions(self, ids: Collection[UUID]) -> Set[UUID]:
-        """Delete definitions, at once and with all that is not running."""
-        with self._lock:
-            now = self._time()
-            rows = self._definitions.find(ids)
-            for row in rows:
-                self._definitions.delete(row, now)
-            for each in ids:
-                self._tables.tombstones.forget(each)
-            return {row.definition.id for row in rows}
-
-    def list_tombstones(self, ids: Collection[UUID]) -> Sequence[Tombstone]:
-        """Read what is remembered of these ids."""
-        with self._lock:
-            found = [self._tables.tombstones.get(each) for each in set(ids)]
-        return [each for each in found if each is not None]
-
-    def pause_definitions(
-        self, ids: Collection[UUID], *, note: str | None = None
-    ) -> Sequence[TaskDefinition]:
-        """Pause definitions, so that nothing of theirs starts."""
-        with self._lock:
-            rows = self._definitions.find(ids)
-            for row in rows:
-                self._definitions.pause(row, note)
-            return [row.definition for row in rows]
-
-    def resume_definitions(self, ids: Collection[UUID]) -> Sequence[TaskDefinition]:
-        """End a pause."""
-        with self._lock:
-            now = self._time()
-            rows = self._definitions.find(ids)
-            for row in rows:
-                self._definitions.resume(row, now)
-            return [row.definition for row in rows]
-
-    def due_definitions(
-        self, *, ahead: timedelta, after: TaskDefinition | None = None, limit: int
-    ) -> Sequence[TaskDefinition]:
-        """Read a page of the definitions that fire soon."""
-        with self._lock:
-            return self._definitions.due(self._time() + ahead, after, limit)
-
-    def fire_definitions(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
-        """Create the instances of each firing and move its definition on."""
-        with self._lock:
-            now = self._time()
-            won = {
-                firing.definition.id
-                for firing in firings
-                if self._definitions.fire(firing, now)
-            }
-        return Answer(done=won)
 
     def claim_instances(
         self,
