@@ -28,7 +28,9 @@ from go_scheduler.models import (
     TaskDefinition,
     TaskInstance,
 )
-from go_scheduler.policies import CatchUp, RetryPolicy
+from go_scheduler.policies import CatchUp
+from go_scheduler.raised import Fail, RetryAfter
+from go_scheduler.retry_policy import RetryPolicy
 from go_scheduler.run import HandedOn, Run, current_run
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.base import Store
@@ -61,6 +63,7 @@ __all__ = [
     "DelayTrigger",
     "ExecuteOnceTrigger",
     "Extension",
+    "Fail",
     "GoSchedulerError",
     "HandedOn",
     "HandlerRegistry",
@@ -69,6 +72,7 @@ __all__ = [
     "MemoryStore",
     "Outcome",
     "Page",
+    "RetryAfter",
     "RetryPolicy",
     "Run",
     "ScheduleWarning",

@@ -113,6 +113,18 @@ def check_at_least(name: str, value: object, least: timedelta) -> None:
         )
 
 
+def check_policy(name: str, value: object, kind: type) -> None:
+    """Refuse another type, a subclass too: no store would keep what it adds.
+
+    Raises:
+        ConfigurationError: It is of another type.
+    """
+    if type(value) is not kind:
+        raise ConfigurationError(
+            f"{name} must be a {kind.__name__}, not {shown(value)}"
+        )
+
+
 def check_note(value: object) -> str:
     """A note, if every store can keep it.
 

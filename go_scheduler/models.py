@@ -13,12 +13,14 @@ from go_scheduler.checks import (
     check_at_least,
     check_name,
     check_note,
+    check_policy,
     check_type,
 )
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.instead import write_instead
 from go_scheduler.json import JSON, FrozenObject, check_text, freeze, is_same
-from go_scheduler.policies import CatchUp, RetryPolicy
+from go_scheduler.policies import CatchUp
+from go_scheduler.retry_policy import RetryPolicy
 from go_scheduler.shown import shown
 from go_scheduler.triggers.base import Trigger, utc
 
@@ -97,7 +99,8 @@ class TaskDefinition:
             milliseconds: an async one is cancelled, a process of a ``ProcessExecutor``
             ended, what runs elsewhere left behind. The run has failed, and ``retry``
             applies. None: the scheduler's default.
-        retry: What happens after a run that did not succeed.
+        retry: What happens after a run that did not succeed; None: the scheduler's
+            default.
         catch_up: What becomes of missed fire times.
         named: Whether its id was passed, and not made up. Kept by the store.
         next_fire_time: The next fire time without an instance. Kept by the store.
@@ -122,7 +125,7 @@ class TaskDefinition:
     metadata: Mapping[str, JSON] = field(default_factory=FrozenObject, hash=False)
     expire_after: timedelta | None = None
     timeout: timedelta | None = None
-    retry: RetryPolicy = RetryPolicy()
+    retry: RetryPolicy | None = None
     catch_up: CatchUp = CatchUp()
     named: bool = field(default=None, compare=False)  # type: ignore[assignment]
     next_fire_time: datetime | None = field(default=None, compare=False)
@@ -142,8 +145,9 @@ class TaskDefinition:
         for name in ("expire_after", "timeout"):
             if (limit := getattr(self, name)) is not None:
                 check_at_least(name, limit, LEAST_EXPIRE_AFTER)
-        _check_policy("retry", self.retry, RetryPolicy)
-        _check_policy("catch_up", self.catch_up, CatchUp)
+        if self.retry is not None:
+            check_policy("retry", self.retry, RetryPolicy)
+        check_policy("catch_up", self.catch_up, CatchUp)
         check_type("paused", self.paused, bool)
         if self.note is not None:
             object.__setattr__(self, "note", check_note(self.note))
@@ -306,11 +310,3 @@ def _check_id(value: object) -> None:
             " of a text, always the same"
         )
     check_type("id", value, UUID)
-
-
-def _check_policy(name: str, value: object, kind: type) -> None:
-    """Refuse another type, a subclass too: no store would keep what it adds."""
-    if type(value) is not kind:
-        raise ConfigurationError(
-            f"{name} must be a {kind.__name__}, not {shown(value)}"
-        )

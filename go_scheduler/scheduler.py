@@ -23,7 +23,9 @@ from go_scheduler.health import Health, not_running
 from go_scheduler.instead import write_instead
 from go_scheduler.lifecycle import Lifecycle, forked
 from go_scheduler.node import Node
+from go_scheduler.retry_policy import RetryPolicy
 from go_scheduler.running.calling.handling import Handling
+from go_scheduler.running.defaults import Defaults
 from go_scheduler.settings import Settings
 from go_scheduler.stores.base import Store
 from go_scheduler.stores.memory.store import MemoryStore
@@ -98,6 +100,8 @@ class Scheduler(Lifecycle, Client):
         timeout: How long a handler may run before it is told to end, for definitions
             that do not say; see ``TaskDefinition``. None: no limit but
             ``expire_after``.
+        retry: What follows a run that did not succeed, for definitions that do not
+            say.
         lease: How long a claim holds unless it is renewed, which happens every third of
             it: the work of a node that died runs elsewhere after so long, and a little
             more.
@@ -144,6 +148,7 @@ class Scheduler(Lifecycle, Client):
         max_hangs: int | None = 3,
         expire_after: timedelta = timedelta(minutes=5),
         timeout: timedelta | None = None,
+        retry: RetryPolicy = RetryPolicy(),
         lease: timedelta = timedelta(seconds=20),
         retention: timedelta = timedelta(days=1),
         retention_failed: timedelta | None = None,
@@ -170,6 +175,7 @@ class Scheduler(Lifecycle, Client):
             max_hangs=max_hangs,
             expire_after=expire_after,
             timeout=timeout,
+            retry=retry,
             lease=lease,
             retention=retention,
             retention_failed=retention_failed,
@@ -182,7 +188,7 @@ class Scheduler(Lifecycle, Client):
                 " has its store: pass a handler, or the store of those who have one"
             )
         Client.__init__(self, MemoryStore(clock) if store is None else store)
-        self._expire_after = expire_after
+        self._defaults = Defaults.of(self._settings)
         Lifecycle.__init__(self, SystemClock() if clock is None else clock, loop)
         self._hub = Events(heard, self._clock)
         self._events = self._hub.teller("scheduler")

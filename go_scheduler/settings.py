@@ -11,10 +11,12 @@ from go_scheduler.checks import (
     LEAST_EXPIRE_AFTER,
     check_at_least,
     check_name,
+    check_policy,
     check_type,
 )
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.retry_policy import RetryPolicy
 from go_scheduler.shown import shown
 from go_scheduler.stores.messages import Claimant, Retention
 
@@ -35,6 +37,7 @@ _LEAST = {
     "remember": ZERO,
     "clock_error": ZERO,
 }
+_POLICIES = {"retry": RetryPolicy}
 _MAY_BE_NONE = ("max_hung", "max_hangs", "timeout", "retention_failed", "clock_error")
 _FAILED_KEPT = timedelta(days=7)
 _LEAST_SPARES = 4
@@ -54,6 +57,7 @@ class Settings:
     max_hangs: int | None
     expire_after: timedelta
     timeout: timedelta | None
+    retry: RetryPolicy
     lease: timedelta
     retention: timedelta
     retention_failed: timedelta | None
@@ -69,6 +73,8 @@ class Settings:
                 object.__setattr__(self, "queues", _checked_queues(value))
             elif each.name in _LEAST:
                 check_at_least(each.name, value, _LEAST[each.name])
+            elif each.name in _POLICIES:
+                check_policy(each.name, value, _POLICIES[each.name])
             else:
                 check_type(each.name, value, int)
                 if value < 1:

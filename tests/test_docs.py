@@ -15,6 +15,7 @@ import pytest
 from go_scheduler import Scheduler, errors, events
 from go_scheduler.events import DefinitionEvent, Event, InstanceEvent
 from go_scheduler.health import Health
+from go_scheduler.retry_policy import RetryPolicy
 from go_scheduler.stores import Store, opening
 from go_scheduler.stores.cockroachdb import CockroachDBStore
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
@@ -75,6 +76,8 @@ def options(name: str) -> list[tuple[str, inspect.Parameter]]:
 
 
 def in_words(default: object) -> str:
+    if default == RetryPolicy():
+        return "RetryPolicy()"
     if not isinstance(default, timedelta):
         return str(default).replace("'", '"')
     seconds = default.total_seconds()

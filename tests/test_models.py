@@ -26,7 +26,8 @@ from go_scheduler.models import (
     TaskDefinition,
     TaskInstance,
 )
-from go_scheduler.policies import CatchUp, RetryPolicy
+from go_scheduler.policies import CatchUp
+from go_scheduler.retry_policy import RetryPolicy
 from go_scheduler.shown import LONGEST_SHOWN
 from go_scheduler.stores.messages import Claim, Release, RunOutcome
 from go_scheduler.testing.builders import (
@@ -65,7 +66,7 @@ def test_a_definition_needs_a_trigger_alone() -> None:
     assert (made.name, made.queue, made.metadata) == (None, "default", {})
     assert (made.expire_after, made.retry, made.catch_up) == (
         None,
-        RetryPolicy(),
+        None,
         CatchUp(),
     )
     assert (made.next_fire_time, made.completed_at, made.revision) == (None, None, None)

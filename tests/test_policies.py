@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 
+from go_scheduler.checks import LONGEST
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.policies import CatchUp, RetryPolicy
+from go_scheduler.policies import CatchUp
+from go_scheduler.retry_policy import RetryPolicy, names_of
 
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+ID = UUID(int=1)
 MINUTE = timedelta(minutes=1)
+SECOND = timedelta(seconds=1)
 
 
-def retry_in(policy: RetryPolicy, *, runs: int, ran_for: timedelta) -> timedelta | None:
-    return policy.retry_in(runs=runs, ran_for=ran_for, expire_after=5 * MINUTE)
+def retry_in(policy: RetryPolicy, *, runs: int, ran_for: timedelta) -> timedelta:
+    return policy.retry_in(
+        instance_id=ID, runs=runs, ran_for=ran_for, expire_after=5 * MINUTE
+    )
 
 
 def test_the_next_run_begins_when_the_last_one_has_expired() -> None:
@@ -26,8 +37,8 @@ def test_a_run_that_has_expired_is_followed_at_once() -> None:
 
 
 def test_by_default_the_hundredth_run_is_the_last() -> None:
-    assert retry_in(RetryPolicy(), runs=99, ran_for=MINUTE) == 4 * MINUTE
-    assert retry_in(RetryPolicy(), runs=100, ran_for=MINUTE) is None
+    assert RetryPolicy().allows(99)
+    assert not RetryPolicy().allows(100)
 
 
 def test_one_attempt_means_no_retry() -> None:
@@ -63,3 +74,115 @@ def test_policies_are_compared_by_value() -> None:
     assert RetryPolicy(max_attempts=3) == RetryPolicy(max_attempts=3)
     assert RetryPolicy(max_attempts=3) != RetryPolicy(max_attempts=4)
     assert {CatchUp(), CatchUp(grace=MINUTE)} == {CatchUp()}
+
+
+def delays(policy: RetryPolicy, runs: int = 6) -> list[float]:
+    """After how many seconds each run is followed by the next."""
+    return [
+        retry_in(policy, runs=each, ran_for=MINUTE).total_seconds()
+        for each in range(1, runs + 1)
+    ]
+
+
+def test_with_a_delay_the_next_run_begins_so_long_after_the_failure() -> None:
+    assert delays(RetryPolicy(delay=MINUTE), 3) == [60, 60, 60]
+    assert delays(RetryPolicy(delay=timedelta(0)), 2) == [0, 0]
+
+
+def test_each_delay_is_longer_by_the_factor_up_to_the_longest() -> None:
+    doubled = RetryPolicy(delay=SECOND, factor=2, max_delay=10 * SECOND)
+    assert delays(doubled) == [1, 2, 4, 8, 10, 10]
+
+
+@pytest.mark.parametrize("runs", [100, 10**9])
+@pytest.mark.parametrize("factor", [2, 1000])
+def test_delays_that_no_number_holds_end_at_a_century(runs: int, factor: float) -> None:
+    policy = RetryPolicy(delay=SECOND, factor=factor)
+    assert retry_in(policy, runs=runs, ran_for=MINUTE) == LONGEST
+
+
+@pytest.mark.parametrize("jitter", [0.5, timedelta(seconds=30)])
+def test_jitter_adds_up_to_so_much_and_never_takes(jitter: float | timedelta) -> None:
+    spread = delays(RetryPolicy(delay=MINUTE, jitter=jitter), 1000)
+    assert 60 <= min(spread) < 61
+    assert 89 < max(spread) <= 90
+    assert abs(sum(spread) / 1000 - 75) < 1
+
+
+def test_jitter_is_the_same_for_the_same_run_and_another_for_each_other() -> None:
+    policy = RetryPolicy(delay=MINUTE, jitter=1)
+    assert delays(policy) == delays(policy)
+    assert len(set(delays(policy))) == 6
+    of_another = policy.retry_in(
+        instance_id=UUID(int=2), runs=1, ran_for=MINUTE, expire_after=MINUTE
+    )
+    assert of_another.total_seconds() != delays(policy)[0]
+
+
+def test_jitter_is_a_part_of_the_delay_that_it_is_added_to() -> None:
+    assert max(delays(RetryPolicy(delay=SECOND, jitter=1), 100)) <= 2
+
+
+class Gone(KeyError):
+    """An error of an application."""
+
+
+@pytest.mark.parametrize(
+    "stop_on",
+    [
+        [Gone],
+        {KeyError},
+        (ValueError, LookupError),
+        ["Gone"],
+        ["KeyError"],
+        ["builtins.KeyError"],
+        [f"{__name__}.Gone"],
+    ],
+)
+def test_an_exception_is_known_by_its_class_or_name_or_that_of_a_base(
+    stop_on: Collection[type[BaseException] | str],
+) -> None:
+    assert RetryPolicy(stop_on=stop_on).stops_on(names_of(Gone))
+    assert not RetryPolicy(stop_on=stop_on).stops_on(names_of(OSError))
+
+
+def test_exceptions_are_kept_as_names_each_once_and_in_one_order() -> None:
+    policy = RetryPolicy(stop_on=[KeyError, "app.Gone", "builtins.KeyError"])
+    assert policy.stop_on == ("app.Gone", "builtins.KeyError")
+    assert policy == RetryPolicy(stop_on=("app.Gone", KeyError))
+    assert len({policy, RetryPolicy(stop_on={KeyError, "app.Gone"})}) == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "refusal"),
+    [
+        ({"delay": 5}, "delay must be a timedelta, not 5"),
+        ({"delay": -SECOND}, "delay must be at least 0 s"),
+        ({"delay": SECOND, "factor": 0.5}, "factor must be a number from 1 to 1,000"),
+        ({"delay": SECOND, "factor": float("nan")}, "factor must be a number from 1"),
+        ({"delay": SECOND, "factor": 10**400}, "factor must be a number from 1"),
+        ({"delay": SECOND, "factor": True}, "factor must be a number from 1"),
+        ({"delay": SECOND, "factor": "2"}, "factor must be a number from 1"),
+        ({"delay": SECOND, "max_delay": SECOND / 2}, "max_delay must be at least 1 s"),
+        ({"delay": SECOND, "max_delay": 3}, "max_delay must be a timedelta"),
+        ({"delay": SECOND, "jitter": 1.5}, "jitter must be a part of the delay"),
+        ({"delay": SECOND, "jitter": -0.1}, "jitter must be a part of the delay"),
+        ({"delay": SECOND, "jitter": None}, "jitter must be a part of the delay"),
+        ({"delay": SECOND, "jitter": -SECOND}, "jitter must be at least 0 s"),
+        ({"factor": 2}, "pass delay= too"),
+        ({"max_delay": SECOND}, "pass delay= too"),
+        ({"jitter": 0.1}, "pass delay= too"),
+        ({"jitter": SECOND}, "pass delay= too"),
+        ({"stop_on": "KeyError"}, "stop_on must be a sequence of exception classes"),
+        ({"stop_on": KeyError}, "stop_on must be a sequence of exception classes"),
+        ({"stop_on": [int]}, "an exception of stop_on must be a str"),
+        ({"stop_on": [KeyError("x")]}, "an exception of stop_on must be a str"),
+        ({"stop_on": [""]}, "an exception of stop_on must have 1 to 200 characters"),
+        ({"stop_on": ["\0"]}, "an exception of stop_on"),
+    ],
+)
+def test_what_is_no_rule_for_retries_is_refused(
+    values: dict[str, Any], refusal: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=refusal):
+        RetryPolicy(**values)

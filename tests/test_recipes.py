@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -30,7 +32,6 @@ from tests.test_examples import FAILED_AFTER, program
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from go_scheduler.handlers.registry import Handler
     from go_scheduler.testing import ManualClock
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -185,45 +186,45 @@ def test_what_is_late_is_dropped(recipes: Recipes, clock: ManualClock) -> None:
     assert recipes.ran == [in_time]
 
 
-def test_each_retry_waits_longer_and_the_last_one_raises(
+def test_each_retry_waits_longer_and_then_it_has_failed(
     recipes: Recipes, clock: ManualClock
 ) -> None:
     times = []
 
     @recipes.handlers.register("fetch")
-    @recipes["with_backoff"](ConnectionError, tries=3)  # type: ignore[untyped-decorator]
     def fetch(instance: TaskInstance) -> None:
-        times.append(clock.now() - START)
+        times.append((clock.now() - START).total_seconds())
         raise ConnectionError("away")
 
-    definition = job(
-        name="fetch",
-        trigger=ExecuteOnceTrigger(START),
-        retry=RetryPolicy(max_attempts=1),
-    )
-    recipes.scheduler.schedule(definition)
+    once = replace(recipes["fetch_prices"], trigger=ExecuteOnceTrigger(START))
+    recipes.scheduler.schedule(once)
     clock.advance(timedelta(minutes=5))
-    assert times == [seconds(0), seconds(10), seconds(30)]
+    waits = [later - earlier for earlier, later in pairwise(times)]
+    assert len(waits) == 4
+    for wait, least in zip(waits, [10, 20, 40, 80], strict=True):
+        assert least <= wait <= 1.1 * least + 0.5
     [failed] = recipes.scheduler.list_instances(state="failed")
     assert "ConnectionError: away" in (failed.error or "")
 
 
-def test_a_repeated_run_schedules_its_next_try_once(recipes: Recipes) -> None:
-    def fetch(instance: TaskInstance) -> None:
-        raise ConnectionError("away")
+def test_the_other_side_says_when_to_ask_again(
+    recipes: Recipes, clock: ManualClock
+) -> None:
+    answers = [(429, 100), (429, 10), (404, 0)]
+    asked = []
 
-    fails: Handler = recipes["with_backoff"](ConnectionError)(fetch)
-    for run in (one := instance(), one):
-        fails(run)
-    assert len(recipes.scheduler.list_definitions()) == 1
+    def ask(instance: TaskInstance) -> tuple[int, int]:
+        asked.append(round((clock.now() - START).total_seconds()))
+        return answers.pop(0)
 
-
-def test_an_error_that_is_not_named_is_raised(recipes: Recipes) -> None:
-    def fetch(instance: TaskInstance) -> None:
-        raise ValueError("what")
-
-    with pytest.raises(ValueError, match="what"):
-        recipes["with_backoff"](ConnectionError)(fetch)(instance())
+    recipes["ask_for_prices"] = ask
+    recipes.handlers.register("fetch")(recipes["fetch"])
+    now = ExecuteOnceTrigger(clock.now())
+    recipes.scheduler.schedule(job(name="fetch", trigger=now))
+    clock.advance(timedelta(minutes=5))
+    assert asked == [0, 100, 110]
+    [failed] = recipes.scheduler.list_instances(state="failed")
+    assert "there are no such prices" in (failed.error or "")
 
 
 @pytest.mark.slow

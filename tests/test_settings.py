@@ -9,6 +9,7 @@ from enum import StrEnum
 import pytest
 
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.retry_policy import RetryPolicy
 from go_scheduler.settings import Settings
 
 
@@ -28,6 +29,7 @@ SETTINGS = Settings(
     max_hangs=1,
     expire_after=SECOND,
     timeout=None,
+    retry=RetryPolicy(),
     lease=SECOND,
     retention=SECOND,
     retention_failed=None,

@@ -38,8 +38,10 @@ from go_scheduler.errors import (
     StoreUnavailableError,
 )
 from go_scheduler.models import Cancelled, Outcome, State, TaskDefinition
-from go_scheduler.policies import CatchUp, RetryPolicy
+from go_scheduler.policies import CatchUp
+from go_scheduler.retry_policy import RetryPolicy
 from go_scheduler.run import HandedOn, Run, current_run, run_here
+from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.held_run import HeldRun
 from go_scheduler.running.recorder import Recorder
 from go_scheduler.scheduler import Scheduler
@@ -1013,6 +1015,7 @@ def recording(store: Store, clock: StoreClock) -> Recorder:
     return Recorder(
         store,
         clock,
+        defaults=Defaults(),
         max_hangs=None,
         recorded=_nothing,
     )

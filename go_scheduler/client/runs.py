@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -11,11 +10,14 @@ from go_scheduler.client.awaitable import awaitable
 from go_scheduler.client.store_access import StoreAccess
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.desk import Desk
 from go_scheduler.shown import shown
 from go_scheduler.stores.messages import Claim
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from go_scheduler.models import Extension
 
 
@@ -29,8 +31,8 @@ class Runs(StoreAccess):
     The token is that of ``Run.token``: the id of the instance, and the attempt.
     """
 
-    # That of a scheduler which is not told otherwise.
-    _expire_after = timedelta(minutes=5)
+    # Those of a scheduler which is not told otherwise.
+    _defaults = Defaults()
 
     def extend(self, instance_id: UUID, attempt: int, by: timedelta) -> Extension:
         """Keep a run that was handed on: it is not presumed lost for so long from now.
@@ -80,16 +82,29 @@ class Runs(StoreAccess):
     acomplete = awaitable(complete)
     """Await what ``complete`` does; see there."""
 
-    def fail(self, instance_id: UUID, attempt: int, error: str) -> bool:
-        """Record that a run has failed that was handed on; ``retry`` applies.
+    def fail(
+        self,
+        instance_id: UUID,
+        attempt: int,
+        error: str,
+        *,
+        retry: bool = True,
+        retry_in: timedelta | None = None,
+    ) -> bool:
+        """Record that a run has failed that was handed on; its ``retry`` applies.
 
-        If its definition does not say how long a run may take, the ``expire_after`` of
-        this scheduler counts: call it on one that is told the same as the others.
+        If its definition does not say how long a run may take, or what follows it, the
+        ``expire_after`` and ``retry`` of this scheduler count: call it on one that is
+        told the same as the others.
 
         Args:
             instance_id: The instance.
             attempt: The attempt that was handed on.
             error: What went wrong, for a person to read.
+            retry: Whether it may be tried again; False is what ``Fail`` is to a
+                handler.
+            retry_in: After how long it runs again, as ``RetryAfter`` for a handler;
+                None: that is the policy's.
 
         Returns:
             Whether that was recorded. If not, its claim was lost, or this has been
@@ -101,7 +116,13 @@ class Runs(StoreAccess):
         """
         claim = _claim(instance_id, attempt)
         check_type("error", error, str)
-        return self._went_on(self._desk().fail(claim, error))
+        check_type("retry", retry, bool)
+        if retry_in is not None:
+            check_at_least("retry_in", retry_in, ZERO)
+            if not retry:
+                raise ConfigurationError("retry_in is of no use with retry=False")
+        failed = self._desk().fail(claim, error, retry=retry, retry_in=retry_in)
+        return self._went_on(failed)
 
     afail = awaitable(fail)
     """Await what ``fail`` does; see there."""
@@ -133,9 +154,7 @@ class Runs(StoreAccess):
     """Await what ``release`` does; see there."""
 
     def _desk(self) -> Desk:
-        return Desk(
-            self._ready(), expire_after=self._expire_after, tell=self._events.tell
-        )
+        return Desk(self._ready(), defaults=self._defaults, tell=self._events.tell)
 
     def _went_on(self, recorded: bool) -> bool:
         # It may run again at once, or its definition go on.

@@ -129,6 +129,22 @@ class RunFailed(InstanceEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunDeferred(InstanceEvent):
+    """A run of it has asked to be followed by another; that is yet to be recorded.
+
+    Its handler has raised ``RetryAfter``, or whoever had the work has called ``fail``
+    with ``retry_in``.
+
+    Attributes:
+        retry_in: After how long it is to run again.
+        error: Why, with a traceback.
+    """
+
+    retry_in: timedelta
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunHung(InstanceEvent):
     """A run of it had no result in time and is presumed hung.
 

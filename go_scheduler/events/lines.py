@@ -25,6 +25,7 @@ from go_scheduler.events.instance_events import (
     InstanceUnrecorded,
     ResultDiscarded,
     ResultLost,
+    RunDeferred,
     RunFailed,
     RunHung,
     RunLeftBehind,
@@ -145,6 +146,14 @@ def _(event: RunFailed) -> Line:
         return _run_failed(ERROR, event, "has failed for good", event.error)
     what = f"has failed and runs again in {event.retry_in}"
     return _run_failed(WARNING, event, what, event.error)
+
+
+@line_of.register
+def _(event: RunDeferred) -> Line:
+    what = f"asks to be run again in {event.retry_in}"
+    # What it raised to say so is no fault: where that was is not worth its lines.
+    why = event.error.rstrip().rpartition("\n")[2]
+    return _run_failed(INFO, event, what, why)
 
 
 @line_of.register

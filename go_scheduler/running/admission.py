@@ -9,18 +9,19 @@ from go_scheduler.events.hub import LOG_ALONE, Events
 from go_scheduler.events.instance_events import InstanceClaimed, InstanceTakenOver
 from go_scheduler.events.node_events import NoticeGiven
 from go_scheduler.events.notices import Notices
+from go_scheduler.running.held_run import HeldRun
 from go_scheduler.running.intake import Accepted, GivenBack, Refused, judge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
     from go_scheduler.clock import StoreClock
     from go_scheduler.handlers.registry import Handler
     from go_scheduler.models import TaskInstance
     from go_scheduler.running.calling.spares import Spares
+    from go_scheduler.running.defaults import Defaults
     from go_scheduler.running.held import Held
-    from go_scheduler.running.held_run import HeldRun
     from go_scheduler.running.intake import Verdict
     from go_scheduler.running.recorder import Recorder
 
@@ -34,7 +35,7 @@ class Admission:
         held: Takes what is let in.
         recorder: Takes what is not.
         spares: Tells whether too many runs of a definition hang here.
-        run_of: Makes a run of what is claimed.
+        defaults: What holds for definitions that do not say.
         events: Told of what is claimed.
 
     Attributes:
@@ -49,7 +50,7 @@ class Admission:
         held: Held,
         recorder: Recorder,
         spares: Spares,
-        run_of: Callable[[TaskInstance], HeldRun],
+        defaults: Defaults,
         events: Events = LOG_ALONE,
     ) -> None:
         self._handler = handler
@@ -57,7 +58,7 @@ class Admission:
         self._held = held
         self._recorder = recorder
         self._spares = spares
-        self._run_of = run_of
+        self._defaults = defaults
         self.notices = Notices()
         self._events = events.teller("running", bounded=True)
 
@@ -70,7 +71,11 @@ class Admission:
         now = self._clock.now()
         admitted = []
         for instance in instances:
-            run = self._run_of(instance)
+            run = HeldRun(
+                instance,
+                expire_after=self._defaults.expire_after,
+                timeout=self._defaults.timeout,
+            )
             verdict = self._judge(run, now)
             if not isinstance(verdict, Accepted):
                 self._turn_away(run, verdict)
@@ -98,7 +103,13 @@ class Admission:
 
     def _judge(self, run: HeldRun, now: datetime) -> Verdict:
         refusal = self._spares.refusal(run.instance)
-        return judge(run.instance, self._handler, refusal=refusal, now=now)
+        return judge(
+            run.instance,
+            self._handler,
+            defaults=self._defaults,
+            refusal=refusal,
+            now=now,
+        )
 
     def _turn_away(self, run: HeldRun, verdict: Refused | GivenBack) -> None:
         if isinstance(verdict, Refused):

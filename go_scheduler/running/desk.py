@@ -13,22 +13,25 @@ from go_scheduler.events.instance_events import (
     InstanceFinished,
     InstanceGivenBack,
     InstanceRetried,
-    RunFailed,
 )
 from go_scheduler.models import Extension, Outcome
 from go_scheduler.running import outcomes
 from go_scheduler.running.calling.error_text import kept_text
+from go_scheduler.running.failure import Failure
 from go_scheduler.running.intake import Accepted, GivenBack, Refused, judge
 from go_scheduler.running.outcomes import EndedRun, is_completed_by
+from go_scheduler.running.reports import failure_event
 from go_scheduler.shown import shown
 from go_scheduler.stores.messages import Claim, Release, Renewal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from datetime import timedelta
+    from datetime import datetime, timedelta
 
     from go_scheduler.events.event import Event
     from go_scheduler.models import TaskInstance
+    from go_scheduler.running.defaults import Defaults
+    from go_scheduler.running.intake import Verdict
     from go_scheduler.running.outcomes import Decision
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Answer, Claimant, RunOutcome
@@ -44,15 +47,15 @@ class Desk:
 
     Args:
         store: Where instances are kept.
-        expire_after: How long a run may take whose definition does not say.
+        defaults: What holds for definitions that do not say.
         tell: Told of what becomes of runs.
     """
 
     def __init__(
-        self, store: Store, *, expire_after: timedelta, tell: Callable[[Event], None]
+        self, store: Store, *, defaults: Defaults, tell: Callable[[Event], None]
     ) -> None:
         self._store = store
-        self._expire_after = expire_after
+        self._defaults = defaults
         self._tell_event = tell
 
     def claim(
@@ -75,7 +78,7 @@ class Desk:
         if not claimed:
             return []
         now = self._store.now()
-        judged = [(each, judge(each, None, refusal=None, now=now)) for each in claimed]
+        judged = [(each, self._judge(each, now)) for each in claimed]
         # Whatever another transaction has locked lapses, and is judged anew.
         self._store.finish_instances(
             [each.decision.record for _, each in judged if isinstance(each, Refused)]
@@ -145,8 +148,21 @@ class Desk:
         found = self._run_of(claim)
         return found is not None and is_completed_by(found.instance, claim)
 
-    def fail(self, claim: Claim, error: str) -> bool:
+    def fail(
+        self,
+        claim: Claim,
+        error: str,
+        *,
+        retry: bool = True,
+        retry_in: timedelta | None = None,
+    ) -> bool:
         """Record that a run has not succeeded; what follows is the policy's.
+
+        Args:
+            claim: Its claim.
+            error: Why, for a person to read.
+            retry: Whether another run may follow; if not, the instance has failed.
+            retry_in: After how long one is to follow; None: that is the policy's.
 
         Returns:
             Whether the claim was current.
@@ -157,7 +173,11 @@ class Desk:
         run = self._run_of(claim)
         if run is None:
             return False
-        return self._record(claim, run, outcomes.raised(run, kept_text(error)))
+        failure = Failure(kept_text(error), is_final=not retry, retry_in=retry_in)
+        return self._record(claim, run, outcomes.raised(run, failure))
+
+    def _judge(self, instance: TaskInstance, now: datetime) -> Verdict:
+        return judge(instance, None, defaults=self._defaults, refusal=None, now=now)
 
     def _run_of(self, claim: Claim) -> EndedRun | None:
         """What is known of a run that is over now; None: its instance is gone."""
@@ -173,7 +193,8 @@ class Desk:
             instance=replace(instance, attempt=claim.attempt),
             started_at=started_at,
             ran_for=now - started_at,
-            expire_after=instance.definition.expire_after or self._expire_after,
+            expire_after=self._defaults.expire_after_of(instance),
+            retry=self._defaults.retry_of(instance),
             now=now,
             cancel_requested=instance.cancel_requested,
         )
@@ -193,11 +214,7 @@ class Desk:
             ids = of_definition(definition)
             self._tell_event(TriggerFailed(**ids, error=shown(error), exception=error))
         if record.outcome is None or record.outcome is Outcome.FAILED:
-            retry_in = None if record.outcome else record.retry_in
-            ids_of_run = of_instance(run.instance)
-            self._tell_event(
-                RunFailed(**ids_of_run, retry_in=retry_in, error=record.error)
-            )
+            self._tell_event(failure_event(run.instance, decision))
         self._tell_event(_end_of(run, record))
         if definition.trigger.waits and record.outcome and not record.next_fire_time:
             self._tell_event(DefinitionCompleted(**of_definition(definition)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from go_scheduler.events.hub import LOG_ALONE, Events
@@ -13,8 +12,8 @@ from go_scheduler.running.calling.spares import Spares
 from go_scheduler.running.calling.workers import Workers
 from go_scheduler.running.claiming import Claiming
 from go_scheduler.running.contact import Contact
+from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.held import Held
-from go_scheduler.running.held_run import HeldRun
 from go_scheduler.running.instance_runner import InstanceRunner
 from go_scheduler.running.keeper import Keeper
 from go_scheduler.running.overdue import Overdue
@@ -69,6 +68,7 @@ class Execution:
         self._clock = clock
         self._claimant = settings.claimant(node)
         self._settings = settings
+        self._defaults = Defaults.of(settings)
         self._events = events
         self._contact = Contact(clock.base, silence=settings.lease)
         self.held = Held()
@@ -99,6 +99,7 @@ class Execution:
         self.recorder = Recorder(
             self._store,
             self._clock,
+            defaults=self._defaults,
             max_hangs=self._settings.max_hangs,
             recorded=lambda: self._runner.fill(),
             events=self._events,
@@ -154,11 +155,7 @@ class Execution:
             held=self.held,
             recorder=self.recorder,
             spares=self._spares,
-            run_of=partial(
-                HeldRun,
-                expire_after=self._settings.expire_after,
-                timeout=self._settings.timeout,
-            ),
+            defaults=self._defaults,
             events=self._events,
         )
         timer = Timer(self._clock, hand_over=self.workers.submit, events=self._events)

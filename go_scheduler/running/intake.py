@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.handlers.registry import Handler
     from go_scheduler.models import TaskInstance
+    from go_scheduler.running.defaults import Defaults
 
 # It may come back to a node that cannot run it either, so wait a little first.
 _FIRST_DELAY = timedelta(milliseconds=50)
@@ -66,6 +67,7 @@ def judge(
     instance: TaskInstance,
     handler: Handler | None,
     *,
+    defaults: Defaults,
     refusal: str | None,
     now: datetime,
 ) -> Verdict:
@@ -74,10 +76,11 @@ def judge(
     Args:
         instance: The instance.
         handler: What this node calls; None: what runs it is elsewhere.
+        defaults: What holds for definitions that do not say.
         refusal: Why no further run of its definition may begin here; None: it may.
         now: The store's time.
     """
-    decision = not_called(instance, now=now)
+    decision = not_called(instance, defaults.retry_of(instance), now=now)
     if decision is not None:
         return Refused(decision)
     reason = _not_callable(instance, handler) or refusal

@@ -9,13 +9,16 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.models import Outcome, TaskInstance
+from go_scheduler.running.failure import Failure
 from go_scheduler.stores.messages import Claim, Release, RunOutcome
 from go_scheduler.triggers.base import next_fire_time_of
 
 if TYPE_CHECKING:
     from go_scheduler.models import TaskDefinition
+    from go_scheduler.retry_policy import RetryPolicy
 
 _NOT_COMMITTED = "the transaction of complete_in() was not committed"
+_UNCOMMITTED = Failure(_NOT_COMMITTED)
 _FAILED_TRIGGER = timedelta(minutes=1)
 
 
@@ -28,6 +31,7 @@ class EndedRun(NamedTuple):
         started_at: When its handler was called.
         ran_for: How long ago that was.
         expire_after: How long a run of it may take.
+        retry: What follows one that did not succeed.
         now: The store's time.
         cancel_requested: Whether somebody has asked it to stop.
         joined: Whether it has called ``complete_in``: it has succeeded by that
@@ -39,6 +43,7 @@ class EndedRun(NamedTuple):
     started_at: datetime
     ran_for: timedelta
     expire_after: timedelta
+    retry: RetryPolicy
     now: datetime
     cancel_requested: bool = False
     joined: bool = False
@@ -51,10 +56,12 @@ class Decision(NamedTuple):
         record: For the store.
         trigger_error: What the trigger raised when it was asked for the next fire time
             of a definition that waited for this; None: it was not asked, or answered.
+        asked_for: Whether it runs again because its handler has asked for that.
     """
 
     record: RunOutcome
     trigger_error: BaseException | None = None
+    asked_for: bool = False
 
 
 def completed(run: EndedRun) -> Decision:
@@ -68,12 +75,16 @@ def returned(run: EndedRun) -> Decision:
     Only the store knows whether the transaction of ``complete_in`` has committed: if
     so, it refuses this.
     """
-    return _fail(run, _NOT_COMMITTED) if run.joined else completed(run)
+    if not run.joined:
+        return completed(run)
+    return _fail(run, _NOT_COMMITTED, _retry_in(run, _UNCOMMITTED))
 
 
-def raised(run: EndedRun, error: str) -> Decision:
+def raised(run: EndedRun, failure: Failure) -> Decision:
     """Its handler has raised, or was ended by something else than itself."""
-    return _fail(run, _reason(run, error))
+    decision = _fail(run, _reason(run, failure.error), _retry_in(run, failure))
+    asked_for = failure.retry_in is not None and decision.record.outcome is None
+    return decision._replace(asked_for=asked_for)
 
 
 def hung(run: EndedRun, error: str, *, max_hangs: int | None) -> Decision:
@@ -88,7 +99,11 @@ def hung(run: EndedRun, error: str, *, max_hangs: int | None) -> Decision:
     error = _reason(run, error)
     hangs = run.instance.hangs + 1
     if max_hangs is None or hangs < max_hangs or run.cancel_requested:
-        return _fail(run, error, hung=True)
+        retry_in = _retry_in(run, Failure(error))
+        # If it has taken all of its time, there is nothing more to wait for.
+        if retry_in is not None and run.ran_for >= run.expire_after:
+            retry_in = timedelta()
+        return _fail(run, error, retry_in, hung=True)
     error = f"hanging: {hangs} runs in a row had no end; {error}"
     return _end(run, Outcome.FAILED, error, hung=True)
 
@@ -99,16 +114,20 @@ def left_behind(run: EndedRun, error: str) -> Decision | Release:
     It does not count, unless it was the last or is not wanted any more: a handler that
     is to be called once is not to be called again.
     """
-    if run.cancel_requested or _retry_in(run) is None:
-        return _fail(run, error)
+    retry_in = _retry_in(run, Failure(error))
+    if run.cancel_requested or retry_in is None:
+        return _fail(run, error, retry_in)
     return Release(claim=run.claim)
 
 
-def not_called(instance: TaskInstance, *, now: datetime) -> Decision | None:
+def not_called(
+    instance: TaskInstance, retry: RetryPolicy, *, now: datetime
+) -> Decision | None:
     """What follows for a claimed instance if its handler is not to be called at all.
 
     Args:
         instance: The instance, claimed or started.
+        retry: What follows runs of it that did not succeed.
         now: The store's time.
 
     Returns:
@@ -117,7 +136,7 @@ def not_called(instance: TaskInstance, *, now: datetime) -> Decision | None:
     runs = runs_before(instance)
     if instance.cancel_requested:
         outcome, error = Outcome.CANCELLED, None
-    elif not instance.definition.retry.allows(runs):
+    elif not retry.allows(runs):
         outcome = Outcome.FAILED
         # A start is recorded before the call, which may never have come to be.
         error = instance.error or f"none of {runs} recorded starts came to an end"
@@ -148,11 +167,12 @@ def _reason(run: EndedRun, error: str) -> str:
     return f"{_NOT_COMMITTED}\n\n{error}" if run.joined else error
 
 
-def _fail(run: EndedRun, error: str, *, hung: bool = False) -> Decision:
+def _fail(
+    run: EndedRun, error: str, retry_in: timedelta | None, *, hung: bool = False
+) -> Decision:
     """It did not succeed: its instance is cancelled, runs again, or has failed."""
     if run.cancel_requested:
         return _end(run, Outcome.CANCELLED, error, hung=hung)
-    retry_in = _retry_in(run)
     if retry_in is None:
         return _end(run, Outcome.FAILED, error, hung=hung)
     record = RunOutcome(
@@ -181,9 +201,20 @@ def _end(
     return Decision(record, trigger_error)
 
 
-def _retry_in(run: EndedRun) -> timedelta | None:
-    return run.instance.definition.retry.retry_in(
-        runs=run.instance.runs, ran_for=run.ran_for, expire_after=run.expire_after
+def _retry_in(run: EndedRun, failure: Failure) -> timedelta | None:
+    """After how long it runs again; None: never."""
+    retry, runs = run.retry, run.instance.runs
+    if failure.is_final or not retry.allows(runs):
+        return None
+    if failure.retry_in is not None:
+        return failure.retry_in
+    if retry.stops_on(failure.kinds):
+        return None
+    return retry.retry_in(
+        instance_id=run.instance.id,
+        runs=runs,
+        ran_for=run.ran_for,
+        expire_after=run.expire_after,
     )
 
 

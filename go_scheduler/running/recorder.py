@@ -12,15 +12,14 @@ from go_scheduler.events.hub import LOG_ALONE, Events
 from go_scheduler.events.instance_events import (
     InstanceGivenBack,
     InstanceLapsed,
-    RunFailed,
     RunLeftBehind,
 )
 from go_scheduler.models import Outcome
 from go_scheduler.running import outcomes
 from go_scheduler.running.entry import Entry
 from go_scheduler.running.outbox import Outbox
-from go_scheduler.running.outcomes import EndedRun
-from go_scheduler.running.reports import Reports
+from go_scheduler.running.outcomes import Decision, EndedRun
+from go_scheduler.running.reports import Reports, failure_event
 from go_scheduler.shown import shown
 from go_scheduler.stores.base import transactional
 from go_scheduler.stores.messages import Release, Renewal
@@ -30,8 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from go_scheduler.clock import StoreClock
+    from go_scheduler.running.defaults import Defaults
+    from go_scheduler.running.failure import Failure
     from go_scheduler.running.held_run import HeldRun
-    from go_scheduler.running.outcomes import Decision
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Claim, RunOutcome
 
@@ -44,6 +44,7 @@ class Recorder:
     Args:
         store: Where to write.
         clock: The store's time, as this node has it.
+        defaults: What holds for definitions that do not say.
         max_hangs: How many runs in a row may hang before their instance has *failed*;
             None: no end.
         recorded: Called after a write that made room.
@@ -58,12 +59,14 @@ class Recorder:
         store: Store,
         clock: StoreClock,
         *,
+        defaults: Defaults,
         max_hangs: int | None,
         recorded: Callable[[], None],
         events: Events = LOG_ALONE,
     ) -> None:
         self._store = store
         self._clock = clock
+        self._defaults = defaults
         self._max_hangs = max_hangs
         self._left_behind = False
         self._outbox = Outbox(
@@ -129,13 +132,14 @@ class Recorder:
         """Give back what fails from now on: what it needs goes with the program."""
         self._left_behind = True
 
-    def fail(self, run: HeldRun, error: str) -> None:
+    def fail(self, run: HeldRun, failure: Failure) -> None:
         """Record that a run did not succeed: cancelled, due again, or failed."""
-        if self._left_behind and not run.joined:
-            self.give_back_called(run, error)
+        if self._left_behind and not (run.joined or failure.is_chosen):
+            self.give_back_called(run, failure.error)
         else:
             ended = self._ended(run)
-            self._put_failure(run, ended, outcomes.raised(ended, error), error)
+            decision = outcomes.raised(ended, failure)
+            self._put_failure(run, ended, decision, failure.error)
 
     def give_back_called(self, run: HeldRun, error: str) -> None:
         """Count no run that was called and could not end, unless it was the last."""
@@ -157,7 +161,7 @@ class Recorder:
         """Record the end of an instance whose handler is not to be called."""
         self._put(run, decision)
         if decision.record.outcome is Outcome.FAILED:
-            self._report_failed(run, decision.record)
+            self._report_failed(run, decision)
 
     def release(self, run: HeldRun, reason: str, *, delay: timedelta = ZERO) -> None:
         """Give back what was not called, for any node to claim after the delay."""
@@ -182,6 +186,7 @@ class Recorder:
             started_at=run.called_at,
             ran_for=elapsed - run.called,
             expire_after=run.expire_after,
+            retry=self._defaults.retry_of(run.instance),
             now=self._clock.at(elapsed),
             cancel_requested=run.cancel_requested,
             joined=run.joined,
@@ -193,7 +198,7 @@ class Recorder:
         self._put(run, decision, raised=error, took=ended.ran_for)
         # Whether one that has joined has failed only the store knows.
         if not run.joined and not run.cancel_requested:
-            self._report_failed(run, decision.record)
+            self._report_failed(run, decision)
 
     def _put(
         self,
@@ -222,17 +227,11 @@ class Recorder:
                 )
             )
 
-    def _report_failed(self, run: HeldRun, record: RunOutcome) -> None:
+    def _report_failed(self, run: HeldRun, decision: Decision) -> None:
         """Tell why a run failed, and what becomes of its instance."""
-        self._events.tell(
-            RunFailed(
-                **of_instance(run.instance),
-                retry_in=None if record.outcome else record.retry_in,
-                error=record.error,
-            )
-        )
+        self._events.tell(failure_event(run.instance, decision))
 
     def _report_rolled_back(self, run: HeldRun, record: RunOutcome) -> None:
         """Tell that a run has failed, if that was found out only by its recording."""
         if record.outcome is not Outcome.CANCELLED:
-            self._report_failed(run, record)
+            self._report_failed(run, Decision(record))

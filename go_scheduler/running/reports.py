@@ -16,6 +16,8 @@ from go_scheduler.events.instance_events import (
     InstanceRetried,
     InstanceUnrecorded,
     ResultDiscarded,
+    RunDeferred,
+    RunFailed,
     Write,
 )
 from go_scheduler.models import Outcome
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.running.entry import Entry
     from go_scheduler.running.held_run import HeldRun
+    from go_scheduler.running.outcomes import Decision
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import RunOutcome
 
@@ -164,6 +167,18 @@ class Reports:
         # Gone, or unreadable: it is only about what is told.
         except (StoreError, TaskInstanceNotFoundError):
             return None
+
+
+def failure_event(
+    instance: TaskInstance, decision: Decision
+) -> RunFailed | RunDeferred:
+    """What is told of a run that did not succeed, and of what follows."""
+    ids, record = of_instance(instance), decision.record
+    if decision.asked_for:
+        assert record.error is not None
+        return RunDeferred(**ids, retry_in=record.retry_in, error=record.error)
+    retry_in = None if record.outcome else record.retry_in
+    return RunFailed(**ids, retry_in=retry_in, error=record.error)
 
 
 def _is_recorded(instance: TaskInstance, outcome: RunOutcome) -> bool:

@@ -46,6 +46,7 @@ from go_scheduler.events import (
     QueueUnserved,
     ResultDiscarded,
     ResultLost,
+    RunDeferred,
     RunFailed,
     RunHung,
     RunLeftBehind,
@@ -116,6 +117,11 @@ WRITTEN = [
     (
         RunFailed(**(OF_I | {"name": None}), retry_in=None, error="no"),
         f"ERROR instance {TWO} of {ONE}: attempt 4 has failed for good: no",
+    ),
+    (
+        RunDeferred(**OF_I, retry_in=SECOND, error="File x\nRetryAfter: not yet\n"),
+        f"INFO instance {TWO} of report: attempt 4 asks to be run again in 0:00:01:"
+        " RetryAfter: not yet",
     ),
     (
         RunLeftBehind(**OF_I, error="no"),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, StoreUnavailableError
+from go_scheduler.retry_policy import RetryPolicy
 from go_scheduler.running.admission import Admission
 from go_scheduler.running.calling.calls import Calls
 from go_scheduler.running.calling.handling import Handling
@@ -16,8 +16,8 @@ from go_scheduler.running.calling.spares import Spares
 from go_scheduler.running.calling.workers import Workers
 from go_scheduler.running.claiming import Claiming
 from go_scheduler.running.contact import Contact
+from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.held import Held
-from go_scheduler.running.held_run import HeldRun
 from go_scheduler.running.instance_runner import InstanceRunner
 from go_scheduler.running.keeper import Keeper
 from go_scheduler.running.overdue import Overdue
@@ -49,11 +49,13 @@ if TYPE_CHECKING:
     from go_scheduler.clock import StoreClock
     from go_scheduler.handlers.registry import Handler
     from go_scheduler.models import State, TaskInstance
+    from go_scheduler.running.held_run import HeldRun
     from go_scheduler.stores.messages import Claim, Claimant, Release
     from go_scheduler.testing import ManualClock
 
 WINDOW = timedelta(seconds=1)
 LEAD = timedelta(milliseconds=20)
+DEFAULTS = Defaults(expire_after=EXPIRE_AFTER)
 TICK = timedelta(microseconds=1)
 
 
@@ -152,7 +154,9 @@ class House:
         self.held = Held()
         self.due: deque[HeldRun] = deque()
         self.contact = Contact(base, silence=LEASE)
-        self.recorder = Recorder(store, clock, max_hangs=None, recorded=lambda: None)
+        self.recorder = Recorder(
+            store, clock, defaults=DEFAULTS, max_hangs=None, recorded=lambda: None
+        )
         self.timer = Timer(clock, hand_over=self._take)
         self.pace = Pace(WINDOW)
         self.spares = Spares(self.held, most=3)
@@ -190,7 +194,7 @@ class House:
             held=self.held,
             recorder=self.recorder,
             spares=self.spares,
-            run_of=partial(HeldRun, expire_after=EXPIRE_AFTER),
+            defaults=DEFAULTS,
         )
         claiming = Claiming(
             store,
@@ -225,6 +229,7 @@ class House:
             max_hangs=3,
             expire_after=EXPIRE_AFTER,
             timeout=None,
+            retry=RetryPolicy(),
             lease=LEASE,
             retention=LEASE,
             retention_failed=None,

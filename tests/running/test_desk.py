@@ -28,6 +28,7 @@ from go_scheduler.events import (
 )
 from go_scheduler.models import Outcome, State
 from go_scheduler.running.calling.error_text import ERROR_LIMIT
+from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.desk import Desk
 from go_scheduler.stores.messages import Answer
 from go_scheduler.testing.builders import (
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.messages import Release, Renewal, RunOutcome
     from go_scheduler.testing import ManualClock
 
+DEFAULTS = Defaults(expire_after=EXPIRE_AFTER)
 ONCE = RetryPolicy(max_attempts=1)
 
 
@@ -79,7 +81,7 @@ def told() -> list[Event]:
 
 @pytest.fixture
 def desk(store: Store, told: list[Event]) -> Desk:
-    return Desk(store, expire_after=EXPIRE_AFTER, tell=told.append)
+    return Desk(store, defaults=DEFAULTS, tell=told.append)
 
 
 def handed_on(store: Store, **values: object) -> TaskInstance:
@@ -104,7 +106,7 @@ class TestClaim:
     def test_two_desks_never_claim_the_same(self, store: Store, desk: Desk) -> None:
         pending(store)
         settle(store)
-        other = Desk(store, expire_after=EXPIRE_AFTER, tell=print)
+        other = Desk(store, defaults=DEFAULTS, tell=print)
         found = at_once(
             lambda: desk.claim(claimant(), limit=10),
             lambda: other.claim(claimant(OTHER_NODE), limit=10),

@@ -10,7 +10,8 @@ import pytest
 
 from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.models import Outcome
-from go_scheduler.policies import RetryPolicy
+from go_scheduler.retry_policy import RetryPolicy
+from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.intake import (
     Accepted,
     GivenBack,
@@ -38,7 +39,7 @@ def handle(instance: TaskInstance) -> None:
 def judged(
     one: TaskInstance, handler: Handler = handle, *, refusal: str | None = None
 ) -> Verdict:
-    return judge(one, handler, refusal=refusal, now=START)
+    return judge(one, handler, defaults=Defaults(), refusal=refusal, now=START)
 
 
 def test_what_a_node_has_claimed_it_calls() -> None:
@@ -62,7 +63,7 @@ def test_it_runs_again_if_its_last_run_came_to_no_end() -> None:
 def test_what_is_not_to_be_called_at_all_ends_wherever_it_was_claimed(
     one: TaskInstance,
 ) -> None:
-    decision = not_called(one, now=START)
+    decision = not_called(one, Defaults().retry_of(one), now=START)
     assert decision is not None
     assert decision.record.outcome in (Outcome.CANCELLED, Outcome.FAILED)
     assert judged(one, HandlerRegistry(), refusal=REFUSAL) == Refused(decision)

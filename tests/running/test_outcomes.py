@@ -10,7 +10,8 @@ import pytest
 
 from go_scheduler.clock import ZERO
 from go_scheduler.models import Outcome
-from go_scheduler.policies import RetryPolicy
+from go_scheduler.retry_policy import RetryPolicy
+from go_scheduler.running.failure import Failure
 from go_scheduler.running.outcomes import (
     Decision,
     EndedRun,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 TEN_SECONDS = timedelta(seconds=10)
 MINUTE = timedelta(minutes=1)
+TWICE = RetryPolicy(max_attempts=2)
 NOT_COMMITTED = "the transaction of complete_in() was not committed"
 
 
@@ -47,7 +49,7 @@ def ended(
     joined: bool = False,
 ) -> EndedRun:
     """A run that was called at ``START`` and might have taken a minute."""
-    of = replace(definition(trigger=trigger), retry=retry or RetryPolicy())
+    of = definition(trigger=trigger)
     started = instance(of, attempt=3, runs=runs, started_at=START)
     return EndedRun(
         claim=claim_of(started),
@@ -55,6 +57,7 @@ def ended(
         started_at=START,
         ran_for=ran_for,
         expire_after=MINUTE,
+        retry=retry or RetryPolicy(),
         now=START + ran_for,
         cancel_requested=cancel_requested,
         joined=joined,
@@ -99,25 +102,24 @@ def test_a_run_that_raises_is_repeated_expire_after_later_than_it_was_called() -
         retry_in=seconds(50),
         error="why",
     )
-    assert raised(run, "why") == Decision(record)
+    assert raised(run, Failure("why")) == Decision(record)
 
 
 def test_one_that_took_longer_than_that_is_repeated_at_once() -> None:
-    assert raised(ended(ran_for=seconds(61)), "why").record.retry_in == ZERO
+    assert raised(ended(ran_for=seconds(61)), Failure("why")).record.retry_in == ZERO
 
 
 def test_after_the_last_run_that_its_policy_allows_an_instance_has_failed() -> None:
-    twice = RetryPolicy(max_attempts=2)
-    assert raised(ended(retry=twice), "why").record.outcome is None
-    last = ended(retry=twice, runs=2)
-    record = raised(last, "why").record
+    assert raised(ended(retry=TWICE), Failure("why")).record.outcome is None
+    last = ended(retry=TWICE, runs=2)
+    record = raised(last, Failure("why")).record
     assert (record.outcome, record.error) == (Outcome.FAILED, "why")
     assert record.next_fire_time == after(last)
 
 
 def test_a_run_that_raises_after_it_was_asked_to_stop_is_cancelled() -> None:
     run = ended(cancel_requested=True)
-    record = raised(run, "stopped").record
+    record = raised(run, Failure("stopped")).record
     assert (record.outcome, record.error) == (Outcome.CANCELLED, "stopped")
     assert record.next_fire_time == after(run)
 
@@ -156,7 +158,7 @@ def test_a_run_that_hangs_and_was_the_last_allowed_has_failed() -> None:
 
 def test_a_run_that_has_joined_a_transaction_fails_if_that_has_not_committed() -> None:
     run = ended(joined=True)
-    by_return, by_error = returned(run).record, raised(run, "why").record
+    by_return, by_error = returned(run).record, raised(run, Failure("why")).record
     assert (by_return.outcome, by_return.error) == (None, NOT_COMMITTED)
     assert (by_error.outcome, by_error.error) == (None, f"{NOT_COMMITTED}\n\nwhy")
     by_hang = hung(run, "no result", max_hangs=1).record
@@ -191,9 +193,8 @@ def test_what_was_left_behind_and_is_not_to_run_again_has_ended(
 
 
 def test_a_claimed_instance_may_be_called_while_its_policy_allows_it() -> None:
-    twice = replace(definition(), retry=RetryPolicy(max_attempts=2))
-    assert not_called(instance(twice, runs=1), now=START) is None
-    assert not_called(instance(twice, runs=2, started_at=START), now=START) is None
+    assert not_called(instance(runs=1), TWICE, now=START) is None
+    assert not_called(instance(runs=2, started_at=START), TWICE, now=START) is None
 
 
 def test_an_instance_that_somebody_has_cancelled_meanwhile_is_not_called() -> None:
@@ -203,13 +204,12 @@ def test_an_instance_that_somebody_has_cancelled_meanwhile_is_not_called() -> No
         outcome=Outcome.CANCELLED,
         next_fire_time=START + WAITING.every,
     )
-    assert not_called(one, now=START) == Decision(record)
+    assert not_called(one, TWICE, now=START) == Decision(record)
 
 
 def test_an_instance_whose_starts_are_used_up_has_failed_for_its_last_error() -> None:
-    of = replace(definition(), retry=RetryPolicy(max_attempts=2))
-    silent = instance(of, runs=2)
-    follows = not_called(silent, now=START)
+    silent = instance(runs=2)
+    follows = not_called(silent, TWICE, now=START)
     assert follows == Decision(
         RunOutcome(
             claim=claim_of(silent),
@@ -217,7 +217,7 @@ def test_an_instance_whose_starts_are_used_up_has_failed_for_its_last_error() ->
             error="none of 2 recorded starts came to an end",
         )
     )
-    spoken = not_called(replace(silent, error="why"), now=START)
+    spoken = not_called(replace(silent, error="why"), TWICE, now=START)
     assert spoken is not None
     assert spoken.record.error == "why"
 
@@ -253,13 +253,13 @@ def test_a_trigger_that_fails_then_fires_in_a_minute_and_its_error_is_told(
     assert decision.record.next_fire_time == run.now + MINUTE
     assert decision.trigger_error is error
     cancelled = replace(run.instance, cancel_requested=True)
-    refused = not_called(cancelled, now=START)
+    refused = not_called(cancelled, TWICE, now=START)
     assert refused is not None
     assert refused.record.next_fire_time == START + MINUTE
     assert refused.trigger_error is error
 
 
 def test_while_its_instance_is_to_run_again_a_trigger_is_not_asked() -> None:
-    decision = raised(ended(trigger=FailingTrigger()), "why")
+    decision = raised(ended(trigger=FailingTrigger()), Failure("why"))
     assert decision.record.next_fire_time is None
     assert decision.trigger_error is None

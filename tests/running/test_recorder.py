@@ -16,8 +16,10 @@ from go_scheduler.errors import (
     StoreUnavailableError,
 )
 from go_scheduler.models import Outcome, State, TaskInstance
-from go_scheduler.policies import RetryPolicy
+from go_scheduler.retry_policy import RetryPolicy
 from go_scheduler.running.calling.error_text import ERROR_LIMIT, describe_error
+from go_scheduler.running.defaults import Defaults
+from go_scheduler.running.failure import Failure
 from go_scheduler.running.held_run import HeldRun
 from go_scheduler.running.outcomes import Decision
 from go_scheduler.running.recorder import Recorder
@@ -121,6 +123,7 @@ class Desk:
         self.recorder = Recorder(
             store,
             clock,
+            defaults=Defaults(),
             max_hangs=3,
             recorded=self._has_recorded,
         )
@@ -183,7 +186,7 @@ def test_after_a_failure_it_runs_again_when_expire_after_has_passed_since_it_beg
 ) -> None:
     run = called(store, clock, definition(expire_after=seconds(60)))
     clock.advance(seconds(10))
-    desk.recorder.fail(run, "why")
+    desk.recorder.fail(run, Failure("why"))
     desk.tick()
     waiting = now(store, run)
     assert waiting.state is State.PENDING
@@ -197,7 +200,7 @@ def test_after_its_last_allowed_run_it_has_failed(
 ) -> None:
     once = replace(definition(), retry=RetryPolicy(max_attempts=1))
     run = called(store, clock, once)
-    desk.recorder.fail(run, "why")
+    desk.recorder.fail(run, Failure("why"))
     desk.tick()
     assert (now(store, run).state, now(store, run).error) == (State.FAILED, "why")
 
@@ -211,8 +214,8 @@ def test_why_a_run_failed_and_what_follows_is_logged(
     first = called(store, clock, definition(name="report", expire_after=seconds(60)))
     once = replace(definition(), retry=RetryPolicy(max_attempts=1))
     last = called(store, clock, once)
-    desk.recorder.fail(first, "why")
-    desk.recorder.fail(last, "why not")
+    desk.recorder.fail(first, Failure("why"))
+    desk.recorder.fail(last, Failure("why not"))
     again, failed = caplog.records
     assert again.levelname == "WARNING"
     assert again.getMessage() == (
@@ -236,13 +239,13 @@ def test_of_many_failures_five_a_second_are_logged(
     runs = [called(store, clock) for _ in range(9)]
     desk.tick()
     for run in runs[:7]:
-        desk.recorder.fail(run, "why")
+        desk.recorder.fail(run, Failure("why"))
         desk.tick()
     assert len(caplog.records) == 5
     clock.advance(seconds(1))
     desk.tick()
     assert caplog.records[-1].getMessage() == "2 more such lines were left out"
-    desk.recorder.fail(runs[7], "why")
+    desk.recorder.fail(runs[7], Failure("why"))
     assert len(caplog.records) == 7
 
 
@@ -255,9 +258,9 @@ def test_what_was_left_behind_and_fails_is_given_back_and_said(
     twice = replace(definition(name="report"), retry=RetryPolicy(max_attempts=2))
     run, cancelled = called(store, clock, twice), called(store, clock)
     desk.recorder.leave_behind()
-    desk.recorder.fail(run, "the pool is closed")
+    desk.recorder.fail(run, Failure("the pool is closed"))
     cancelled.cancel_requested = True
-    desk.recorder.fail(cancelled, "stopped")
+    desk.recorder.fail(cancelled, Failure("stopped"))
     desk.tick()
     given_back = now(store, run)
     assert (given_back.state, given_back.runs) == (State.PENDING, 0)
@@ -275,7 +278,7 @@ def test_what_is_to_be_tried_once_is_not_given_back_when_it_was_left_behind(
     once = replace(definition(), retry=RetryPolicy(max_attempts=1))
     run = called(store, clock, once)
     desk.recorder.leave_behind()
-    desk.recorder.fail(run, "the pool is closed")
+    desk.recorder.fail(run, Failure("the pool is closed"))
     desk.tick()
     failed = now(store, run)
     assert (failed.state, failed.runs) == (State.FAILED, 1)
@@ -290,7 +293,7 @@ def test_a_run_that_raises_after_it_was_asked_to_stop_is_cancelled(
 ) -> None:
     run = called(store, clock)
     run.cancel_requested = True
-    desk.recorder.fail(run, "stopped")
+    desk.recorder.fail(run, Failure("stopped"))
     desk.tick()
     assert now(store, run).state is State.CANCELLED
     assert caplog.records == []
@@ -645,7 +648,7 @@ def test_a_lost_result_is_reported(
     run = called(store, clock)
     clock.advance(EXPIRE_AFTER)
     claim(store, lapsed=True)
-    desk.recorder.fail(run, "why")
+    desk.recorder.fail(run, Failure("why"))
     caplog.clear()
     desk.tick()
     assert "the result of attempt 1 is discarded" in caplog.text
@@ -721,7 +724,7 @@ def test_a_result_that_was_lost_during_an_outage_is_reported(
 ) -> None:
     run = called(store, clock)
     store.away = True
-    desk.recorder.fail(run, "why")
+    desk.recorder.fail(run, Failure("why"))
     with pytest.raises(StoreUnavailableError):
         desk.tick()
     store.away = False
@@ -787,7 +790,7 @@ def test_what_fails_after_its_transaction_has_committed_is_reported(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     run = joined(desk, called(store, clock), "commit")
-    desk.recorder.fail(run, "why")
+    desk.recorder.fail(run, Failure("why"))
     desk.tick()
     assert now(store, run).state is State.COMPLETED
     [record] = caplog.records
@@ -804,7 +807,7 @@ def test_a_run_whose_transaction_did_not_commit_has_failed(
     if error is None:
         desk.recorder.succeed(run)
     else:
-        desk.recorder.fail(run, error)
+        desk.recorder.fail(run, Failure(error))
     desk.tick()
     failed = now(store, run)
     reason = "the transaction of complete_in() was not committed"
@@ -917,7 +920,7 @@ def test_called_runs_count_as_recently_ended_and_what_was_given_back_does_not(
     later = called(store, clock)
     for run in [called(store, clock) for _ in range(3)]:
         desk.recorder.succeed(run)
-    desk.recorder.fail(called(store, clock), "why")
+    desk.recorder.fail(called(store, clock), Failure("why"))
     desk.recorder.release(HeldRun(claimed(store), expire_after=EXPIRE_AFTER), "a test")
     uncalled = HeldRun(running(store), expire_after=EXPIRE_AFTER)
     desk.recorder.refuse(uncalled, refused(uncalled, Outcome.CANCELLED))

@@ -11,21 +11,25 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPool
 from concurrent.futures.thread import BrokenThreadPool
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Never
 
 import pytest
 
-from go_scheduler.clock import StoreClock, SystemClock
+from go_scheduler.clock import ZERO, StoreClock, SystemClock
 from go_scheduler.errors import SchedulerStateError
 from go_scheduler.handlers.registry import Handler, HandlerRegistry
 from go_scheduler.models import State
+from go_scheduler.raised import Fail, RetryAfter
+from go_scheduler.retry_policy import RetryPolicy
 from go_scheduler.run import HandedOn, current_run, run_here
 from go_scheduler.running.calling.calls import Calls
 from go_scheduler.running.calling.event_loop import ApplicationLoop, OwnEventLoop
 from go_scheduler.running.calling.handling import Handling
 from go_scheduler.running.calling.spares import Spares
 from go_scheduler.running.calling.workers import Workers
+from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.held import Held
 from go_scheduler.running.held_run import HeldRun
 from go_scheduler.running.keeper import Keeper
@@ -34,6 +38,7 @@ from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing import InlineExecutor, ManualClock
 from go_scheduler.testing.builders import (
     EXPIRE_AFTER,
+    HOUR,
     LEASE,
     claim,
     definition,
@@ -50,6 +55,7 @@ if TYPE_CHECKING:
     from go_scheduler.running.entry import Entry
 
 FAILED_AFTER = 30.0
+MINUTE = timedelta(minutes=1)
 
 
 class Noting(Keeper):
@@ -78,6 +84,7 @@ class Pool:
     application: ApplicationLoop | None = None
     clock: ManualClock | SystemClock = field(default_factory=SystemClock)
     lease: timedelta = LEASE
+    retry: RetryPolicy = RetryPolicy()
 
     def __post_init__(self) -> None:
         self.store = MemoryStore(self.clock)
@@ -88,6 +95,7 @@ class Pool:
         self.recorder = Recorder(
             self.store,
             store_clock,
+            defaults=Defaults(retry=self.retry),
             max_hangs=None,
             recorded=lambda: None,
         )
@@ -781,6 +789,88 @@ def test_handlers_may_run_in_processes(
     stored = pool.stored(run)
     assert stored.state is state
     assert (error or "") in (stored.error or "")
+
+
+class Unpicklable(KeyError):
+    """An error that cannot be made anew in another process."""
+
+    def __init__(self, one: str, other: str) -> None:
+        super().__init__(f"{one} {other}")
+
+
+def raise_any(kind: str, instance: TaskInstance) -> None:
+    raise {
+        "stops": Unpicklable("lost", "and gone"),
+        "again": ValueError("once more"),
+        "fails": Fail("for good"),
+        "later": RetryAfter(HOUR, "not yet"),
+    }[kind]
+
+
+async def raise_any_async(kind: str, instance: TaskInstance) -> None:
+    raise_any(kind, instance)
+
+
+class TakesNothing:
+    """Cannot be called with an instance."""
+
+    def __call__(self) -> None: ...
+
+
+class TakesNothingAsync:
+    """Neither can this."""
+
+    async def __call__(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("kind", "due_in"),
+    [("stops", None), ("again", MINUTE), ("fails", None), ("later", HOUR)],
+)
+@pytest.mark.parametrize(
+    "place", ["thread", "event loop", pytest.param("process", marks=pytest.mark.slow)]
+)
+def test_what_a_handler_raises_decides_wherever_it_runs(
+    pools: Callable[..., Pool],
+    clock: ManualClock,
+    request: pytest.FixtureRequest,
+    place: str,
+    kind: str,
+    due_in: timedelta | None,
+) -> None:
+    handler = partial(raise_any_async if place == "event loop" else raise_any, kind)
+    in_process = place == "process"
+    executor = request.getfixturevalue("processes") if in_process else None
+    retry = RetryPolicy(delay=MINUTE, stop_on=["KeyError"])
+    pool = pools(handler, executor=executor, clock=clock, retry=retry)
+    [run] = pool.submit()
+    pool.wait(1)
+    stored = pool.stored(run)
+    assert stored.state is (State.FAILED if due_in is None else State.PENDING)
+    assert stored.due_at == run.instance.due_at + (due_in or ZERO)
+
+
+@pytest.mark.parametrize(
+    ("handler", "place"),
+    [
+        (TakesNothing(), "thread"),
+        (TakesNothingAsync(), "event loop"),
+        pytest.param(TakesNothing(), "process", marks=pytest.mark.slow),
+    ],
+    ids=["thread", "event loop", "process"],
+)
+def test_a_handler_that_cannot_be_called_so_fails_at_once_wherever_it_runs(
+    pools: Callable[..., Pool],
+    request: pytest.FixtureRequest,
+    handler: Handler,
+    place: str,
+) -> None:
+    in_process = place == "process"
+    executor = request.getfixturevalue("processes") if in_process else None
+    pool = pools(handler, executor=executor)
+    [run] = pool.submit()
+    pool.wait(1)
+    assert pool.stored(run).state is State.FAILED
 
 
 @pytest.mark.slow

@@ -8,15 +8,19 @@ from concurrent.futures import CancelledError, Future
 from concurrent.futures.process import BrokenProcessPool
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.events.event import of_instance
 from go_scheduler.events.hub import LOG_ALONE, Events
 from go_scheduler.events.instance_events import InstanceStarted
-from go_scheduler.handlers.registry import async_test, refuse_generator
+from go_scheduler.handlers.registry import (
+    HandlerRegistry,
+    async_test,
+    refuse_generator,
+)
 from go_scheduler.run import HandedOn, enter_run, leave_run
-from go_scheduler.running.calling.error_text import describe_error
+from go_scheduler.running.failure import Failure, failure_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     from go_scheduler.running.recorder import Recorder
 
 _MARGIN = timedelta(seconds=2)
+_FromProcess: TypeAlias = Failure | HandedOn | None
 _DIED = "a process of the pool died while it ran this"
 
 
@@ -96,7 +101,7 @@ class Calls:
         except BaseException as error:
             # Described first: the exception's own code may hang, and until the outcome
             # is decided the keeper looks after the run.
-            self._end(run, describe_error(error))
+            self._end(run, _failure_of(error))
         else:
             self._end(run, None, result)
         finally:
@@ -114,13 +119,13 @@ class Calls:
             _refuse_class(result)
         # SystemExit would end the event loop, and with it every other handler.
         except BaseException as error:
-            self._end(run, describe_error(error))
+            self._end(run, _failure_of(error))
         else:
             self._end(run, None, result)
 
     def call_in_process(
         self, executor: ProcessPoolExecutor, run: HeldRun
-    ) -> Future[HandedOn | None] | None:
+    ) -> Future[_FromProcess] | None:
         """Have the handler called in a process of a pool; None: it is not to be."""
         if not self.begin(run):
             return None
@@ -191,19 +196,25 @@ class Calls:
             self._recorder.give_back_called(run, why)
             self._held.end(run)
 
-    def _end_of_process(self, run: HeldRun, future: Future[HandedOn | None]) -> None:
-        error = _error_of(future)
-        self._end(run, error, None if error is not None else future.result())
+    def _end_of_process(self, run: HeldRun, future: Future[_FromProcess]) -> None:
+        result = _result_of(future)
+        if isinstance(result, Failure):
+            self._end(run, result)
+        else:
+            self._end(run, None, result)
 
-    def _end(self, run: HeldRun, error: str | None, result: object = None) -> None:
+    def _end(
+        self, run: HeldRun, failure: Failure | None, result: object = None
+    ) -> None:
         try:
             # Recorded first: it counts twice for a moment, which claims too little.
             owned = run.settle() and not run.lost
             # A success counts whoever has the claim by now, if it is the first; one
             # that was to be committed with complete_in() did or did not count there.
-            if error is not None:
+            if failure is not None:
                 if owned:
-                    self._recorder.fail(run, run.because(error))
+                    why = run.because(failure.error)
+                    self._recorder.fail(run, failure._replace(error=why))
             elif isinstance(result, HandedOn) and not run.joined:
                 if owned:
                     self._recorder.hand_on(run, result.expire_after)
@@ -213,13 +224,17 @@ class Calls:
             self._held.end(run)
 
 
-def _call(handler: Handler, instance: TaskInstance) -> HandedOn | None:
+def _call(handler: Handler, instance: TaskInstance) -> _FromProcess:
     """Call a handler in the process of a process pool, which has no event loop."""
-    result = handler(instance)
-    refuse_generator(result)
-    if inspect.isawaitable(result):
-        result = asyncio.run(await_here(result))
-    _refuse_class(result)
+    try:
+        result = handler(instance)
+        refuse_generator(result)
+        if inspect.isawaitable(result):
+            result = asyncio.run(await_here(result))
+        _refuse_class(result)
+    # One that cannot be pickled, or made anew, would break the pool.
+    except BaseException as error:
+        return _failure_of(error)
     # Nothing else need be one that can be pickled.
     return result if isinstance(result, HandedOn) else None
 
@@ -229,15 +244,27 @@ async def await_here(result: Awaitable[object]) -> object:
     return await result
 
 
-def _error_of(future: Future[HandedOn | None]) -> str | None:
+def _result_of(future: Future[_FromProcess]) -> _FromProcess:
     error = CancelledError() if future.cancelled() else future.exception()
     if error is None:
-        return None
-    text = describe_error(error)
-    return f"{_DIED}\n\n{text}" if isinstance(error, BrokenProcessPool) else text
+        return future.result()
+    failure = failure_of(error)
+    if isinstance(error, BrokenProcessPool):
+        return failure._replace(error=f"{_DIED}\n\n{failure.error}")
+    return failure
+
+
+def _failure_of(error: BaseException) -> Failure:
+    return failure_of(error, callers=_CALLERS)
 
 
 def _refuse_class(result: object) -> None:
     """Refuse what would count as success, and was meant to hand the work on."""
     if result is HandedOn:
         raise ConfigurationError("the handler returned a class: return HandedOn()")
+
+
+_CALLERS = {
+    each.__code__
+    for each in (Calls.call, Calls.call_async, _call, HandlerRegistry.__call__)
+}

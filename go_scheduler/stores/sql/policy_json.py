@@ -11,7 +11,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from go_scheduler.models import TaskDefinition
-from go_scheduler.policies import CatchUp, RetryPolicy
+from go_scheduler.policies import CatchUp
+from go_scheduler.retry_policy import RetryPolicy
 from go_scheduler.stores.sql.types import from_microseconds, to_microseconds
 
 if TYPE_CHECKING:
@@ -57,8 +58,9 @@ def _reader(kind: type) -> Callable[[Mapping[str, Any]], object]:
     def read(stored: Mapping[str, Any]) -> object:
         return kind(
             **{
+                # What may be a number as well is kept as one with a point.
                 name: from_microseconds(value)
-                if name in durations and value is not None
+                if name in durations and isinstance(value, int)
                 else value
                 for name, value in stored.items()
             }

@@ -12,7 +12,8 @@ from go_scheduler.errors import (
     ConflictError,
     TaskDefinitionNotFoundError,
 )
-from go_scheduler.policies import CatchUp, RetryPolicy
+from go_scheduler.policies import CatchUp
+from go_scheduler.retry_policy import RetryPolicy
 from go_scheduler.testing.builders import (
     HOUR,
     MINUTE,

@@ -11,11 +11,12 @@ from uuid import UUID
 
 import pytest
 
-from go_scheduler.checks import NAME_LIMIT, NOTE_LIMIT
+from go_scheduler.checks import LONGEST, NAME_LIMIT, NOTE_LIMIT
 from go_scheduler.clock import ZERO
 from go_scheduler.json import JSON
 from go_scheduler.models import METADATA_LIMIT, Outcome, Skipped
-from go_scheduler.policies import CatchUp, RetryPolicy
+from go_scheduler.policies import CatchUp
+from go_scheduler.retry_policy import RetryPolicy
 from go_scheduler.testing.builders import (
     HOUR,
     LEASE,
@@ -108,6 +109,19 @@ def same(one: object, other: object) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(same, one, other))
     return isinstance(one, bool) == isinstance(other, bool) and one == other
+
+
+RETRIES = [
+    None,
+    RetryPolicy(),
+    RetryPolicy(max_attempts=None),
+    RetryPolicy(max_attempts=10**9, stop_on=[KeyError, "app.errors.Gone"]),
+    RetryPolicy(delay=ZERO, factor=2, jitter=1),
+    RetryPolicy(delay=timedelta(microseconds=1), factor=1.1, jitter=0.1),
+    RetryPolicy(
+        delay=timedelta(seconds=5), max_delay=LONGEST, jitter=timedelta(seconds=1)
+    ),
+]
 
 
 class TimeTests:
@@ -233,10 +247,13 @@ class ValueTests:
         assert paused.note == note
         assert store.get_definition(paused.id).note == note
 
-    @pytest.mark.parametrize("most", [None, 1, 2, 10**9])
-    def test_retry_policies_come_back(self, store: Store, most: int | None) -> None:
-        new = put(store, replace(definition(), retry=RetryPolicy(max_attempts=most)))
-        assert store.get_definition(new.id).retry.max_attempts == most
+    @pytest.mark.parametrize("retry", RETRIES)
+    def test_retry_policies_come_back(
+        self, store: Store, retry: RetryPolicy | None
+    ) -> None:
+        new = put(store, replace(definition(), retry=retry))
+        # As text: 1 and 1.0, or a list and a tuple, are equal to each other.
+        assert repr(store.get_definition(new.id).retry) == repr(retry)
 
     @pytest.mark.parametrize("metadata", METADATA)
     def test_metadata_comes_back(

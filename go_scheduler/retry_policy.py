@@ -1,0 +1,191 @@
+"""What follows a run that did not succeed: decisions without I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import timedelta
+from hashlib import blake2b
+from typing import TYPE_CHECKING, TypeGuard
+
+from go_scheduler.checks import (
+    LONGEST,
+    check_at_least,
+    check_name,
+    check_type,
+)
+from go_scheduler.clock import ZERO
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.instead import write_instead
+from go_scheduler.shown import shown
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+_MOST_ATTEMPTS = 1_000_000_000
+_MOST_FACTOR = 1000
+
+
+@write_instead("RetryPolicy(max_attempts=5, delay=timedelta(seconds=10), factor=2)")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """When a run that did not succeed is followed by another.
+
+    Without a ``delay`` the next run begins when ``expire_after`` has passed since the
+    last one began. With one, the n-th retry begins ``delay * factor ** (n - 1)`` after
+    the failure, ``max_delay`` at most, and up to ``jitter`` later than that. A run that
+    is presumed hung is followed at once, and one that died with its node as soon as its
+    claim has lapsed, whatever the delay.
+
+    Attributes:
+        max_attempts: Runs after which the instance is *failed*, at most a billion;
+            None: no end. A run is counted before its handler is called, so a handler
+            that kills its process is bounded too.
+        delay: How long after a failure the first retry begins; None: as said above.
+        factor: How many times longer each delay is than the one before, 1 to 1,000.
+        max_delay: The longest delay, jitter not included; None: no bound but 100 years.
+        jitter: How far retries are spread: a part of the delay, from 0 to 1, or a time.
+            So much is added at most, the same for the same run of the same instance,
+            and another for each other.
+        stop_on: Exceptions after which the instance is *failed* at once, each by its
+            class or by the name of that, such as ``"builtins.KeyError"``, or without
+            its module, ``"KeyError"``. Those that are derived from it count as well.
+            Kept as names.
+
+    Raises:
+        ConfigurationError: A value is of the wrong type or out of range, or needs a
+            ``delay``.
+    """
+
+    max_attempts: int | None = 100
+    delay: timedelta | None = None
+    factor: float = 1.0
+    max_delay: timedelta | None = None
+    jitter: float | timedelta = 0.0
+    stop_on: Collection[type[BaseException] | str] = ()
+
+    def __post_init__(self) -> None:
+        _check_attempts(self.max_attempts)
+        object.__setattr__(self, "factor", _checked_factor(self.factor))
+        object.__setattr__(self, "jitter", _checked_jitter(self.jitter))
+        object.__setattr__(self, "stop_on", _names(self.stop_on))
+        if self.delay is not None:
+            check_at_least("delay", self.delay, ZERO)
+        elif self.factor != 1 or self.max_delay is not None or self.jitter:
+            raise ConfigurationError(
+                "factor, max_delay and jitter say how a delay changes: pass delay= too"
+            )
+        if self.max_delay is not None:
+            check_at_least("max_delay", self.max_delay, self.delay or ZERO)
+
+    def allows(self, runs: int) -> bool:
+        """Whether an instance that ran this often may run again."""
+        return self.max_attempts is None or runs < self.max_attempts
+
+    def stops_on(self, kinds: Collection[str]) -> bool:
+        """Whether an exception whose class has these names is not tried again."""
+        return not set(kinds).isdisjoint(self.stop_on)
+
+    def retry_in(
+        self,
+        *,
+        instance_id: UUID,
+        runs: int,
+        ran_for: timedelta,
+        expire_after: timedelta,
+    ) -> timedelta:
+        """How long after a failed run the next one is due.
+
+        Args:
+            instance_id: What was run.
+            runs: The runs so far, the failed one included; at least 1.
+            ran_for: How long ago the failed run began.
+            expire_after: How long a run of this definition may take.
+        """
+        if self.delay is None:
+            return max(ZERO, expire_after - ran_for)
+        longest = LONGEST if self.max_delay is None else self.max_delay
+        try:
+            delay = min(longest, self.delay * self.factor ** (runs - 1))
+        except OverflowError:
+            delay = longest
+        if not self.jitter:
+            return delay
+        most = self.jitter
+        if not isinstance(most, timedelta):
+            most = delay * most
+        return delay + most * _share(instance_id, runs)
+
+
+def names_of(kind: type[BaseException]) -> tuple[str, ...]:
+    """The names by which ``stop_on`` knows an exception's class: its own and others'.
+
+    Returns:
+        Of the class and of all that it is derived from, with their modules and without.
+    """
+    return tuple(
+        name for each in kind.__mro__ for name in (_full_name(each), each.__qualname__)
+    )
+
+
+def _full_name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _share(instance_id: UUID, runs: int) -> float:
+    """A number from 0 to 1, anywhere the same for the same run."""
+    seed = instance_id.bytes + runs.to_bytes(8, "big")
+    return int.from_bytes(blake2b(seed, digest_size=6).digest(), "big") / 2**48
+
+
+def _check_attempts(runs: object) -> None:
+    if runs is None:
+        return
+    is_whole = _is_number(runs, 1, _MOST_ATTEMPTS) and isinstance(runs, int)
+    if not is_whole:
+        raise ConfigurationError(
+            f"max_attempts must be a whole number from 1 to {_MOST_ATTEMPTS:,}, or"
+            f" None: {shown(runs)}"
+        )
+
+
+def _checked_factor(factor: object) -> float:
+    if not _is_number(factor, 1, _MOST_FACTOR):
+        raise ConfigurationError(
+            f"factor must be a number from 1 to {_MOST_FACTOR:,}: {shown(factor)}"
+        )
+    return float(factor)
+
+
+def _checked_jitter(jitter: object) -> float | timedelta:
+    if isinstance(jitter, timedelta):
+        check_at_least("jitter", jitter, ZERO)
+        return jitter
+    if not _is_number(jitter, 0, 1):
+        raise ConfigurationError(
+            "jitter must be a part of the delay, from 0 to 1, or a timedelta:"
+            f" {shown(jitter)}"
+        )
+    return float(jitter)
+
+
+def _is_number(value: object, least: int, most: int) -> TypeGuard[float]:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return least <= value <= most
+
+
+def _names(stop_on: object) -> tuple[str, ...]:
+    if isinstance(stop_on, str) or not isinstance(stop_on, Collection):
+        raise ConfigurationError(
+            "stop_on must be a sequence of exception classes, or of their names, not"
+            f" {shown(stop_on)}"
+        )
+    return tuple(sorted({_name(each) for each in stop_on}))
+
+
+def _name(exception: object) -> str:
+    if isinstance(exception, type) and issubclass(exception, BaseException):
+        return _full_name(exception)
+    check_type("an exception of stop_on", exception, str)
+    return check_name("an exception of stop_on", exception)

@@ -1,0 +1,45 @@
+"""What holds for runs of definitions that do not say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from go_scheduler.retry_policy import RetryPolicy
+
+if TYPE_CHECKING:
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defaults:
+    """The scheduler's own policies, for definitions that have none.
+
+    Attributes:
+        expire_after: How long a run may take.
+        timeout: How long a handler may run before it is told to end; None: no limit.
+        retry: What follows one that did not succeed.
+    """
+
+    expire_after: timedelta = timedelta(minutes=5)
+    timeout: timedelta | None = None
+    retry: RetryPolicy = RetryPolicy()
+
+    @classmethod
+    def of(cls, settings: Settings) -> Defaults:
+        """Those of a scheduler with these settings."""
+        return cls(
+            expire_after=settings.expire_after,
+            timeout=settings.timeout,
+            retry=settings.retry,
+        )
+
+    def expire_after_of(self, instance: TaskInstance) -> timedelta:
+        """How long a run of this instance may take."""
+        return instance.definition.expire_after or self.expire_after
+
+    def retry_of(self, instance: TaskInstance) -> RetryPolicy:
+        """What follows a run of this instance that did not succeed."""
+        return instance.definition.retry or self.retry

@@ -1,0 +1,60 @@
+"""Why a run did not succeed, as far as what follows depends on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from go_scheduler.raised import Fail, RetryAfter
+from go_scheduler.retry_policy import names_of
+from go_scheduler.running.calling.error_text import describe_error
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import timedelta
+    from types import CodeType
+
+
+class Failure(NamedTuple):
+    """Why a run did not succeed. It can be pickled, as what was raised need not be.
+
+    Attributes:
+        error: For a person to read; every store can keep it.
+        kinds: The names of what was raised, as ``stop_on`` knows them.
+        is_final: Whether another run is out of the question.
+        retry_in: After how long another is asked for; None: that is the policy's.
+    """
+
+    error: str
+    kinds: tuple[str, ...] = ()
+    is_final: bool = False
+    retry_in: timedelta | None = None
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether the policy has nothing to say, unless there have been enough runs."""
+        return self.is_final or self.retry_in is not None
+
+
+def failure_of(error: BaseException, *, callers: Collection[CodeType] = ()) -> Failure:
+    """What is known of a run in which this was raised.
+
+    Args:
+        error: What was raised.
+        callers: The code that calls handlers: a ``TypeError`` that comes out of a call
+            made there, and not from within the handler, will come at each call.
+    """
+    return Failure(
+        error=describe_error(error),
+        kinds=names_of(type(error)),
+        is_final=isinstance(error, Fail) or _is_wrong_call(error, callers),
+        retry_in=error.delay if isinstance(error, RetryAfter) else None,
+    )
+
+
+def _is_wrong_call(error: BaseException, callers: Collection[CodeType]) -> bool:
+    if not isinstance(error, TypeError):
+        return False
+    innermost = error.__traceback__
+    while innermost is not None and innermost.tb_next is not None:
+        innermost = innermost.tb_next
+    return innermost is not None and innermost.tb_frame.f_code in callers

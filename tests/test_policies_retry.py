@@ -1,0 +1,342 @@
+"""Retries over the real loops: when a run is followed by another, and when by none."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from go_scheduler import (
+    ConfigurationError,
+    ExecuteOnceTrigger,
+    Fail,
+    HandedOn,
+    HandlerRegistry,
+    MemoryStore,
+    RetryAfter,
+    RetryPolicy,
+    Scheduler,
+    State,
+    TaskDefinition,
+)
+from go_scheduler.clock import ZERO
+from go_scheduler.events import RunDeferred, RunFailed, hears
+from go_scheduler.running.failure import failure_of
+from go_scheduler.testing.builders import claim, fire, put
+from go_scheduler.testing.clock import START
+from tests.conftest import seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from go_scheduler import TaskInstance
+    from go_scheduler.events import Event
+    from go_scheduler.handlers.registry import Handler
+    from go_scheduler.stores.base import Store
+    from go_scheduler.testing import ManualClock
+
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+
+
+def once(**options: object) -> TaskDefinition:
+    return TaskDefinition(trigger=ExecuteOnceTrigger(START), **options)  # type: ignore[arg-type]
+
+
+class Called:
+    """A handler that raises what it is told to, and notes when it was called."""
+
+    def __init__(self, clock: ManualClock, *errors: Exception) -> None:
+        self._clock = clock
+        self._errors = [*errors]
+        self.at: list[float] = []
+
+    def __call__(self, instance: TaskInstance) -> None:
+        self.at.append(round((self._clock.now() - START).total_seconds(), 1))
+        if self._errors:
+            raise self._errors.pop(0)
+
+    async def in_a_task(self, instance: TaskInstance) -> None:
+        await asyncio.sleep(0)
+        self(instance)
+
+
+def run(
+    handler: Handler,
+    clock: ManualClock,
+    definition: TaskDefinition,
+    *,
+    retry: RetryPolicy | None = None,
+    store: Store | None = None,
+    of: timedelta = HOUR,
+) -> TaskInstance:
+    """What an instance is after so long."""
+    default = RetryPolicy() if retry is None else retry
+    store = store or MemoryStore(clock)
+    with Scheduler(handler, store, clock=clock, retry=default) as scheduler:
+        scheduler.schedule(definition)
+        clock.advance(of)
+        [instance] = scheduler.list_instances(definition_id=definition.id)
+        return instance
+
+
+def failing(clock: ManualClock, times: int = 9) -> Called:
+    return Called(clock, *(ValueError("no paper") for _ in range(times)))
+
+
+def test_each_retry_waits_longer_until_one_succeeds(clock: ManualClock) -> None:
+    handler = failing(clock, 4)
+    retry = RetryPolicy(delay=seconds(10), factor=2, max_delay=MINUTE)
+    ended = run(handler, clock, once(retry=retry))
+    assert handler.at == [0, 10, 30, 70, 130]
+    assert (ended.state, ended.runs) == (State.COMPLETED, 5)
+
+
+def test_without_a_delay_the_rhythm_is_that_of_expire_after(clock: ManualClock) -> None:
+    handler = failing(clock, 2)
+    run(handler, clock, once(expire_after=seconds(40)))
+    assert handler.at == [0, 40, 80]
+
+
+def test_a_definition_that_says_nothing_has_the_schedulers(clock: ManualClock) -> None:
+    handler = failing(clock)
+    default = RetryPolicy(max_attempts=3, delay=seconds(5))
+    ended = run(handler, clock, once(), retry=default)
+    assert handler.at == [0, 5, 10]
+    assert ended.state is State.FAILED
+
+
+def test_a_definitions_own_policy_counts_before_the_schedulers(
+    clock: ManualClock,
+) -> None:
+    handler = failing(clock)
+    own = RetryPolicy(max_attempts=2, delay=seconds(1))
+    run(handler, clock, once(retry=own), retry=RetryPolicy(max_attempts=1))
+    assert handler.at == [0, 1]
+
+
+def test_starts_that_came_to_no_end_are_bounded_by_the_schedulers_policy(
+    clock: ManualClock,
+) -> None:
+    store, handler = MemoryStore(clock), Called(clock)
+    stored = put(store)
+    fire(store, stored)
+    claim(store, lead=ZERO)
+    clock.advance(MINUTE)
+    ended = run(handler, clock, stored, store=store, retry=RetryPolicy(max_attempts=1))
+    assert (ended.state, handler.at) == (State.FAILED, [])
+    assert ended.error == "none of 1 recorded starts came to an end"
+
+
+def test_a_run_that_hangs_is_followed_at_once_whatever_the_delay(
+    clock: ManualClock,
+) -> None:
+    called: list[TaskInstance] = []
+
+    def hand_on(instance: TaskInstance) -> HandedOn | None:
+        called.append(instance)
+        return HandedOn(expire_after=seconds(30)) if len(called) == 1 else None
+
+    ended = run(hand_on, clock, once(retry=RetryPolicy(delay=HOUR)), of=MINUTE)
+    assert (ended.state, ended.runs) == (State.COMPLETED, 2)
+
+
+@pytest.mark.parametrize(
+    "stop_on", [[ValueError], ["ValueError"], ["builtins.ValueError"], [Exception]]
+)
+def test_what_is_not_tried_again_has_failed_at_its_first_run(
+    clock: ManualClock, stop_on: list[type[BaseException] | str]
+) -> None:
+    handler = failing(clock)
+    ended = run(handler, clock, once(retry=RetryPolicy(stop_on=stop_on)))
+    assert (ended.state, handler.at) == (State.FAILED, [0])
+    assert "ValueError: no paper" in (ended.error or "")
+
+
+def test_other_errors_are_tried_again(clock: ManualClock) -> None:
+    handler = failing(clock, 1)
+    retry = RetryPolicy(delay=seconds(1), stop_on=[KeyError, "app.Gone"])
+    assert run(handler, clock, once(retry=retry)).state is State.COMPLETED
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_handler_chooses_when_it_runs_again(clock: ManualClock, kind: str) -> None:
+    called = Called(clock, RetryAfter(seconds(7), "not yet"), RetryAfter(seconds(5)))
+    handler: Handler = called if kind == "sync" else called.in_a_task
+    ended = run(handler, clock, once(retry=RetryPolicy(delay=HOUR)))
+    assert called.at == [0, 7, 12]
+    assert (ended.state, ended.runs) == (State.COMPLETED, 3)
+    assert "to be run again in 0:00:05" in (ended.error or "")
+
+
+def test_what_a_handler_asks_for_counts_as_a_run(clock: ManualClock) -> None:
+    handler = Called(clock, *(RetryAfter(seconds(1), "not yet") for _ in range(9)))
+    ended = run(handler, clock, once(retry=RetryPolicy(max_attempts=3)))
+    assert handler.at == [0, 1, 2]
+    assert ended.state is State.FAILED
+    assert "to be run again in 0:00:01: not yet" in (ended.error or "")
+
+
+def test_stop_on_says_nothing_of_a_retry_that_is_asked_for(clock: ManualClock) -> None:
+    handler = Called(clock, RetryAfter(seconds(1)))
+    retry = RetryPolicy(stop_on=[Exception])
+    assert run(handler, clock, once(retry=retry)).state is State.COMPLETED
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_handler_says_that_it_fails_for_good(clock: ManualClock, kind: str) -> None:
+    called = Called(clock, Fail("no such customer"))
+    handler: Handler = called if kind == "sync" else called.in_a_task
+    ended = run(handler, clock, once(retry=RetryPolicy(max_attempts=None)))
+    assert (ended.state, ended.runs) == (State.FAILED, 1)
+    assert (ended.error or "").rstrip().endswith("Fail: no such customer")
+
+
+def test_a_delay_that_is_none_is_refused_where_it_is_raised() -> None:
+    with pytest.raises(ConfigurationError, match="delay must be a timedelta, not 5"):
+        RetryAfter(5)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="delay must be at least 0 s"):
+        RetryAfter(seconds(-1))
+
+
+class SaysNothing:
+    """Cannot be called with an instance, which its signature does not say."""
+
+    @property
+    def __signature__(self) -> object:
+        raise ValueError("not known")
+
+    def __call__(self) -> None:
+        raise AssertionError("it is never called")
+
+
+def raise_type_error(instance: TaskInstance) -> None:
+    raise TypeError("of its own")
+
+
+def call_wrongly(instance: TaskInstance) -> None:
+    SaysNothing()(instance)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("through", ["itself", "a registry"])
+def test_a_handler_that_cannot_be_called_so_fails_at_once(
+    clock: ManualClock, through: str
+) -> None:
+    handler: Handler = SaysNothing()  # type: ignore[assignment]
+    if through == "a registry":
+        handlers = HandlerRegistry()
+        handlers.register("wrong")(handler)
+        handler = handlers
+    ended = run(handler, clock, once(name="wrong"))
+    assert (ended.state, ended.runs) == (State.FAILED, 1)
+    assert "TypeError" in (ended.error or "")
+
+
+@pytest.mark.parametrize("handler", [raise_type_error, call_wrongly])
+def test_a_type_error_from_within_a_handler_is_tried_again(
+    clock: ManualClock, handler: Handler
+) -> None:
+    ended = run(handler, clock, once(), of=MINUTE)
+    assert (ended.state, ended.runs) == (State.PENDING, 1)
+
+
+def test_an_error_that_was_never_raised_is_no_wrong_call() -> None:
+    assert not failure_of(TypeError("made"), callers=[]).is_final
+
+
+class TestHandedOn:
+    """Whoever has the work decides like a handler."""
+
+    @pytest.fixture
+    def told(self) -> list[Event]:
+        """What came of it."""
+        return []
+
+    @pytest.fixture
+    def scheduler(self, clock: ManualClock, told: list[Event]) -> Iterator[Scheduler]:
+        """One whose handler has just handed its work on."""
+        with Scheduler(
+            lambda _: HandedOn(),
+            MemoryStore(clock),
+            clock=clock,
+            retry=RetryPolicy(delay=MINUTE),
+            listeners=[hears(RunFailed, RunDeferred)(told.append)],
+        ) as scheduler:
+            scheduler.schedule(once())
+            clock.advance(seconds(1))
+            yield scheduler
+
+    def fail(self, scheduler: Scheduler, **options: object) -> TaskInstance:
+        [instance] = scheduler.list_instances()
+        token = instance.id, instance.attempt
+        assert scheduler.fail(*token, "no paper", **options)  # type: ignore[arg-type]
+        return scheduler.get_instance(instance.id)
+
+    def test_a_failure_is_followed_as_the_schedulers_policy_says(
+        self, scheduler: Scheduler
+    ) -> None:
+        assert self.fail(scheduler).due_at == START + seconds(61)
+
+    def test_it_may_be_the_end(self, scheduler: Scheduler) -> None:
+        assert self.fail(scheduler, retry=False).state is State.FAILED
+
+    def test_it_may_say_when_to_run_again(
+        self, scheduler: Scheduler, told: list[Event]
+    ) -> None:
+        assert self.fail(scheduler, retry_in=HOUR).due_at == START + seconds(3601)
+        scheduler.stop()
+        [deferred] = told
+        assert isinstance(deferred, RunDeferred)
+        assert (deferred.retry_in, deferred.error) == (HOUR, "no paper")
+
+    @pytest.mark.parametrize(
+        ("options", "refusal"),
+        [
+            ({"retry": 1}, "retry must be a bool"),
+            ({"retry_in": 5}, "retry_in must be a timedelta"),
+            ({"retry_in": seconds(-1)}, "retry_in must be at least 0 s"),
+            ({"retry_in": HOUR, "retry": False}, "of no use with retry=False"),
+        ],
+    )
+    def test_what_makes_no_sense_is_refused(
+        self, scheduler: Scheduler, options: dict[str, object], refusal: str
+    ) -> None:
+        with pytest.raises(ConfigurationError, match=refusal):
+            self.fail(scheduler, **options)
+
+
+def test_a_retry_that_is_asked_for_is_told_apart_from_a_failure(
+    clock: ManualClock,
+) -> None:
+    told: list[Event] = []
+    handler = Called(clock, RetryAfter(MINUTE, "not yet"), ValueError("no paper"))
+    listener = hears(RunFailed, RunDeferred)(told.append)
+    with Scheduler(
+        handler, MemoryStore(clock), clock=clock, listeners=[listener]
+    ) as scheduler:
+        scheduler.schedule(once())
+        clock.advance(2 * MINUTE)
+    deferred, failed = told
+    assert isinstance(deferred, RunDeferred)
+    assert deferred.retry_in == MINUTE
+    assert isinstance(failed, RunFailed)
+
+
+def test_what_a_handler_has_chosen_counts_even_when_it_was_left_behind(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    left: list[Scheduler] = []
+
+    def handler(instance: TaskInstance) -> None:
+        left[0]._node._execution.recorder.leave_behind()  # type: ignore[union-attr]
+        raise Fail("for good")
+
+    store = MemoryStore(clock)
+    with Scheduler(handler, store, clock=clock) as scheduler:
+        left.append(scheduler)
+        scheduler.schedule(once())
+        clock.advance(seconds(1))
+        [instance] = scheduler.list_instances()
+    assert (instance.state, instance.runs) == (State.FAILED, 1)
