@@ -101,7 +101,7 @@ class TaskDefinition:
             applies. None: the scheduler's default.
         retry: What happens after a run that did not succeed; None: the scheduler's
             default.
-        catch_up: What becomes of missed fire times.
+        catch_up: What becomes of what is late; None: the scheduler's default.
         named: Whether its id was passed, and not made up. Kept by the store.
         next_fire_time: The next fire time without an instance. Kept by the store.
         paused: Whether it is paused; a new one may be from the beginning. After that
@@ -126,7 +126,7 @@ class TaskDefinition:
     expire_after: timedelta | None = None
     timeout: timedelta | None = None
     retry: RetryPolicy | None = None
-    catch_up: CatchUp = CatchUp()
+    catch_up: CatchUp | None = None
     named: bool = field(default=None, compare=False)  # type: ignore[assignment]
     next_fire_time: datetime | None = field(default=None, compare=False)
     paused: bool = field(default=False, compare=False)
@@ -147,7 +147,8 @@ class TaskDefinition:
                 check_at_least(name, limit, LEAST_EXPIRE_AFTER)
         if self.retry is not None:
             check_policy("retry", self.retry, RetryPolicy)
-        check_policy("catch_up", self.catch_up, CatchUp)
+        if self.catch_up is not None:
+            check_policy("catch_up", self.catch_up, CatchUp)
         check_type("paused", self.paused, bool)
         if self.note is not None:
             object.__setattr__(self, "note", check_note(self.note))

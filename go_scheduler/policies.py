@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Literal, NamedTuple
 
 from go_scheduler.clock import CENTURY, ZERO
 from go_scheduler.errors import ConfigurationError
@@ -12,21 +13,100 @@ from go_scheduler.shown import shown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatchUp:
-    """What becomes of fire times that passed while nothing served them.
+    """What becomes of fire times that are late, as nothing served them in time.
 
-    Each missed fire time within ``grace`` becomes an instance. If there is none, the
-    latest missed one does. All older ones are recorded in one skipped row.
+    What is late by the ``grace`` at most runs, each of it. What is later was *missed*,
+    and the ``mode`` says what of it runs. What does not run is recorded as skipped.
+
+    All is counted from ``execute_at``. A ``DelayTrigger`` has no times that could be
+    missed: what it fires runs, however late.
 
     Attributes:
-        grace: How far back a missed fire time still runs; zero or more, at most 100
-            years.
+        mode: Of what was missed, ``"latest"`` runs the latest, unless a later fire time
+            runs anyway; ``"all"`` runs all, the oldest first; ``"none"`` runs nothing.
+        grace: How late a fire time may be and is not missed; zero or more.
+        within: How late what was missed may be and still runs; None: as late as it is.
+        drop_after: What is later than this is not run, whatever the rest says: neither
+            a one-off, nor what was in time when its instance was made, nor a retry.
+            None: however late it is.
+
+    Raises:
+        ConfigurationError: The mode is none of these, or a duration is none, below zero
+            (``drop_after``: not above zero), or above 100 years.
     """
 
-    grace: timedelta = timedelta(minutes=1)
+    mode: Literal["latest", "all", "none"] = "latest"
+    grace: timedelta = timedelta(seconds=10)
+    within: timedelta | None = None
+    drop_after: timedelta | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.grace, timedelta) or not (ZERO <= self.grace <= CENTURY):
+        if self.mode not in _MODES:
             raise ConfigurationError(
-                "grace must be a timedelta of zero or more, and at most 100 years:"
-                f" {shown(self.grace)}"
+                f"mode must be one of {', '.join(map(repr, _MODES))}:"
+                f" {shown(self.mode)}"
             )
+        _check_late("grace", self.grace)
+        if self.within is not None:
+            _check_late("within", self.within)
+        if self.drop_after is not None:
+            _check_late("drop_after", self.drop_after)
+            if not self.drop_after:
+                raise ConfigurationError(
+                    "drop_after must be more than zero: nothing starts at the very"
+                    " instant it is due"
+                )
+
+    def drops(self, late: timedelta) -> bool:
+        """Whether what is so late is not run in any case."""
+        return self.drop_after is not None and late > self.drop_after
+
+    @property
+    def each(self) -> Bound:
+        """How late a fire time may be that runs whatever else runs."""
+        if self.mode == "all":
+            return self.latest
+        words = f"missed by more than the grace of {self.grace}"
+        return self._or_dropped(Bound(self.grace, words))
+
+    @property
+    def latest(self) -> Bound:
+        """How late one may be that runs if no later one does, or if all do."""
+        if self.within is None:
+            return self._or_dropped(NO_BOUND)
+        # What is not missed has nothing to do with how far back is caught up.
+        within = max(self.within, self.grace)
+        words = f"missed by more than {within}, within which it would be caught up"
+        return self._or_dropped(Bound(within, words))
+
+    def _or_dropped(self, bound: Bound) -> Bound:
+        drop_after = self.drop_after
+        if drop_after is None:
+            return bound
+        if bound.late is not None and bound.late <= drop_after:
+            return bound
+        return Bound(drop_after, f"late by more than its drop_after of {drop_after}")
+
+
+class Bound(NamedTuple):
+    """How late what runs may be.
+
+    Attributes:
+        late: So late; None: as late as it is.
+        words: What is wrong with what is later, for a person to read.
+    """
+
+    late: timedelta | None
+    words: str
+
+
+NO_BOUND = Bound(None, "")
+_MODES = ("latest", "all", "none")
+
+
+def _check_late(name: str, value: object) -> None:
+    if not isinstance(value, timedelta) or not (ZERO <= value <= CENTURY):
+        raise ConfigurationError(
+            f"{name} must be a timedelta of zero or more, and at most 100 years:"
+            f" {shown(value)}"
+        )

@@ -23,6 +23,7 @@ from go_scheduler.health import Health, not_running
 from go_scheduler.instead import write_instead
 from go_scheduler.lifecycle import Lifecycle, forked
 from go_scheduler.node import Node
+from go_scheduler.policies import CatchUp
 from go_scheduler.retry_policy import RetryPolicy
 from go_scheduler.running.calling.handling import Handling
 from go_scheduler.running.defaults import Defaults
@@ -102,6 +103,7 @@ class Scheduler(Lifecycle, Client):
             ``expire_after``.
         retry: What follows a run that did not succeed, for definitions that do not
             say.
+        catch_up: What becomes of what is late, for definitions that do not say.
         lease: How long a claim holds unless it is renewed, which happens every third of
             it: the work of a node that died runs elsewhere after so long, and a little
             more.
@@ -149,6 +151,7 @@ class Scheduler(Lifecycle, Client):
         expire_after: timedelta = timedelta(minutes=5),
         timeout: timedelta | None = None,
         retry: RetryPolicy = RetryPolicy(),
+        catch_up: CatchUp = CatchUp(),
         lease: timedelta = timedelta(seconds=20),
         retention: timedelta = timedelta(days=1),
         retention_failed: timedelta | None = None,
@@ -159,7 +162,7 @@ class Scheduler(Lifecycle, Client):
         loop: asyncio.AbstractEventLoop | None = None,
         listeners: Sequence[Listener] = (),
     ) -> None:
-        _check_handler_if_given(handler)
+        _check_handler_or_store(handler, store)
         _check_if_given("executor", executor, Executor)
         _check_if_given("clock", clock, Clock)
         _check_if_given("loop", loop, asyncio.AbstractEventLoop)
@@ -176,17 +179,13 @@ class Scheduler(Lifecycle, Client):
             expire_after=expire_after,
             timeout=timeout,
             retry=retry,
+            catch_up=catch_up,
             lease=lease,
             retention=retention,
             retention_failed=retention_failed,
             remember=remember,
             clock_error=clock_error,
         )
-        if handler is None and store is None:
-            raise ConfigurationError(
-                "without a handler this scheduler would run nothing, and nobody else"
-                " has its store: pass a handler, or the store of those who have one"
-            )
         Client.__init__(self, MemoryStore(clock) if store is None else store)
         self._defaults = Defaults.of(self._settings)
         Lifecycle.__init__(self, SystemClock() if clock is None else clock, loop)
@@ -275,7 +274,12 @@ class Scheduler(Lifecycle, Client):
             node.look(stored)
 
 
-def _check_handler_if_given(handler: object) -> None:
+def _check_handler_or_store(handler: object, store: object) -> None:
+    if handler is None and store is None:
+        raise ConfigurationError(
+            "without a handler this scheduler would run nothing, and nobody else"
+            " has its store: pass a handler, or the store of those who have one"
+        )
     if isinstance(handler, Store):
         raise ConfigurationError(
             "the handler comes first, and then the store: Scheduler(handler, store)"

@@ -16,6 +16,7 @@ from go_scheduler.checks import (
 )
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.policies import CatchUp
 from go_scheduler.retry_policy import RetryPolicy
 from go_scheduler.shown import shown
 from go_scheduler.stores.messages import Claimant, Retention
@@ -37,7 +38,7 @@ _LEAST = {
     "remember": ZERO,
     "clock_error": ZERO,
 }
-_POLICIES = {"retry": RetryPolicy}
+_POLICIES = {"retry": RetryPolicy, "catch_up": CatchUp}
 _MAY_BE_NONE = ("max_hung", "max_hangs", "timeout", "retention_failed", "clock_error")
 _FAILED_KEPT = timedelta(days=7)
 _LEAST_SPARES = 4
@@ -58,6 +59,7 @@ class Settings:
     expire_after: timedelta
     timeout: timedelta | None
     retry: RetryPolicy
+    catch_up: CatchUp
     lease: timedelta
     retention: timedelta
     retention_failed: timedelta | None

@@ -17,6 +17,7 @@ import pytest
 
 from go_scheduler.clock import StoreClock
 from go_scheduler.models import TaskDefinition, TaskInstance
+from go_scheduler.policies import CatchUp
 from go_scheduler.retry_policy import RetryPolicy
 from go_scheduler.settings import Settings
 from go_scheduler.testing import ManualClock
@@ -50,6 +51,7 @@ SETTINGS = Settings(
     expire_after=timedelta(seconds=300),
     timeout=None,
     retry=RetryPolicy(),
+    catch_up=CatchUp(),
     lease=timedelta(seconds=20),
     retention=timedelta(days=1),
     retention_failed=None,

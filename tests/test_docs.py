@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
@@ -15,7 +15,6 @@ import pytest
 from go_scheduler import Scheduler, errors, events
 from go_scheduler.events import DefinitionEvent, Event, InstanceEvent
 from go_scheduler.health import Health
-from go_scheduler.retry_policy import RetryPolicy
 from go_scheduler.stores import Store, opening
 from go_scheduler.stores.cockroachdb import CockroachDBStore
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
@@ -76,8 +75,8 @@ def options(name: str) -> list[tuple[str, inspect.Parameter]]:
 
 
 def in_words(default: object) -> str:
-    if default == RetryPolicy():
-        return "RetryPolicy()"
+    if is_dataclass(default):
+        return f"{type(default).__name__}()"
     if not isinstance(default, timedelta):
         return str(default).replace("'", '"')
     seconds = default.total_seconds()

@@ -67,7 +67,7 @@ def test_a_definition_needs_a_trigger_alone() -> None:
     assert (made.expire_after, made.retry, made.catch_up) == (
         None,
         None,
-        CatchUp(),
+        None,
     )
     assert (made.next_fire_time, made.completed_at, made.revision) == (None, None, None)
     assert (made.paused, made.note, made.named) == (False, None, False)
@@ -117,7 +117,7 @@ def test_a_key_must_be_text() -> None:
         ("expire_after", 300, "timedelta"),
         ("timeout", 300, "timedelta"),
         ("retry", 3, "RetryPolicy"),
-        ("catch_up", None, "CatchUp"),
+        ("catch_up", 60, "CatchUp"),
         ("named", 1, "bool"),
         ("revision", True, "int"),
         ("revision", "1", "int"),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 ID = UUID(int=1)
+TICK = timedelta(microseconds=1)
 MINUTE = timedelta(minutes=1)
 SECOND = timedelta(seconds=1)
 
@@ -61,19 +62,80 @@ def test_any_grace_up_to_a_century_is_accepted(grace: timedelta) -> None:
     assert CatchUp(grace=grace).grace == grace
 
 
-@pytest.mark.parametrize(
-    "grace",
-    [timedelta(microseconds=-1), timedelta(days=36_526), timedelta.max, 60, None],
-)
+NO_DURATIONS = [timedelta(microseconds=-1), timedelta(days=36_526), timedelta.max, 60]
+
+
+@pytest.mark.parametrize("grace", [*NO_DURATIONS, None])
 def test_a_grace_that_is_none_is_refused(grace: timedelta) -> None:
     with pytest.raises(ConfigurationError, match="grace must be a timedelta of zero"):
         CatchUp(grace=grace)
 
 
+@pytest.mark.parametrize("name", ["within", "drop_after"])
+@pytest.mark.parametrize("late", NO_DURATIONS)
+def test_what_says_how_late_and_is_no_duration_is_refused(
+    name: str, late: timedelta
+) -> None:
+    with pytest.raises(ConfigurationError, match=f"{name} must be a timedelta of zero"):
+        CatchUp(**{name: late})  # type: ignore[arg-type]
+
+
+def test_to_drop_all_that_is_late_at_all_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="nothing starts at the very instant"):
+        CatchUp(drop_after=timedelta(0))
+
+
+@pytest.mark.parametrize("mode", ["oldest", "", None, 1, ["all"]])
+def test_a_mode_that_is_none_is_refused(mode: Any) -> None:
+    with pytest.raises(
+        ConfigurationError, match="mode must be one of 'latest', 'all', 'none'"
+    ):
+        CatchUp(mode=mode)
+
+
+def test_by_default_ten_seconds_are_no_reason_to_miss_anything() -> None:
+    assert CatchUp() == CatchUp(
+        mode="latest", grace=10 * SECOND, within=None, drop_after=None
+    )
+
+
+def test_what_is_later_than_it_may_be_is_dropped() -> None:
+    assert not CatchUp().drops(timedelta.max)
+    some = CatchUp(drop_after=MINUTE)
+    assert not some.drops(MINUTE)
+    assert some.drops(MINUTE + TICK)
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "each", "latest"),
+    [
+        (CatchUp(), 10, None),
+        (CatchUp(mode="none"), 10, None),
+        (CatchUp(mode="all"), None, None),
+        (CatchUp(mode="all", within=MINUTE), 60, 60),
+        (CatchUp(mode="all", within=SECOND), 10, 10),
+        (CatchUp(mode="all", drop_after=SECOND), 1, 1),
+        (CatchUp(mode="all", within=MINUTE, drop_after=SECOND), 1, 1),
+        (CatchUp(within=MINUTE), 10, 60),
+        (CatchUp(drop_after=MINUTE), 10, 60),
+        (CatchUp(drop_after=SECOND), 1, 1),
+        (CatchUp(mode="none", drop_after=SECOND), 1, 1),
+    ],
+)
+def test_how_late_what_runs_may_be_is_the_least_that_anything_says(
+    catch_up: CatchUp, each: int | None, latest: int | None
+) -> None:
+    bounds = [
+        bound.late and bound.late // SECOND
+        for bound in (catch_up.each, catch_up.latest)
+    ]
+    assert bounds == [each, latest]
+
+
 def test_policies_are_compared_by_value() -> None:
     assert RetryPolicy(max_attempts=3) == RetryPolicy(max_attempts=3)
     assert RetryPolicy(max_attempts=3) != RetryPolicy(max_attempts=4)
-    assert {CatchUp(), CatchUp(grace=MINUTE)} == {CatchUp()}
+    assert {CatchUp(), CatchUp(grace=10 * SECOND)} == {CatchUp()}
 
 
 def delays(policy: RetryPolicy, runs: int = 6) -> list[float]:

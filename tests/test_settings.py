@@ -9,6 +9,7 @@ from enum import StrEnum
 import pytest
 
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.policies import CatchUp
 from go_scheduler.retry_policy import RetryPolicy
 from go_scheduler.settings import Settings
 
@@ -30,6 +31,7 @@ SETTINGS = Settings(
     expire_after=SECOND,
     timeout=None,
     retry=RetryPolicy(),
+    catch_up=CatchUp(),
     lease=SECOND,
     retention=SECOND,
     retention_failed=None,
@@ -65,6 +67,12 @@ def test_what_cannot_work_is_refused_with_the_least_that_can(
             f"{name} must be at least {least} s and at most 100 years: {refused!r}"
         )
     assert refusal(name, 1) == f"{name} must be a timedelta, not 1"
+
+
+def test_a_policy_of_another_type_is_refused() -> None:
+    assert refusal("catch_up", SECOND) == (
+        f"catch_up must be a CatchUp, not {SECOND!r}"
+    )
 
 
 @pytest.mark.parametrize("name", ["retention", "retention_failed", "remember"])

@@ -50,7 +50,8 @@ class Creation:
     ) -> None:
         base = clock.base
         # Whatever hangs in the one is not to keep the other from its work.
-        self._guards = [Guard(base, patience=_PATIENCE) for _ in range(2)]
+        guard = partial(Guard, base, patience=_PATIENCE, catch_up=settings.catch_up)
+        self._guards = [guard() for _ in range(2)]
         planner, in_the_background = (Planner(store, each) for each in self._guards)
         ahead = 2 * settings.runner_window + settings.schedule_window
         self._definitions = DefinitionScheduler(

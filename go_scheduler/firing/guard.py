@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from go_scheduler.clock import DrivingClock
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.firing.steps import MOST_FIRE_TIMES, plan
+from go_scheduler.policies import CatchUp
 from go_scheduler.shown import shown
 from go_scheduler.ticking.ticker import Ticker
 from go_scheduler.triggers.base import is_own
@@ -41,11 +42,15 @@ class Guard:
         clock: Measures how long a trigger takes. On a driving clock, which has no
             threads, foreign triggers are called in place.
         patience: How long the plan of one definition may take.
+        catch_up: For definitions that do not say.
     """
 
-    def __init__(self, clock: Clock, *, patience: timedelta) -> None:
+    def __init__(
+        self, clock: Clock, *, patience: timedelta, catch_up: CatchUp = CatchUp()
+    ) -> None:
         self._clock = clock
         self._patience = patience
+        self._catch_up = catch_up
         self._left_behind: list[_Helper] = []
 
     def hanging(self) -> Set[UUID]:
@@ -75,7 +80,7 @@ class Guard:
         Returns:
             The firings of the others, in no order.
         """
-        question = _Question(now, until, last)
+        question = _Question(now, until, self._catch_up, last)
         firings: list[Firing] = []
         for definition, answer in self._ask(definitions, question):
             if isinstance(answer, Exception):
@@ -133,6 +138,7 @@ class _Question(NamedTuple):
 
     now: datetime
     until: datetime
+    catch_up: CatchUp
     last: Mapping[UUID, LastFired]
 
     def answer(self, definition: TaskDefinition, most: int) -> Firing | Exception:
@@ -142,6 +148,7 @@ class _Question(NamedTuple):
                 definition,
                 now=self.now,
                 until=self.until,
+                catch_up=self.catch_up,
                 most=most,
                 last=self.last.get(definition.id),
             )

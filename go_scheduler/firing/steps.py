@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from go_scheduler.errors import StoreError
 from go_scheduler.firing.displacement import DisplacedError, is_displaced, replaced
-from go_scheduler.firing.latest import latest_fire_time
-from go_scheduler.models import Skipped
+from go_scheduler.firing.missed import pass_over, reason_of
+from go_scheduler.policies import CatchUp
 from go_scheduler.stores.messages import Firing
 from go_scheduler.triggers.base import next_fire_time_of
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from go_scheduler.firing.displacement import LastFired
+    from go_scheduler.firing.missed import Missed
     from go_scheduler.models import TaskDefinition
     from go_scheduler.triggers.base import Trigger
 
@@ -24,34 +25,26 @@ MOST_FIRE_TIMES = 1000
 """The most fire times of one definition that are computed one by one in a tick."""
 
 
-class _Missed(NamedTuple):
-    """Fire times that passed by more than the grace."""
-
-    first: datetime
-    before_last: datetime
-    last: datetime
-    number: int
-    counted: bool
-
-
 def plan(
     definition: TaskDefinition,
     *,
     now: datetime,
     until: datetime,
+    catch_up: CatchUp = CatchUp(),
     most: int = MOST_FIRE_TIMES,
     last: LastFired | None = None,
 ) -> Firing:
     """One step of a definition.
 
-    Each fire time up to ``until`` becomes an instance, but those missed by more than
-    the grace of its ``catch_up``: they are skipped, all but the latest if nothing was
-    missed by less.
+    Each fire time up to ``until`` becomes an instance, but those that are too late to
+    run by its ``catch_up``: they are recorded as skipped, all but the latest if that is
+    to run.
 
     Args:
         definition: The definition, with a ``next_fire_time``.
         now: The store's time.
         until: How far ahead to go.
+        catch_up: If the definition does not say.
         most: The most missed fire times to count one by one, and the most to create.
         last: What has fired last of it, needed if its ``next_fire_time`` was computed
             by other data of a time zone.
@@ -71,54 +64,43 @@ def plan(
         fire_time = replaced(trigger, fire_time, until, last)
     elif is_displaced(trigger, fire_time, until):
         raise DisplacedError
-    grace = definition.catch_up.grace
-    missed, following = _pass_over(trigger, fire_time, now - grace - _MICROSECOND, most)
+    catch_up = definition.catch_up or catch_up
+    missed, following = _missed(trigger, fire_time, catch_up, now=now, most=most)
     fire_times: list[datetime] = []
-    if missed is not None and (following is None or following > now):
+    instead = following is not None and following <= now
+    if missed is not None and not instead and _runs(catch_up, now - missed.last):
         fire_times.append(missed.last)
-        missed = _without_last(missed)
+        missed, instead = missed.without_last(), True
     while following is not None and following <= until and len(fire_times) < most:
         fire_times.append(following)
         following = next_fire_time_of(trigger, following)
+    skipped = None
+    if missed is not None:
+        skipped = missed.skipped(reason_of(catch_up, instead=instead))
     return Firing(
         definition=definition,
         fire_times=tuple(fire_times),
-        skipped=None if missed is None else _skip(missed, grace),
+        skipped=skipped,
         next_fire_time=following,
     )
 
 
-def _pass_over(
-    trigger: Trigger, fire_time: datetime, cut: datetime, most: int
-) -> tuple[_Missed | None, datetime | None]:
-    """What was missed up to ``cut``, and the fire time after it."""
-    if fire_time > cut:
+def _missed(
+    trigger: Trigger,
+    fire_time: datetime,
+    catch_up: CatchUp,
+    *,
+    now: datetime,
+    most: int,
+) -> tuple[Missed | None, datetime | None]:
+    """What is too late to run, each of it, and the fire time after it."""
+    late = catch_up.each.late
+    if late is None:
         return None, fire_time
-    before_last = last = fire_time
-    count = 1
-    following = next_fire_time_of(trigger, fire_time)
-    while following is not None and following <= cut and count < most:
-        before_last, last = last, following
-        count += 1
-        following = next_fire_time_of(trigger, following)
-    counted = following is None or following > cut
-    if following is not None and not counted:
-        last = latest_fire_time(trigger, following, cut)
-        before_last = latest_fire_time(trigger, fire_time, last - _MICROSECOND)
-        following = next_fire_time_of(trigger, last)
-    return _Missed(fire_time, before_last, last, count, counted), following
+    return pass_over(trigger, fire_time, now - late - _MICROSECOND, most)
 
 
-def _without_last(missed: _Missed) -> _Missed | None:
-    if missed.number == 1:
-        return None
-    return missed._replace(last=missed.before_last, number=missed.number - 1)
-
-
-def _skip(missed: _Missed, grace: timedelta) -> Skipped:
-    reason = f"missed by more than the grace of {grace}; a later fire time ran instead"
-    if not missed.counted:
-        reason += f"; there are more than the {missed.number} that were counted"
-    return Skipped(
-        first=missed.first, last=missed.last, count=missed.number, reason=reason
-    )
+def _runs(catch_up: CatchUp, late: timedelta) -> bool:
+    """Whether the latest of what was missed runs, as no later one does."""
+    most = catch_up.latest.late
+    return catch_up.mode == "latest" and (most is None or late <= most)

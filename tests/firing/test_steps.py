@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from hypothesis import example, given, settings
@@ -86,10 +86,10 @@ def every(interval: timedelta) -> IntervalTrigger:
 
 
 def due(
-    trigger: Trigger, next_fire_time: datetime = START, *, grace: timedelta = GRACE
+    trigger: Trigger, next_fire_time: datetime = START, *, catch_up: CatchUp
 ) -> TaskDefinition:
     return TaskDefinition(
-        trigger=trigger, next_fire_time=next_fire_time, catch_up=CatchUp(grace=grace)
+        trigger=trigger, next_fire_time=next_fire_time, catch_up=catch_up
     )
 
 
@@ -99,9 +99,11 @@ def planned(
     now: datetime,
     next_fire_time: datetime = START,
     grace: timedelta = GRACE,
+    catch_up: CatchUp | None = None,
     ahead: timedelta = AHEAD,
 ) -> Firing:
-    given = due(trigger, next_fire_time, grace=grace)
+    policy = catch_up or CatchUp(grace=grace)
+    given = due(trigger, next_fire_time, catch_up=policy)
     firing = plan(given, now=now, until=now + ahead)
     assert firing.definition is given
     return firing
@@ -228,6 +230,91 @@ def test_a_grace_of_a_century_is_survived() -> None:
     century = timedelta(days=36_525)
     firing = planned(every(HOUR), now=START + 2 * HOUR, grace=century, ahead=ZERO)
     assert firing.fire_times == at(0, 3600, 7200)
+
+
+def test_a_definition_that_does_not_say_is_caught_up_as_the_scheduler_says() -> None:
+    silent = replace(due(every(20 * SECOND), catch_up=CatchUp()), catch_up=None)
+    assert plan(silent, now=at(50)[0], until=at(50)[0]).fire_times == at(40)
+    everything = CatchUp(mode="all")
+    firing = plan(silent, now=at(50)[0], until=at(50)[0], catch_up=everything)
+    assert firing.fire_times == at(0, 20, 40)
+
+
+def test_all_that_was_missed_runs_oldest_first_a_thousand_in_a_step() -> None:
+    everything = CatchUp(mode="all", grace=ZERO)
+    now = at(1500)[0]
+    first = planned(every(SECOND), now=now, catch_up=everything, ahead=ZERO)
+    assert first.fire_times == at(*range(1000))
+    assert first.skipped is None
+    assert first.next_fire_time == at(1000)[0]
+    second = planned(
+        every(SECOND), now=now, next_fire_time=at(1000)[0], catch_up=everything
+    )
+    assert second.fire_times == at(*range(1000, 1504))
+
+
+def test_all_is_caught_up_as_far_back_as_is_said() -> None:
+    some = CatchUp(mode="all", within=2 * HOUR)
+    firing = planned(every(HOUR), now=START + 5 * HOUR / 2, catch_up=some)
+    assert firing.fire_times == at(3600, 7200)
+    assert firing.skipped == skipped(
+        0, reason="missed by more than 2:00:00, within which it would be caught up"
+    )
+
+
+def test_of_what_was_missed_nothing_runs_if_nothing_is_to_be_caught_up() -> None:
+    nothing = CatchUp(mode="none", grace=MINUTE)
+    firing = planned(every(HOUR), now=START + 5 * HOUR / 2, catch_up=nothing)
+    assert firing.fire_times == ()
+    assert firing.skipped == skipped(
+        0,
+        3600,
+        7200,
+        reason="missed by more than the grace of 0:01:00; of what was missed nothing is"
+        " caught up",
+    )
+    assert firing.next_fire_time == START + 3 * HOUR
+    in_time = planned(every(HOUR), now=START + HOUR + MINUTE, catch_up=nothing)
+    assert in_time.fire_times == at(3600)
+
+
+def test_the_latest_runs_only_if_it_is_not_too_late_for_that() -> None:
+    some = CatchUp(within=HOUR / 2)
+    in_time = planned(every(HOUR), now=START + 5 * HOUR / 2, catch_up=some)
+    assert in_time.fire_times == at(7200)
+    assert in_time.skipped is not None
+    assert in_time.skipped.reason.endswith("; a later fire time ran instead")
+    late = planned(every(HOUR), now=START + 5 * HOUR / 2 + TICK, catch_up=some)
+    assert late.fire_times == ()
+    assert late.skipped == skipped(
+        0,
+        3600,
+        7200,
+        reason="missed by more than 0:30:00, within which it would be caught up",
+    )
+
+
+DROPPED = "late by more than its drop_after of 0:05:00"
+
+
+@pytest.mark.parametrize("mode", ["latest", "all", "none"])
+def test_what_is_too_late_is_dropped_one_offs_too(mode: Any) -> None:
+    policy = CatchUp(mode=mode, grace=10 * MINUTE, drop_after=5 * MINUTE)
+    once = ExecuteOnceTrigger(START)
+    in_time = planned(once, now=START + 5 * MINUTE, catch_up=policy)
+    assert (in_time.fire_times, in_time.skipped) == ((START,), None)
+    late = planned(once, now=START + 5 * MINUTE + TICK, catch_up=policy)
+    assert (late.fire_times, late.next_fire_time) == ((), None)
+    assert late.skipped == skipped(0, reason=DROPPED)
+
+
+def test_what_is_dropped_in_favour_of_a_later_one_says_so() -> None:
+    policy = CatchUp(grace=10 * MINUTE, drop_after=5 * MINUTE)
+    firing = planned(every(4 * MINUTE), now=START + 9 * MINUTE, catch_up=policy)
+    assert firing.fire_times == at(240, 480)
+    assert firing.skipped == skipped(
+        0, reason=f"{DROPPED}; a later fire time ran instead"
+    )
 
 
 def test_a_step_has_a_thousand_fire_times_at_most_and_the_next_goes_on() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, StoreUnavailableError
+from go_scheduler.policies import CatchUp
 from go_scheduler.retry_policy import RetryPolicy
 from go_scheduler.running.admission import Admission
 from go_scheduler.running.calling.calls import Calls
@@ -230,6 +231,7 @@ class House:
             expire_after=EXPIRE_AFTER,
             timeout=None,
             retry=RetryPolicy(),
+            catch_up=CatchUp(),
             lease=LEASE,
             retention=LEASE,
             retention_failed=None,
