@@ -43,11 +43,16 @@ from go_scheduler.triggers import (
 )
 
 if typing.TYPE_CHECKING:
+    from go_scheduler.running.calling.process_executor import ProcessExecutor
     from go_scheduler.triggers import CronTrigger
 else:
     # Hidden from type checkers, which would take any misspelt name for an object.
     __getattr__, __dir__ = _on_demand.on_demand(
-        __name__, {"CronTrigger": "triggers.cron"}
+        __name__,
+        {
+            "CronTrigger": "triggers.cron",
+            "ProcessExecutor": "running.calling.process_executor",
+        },
     )
 
 __version__ = "0.1.0"
@@ -72,6 +77,7 @@ __all__ = [
     "MemoryStore",
     "Outcome",
     "Page",
+    "ProcessExecutor",
     "RetryAfter",
     "RetryPolicy",
     "Run",

@@ -120,10 +120,10 @@ class Scheduler(Lifecycle, Client):
             themselves. If it is not true, they may start early, by a round trip at
             most. None: nobody vouches for it.
         clock: Measures time; a ``ManualClock`` for tests. None: the system's.
-        executor: Calls the handlers, such as a ``ProcessPoolExecutor``, whose handlers
-            and instances travel pickled and have no ``current_run()``; it is not shut
-            down. None: the scheduler's own threads, and an event loop for async
-            handlers.
+        executor: Calls the handlers, such as a ``ProcessExecutor``, whose processes
+            end with the scheduler; any other is not shut down. In processes there is no
+            ``current_run()``. None: the scheduler's own threads, and an event loop for
+            async handlers.
         loop: The event loop on which async handlers are called, while it runs. None:
             that in which the scheduler is started by ``async with`` or ``astart()``,
             else one of its own, on a thread of its own.

@@ -16,15 +16,27 @@ from go_scheduler import (
     ExecuteOnceTrigger,
     HandedOn,
     MemoryStore,
+    Outcome,
+    ProcessExecutor,
+    RetryPolicy,
     Scheduler,
     State,
     TaskDefinition,
     current_run,
 )
 from go_scheduler.clock import SystemClock
-from go_scheduler.events import InstanceRetried, RunTimedOut, hears
+from go_scheduler.events import (
+    ExecutorFailed,
+    InstanceFinished,
+    InstanceHandedOn,
+    InstanceRetried,
+    RunTimedOut,
+    hears,
+)
+from go_scheduler.running.calling import process_executor, slot
 from go_scheduler.testing.clock import START
 from tests.conftest import seconds
+from tests.running.in_processes import handler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -252,3 +264,166 @@ def test_an_edit_of_the_timeout_is_kept(clock: ManualClock) -> None:
     edited = scheduler.schedule(replace(stored, timeout=None))
     assert scheduler.get_definition(stored.id).timeout is None
     assert edited.revision == 2
+
+
+@pytest.mark.slow
+class TestProcesses:
+    """A run in a process of ours has that ended, and no other."""
+
+    @pytest.fixture
+    def executor(self) -> Iterator[ProcessExecutor]:
+        with ProcessExecutor(2) as executor:
+            # Warm: what a test measures is not how fast processes start.
+            executor.submit(int).result(FAILED_AFTER)
+            yield executor
+
+    @pytest.mark.parametrize(
+        ("limit", "error"),
+        [("timeout", "timed out after 0:00:00.500000\n\n"), ("expire_after", "no re")],
+    )
+    def test_it_is_ended_when_its_time_is_over(
+        self, executor: ProcessExecutor, limit: str, error: str
+    ) -> None:
+        ended = Ended(2)
+        with Scheduler(
+            handler, executor=executor, listeners=[ended.listener]
+        ) as scheduler:
+            limits = {limit: seconds(0.5)}
+            for do in ("block", "return"):
+                scheduler.schedule(now(do, **limits))
+            ended.wait()
+            while scheduler.health().busy:
+                pass
+            assert scheduler.health().stuck_workers == 0
+        assert ended.outcomes == {"block": Outcome.FAILED, "return": Outcome.COMPLETED}
+        assert (ended.errors["block"] or "").startswith(error)
+
+    def test_one_that_dies_or_raises_costs_its_own_run_alone(
+        self, executor: ProcessExecutor
+    ) -> None:
+        ended = Ended(12)
+        with Scheduler(
+            handler, executor=executor, listeners=[ended.listener]
+        ) as scheduler:
+            scheduler.schedule(now("die"))
+            scheduler.schedule(now("raise"))
+            for number in range(10):
+                scheduler.schedule(now(f"return {number}"))
+            ended.wait()
+        failed = {
+            do for do, outcome in ended.outcomes.items() if outcome is Outcome.FAILED
+        }
+        assert failed == {"die", "raise"}
+        assert ended.errors["die"] == "its process died: killed by SIGKILL"
+        assert (ended.errors["raise"] or "").startswith("Traceback")
+
+    def test_two_hundred_runs_take_their_turns_in_two_processes(
+        self, executor: ProcessExecutor
+    ) -> None:
+        ended = Ended(200)
+        with Scheduler(
+            handler, executor=executor, listeners=[ended.listener]
+        ) as scheduler:
+            for number in range(200):
+                scheduler.schedule(now(f"return {number}"))
+            ended.wait()
+        assert set(ended.outcomes.values()) == {Outcome.COMPLETED}
+
+    def test_a_handler_that_cannot_be_pickled_has_failed(
+        self, executor: ProcessExecutor
+    ) -> None:
+        ended = Ended(1)
+        with Scheduler(
+            lambda _: None, executor=executor, listeners=[ended.listener]
+        ) as scheduler:
+            scheduler.schedule(now("return"))
+            ended.wait()
+        assert "pickle" in (ended.errors["return"] or "")
+
+    def test_what_is_handed_on_there_goes_on_elsewhere(
+        self, executor: ProcessExecutor
+    ) -> None:
+        handed_on = threading.Event()
+
+        @hears(InstanceHandedOn)
+        def listen(event: Event) -> None:
+            handed_on.set()
+
+        with Scheduler(handler, executor=executor, listeners=[listen]) as scheduler:
+            scheduler.schedule(now("hand on"))
+            assert handed_on.wait(FAILED_AFTER)
+            [instance] = scheduler.list_instances()
+            assert scheduler.complete(instance.id, instance.attempt)
+
+    def test_its_processes_end_with_the_scheduler_and_come_back_with_it(self) -> None:
+        executor = ProcessExecutor(2)
+        for _ in range(2):
+            ended = Ended(1)
+            scheduler = Scheduler(
+                handler, executor=executor, listeners=[ended.listener]
+            )
+            with scheduler:
+                scheduler.schedule(now("return"))
+                ended.wait()
+            while process_executor._SLOTS:
+                pass
+        executor.shutdown()
+
+    def test_where_no_process_comes_up_nothing_is_called_or_counted(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        failed, ended = threading.Event(), Ended(1)
+
+        @hears(ExecutorFailed)
+        def listen(event: Event) -> None:
+            failed.set()
+
+        def refuse(*_: object) -> None:
+            raise OSError("too many")
+
+        with (
+            ProcessExecutor(1) as executor,
+            Scheduler(
+                handler, executor=executor, listeners=[listen, ended.listener]
+            ) as scheduler,
+        ):
+            with monkeypatch.context() as patched:
+                patched.setattr(slot, "_started", refuse)
+                scheduler.schedule(now("return"))
+                assert failed.wait(FAILED_AFTER)
+            ended.wait()
+            [instance] = scheduler.list_instances()
+            assert (instance.state, instance.runs) == (State.COMPLETED, 1)
+
+
+def now(do: str, **options: object) -> TaskDefinition:
+    """What is to be done at once, and once."""
+    return TaskDefinition(
+        trigger=ExecuteOnceTrigger(SystemClock().now()),
+        metadata={"do": do},
+        name=do,
+        retry=RetryPolicy(max_attempts=1),
+        **options,  # type: ignore[arg-type]
+    )
+
+
+class Ended:
+    """Waits until so many instances have ended, and keeps how."""
+
+    def __init__(self, count: int) -> None:
+        self.outcomes: dict[str, Outcome] = {}
+        self.errors: dict[str, str | None] = {}
+        self._count = count
+        self._all = threading.Event()
+        self.listener = hears(InstanceFinished)(self._keep)
+
+    def _keep(self, event: Event) -> None:
+        assert isinstance(event, InstanceFinished)
+        assert event.name is not None
+        self.outcomes[event.name] = event.outcome
+        self.errors[event.name] = event.error
+        if len(self.outcomes) == self._count:
+            self._all.set()
+
+    def wait(self) -> None:
+        assert self._all.wait(FAILED_AFTER)

@@ -20,6 +20,7 @@ from go_scheduler.handlers.registry import (
     refuse_generator,
 )
 from go_scheduler.run import HandedOn, enter_run, leave_run
+from go_scheduler.running.calling.child import described_there
 from go_scheduler.running.failure import Failure, failure_of
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from go_scheduler.clock import StoreClock
     from go_scheduler.handlers.registry import Handler
     from go_scheduler.models import TaskInstance
+    from go_scheduler.running.calling.process_executor import ProcessExecutor
     from go_scheduler.running.calling.spares import Spares
     from go_scheduler.running.held import Held
     from go_scheduler.running.held_run import HeldRun
@@ -140,6 +142,15 @@ class Calls:
         future.add_done_callback(partial(self._end_of_process, run))
         return future
 
+    def call_in_own_process(
+        self, executor: ProcessExecutor, run: HeldRun
+    ) -> Future[_FromProcess]:
+        """Have the handler called in a process of ours, once there is one for it."""
+        begin = partial(self.begin, run)
+        future = executor.submit_if(begin, _call, self._handler, run.instance)
+        future.add_done_callback(partial(self._end_of_process, run))
+        return future
+
     def begin(self, run: HeldRun) -> bool:
         """Look once more at the lease, without the store; false: do not call."""
         margin = min(_MARGIN, run.expire_after / 4, self._keeper.lease / 4)
@@ -197,6 +208,9 @@ class Calls:
             self._held.end(run)
 
     def _end_of_process(self, run: HeldRun, future: Future[_FromProcess]) -> None:
+        # One that has not been called is given back by whoever has it.
+        if run.called is None:
+            return
         result = _result_of(future)
         if isinstance(result, Failure):
             self._end(run, result)
@@ -249,6 +263,8 @@ def _result_of(future: Future[_FromProcess]) -> _FromProcess:
     if error is None:
         return future.result()
     failure = failure_of(error)
+    if (there := described_there(error)) is not None:
+        return failure._replace(error=there)
     if isinstance(error, BrokenProcessPool):
         return failure._replace(error=f"{_DIED}\n\n{failure.error}")
     return failure

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.events.hub import LOG_ALONE, Events
 from go_scheduler.events.node_events import ExecutorFailed, ExecutorRecovered
 from go_scheduler.running.calling.places import Places
+from go_scheduler.running.calling.process_executor import ProcessExecutor
 from go_scheduler.shown import shown
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ class Feed:
         self._refusal: Exception | None = None
         self._asked: timedelta | None = None
         self._made: Executor | None = None
+        # What can be ended, as long as it is not done.
+        self._futures: dict[HeldRun, Future[Any]] = {}
 
     @property
     def size(self) -> int:
@@ -91,8 +94,17 @@ class Feed:
             if self._refusal is not None:
                 self._ask_again(self._refusal)
 
+    def end(self, run: HeldRun) -> bool:
+        """End the process that calls a run; false: nothing here can be ended."""
+        future = self._futures.get(run)
+        if future is None or not isinstance(self._executor, ProcessExecutor):
+            return False
+        return self._executor.end(future)
+
     def stop(self) -> None:
         """Shut down what was made here; what runs in it goes on."""
+        if isinstance(self._executor, ProcessExecutor):
+            self._executor.let_go()
         if self._made is not None:
             self._made.shutdown(wait=False)
 
@@ -108,9 +120,11 @@ class Feed:
         if future is None or future.done():
             self._places.vacate(run)
         else:
+            self._futures[run] = future
             future.add_done_callback(lambda done: self._come_back(executor, run, done))
 
     def _come_back(self, executor: Executor, run: HeldRun, future: Future[Any]) -> None:
+        self._futures.pop(run)
         error = None if future.cancelled() else future.exception()
         if isinstance(error, BrokenExecutor):
             self._refused(executor, error)
@@ -145,6 +159,8 @@ class Feed:
 
 
 def _room_of(executor: Executor, max_workers: int) -> int:
+    if isinstance(executor, ProcessExecutor):
+        return min(max_workers, executor.max_workers)
     if isinstance(executor, ProcessPoolExecutor):
         return min(max_workers, getattr(executor, "_max_workers", max_workers))
     return max_workers

@@ -16,6 +16,7 @@ from go_scheduler.running.calling.calls import await_here
 from go_scheduler.running.calling.event_loop import OwnEventLoop, running_loop
 from go_scheduler.running.calling.feed import Feed
 from go_scheduler.running.calling.places import Places
+from go_scheduler.running.calling.process_executor import ProcessExecutor
 from go_scheduler.running.calling.threads import Threads
 
 if TYPE_CHECKING:
@@ -118,13 +119,19 @@ class Workers:
 
     def end(self, run: HeldRun) -> bool:
         """Tell the handler of a run to end; false: it is on a thread, or elsewhere."""
+        if self._feed is not None and self._feed.end(run):
+            return True
         loop = self._application or self._own_loop
         return loop is not None and loop.cancel(run)
 
     def replace(self, run: HeldRun) -> None:
         """Let another worker take the place of one whose handler hangs, if it may."""
-        # Those of an executor are not ours, and neither is the application's loop.
-        ours = self._feed is None and not self._blocks_application(run)
+        if self._feed is not None:
+            # A process can be ended; what else an executor has is not ours.
+            self._feed.end(run)
+            return
+        # Neither is the application's loop.
+        ours = not self._blocks_application(run)
         if ours and self._spares.take(run):
             self._threads.replace(run)
             if self._is_blocked_by(run):
@@ -190,6 +197,8 @@ class Workers:
             self._tasks.enter(run)
 
     def _hand_to(self, executor: Executor, run: HeldRun) -> Future[Any] | None:
+        if isinstance(executor, ProcessExecutor):
+            return self._calls.call_in_own_process(executor, run)
         if isinstance(executor, ProcessPoolExecutor):
             return self._calls.call_in_process(executor, run)
         return executor.submit(self._perform, run)

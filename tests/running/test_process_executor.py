@@ -1,0 +1,474 @@
+"""Processes that can be ended one by one, and die each for itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import BrokenExecutor, CancelledError, Future
+from contextlib import suppress
+from multiprocessing.context import SpawnContext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from go_scheduler import ConfigurationError, ProcessExecutor
+from go_scheduler.running.calling import process_executor, slot
+from go_scheduler.running.calling.child import ProcessError, described_there
+from tests.running import in_processes
+from tests.running.in_processes import (
+    MadeOfTwo,
+    NoError,
+    OfHere,
+    Unpicklable,
+    answer_sigterm,
+    block,
+    block_past_sigterm,
+    die,
+    die_with_a_child,
+    fail,
+    interrupted,
+    make,
+    make_function,
+    process,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+FAILED_AFTER = 30.0
+
+
+@pytest.fixture
+def executor() -> Iterator[ProcessExecutor]:
+    with ProcessExecutor(2) as made:
+        yield made
+
+
+class Gate:
+    """A pair of pipes: it tells that a call has begun, and lets it go on."""
+
+    def __init__(self, folder: Path) -> None:
+        self.called, self.go = str(folder / "called"), str(folder / "go")
+        os.mkfifo(self.called)
+        os.mkfifo(self.go)
+
+    def wait(self) -> None:
+        with open(self.called) as called:
+            called.read()
+
+    def open(self) -> None:
+        with open(self.go, "w"):
+            pass
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Gate:
+    return Gate(tmp_path)
+
+
+def error_of(future: Future[Any]) -> BaseException:
+    error = future.exception(FAILED_AFTER)
+    assert error is not None
+    return error
+
+
+def test_a_process_is_kept_and_used_again(executor: ProcessExecutor) -> None:
+    first = executor.submit(process).result(FAILED_AFTER)
+    assert first != os.getpid()
+    while not executor._crew._idle._value:
+        pass
+    assert executor.submit(process).result(FAILED_AFTER) == first
+
+
+def test_there_are_no_more_processes_than_allowed(
+    executor: ProcessExecutor, gate: Gate
+) -> None:
+    blocked = executor.submit(block, gate.called, gate.go)
+    gate.wait()
+    others = {executor.submit(process).result(FAILED_AFTER) for _ in range(3)}
+    assert len(others) == 1
+    gate.open()
+    assert blocked.result(FAILED_AFTER) not in others
+
+
+def test_an_error_comes_with_how_it_looked_there(executor: ProcessExecutor) -> None:
+    error = error_of(executor.submit(fail, KeyError, "nothing"))
+    assert isinstance(error, KeyError)
+    text = described_there(error) or ""
+    assert text.startswith("Traceback")
+    assert "in fail" in text
+    assert described_there(KeyError("of here")) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "args"), [(Unpicklable, ()), (MadeOfTwo, ("a", "b")), (NoError, ())]
+)
+def test_an_error_that_cannot_travel_is_told_as_text(
+    executor: ProcessExecutor, kind: type[Exception], args: tuple[str, ...]
+) -> None:
+    error = error_of(executor.submit(fail, kind, *args))
+    assert type(error) is ProcessError
+    assert kind.__name__ in str(error)
+
+
+def test_what_cannot_be_pickled_costs_no_process(executor: ProcessExecutor) -> None:
+    first = executor.submit(process).result(FAILED_AFTER)
+    for future in (
+        executor.submit(lambda: None),
+        executor.submit(make_function),
+        executor.submit(make, OfHere),
+    ):
+        error_of(future)
+    processes = {executor.submit(process).result(FAILED_AFTER) for _ in range(3)}
+    assert first in processes
+
+
+def test_what_makes_no_call_in_a_process_of_ours_has_failed(
+    executor: ProcessExecutor,
+) -> None:
+    error = error_of(executor.submit(make, OfHere))
+    assert repr(error) == "LookupError('not of here')"
+
+
+@pytest.mark.parametrize(
+    ("how", "text"), [("exit", "exit code 3"), ("kill", "killed by SIGKILL")]
+)
+def test_a_process_that_dies_costs_its_own_call_alone(
+    executor: ProcessExecutor, gate: Gate, how: str, text: str
+) -> None:
+    other = executor.submit(block, gate.called, gate.go)
+    gate.wait()
+    error = error_of(executor.submit(die, how))
+    assert (type(error), str(error)) == (ProcessError, f"its process died: {text}")
+    assert executor.submit(process).result(FAILED_AFTER)
+    gate.open()
+    assert other.result(FAILED_AFTER)
+
+
+def test_a_process_that_died_while_it_was_idle_costs_nothing(
+    executor: ProcessExecutor,
+) -> None:
+    first = executor.submit(process).result(FAILED_AFTER)
+    [only] = process_executor._SLOTS
+    assert only._child is not None
+    os.kill(first, signal.SIGKILL)
+    only._child.process.join(FAILED_AFTER)
+    assert executor.submit(process).result(FAILED_AFTER) != first
+
+
+def test_one_that_dies_as_it_is_sent_something_costs_that(
+    executor: ProcessExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor.submit(process).result(FAILED_AFTER)
+    [only] = process_executor._SLOTS
+    assert only._child is not None
+    child = only._child
+    monkeypatch.setattr(child.process, "is_alive", lambda: True)
+    child.process.kill()
+    child.process.join(FAILED_AFTER)
+    error = error_of(executor.submit(process))
+    assert str(error) == "its process died: killed by SIGKILL"
+
+
+def test_one_that_dies_and_has_left_its_pipes_to_another_is_noticed(
+    executor: ProcessExecutor, tmp_path: Path
+) -> None:
+    file = tmp_path / "process"
+    error = error_of(executor.submit(die_with_a_child, str(file)))
+    assert str(error) == "its process died: exit code 4"
+    os.kill(int(file.read_text()), signal.SIGKILL)
+
+
+def test_a_call_can_be_ended_and_its_process_is_replaced(
+    executor: ProcessExecutor, gate: Gate
+) -> None:
+    future = executor.submit(block, gate.called, gate.go)
+    gate.wait()
+    assert executor.end(future)
+    assert str(error_of(future)) == "its process was ended"
+    assert not executor.end(future)
+    assert executor.submit(process).result(FAILED_AFTER)
+
+
+def test_one_that_does_not_end_is_killed(
+    executor: ProcessExecutor, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slot, "_LOOK", 0.01)
+    future = executor.submit(block_past_sigterm, gate.called, gate.go)
+    gate.wait()
+    assert executor.end(future)
+    assert str(error_of(future)) == "its process was ended"
+
+
+def test_one_that_cleans_up_and_returns_has_returned(
+    executor: ProcessExecutor, gate: Gate
+) -> None:
+    future = executor.submit(answer_sigterm, gate.called, gate.go)
+    gate.wait()
+    [only] = process_executor._SLOTS
+    assert only._child is not None
+    before = only._child.process.pid
+    assert executor.end(future)
+    assert future.result(FAILED_AFTER) == "cleaned up"
+    assert executor.submit(process).result(FAILED_AFTER) != before
+
+
+def test_an_interrupt_from_the_terminal_is_left_to_the_main_process(
+    executor: ProcessExecutor,
+) -> None:
+    assert executor.submit(interrupted).result(FAILED_AFTER) == "went on"
+
+
+def test_what_is_not_to_begin_is_not_called(executor: ProcessExecutor) -> None:
+    future = executor.submit_if(lambda: False, process)
+    with pytest.raises(CancelledError):
+        future.result(FAILED_AFTER)
+    assert executor.submit_if(lambda: True, process).result(FAILED_AFTER)
+
+
+def test_what_is_cancelled_before_it_has_a_process_is_not_asked_whether_it_begins(
+    gate: Gate,
+) -> None:
+    asked: list[bool] = []
+
+    def begin() -> bool:
+        asked.append(True)
+        return True
+
+    with ProcessExecutor(1) as executor:
+        first = executor.submit(block, gate.called, gate.go)
+        gate.wait()
+        second = executor.submit_if(begin, process)
+        assert second.cancel()
+        gate.open()
+        assert first.result(FAILED_AFTER)
+    assert asked == []
+
+
+def test_once_shut_down_it_takes_nothing_more_and_its_processes_have_ended(
+    gate: Gate,
+) -> None:
+    executor = ProcessExecutor(1)
+    first = executor.submit(block, gate.called, gate.go)
+    second = executor.submit(process)
+    third = executor.submit(process)
+    assert third.cancel()
+    gate.wait()
+    executor.shutdown(wait=False, cancel_futures=True)
+    assert second.cancelled()
+    with pytest.raises(RuntimeError, match="has been shut down"):
+        executor.submit(process)
+    gate.open()
+    assert first.result(FAILED_AFTER)
+    executor.shutdown()
+    assert not process_executor._SLOTS
+
+
+def test_what_was_let_go_ends_and_the_next_call_starts_another_process(
+    executor: ProcessExecutor, gate: Gate
+) -> None:
+    future = executor.submit(block, gate.called, gate.go)
+    gate.wait()
+    crew = executor._crew
+    executor.let_go()
+    other = executor.submit(process).result(FAILED_AFTER)
+    gate.open()
+    assert future.result(FAILED_AFTER) != other
+    crew.join()
+    assert len(process_executor._SLOTS) == 1
+
+
+@pytest.mark.parametrize("how", ["does not start", "dies at its start"])
+def test_where_no_process_comes_up_it_is_broken_until_one_does(
+    monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    executor = ProcessExecutor(1)
+
+    def refuse(*_: object) -> None:
+        raise OSError("too many")
+
+    with monkeypatch.context() as patched:
+        if how == "does not start":
+            patched.setattr(slot, "_started", refuse)
+            text = "no process can be started: OSError"
+        else:
+            patched.setattr(slot, "serve", in_processes.die_at_start)
+            text = "a process did not come up: exit code 5"
+        begun: list[bool] = []
+
+        def begin() -> bool:
+            begun.append(True)
+            return True
+
+        future = executor.submit_if(begin, process)
+        error = error_of(future)
+        assert isinstance(error, BrokenExecutor)
+        assert text in str(error)
+        assert begun == []
+        with pytest.raises(BrokenExecutor, match=text):
+            executor.submit(process)
+    # It has tried again since, and does so at each refusal.
+    with suppress(BrokenExecutor):
+        executor.submit(process)
+    while executor._crew.broken is not None:
+        pass
+    assert executor.submit(process).result(FAILED_AFTER)
+    executor.shutdown()
+
+
+def test_what_was_cancelled_as_no_process_came_up_stays_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trying, go = threading.Event(), threading.Event()
+
+    def refuse(*_: object) -> None:
+        trying.set()
+        assert go.wait(FAILED_AFTER)
+        raise OSError("too many")
+
+    monkeypatch.setattr(slot, "_started", refuse)
+    with ProcessExecutor(1) as executor:
+        future = executor.submit(process)
+        assert trying.wait(FAILED_AFTER)
+        assert future.cancel()
+        go.set()
+
+
+def test_a_process_that_cannot_be_started_leaves_nothing_open(
+    executor: ProcessExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("too many")
+
+    make, made = SpawnContext.Pipe, list[Any]()
+
+    def note(self: SpawnContext) -> object:
+        made.extend(ends := make(self))
+        return ends
+
+    monkeypatch.setattr("multiprocessing.context.SpawnProcess.start", refuse)
+    monkeypatch.setattr(SpawnContext, "Pipe", note)
+    assert isinstance(error_of(executor.submit(process)), BrokenExecutor)
+    assert [each.closed for each in made] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"max_workers": 0}, "max_workers must be at least 1: 0"),
+        ({"max_workers": "4"}, "max_workers must be an int, not '4'"),
+        (
+            {"context": "fork"},
+            "context must be one of 'spawn', 'forkserver': 'fork'",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused(arguments: dict[str, object], text: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        ProcessExecutor(**arguments)  # type: ignore[arg-type]
+    assert str(caught.value) == text
+
+
+def test_there_are_as_many_as_the_machine_has_processors() -> None:
+    assert ProcessExecutor().max_workers == os.cpu_count()
+
+
+def test_processes_may_come_from_a_server_that_forks() -> None:
+    with ProcessExecutor(1, context="forkserver") as executor:
+        assert executor.submit(process).result(FAILED_AFTER) != os.getpid()
+        error = error_of(executor.submit(die, "kill"))
+        assert type(error) is ProcessError
+
+
+_PROGRAM = """
+import sys
+from go_scheduler import ProcessExecutor
+from tests.running.in_processes import keep_open, keep_open_and_block
+
+def main(idle, busy):
+    executor = ProcessExecutor(2)
+    executor.submit(keep_open_and_block, busy)
+    executor.submit(keep_open, idle).result()
+    print("ready", flush=True)
+    if sys.stdin.readline():
+        return
+    executor.shutdown()
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("end", ["it is killed", "it ends"])
+def test_no_process_outlives_the_program(tmp_path: Path, end: str) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(_PROGRAM)
+    pipes = [tmp_path / "idle", tmp_path / "busy"]
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    # Opened so as not to wait for those who write; read to its end below.
+    ends = [os.open(pipe, os.O_RDONLY | os.O_NONBLOCK) for pipe in pipes]
+    with subprocess.Popen(
+        [sys.executable, str(program), *map(str, pipes)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as started:
+        assert started.stdin is not None
+        assert started.stdout is not None
+        assert started.stdout.readline() == "ready\n"
+        if end == "it is killed":
+            started.kill()
+        else:
+            started.stdin.write("end\n")
+            started.stdin.flush()
+        started.wait(FAILED_AFTER)
+        for each in ends:
+            os.set_blocking(each, True)
+            # It comes to an end once nobody has it open any more.
+            assert os.read(each, 1) == b""
+            os.close(each)
+
+
+def test_a_main_module_that_starts_all_over_when_imported_is_told_so(
+    tmp_path: Path,
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from go_scheduler import ProcessExecutor\n"
+        "from tests.running.in_processes import process\n"
+        "print(ProcessExecutor(1).submit(process).exception())\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, str(program)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=FAILED_AFTER,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert ended.stdout == "a process did not come up: exit code 1\n"
+    assert "if __name__ == '__main__':" in ended.stderr
+
+
+def test_a_fork_of_this_process_ends_none_of_its_processes(
+    executor: ProcessExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = executor.submit(process).result(FAILED_AFTER)
+    with monkeypatch.context() as patched:
+        patched.setattr(process_executor, "_PROCESS", 0)
+        process_executor._kill_all()
+    [only] = process_executor._SLOTS
+    assert only._child is not None
+    assert only._child.process.is_alive()
+    process_executor._kill_all()
+    only._child.process.join(FAILED_AFTER)
+    assert executor.submit(process).result(FAILED_AFTER) != first
