@@ -141,6 +141,7 @@ class FileStore(MemoryStore):
     resume_definitions = in_file(MemoryStore.resume_definitions)
     due_definitions = in_file(MemoryStore.due_definitions)
     fire_definitions = in_file(MemoryStore.fire_definitions)
+    add_instances = in_file(MemoryStore.add_instances)
     claim_instances = in_file(MemoryStore.claim_instances)
     list_claimed = in_file(MemoryStore.list_claimed)
     start_instances = in_file(MemoryStore.start_instances)

@@ -39,6 +39,7 @@ from go_scheduler.triggers import (
     DelayTrigger,
     ExecuteOnceTrigger,
     IntervalTrigger,
+    OnDemandTrigger,
     Trigger,
 )
 
@@ -75,6 +76,7 @@ __all__ = [
     "IntervalTrigger",
     "InvalidTriggerError",
     "MemoryStore",
+    "OnDemandTrigger",
     "Outcome",
     "Page",
     "ProcessExecutor",

@@ -27,6 +27,9 @@ from go_scheduler.triggers.base import Trigger, utc
 METADATA_LIMIT = 64 * 1024
 """The most bytes a definition's metadata may have, as JSON text in UTF-8."""
 
+PAYLOAD_LIMIT = METADATA_LIMIT
+"""The same for the payload of an instance."""
+
 _IDS = UUID("7c0ee4ed-6d0c-4dbb-8f5c-0b1a6c1d8a52")
 
 
@@ -66,7 +69,7 @@ class DefinitionState(StrEnum):
     """Where a definition stands."""
 
     ACTIVE = "active"
-    """It has a fire time to come, or waits for a run to end."""
+    """It has a fire time to come, waits for a run to end, or fires on demand."""
     PAUSED = "paused"
     """Nothing of it starts until it is resumed."""
     COMPLETED = "completed"
@@ -235,6 +238,8 @@ class TaskInstance:
         definition: The definition as it was when this was read, or when its run
             started.
         fire_time: The trigger's own time; None: it was made without one.
+        payload: What it was enqueued or run by hand with; read-only. None: nothing.
+        key: No other instance of its definition has the same; None: it has none.
         execute_at: When it is to run. A retry does not change it.
         due_at: When it may run next: ``execute_at`` at first, later for a retry.
         attempt: Rises with every claim: ``(id, attempt)`` is the fencing token.
@@ -268,6 +273,8 @@ class TaskInstance:
     error: str | None = None
     cancel_requested: bool = False
     skipped: Skipped | None = None
+    payload: Mapping[str, JSON] | None = None
+    key: str | None = None
 
     @property
     def metadata(self) -> Mapping[str, JSON]:

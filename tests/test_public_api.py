@@ -79,6 +79,7 @@ SIMPLE_TRIGGERS = [
     "go_scheduler.triggers.instants",
     "go_scheduler.triggers.interval",
     "go_scheduler.triggers.lengths",
+    "go_scheduler.triggers.on_demand",
     "go_scheduler.triggers.registry",
     "go_scheduler.triggers.stored",
     "go_scheduler.triggers.wall",

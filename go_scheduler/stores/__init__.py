@@ -9,6 +9,7 @@ from go_scheduler.stores.base import Store
 from go_scheduler.stores.memory.snapshot import Snapshot
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import (
+    Addition,
     Answer,
     Claim,
     Claimant,
@@ -29,6 +30,7 @@ else:
     __getattr__, __dir__ = _on_demand.on_demand(__name__, {"open_store": "opening"})
 
 __all__ = [
+    "Addition",
     "Answer",
     "Cancelled",
     "Claim",

@@ -22,6 +22,7 @@ STORES = (*_SERVERS, "sqlite")
 DOES = {
     "cancel": "ends instances that wait, and asks those that run to stop",
     "claim": "claims what is due soon and nobody has",
+    "add": "adds instances that are no fire times'",
     "claim_lapsed": "claims anew what others had claimed and lost",
     "claim_lapsed_past_locks": "claim_lapsed, but for rows that are locked",
     "claim_past_locks": "claim, but for rows that are locked",

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import ConfigurationError, ConflictError
+from go_scheduler.triggers.on_demand import OnDemandTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -85,6 +86,11 @@ def next_revision(old: TaskDefinition) -> int:
     return (old.revision or 0) + 1
 
 
+def is_over_at_once(new: TaskDefinition) -> bool:
+    """Whether nothing is left to wait for: no fire time, no end of a run, nobody."""
+    on_demand = isinstance(new.trigger, OnDemandTrigger)
+    return new.next_fire_time is None and not (new.trigger.waits or on_demand)
+
+
 def _completed_at(new: TaskDefinition, now: datetime) -> datetime | None:
-    """Completed at once if nothing is left to wait for."""
-    return now if new.next_fire_time is None and not new.trigger.waits else None
+    return now if is_over_at_once(new) else None

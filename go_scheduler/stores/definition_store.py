@@ -28,7 +28,8 @@ class DefinitionStore(ABC):
         1, or at a higher one than any deleted definition of its id had, so that none is
         taken for another. ``delete_finished`` may forget such revisions when its
         ``ended`` has passed since the delete, and no sooner. A new one is completed at
-        once if its ``next_fire_time`` is None and its trigger does not wait.
+        once if its ``next_fire_time`` is None and its trigger neither waits nor is an
+        ``OnDemandTrigger``.
 
         An id that was passed, and that ``delete_finished`` has left remembered, is no
         new one if the trigger is equal to the one remembered: nothing is stored, and
@@ -42,9 +43,10 @@ class DefinitionStore(ABC):
 
         * An equal trigger: the stored trigger stays, with its anchor, and so does
           ``next_fire_time``. The next start of each instance uses the new values.
-        * Another trigger: its instances that have not started and never ran are
-          removed, ``next_fire_time`` is as passed, and the definition is live again if
-          it was completed. Instances that run or wait for a retry stay.
+        * Another trigger: its instances that have a ``fire_time``, have not started
+          and never ran are removed, ``next_fire_time`` is as passed, and the definition
+          is live again if it was completed. Instances that run or wait for a retry
+          stay, and so do those without a ``fire_time``.
 
         Either way its open instances go to its queue, and those claimed and not started
         lose their claim if that is another one. ``paused`` and ``note`` stay as stored.
@@ -127,13 +129,13 @@ class DefinitionStore(ABC):
     ) -> Sequence[TaskDefinition]:
         """Pause definitions, so that nothing of theirs starts.
 
-        Instances that have not started and never ran are removed, and
-        ``next_fire_time`` goes back to the earliest fire time among them. Instances
-        that wait for a retry, or are given back or fail meanwhile, are frozen: pending,
-        but not claimable. Running ones go on; if their claim lapses, nobody takes it
-        over until the definition is resumed. A definition that gets a
-        ``next_fire_time`` back is not completed any more. The revision rises by one. A
-        definition that is paused already only takes the note.
+        Instances that have a ``fire_time``, have not started and never ran are removed,
+        and ``next_fire_time`` goes back to the earliest fire time among them. Instances
+        without one, and those that wait for a retry, or are given back or fail
+        meanwhile, are frozen: pending, but not claimable. Running ones go on; if their
+        claim lapses, nobody takes it over until the definition is resumed. A definition
+        that gets a ``next_fire_time`` back is not completed any more. The revision
+        rises by one. A definition that is paused already only takes the note.
 
         Args:
             ids: The definitions.
@@ -179,9 +181,9 @@ class DefinitionStore(ABC):
 
         A firing wins if the definition exists, is not paused, and has the
         ``next_fire_time`` and ``revision`` that were read; and, if its trigger waits,
-        no open instance. The others change nothing. A fire time that has its instance
-        already gets no second one. One without fire times only moves its definition, to
-        an earlier time as well. The revision stays.
+        no open instance with a ``fire_time``. The others change nothing. A fire time
+        that has its instance already gets no second one. One without fire times only
+        moves its definition, to an earlier time as well. The revision stays.
 
         An instance is pending, in the definition's queue, with ``execute_at`` and
         ``due_at`` at its fire time. Skipped ones become one instance with the outcome

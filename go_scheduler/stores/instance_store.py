@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import Cancelled, State, TaskInstance
     from go_scheduler.stores.messages import (
+        Addition,
         Answer,
         Claim,
         Claimant,
@@ -24,6 +25,32 @@ if TYPE_CHECKING:
 
 class InstanceStore(ABC):
     """Hands instances to nodes, records what becomes of them, and lists them."""
+
+    @abstractmethod
+    def add_instances(
+        self, definition_id: UUID, additions: Sequence[Addition]
+    ) -> Sequence[TaskInstance]:
+        """Make instances of a definition that are no fire times'.
+
+        Each is pending, in the definition's queue, without a ``fire_time``, and with
+        ``execute_at`` and ``due_at`` at the time given, which may have passed. It is
+        frozen if the definition is paused, and counts as soon as that is resumed.
+        Neither a pause nor an edit removes it, and ``next_fire_time`` stays; a trigger
+        that waits does not wait for its end.
+
+        If an instance has its ``id`` already, or the definition has an instance with
+        its ``key``, ended or not, nothing is made, and that is the answer.
+
+        Args:
+            definition_id: The definition, completed or not.
+            additions: What to make, each by its own ``id``.
+
+        Returns:
+            The instances in the order given.
+
+        Raises:
+            TaskDefinitionNotFoundError: There is none with this id. Nothing was made.
+        """
 
     @abstractmethod
     def claim_instances(

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
-from dataclasses import dataclass
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Generic, TypeVar
-from uuid import UUID
+from uuid import UUID, uuid4
 
+from go_scheduler.checks import check_at_least, check_name
 from go_scheduler.clock import ZERO
-from go_scheduler.models import Outcome, Skipped, TaskDefinition, TaskInstance
-from go_scheduler.triggers.base import Trigger
+from go_scheduler.json import JSON, freeze
+from go_scheduler.models import (
+    PAYLOAD_LIMIT,
+    Outcome,
+    Skipped,
+    TaskDefinition,
+    TaskInstance,
+)
+from go_scheduler.triggers.base import Trigger, utc
 
 Done = TypeVar("Done", covariant=True)
 
@@ -162,6 +170,56 @@ class Firing:
     fire_times: tuple[datetime, ...]
     skipped: Skipped | None = None
     next_fire_time: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Addition:
+    """An instance to be made that is no fire time's.
+
+    Attributes:
+        id: Its identity, by which it is made once, however often that is repeated.
+        at: When it is to run; None: so long after the store's time.
+        delay: How long that is, zero or more.
+        payload: What it is for: a JSON object of at most 64 KiB.
+        key: As long as an instance of its definition has this key, no second one is
+            made; at most 200 characters.
+
+    Raises:
+        ConfigurationError: A value is of the wrong type, out of range, or one that no
+            store can keep.
+    """
+
+    id: UUID = field(default_factory=uuid4)
+    at: datetime | None = None
+    delay: timedelta = ZERO
+    payload: Mapping[str, JSON] | None = None
+    key: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.at is not None:
+            object.__setattr__(self, "at", utc(self.at, name="at"))
+        check_at_least("delay", self.delay, ZERO)
+        if self.payload is not None:
+            frozen = freeze(self.payload, name="payload", limit=PAYLOAD_LIMIT)
+            object.__setattr__(self, "payload", frozen)
+        if self.key is not None:
+            object.__setattr__(self, "key", check_name("key", self.key))
+
+    def execute_at(self, now: datetime) -> datetime:
+        """When it is to run, if it is made now."""
+        return now + self.delay if self.at is None else self.at
+
+    def made(self, definition: TaskDefinition, execute_at: datetime) -> TaskInstance:
+        """The instance that was made of it."""
+        return TaskInstance(
+            id=self.id,
+            definition=definition,
+            fire_time=None,
+            execute_at=execute_at,
+            due_at=execute_at,
+            payload=self.payload,
+            key=self.key,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

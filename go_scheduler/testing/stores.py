@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.testing.clock import ManualClock
+from go_scheduler.testing.store.additions import AddTests, OnDemandTests
 from go_scheduler.testing.store.claims import ClaimTests, LapsedTests
 from go_scheduler.testing.store.definitions import PutTests
 from go_scheduler.testing.store.edits import DeleteTests, EditTests
@@ -60,6 +61,8 @@ class StoreSuite(
     FireTests,
     SkipTests,
     WaitingTests,
+    OnDemandTests,
+    AddTests,
     ClaimTests,
     LapsedTests,
     LapsedForTests,

@@ -7,6 +7,7 @@ from go_scheduler.triggers.base import Trigger
 from go_scheduler.triggers.delay import DelayTrigger
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
+from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.stored import UnknownTrigger, dump_trigger, load_trigger
 
 if typing.TYPE_CHECKING:
@@ -66,6 +67,7 @@ __all__ = [
     "ExecuteOnceTrigger",
     "IntervalTrigger",
     "LimitedTrigger",
+    "OnDemandTrigger",
     "OnlyTrigger",
     "PreviewedTime",
     "RecurrenceTrigger",

@@ -12,6 +12,7 @@ from go_scheduler.instead import write_instead
 from go_scheduler.shown import shown
 from go_scheduler.triggers.base import Trigger, next_fire_time_of, utc
 from go_scheduler.triggers.instants import MICROSECOND
+from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.wall.wall_clock_trigger import WallClockTrigger
 from go_scheduler.triggers.wall.zones import load_zone, zone_key, zone_of
 from go_scheduler.triggers.words import WEEKDAYS
@@ -105,6 +106,8 @@ def explain(trigger: Trigger, after: datetime, *, n: int = 5) -> str:
         InvalidTriggerError: As for ``preview``.
     """
     times = preview(trigger, n, after)
+    if isinstance(trigger, OnDemandTrigger):
+        return f"{trigger.describe()}, at no time of its own"
     lines = [f"{trigger.describe()}, in {zone_of(trigger) or 'UTC'}"]
     lines += [f"  {each}" for each in times]
     if not times:

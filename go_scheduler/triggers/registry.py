@@ -25,6 +25,7 @@ OWN_KINDS: Mapping[str, str] = {
     "except": "go_scheduler.triggers.combining.excluding",
     "interval": "go_scheduler.triggers.interval",
     "limited": "go_scheduler.triggers.combining.limited",
+    "on_demand": "go_scheduler.triggers.on_demand",
     "once": "go_scheduler.triggers.execute_once",
     "only": "go_scheduler.triggers.combining.excluding",
     "recurrence": "go_scheduler.triggers.recurrence.recurrence_trigger",

@@ -14,6 +14,7 @@ from sqlalchemy import make_url
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import TaskDefinitionNotFoundError
 from go_scheduler.models import State
+from go_scheduler.stores.messages import Addition
 from go_scheduler.testing.builders import (
     HOUR,
     LEASE,
@@ -37,6 +38,8 @@ from go_scheduler.testing.builders import (
     start,
 )
 from go_scheduler.testing.clock import START
+from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.triggers.stored import UnknownTrigger
 from tests.conftest import SHARED
 
 if TYPE_CHECKING:
@@ -235,6 +238,17 @@ class TestNumbersOutOfRange:
         finish(store, good[1])
         states = [store.get_instance(each.id).state for each in good]
         assert states == [State.PENDING, State.COMPLETED]
+
+
+@pytest.mark.parametrize("engine", SHARED[:2], indirect=True)
+def test_what_has_an_unreadable_payload_is_not_run(store: Store, write: Write) -> None:
+    of = put(store, definition(None, trigger=OnDemandTrigger()))
+    [added] = store.add_instances(of.id, [Addition(payload={"n": 1})])
+    write("task_instances", "payload = '[1'", added.id)
+    [found] = claim(store)
+    assert isinstance(found.definition.trigger, UnknownTrigger)
+    assert "payload" in found.definition.trigger.reason
+    assert found.payload is None
 
 
 @pytest.mark.parametrize("value", ["NULL", "'odd'", "'3'"])

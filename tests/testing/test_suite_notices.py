@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 from xml.etree import ElementTree
 
 import pytest
@@ -17,6 +18,7 @@ import pytest
 from go_scheduler.models import Cancelled, State, TaskDefinition, TaskInstance
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import (
+    Addition,
     Answer,
     Claim,
     Claimant,
@@ -30,6 +32,7 @@ from go_scheduler.stores.messages import (
 from go_scheduler.testing.builders import at_once
 from go_scheduler.testing.store.threads import THREADS
 from go_scheduler.testing.stores import StoreSuite
+from go_scheduler.triggers.on_demand import OnDemandTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence, Set
@@ -304,8 +307,57 @@ class MovesOnTwice(MemoryStore):
             if each.claim.instance_id in answer.done and each.outcome is not None:
                 row = self._instances.get(each.claim.instance_id)
                 assert row is not None
-                self._definitions.go_on(row.of, each.next_fire_time, self.now())
+                self._definitions.go_on(row, each.next_fire_time, self.now())
         return answer
+
+
+class AddsAgain(MemoryStore):
+    """Does not know what it has added."""
+
+    def add_instances(
+        self, definition_id: UUID, additions: Sequence[Addition]
+    ) -> Sequence[TaskInstance]:
+        unnamed = [replace(each, id=uuid4()) for each in additions]
+        return super().add_instances(definition_id, unnamed)
+
+
+class AddsToNothing(MemoryStore):
+    """Makes a definition where there is none."""
+
+    def add_instances(
+        self, definition_id: UUID, additions: Sequence[Addition]
+    ) -> Sequence[TaskInstance]:
+        if not self.list_definitions(ids=[definition_id]):
+            trigger = OnDemandTrigger()
+            self.put_definitions([TaskDefinition(trigger=trigger, id=definition_id)])
+        return super().add_instances(definition_id, additions)
+
+
+class KeysAreEverybodys(MemoryStore):
+    """Takes a key for the same, whatever definition it is of."""
+
+    def add_instances(
+        self, definition_id: UUID, additions: Sequence[Addition]
+    ) -> Sequence[TaskInstance]:
+        known = {each.key: each for each in self.list_instances(limit=1000)}
+        [first, *_] = [*additions, Addition()]
+        if first.key is not None and first.key in known:
+            return [known[first.key]]
+        return super().add_instances(definition_id, additions)
+
+
+class CompletesAtOnce(MemoryStore):
+    """Takes what has no fire time for over."""
+
+    def put_definitions(
+        self, definitions: Sequence[TaskDefinition]
+    ) -> Sequence[TaskDefinition]:
+        stored = super().put_definitions(definitions)
+        for each in stored:
+            row = self._definitions.get(each.id)
+            if row is not None and each.next_fire_time is None:
+                self._definitions._change(row, completed_at=self.now())
+        return [self.get_definition(each.id) for each in stored]
 
 
 class AddsUpHangs(MemoryStore):
@@ -695,6 +747,10 @@ NOTICED: dict[type[MemoryStore], str] = {
     SucceedsTwice: "test_the_first_of_several_successes_wins",
     RevivesTheCancelled: "test_what_was_cancelled_while_it_waited_takes_no_success",
     MovesOnTwice: "test_the_success_of_what_failed_moves_nothing_on_again",
+    AddsAgain: "test_an_addition_is_made_once_however_often_it_is_repeated",
+    AddsToNothing: "test_there_must_be_a_definition",
+    KeysAreEverybodys: "test_a_key_is_its_definitions",
+    CompletesAtOnce: "test_one_on_demand_is_active_and_never_due",
     AddsUpHangs: "test_hangs_are_counted_in_a_row",
     IgnoresHowLongAgo: "test_a_claim_is_taken_over_that_has_lapsed_so_long_ago",
     ListsEverybodysClaims: "test_what_another_node_took_over_is_that_nodes",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from go_scheduler.json import JSON
     from go_scheduler.models import Cancelled, DefinitionState, State
     from go_scheduler.stores.messages import (
+        Addition,
         Answer,
         Claim,
         Claimant,
@@ -120,6 +121,11 @@ class StubStore(Store):
         raise NotImplementedError
 
     def release_instances(self, releases: Sequence[Release]) -> Answer[Set[UUID]]:
+        raise NotImplementedError
+
+    def add_instances(
+        self, definition_id: UUID, additions: Sequence[Addition]
+    ) -> Sequence[TaskInstance]:
         raise NotImplementedError
 
     def cancel_instances(

@@ -272,12 +272,14 @@ class DefinitionTable:
             self._instances.end(instance, Outcome.SKIPPED, now)
 
     def go_on(
-        self, row: StoredDefinition, next_fire_time: datetime | None, now: datetime
+        self, ended: StoredInstance, next_fire_time: datetime | None, now: datetime
     ) -> None:
-        """Move a definition on that waited for the end of an instance."""
+        """Move a definition on that waited for the end of this instance."""
+        row = ended.of
         definition = row.definition
         if (
-            definition.trigger.waits
+            ended.fire_time is not None
+            and definition.trigger.waits
             and definition.next_fire_time is None
             and definition.completed_at is None
         ):
@@ -310,14 +312,18 @@ class DefinitionTable:
         definition = row.definition
         if definition.next_fire_time is not None:
             self._due.discard((definition.next_fire_time, definition.id.int, row))
-        if definition.completed_at is not None:
-            self._idle.discard((definition.completed_at, definition.id.int, row))
+        self.note_busy(row)
 
     def note_idle(self, row: StoredDefinition) -> None:
         """Offer a completed definition without instances to ``idle_since``."""
         definition = row.definition
         if definition.completed_at is not None and not row.instances:
             self._idle.add((definition.completed_at, definition.id.int, row))
+
+    def note_busy(self, row: StoredDefinition) -> None:
+        """Take back that offer, if it was made."""
+        if (completed_at := row.definition.completed_at) is not None:
+            self._idle.discard((completed_at, row.definition.id.int, row))
 
     def bury(self, row: StoredDefinition) -> None:
         """Delete the row of a definition that has ended; remember its id if given."""

@@ -1,16 +1,17 @@
-"""How the end of a run is recorded in a ``MemoryStore``."""
+"""How a ``MemoryStore`` records that a run ends, or will not begin."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from go_scheduler.models import Outcome, State
+from go_scheduler.models import Cancelled, Outcome, State
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from uuid import UUID
 
     from go_scheduler.stores.memory.tables import Tables
-    from go_scheduler.stores.messages import RunOutcome
+    from go_scheduler.stores.messages import Release, RunOutcome
 
 
 def finish(outcome: RunOutcome, tables: Tables, now: datetime) -> bool:
@@ -36,7 +37,33 @@ def finish(outcome: RunOutcome, tables: Tables, now: datetime) -> bool:
     row.ended_attempt = outcome.claim.attempt
     if row.outcome is None:
         instances.end(row, outcome.outcome, now)
-        tables.definitions.go_on(row.of, outcome.next_fire_time, now)
+        tables.definitions.go_on(row, outcome.next_fire_time, now)
     else:
         instances.end_again(row, outcome.outcome, now)
     return True
+
+
+def release(given: Release, tables: Tables, now: datetime) -> bool:
+    """Give back what was not called, as ``Store.release_instances``."""
+    row = tables.instances.current(given.claim)
+    if row is None:
+        return False
+    row.runs -= row.state is State.RUNNING
+    due_at = max(row.due_at, now + given.delay)
+    tables.instances.free(row, due_at if given.delay else row.due_at)
+    return True
+
+
+def cancel(
+    id: UUID, next_fire_time: datetime | None, tables: Tables, now: datetime
+) -> Cancelled | None:
+    """Cancel one that has not ended, as ``Store.cancel_instances``."""
+    row = tables.instances.get(id)
+    if row is None or row.completed_at is not None:
+        return None
+    if row.state is State.RUNNING:
+        row.cancel_requested = True
+        return Cancelled.REQUESTED
+    tables.instances.end(row, Outcome.CANCELLED, now)
+    tables.definitions.go_on(row, next_fire_time, now)
+    return Cancelled.CANCELLED

@@ -34,6 +34,7 @@ class InstanceTable:
     def __init__(self) -> None:
         self.counts: Counter[State] = Counter()
         self._rows: dict[int, StoredInstance] = {}
+        self._keyed: dict[tuple[StoredDefinition, str], StoredInstance] = {}
         self._by_time: SortedList[Entry] = SortedList()
         self._pending: dict[str, SortedList[Entry]] = {}
         self._leases: SortedList[Entry] = SortedList()
@@ -47,6 +48,10 @@ class InstanceTable:
     def get(self, instance_id: UUID) -> StoredInstance | None:
         """The row of this id."""
         return self._rows.get(instance_id.int)
+
+    def keyed(self, of: StoredDefinition, key: str | None) -> StoredInstance | None:
+        """The row of a definition that has this key, which is not None."""
+        return None if key is None else self._keyed.get((of, key))
 
     def current(self, claim: Claim) -> StoredInstance | None:
         """The row that this claim owns, unless it has been lost."""
@@ -62,9 +67,14 @@ class InstanceTable:
             return None
         return row if row.outcome in (None, Outcome.FAILED) else None
 
-    def claimed_by(self, node: UUID) -> Sequence[StoredInstance]:
-        """Rows that a node has claimed and that have not ended, in no order."""
-        return [row for _, _, row in self._leases if row.claimed_by == node]
+    def claimed_by(self, node: UUID, last: int) -> Sequence[StoredInstance]:
+        """Rows that a node has claimed, with ids after this one and in their order.
+
+        They have neither ended nor been handed on.
+        """
+        rows = (row for _, _, row in self._leases if row.claimed_by == node)
+        found = [row for row in rows if row.id.int > last and not row.is_handed_on]
+        return sorted(found, key=attrgetter("id.int"))
 
     def add(self, row: StoredInstance) -> None:
         """Take a new, pending row."""
@@ -107,23 +117,25 @@ class InstanceTable:
         self._rows[row.id.int] = row
         if row.of.instances is None:
             row.of.instances = {}
-        row.of.instances[row.key] = row
-        row.of.open += row.completed_at is None
+        row.of.instances[row.place] = row
+        if row.key is not None:
+            self._keyed[row.of, row.key] = row
+        row.of.open += row.is_awaited
         self._by_time.add((row.execute_at, row.id.int, row))
         self.counts[row.state] += 1
 
     def remove(self, row: StoredInstance) -> None:
         """Forget a row that has not ended."""
         self._unlist(row)
-        row.of.open -= 1
+        row.of.open -= row.is_awaited
         self._forget(row)
 
     def end(self, row: StoredInstance, outcome: Outcome, now: datetime) -> None:
         """End a row for good."""
         self._unlist(row)
+        row.of.open -= row.is_awaited
         row.outcome = outcome
         row.completed_at = now
-        row.of.open -= 1
         self._enter(row, _STATES[outcome])
         self._list_over(row)
 
@@ -291,7 +303,9 @@ class InstanceTable:
         self._by_time.remove((row.execute_at, row.id.int, row))
         self.counts[row.state] -= 1
         if row.of.instances is not None:
-            row.of.instances.pop(row.key, None)
+            row.of.instances.pop(row.place, None)
+        if row.key is not None:
+            del self._keyed[row.of, row.key]
 
 
 _STATES = {outcome: State(outcome.value) for outcome in Outcome}

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import TaskInstanceNotFoundError
-from go_scheduler.models import Cancelled, Outcome, State
+from go_scheduler.models import State
 from go_scheduler.stores.base import Store
+from go_scheduler.stores.memory.additions import add
 from go_scheduler.stores.memory.definition_calls import MemoryDefinitions
-from go_scheduler.stores.memory.finishing import finish
+from go_scheduler.stores.memory.finishing import cancel, finish, release
 from go_scheduler.stores.memory.lists import Lists
 from go_scheduler.stores.memory.span import Span
 from go_scheduler.stores.memory.tables import Tables
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.clock import Clock
-    from go_scheduler.models import TaskInstance
+    from go_scheduler.models import Cancelled, TaskInstance
     from go_scheduler.stores.memory.snapshot import Snapshot
     from go_scheduler.stores.memory.stored import StoredInstance
     from go_scheduler.stores.messages import (
+        Addition,
         Claim,
         Claimant,
         Position,
@@ -66,6 +68,13 @@ class MemoryStore(MemoryDefinitions, Store):
         """The time of the clock that was passed, else the system's."""
         return self._time()
 
+    def add_instances(
+        self, definition_id: UUID, additions: Sequence[Addition]
+    ) -> Sequence[TaskInstance]:
+        """Make instances of a definition that are no fire times'."""
+        with self._lock:
+            return add(definition_id, additions, self._tables, self._time())
+
     def claim_instances(
         self,
         claimant: Claimant,
@@ -92,13 +101,8 @@ class MemoryStore(MemoryDefinitions, Store):
         """Read a page of what a node has claimed and has not ended."""
         last = -1 if after is None else after.id.int
         with self._lock:
-            rows = self._instances.claimed_by(node)
-            ordered = sorted(
-                (row.id.int, row)
-                for row in rows
-                if row.id.int > last and not row.is_handed_on
-            )
-            return [row.view() for _, row in ordered[:limit]]
+            rows = self._instances.claimed_by(node, last)
+            return [row.view() for row in rows[:limit]]
 
     def start_instances(
         self, claimant: Claimant, claims: Sequence[Claim]
@@ -138,13 +142,11 @@ class MemoryStore(MemoryDefinitions, Store):
         """Give back what was claimed and not called."""
         with self._lock:
             now = self._time()
-            released = set()
-            for release in releases:
-                if row := self._instances.current(release.claim):
-                    row.runs -= row.state is State.RUNNING
-                    due_at = max(row.due_at, now + release.delay)
-                    self._instances.free(row, due_at if release.delay else row.due_at)
-                    released.add(row.id)
+            released = {
+                each.claim.instance_id
+                for each in releases
+                if release(each, self._tables, now)
+            }
         return Answer(done=released)
 
     def cancel_instances(
@@ -153,19 +155,11 @@ class MemoryStore(MemoryDefinitions, Store):
         """Cancel what has not started; ask what runs to stop."""
         with self._lock:
             now = self._time()
-            answers = {}
-            for id, next_fire_time in cancellations.items():
-                row = self._instances.get(id)
-                if row is None or row.completed_at is not None:
-                    continue
-                if row.state is State.RUNNING:
-                    row.cancel_requested = True
-                    answers[id] = Cancelled.REQUESTED
-                else:
-                    self._instances.end(row, Outcome.CANCELLED, now)
-                    self._definitions.go_on(row.of, next_fire_time, now)
-                    answers[id] = Cancelled.CANCELLED
-            return answers
+            found = {
+                id: cancel(id, at, self._tables, now)
+                for id, at in cancellations.items()
+            }
+        return {id: each for id, each in found.items() if each is not None}
 
     def delete_finished(self, retention: Retention, *, limit: int) -> int:
         """Delete what ended long ago."""

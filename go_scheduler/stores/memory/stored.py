@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from go_scheduler.models import State, TaskInstance
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
+    from go_scheduler.json import JSON
     from go_scheduler.models import Outcome, Skipped, TaskDefinition
     from go_scheduler.stores.messages import Claimant
 
@@ -23,6 +24,7 @@ class StoredDefinition:
     def __init__(self, definition: TaskDefinition) -> None:
         self.definition = definition
         self.instances: dict[datetime | UUID, StoredInstance] | None = None
+        # How many are open that have a fire time.
         self.open = 0
 
     @property
@@ -48,8 +50,10 @@ class StoredInstance:
         "handed_on",
         "hangs",
         "id",
+        "key",
         "of",
         "outcome",
+        "payload",
         "queue",
         "runs",
         "skipped",
@@ -84,6 +88,8 @@ class StoredInstance:
         self.error: str | None = None
         self.cancel_requested = False
         self.skipped: Skipped | None = None
+        self.payload: Mapping[str, JSON] | None = None
+        self.key: str | None = None
         self.state = State.PENDING
 
     @classmethod
@@ -95,8 +101,8 @@ class StoredInstance:
         return row
 
     @property
-    def key(self) -> datetime | UUID:
-        """Its key within its definition."""
+    def place(self) -> datetime | UUID:
+        """Where its definition has it."""
         return self.id if self.fire_time is None else self.fire_time
 
     @property
@@ -108,6 +114,11 @@ class StoredInstance:
     def is_handed_on(self) -> bool:
         """Whether its run goes on outside of the node that has claimed it."""
         return self.handed_on == self.attempt
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a trigger that waits does so for its end, and it has not ended."""
+        return self.completed_at is None and self.fire_time is not None
 
     @property
     def removable(self) -> bool:
@@ -145,6 +156,8 @@ class StoredInstance:
             error=self.error,
             cancel_requested=self.cancel_requested,
             skipped=self.skipped,
+            payload=self.payload,
+            key=self.key,
         )
 
 
@@ -158,7 +171,9 @@ _RESTORED = (
     "error",
     "expires_at",
     "hangs",
+    "key",
     "outcome",
+    "payload",
     "runs",
     "skipped",
     "started_at",

@@ -8,7 +8,7 @@ from sqlalchemy import ARRAY, Text, Uuid, any_, bindparam, func, select
 from sqlalchemy.dialects import postgresql
 
 from go_scheduler.stores.sql.dialect import Dialect
-from go_scheduler.stores.sql.tables import contents, definitions
+from go_scheduler.stores.sql.tables import contents
 from go_scheduler.stores.sql.types import Time
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy import ColumnElement, Connection, Table
     from sqlalchemy.dialects.postgresql import Insert as PostgreSQLInsert
 
     from go_scheduler.clock import Clock
@@ -70,9 +70,6 @@ class PostgreSQLDialect(Dialect):
         """The hint behind a table's name: rows are looked up by this index only."""
         return ""
 
-    def insert_new_ids(self) -> PostgreSQLInsert:
-        """Insert definitions, but for ids that exist."""
-        return postgresql.insert(definitions).on_conflict_do_nothing(
-            index_elements=[definitions.c.id],
-            index_where=definitions.c.deleted_at.is_(None),
-        )
+    def insert(self, table: Table) -> PostgreSQLInsert:
+        """Insert rows; what conflicts may be left out."""
+        return postgresql.insert(table)

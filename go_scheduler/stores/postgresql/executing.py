@@ -140,6 +140,7 @@ class Statements:
 _TYPES = {
     **{each.name: each.type for each in (*definitions.c, *instances.c, *nodes.c)},
     **{OF_DEFINITION + each.name: each.type for each in definitions.c},
+    "made_id": instances.c.id.type,
     "place": instances.c.due_at.type,
     "now": instances.c.due_at.type,
 }

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from sqlalchemy.exc import IntegrityError
 
-from go_scheduler.stores.changes import created
+from go_scheduler.stores.changes import created, is_over_at_once
 from go_scheduler.stores.postgresql import arrays
 from go_scheduler.stores.sql.database import Overtaken
 from go_scheduler.stores.sql.rows import write_contents
@@ -108,6 +108,7 @@ def _columns(
         ),
         "waits": arrays.truths(each.trigger.waits for each in new),
         "fire_times": arrays.times(each.next_fire_time for each in new),
+        "over": arrays.truths(map(is_over_at_once, new)),
         "paused": arrays.truths(each.paused for each in new),
         "notes": arrays.texts(each.note for each in new),
         "named": arrays.truths(each.named for each in new),

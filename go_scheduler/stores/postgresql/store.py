@@ -9,6 +9,7 @@ from uuid import UUID
 from go_scheduler.checks import check_type
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.shown import shown
+from go_scheduler.stores.postgresql.added_instances import AddedInstances
 from go_scheduler.stores.postgresql.claimed_instances import ClaimedInstances
 from go_scheduler.stores.postgresql.deletions import Deletions
 from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from go_scheduler.clock import Clock
     from go_scheduler.models import Cancelled, TaskDefinition, TaskInstance
     from go_scheduler.stores.messages import (
+        Addition,
         Answer,
         Claim,
         Claimant,
@@ -128,6 +130,13 @@ class PostgreSQLStore(SQLStore):
         statements, reader = self._statements, self._reader
         self._writes = Writes(statements)
         self._newcomers = Newcomers(statements, shards=dialect.shards)
+        self._added_instances = AddedInstances(
+            self._database,
+            statements,
+            self._additions,
+            reader,
+            shards=dialect.shards,
+        )
         self._due_definitions = DueDefinitions(
             statements, self._writes, reader, shards=dialect.shards
         )
@@ -190,6 +199,12 @@ class PostgreSQLStore(SQLStore):
         return self._due_definitions.fire(firings)
 
     # Instances.
+
+    def add_instances(
+        self, definition_id: UUID, additions: Sequence[Addition]
+    ) -> Sequence[TaskInstance]:
+        """Make instances of a definition that are no fire times'."""
+        return self._added_instances.add(definition_id, additions)
 
     def claim_instances(
         self,

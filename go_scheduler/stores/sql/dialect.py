@@ -54,8 +54,8 @@ class Dialect(ABC):
         """Whether a definition's metadata contains this."""
 
     @abstractmethod
-    def insert_new_ids(self) -> PostgreSQLInsert | SQLiteInsert:
-        """Insert definitions, but for ids that exist."""
+    def insert(self, table: Table) -> PostgreSQLInsert | SQLiteInsert:
+        """Insert rows; what conflicts may be left out."""
 
     def write_contents(self, definition: TaskDefinition) -> dict[str, object]:
         """The columns of ``task_contents``, but for the key."""

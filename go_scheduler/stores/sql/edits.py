@@ -2,7 +2,8 @@
 
 In words that every engine and every driver understands. Whoever changes a definition
 changes its row first, on the condition that it is as it was read: from then on no fire
-of it wins until the transaction has ended.
+of it wins until the transaction has ended. It also locks the row as if to delete it,
+which an UPDATE alone does not: whoever adds instances to it has to wait.
 """
 
 from __future__ import annotations
@@ -59,10 +60,11 @@ class Edits:
 
         From here on, no fire of this definition wins until the transaction has ended.
         """
+        locked = _keys().where(definitions.c.key == row.key).with_for_update()
         statement = (
             update(definitions)
             .where(
-                definitions.c.key == row.key,
+                definitions.c.key == locked.scalar_subquery(),
                 definitions.c.revision == row.revision,
                 definitions.c.deleted_at.is_(None),
             )
@@ -145,12 +147,14 @@ class Edits:
     def delete(self, connection: Connection, ids: Collection[UUID]) -> Set[UUID]:
         """Delete definitions; their rows stay until their history is gone."""
         now = self._dialect.now(connection)
-        live = update(definitions).where(
+        live = _keys().where(
             self._dialect.among(definitions.c.id, ids),
             definitions.c.deleted_at.is_(None),
         )
+        locked = self._dialect.looked_up(live, definitions, "task_definitions_id_key")
         statement = (
-            self._dialect.looked_up(live, definitions, "task_definitions_id_key")
+            update(definitions)
+            .where(definitions.c.key.in_(locked.with_for_update()))
             .values(deleted_at=now, next_fire_time=None, completed_at=None)
             .returning(definitions.c.key, definitions.c.id)
         )
@@ -170,6 +174,11 @@ LIVE = (
     .outerjoin(contents, contents.c.key == definitions.c.key)
     .where(definitions.c.deleted_at.is_(None))
 )
+
+
+def _keys() -> Select[Any]:
+    """Keys of definitions, for an UPDATE of these to name its rows by."""
+    return select(definitions.c.key).correlate(None)
 
 
 def live_among(dialect: Dialect, ids: Collection[UUID]) -> Select[Any]:

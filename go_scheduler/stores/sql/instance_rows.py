@@ -33,6 +33,8 @@ CLAIMED_COLUMNS = (
     "outcome",
     "error",
     "cancel_requested",
+    "payload",
+    "key",
 )
 """The columns to be read of an instance that has just been claimed."""
 INSTANCE_COLUMNS = (
@@ -61,7 +63,8 @@ def read_instance(values: Sequence[Any], definition: TaskDefinition) -> TaskInst
         definition, values = _repaired(values, definition)
     id, _, fire_time, execute_at, due_at, attempt, runs, hangs, *rest = values
     claimed_by, expires_at, started_at, outcome, error, *rest = rest
-    cancel_requested, completed_at, ended_attempt, last, count, reason = rest
+    cancel_requested, payload, key, *rest = rest
+    completed_at, ended_attempt, last, count, reason = rest
     skipped = None
     if count is not None:
         skipped = Skipped(first=fire_time, last=last, count=count, reason=reason)
@@ -83,6 +86,8 @@ def read_instance(values: Sequence[Any], definition: TaskDefinition) -> TaskInst
         error=error,
         cancel_requested=bool(cancel_requested),
         skipped=skipped,
+        payload=payload,
+        key=key,
     )
 
 

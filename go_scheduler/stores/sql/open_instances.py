@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import case, delete, literal, select, update
+from sqlalchemy import and_, case, delete, literal, select, update
 
 from go_scheduler.models import Outcome
 from go_scheduler.stores.sql.rows import EARLIEST, LATEST, read_time
@@ -60,6 +60,10 @@ class OpenInstances:
             # An earlier time would lie below the bound of who scans the other queue.
             claimable_at = _no_earlier(instances.c.claimable_at, now)
             values = {**values, "claimable_at": claimable_at}
+        if "waits" in values:
+            # No trigger waits for the end of what is no fire time's.
+            fired = instances.c.fire_time.is_not(None)
+            values = {**values, "waits": and_(fired, literal(values["waits"]))}
         self._update(values)
         if "queue" in values:
             self.free_unstarted(now)

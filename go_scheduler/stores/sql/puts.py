@@ -140,9 +140,11 @@ class Puts:
             }
             for key, each in zip(keys, made, strict=True)
         ]
-        inserted = connection.execute(
-            self._dialect.insert_new_ids().returning(definitions.c.id), rows
+        new = self._dialect.insert(definitions).on_conflict_do_nothing(
+            index_elements=[definitions.c.id],
+            index_where=definitions.c.deleted_at.is_(None),
         )
+        inserted = connection.execute(new.returning(definitions.c.id), rows)
         if len(inserted.all()) < len(made):
             raise Overtaken
         connection.execute(

@@ -16,7 +16,7 @@ from go_scheduler.errors import GoSchedulerError
 from go_scheduler.json import JSON, FrozenObject, read_object
 from go_scheduler.models import TaskDefinition
 from go_scheduler.stores.sql.policy_json import dump_policies, load_policies
-from go_scheduler.stores.sql.types import from_microseconds, to_microseconds
+from go_scheduler.stores.sql.types import from_microseconds, to_microseconds, to_text
 from go_scheduler.triggers.stored import UnknownTrigger, dump_trigger, load_trigger
 
 if TYPE_CHECKING:
@@ -88,10 +88,10 @@ def write_contents(definition: TaskDefinition) -> ContentsRow:
     kind, state = dump_trigger(definition.trigger)
     return ContentsRow(
         name=definition.name,
-        metadata=_dump(definition.metadata),
+        metadata=to_text(definition.metadata),
         trigger_kind=kind,
-        trigger_state=_dump(state),
-        policies=_dump(dump_policies(definition)),
+        trigger_state=to_text(state),
+        policies=to_text(dump_policies(definition)),
     )
 
 
@@ -202,7 +202,3 @@ def _note(value: object) -> str | None:
 
 def _duration(value: int | None) -> timedelta | None:
     return None if value is None else from_microseconds(value)
-
-
-def _dump(value: JSON) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

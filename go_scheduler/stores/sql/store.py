@@ -19,6 +19,7 @@ from go_scheduler.errors import (
 from go_scheduler.models import DefinitionState, State
 from go_scheduler.stores.base import TransactionalStore
 from go_scheduler.stores.changes import check_each_once
+from go_scheduler.stores.sql.additions import Additions
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.due_queues import due_queues
 from go_scheduler.stores.sql.edits import LIVE, Edits, definition_of, live_among
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from go_scheduler.clock import Clock
     from go_scheduler.json import JSON
     from go_scheduler.models import TaskDefinition, TaskInstance
-    from go_scheduler.stores.messages import Position, RunOutcome, Tombstone
+    from go_scheduler.stores.messages import Addition, Position, RunOutcome, Tombstone
     from go_scheduler.stores.sql.database import Database
     from go_scheduler.stores.sql.dialect import Dialect
     from go_scheduler.stores.sql.schema import Schema
@@ -74,6 +75,7 @@ class SQLStore(TransactionalStore):
         self._tombstones = Tombstones(dialect)
         self._edits = Edits(dialect, self._tombstones)
         self._puts = Puts(self._edits, self._tombstones, dialect)
+        self._additions = Additions(dialect)
         self._reader = Reader(database, dialect)
         self._both = dialect.looked_up(BOTH, definitions, "task_definitions_pkey")
         self._elapsed = (clock or SystemClock()).elapsed
@@ -233,7 +235,15 @@ class SQLStore(TransactionalStore):
             lambda connection: self._edits.resume(connection, ids)
         )
 
-    # Instances, as users read them.
+    # Instances, as users add and read them.
+
+    def add_instances(
+        self, definition_id: UUID, additions: Sequence[Addition]
+    ) -> Sequence[TaskInstance]:
+        """Make instances of a definition that are no fire times'."""
+        return self._database.transact(
+            lambda connection: self._additions.add(connection, definition_id, additions)
+        )
 
     def get_instance(self, instance_id: UUID) -> TaskInstance:
         """Read one instance."""

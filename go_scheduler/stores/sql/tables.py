@@ -32,7 +32,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from go_scheduler.stores.sql.types import Id, Time
+from go_scheduler.stores.sql.types import Id, Object, Time
 
 metadata = MetaData()
 
@@ -143,7 +143,7 @@ instances = Table(
     Column("skipped_count", BigInteger),
     Column("skipped_reason", Text),
     # Not in a column family of its own: beside one, CockroachDB skips no locked rows.
-    Column("payload", Text),
+    Column("payload", Object),
     Column("trace_context", Text),
     UniqueConstraint("definition_key", "fire_time", name="task_instances_fire_key"),
     CheckConstraint(

@@ -6,15 +6,18 @@ read as ``UNREADABLE``: it affects its own row, and not all that are fetched wit
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from sqlalchemy import CHAR, TIMESTAMP, BigInteger, TypeDecorator, Uuid
+from sqlalchemy import CHAR, TIMESTAMP, BigInteger, Text, TypeDecorator, Uuid
+
+from go_scheduler.json import JSON, FrozenObject, read_object
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from sqlalchemy.engine import Dialect
     from sqlalchemy.types import TypeEngine
@@ -31,6 +34,11 @@ class Unreadable:
 
 
 UNREADABLE: Final = Unreadable()
+
+
+def to_text(value: JSON) -> str:
+    """A JSON value as it is kept in every table."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def to_microseconds(duration: timedelta) -> int:
@@ -147,3 +155,27 @@ class Id(_Exact):
         if dialect.name == "sqlite":
             return dialect.type_descriptor(CHAR(32))
         return dialect.type_descriptor(Uuid())
+
+
+class Object(TypeDecorator[Any]):
+    """A JSON object, as text: no JSON type keeps every number as it is."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(
+        self, value: Mapping[str, JSON] | None, dialect: Dialect
+    ) -> str | None:
+        """Its text."""
+        return None if value is None else to_text(value)
+
+    def process_result_value(
+        self, value: object, dialect: Dialect
+    ) -> FrozenObject | Unreadable | None:
+        """The object, read-only."""
+        if value is None:
+            return None
+        try:
+            return read_object(str(value))
+        except (ValueError, RecursionError):
+            return UNREADABLE

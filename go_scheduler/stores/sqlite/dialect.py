@@ -10,13 +10,13 @@ from sqlalchemy import Boolean, LargeBinary, cast, func, select
 from sqlalchemy.dialects import sqlite
 
 from go_scheduler.stores.sql.dialect import Dialect
-from go_scheduler.stores.sql.tables import contents, definitions
+from go_scheduler.stores.sql.tables import contents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
-    from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy import ColumnElement, Connection, Table
     from sqlalchemy.dialects.sqlite import Insert as SQLiteInsert
 
     from go_scheduler.json import JSON
@@ -64,12 +64,9 @@ class SQLiteDialect(Dialect):
         """By their bytes, which is by their characters."""
         return sorted(texts)
 
-    def insert_new_ids(self) -> SQLiteInsert:
-        """Insert definitions, but for ids that exist."""
-        return sqlite.insert(definitions).on_conflict_do_nothing(
-            index_elements=[definitions.c.id],
-            index_where=definitions.c.deleted_at.is_(None),
-        )
+    def insert(self, table: Table) -> SQLiteInsert:
+        """Insert rows; what conflicts may be left out."""
+        return sqlite.insert(table)
 
     def write_contents(self, definition: TaskDefinition) -> dict[str, object]:
         """Without a copy to search: the function reads the text."""

@@ -9,6 +9,7 @@ from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.shown import shown
 from go_scheduler.triggers.base import Trigger, read_field, write_field, years_of
 from go_scheduler.triggers.combining.search import SearchedTrigger
+from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.stored import UnknownTrigger, dump_trigger, load_trigger
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ def checked_part(name: str, value: object) -> Trigger:
         value: The value.
 
     Raises:
-        InvalidTriggerError: It is no trigger, waits for the end of a run, or cannot
-            be loaded here.
+        InvalidTriggerError: It is no trigger, waits for the end of a run, runs on
+            demand, or cannot be loaded here.
     """
     if not isinstance(value, Trigger):
         raise InvalidTriggerError(
@@ -47,6 +48,11 @@ def checked_part(name: str, value: object) -> Trigger:
         raise InvalidTriggerError(
             f"{name} waits for the end of a run, so that it has no fire times to"
             f" combine: {shown(value)}; use an IntervalTrigger"
+        )
+    if isinstance(value, OnDemandTrigger):
+        raise InvalidTriggerError(
+            f"{name} never fires, so that it has no fire times to combine:"
+            f" {shown(value)}; run_now() runs any definition on demand"
         )
     return value
 

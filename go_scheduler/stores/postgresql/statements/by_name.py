@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from go_scheduler.stores.postgresql.statements.additions import ADDITION_STATEMENTS
 from go_scheduler.stores.postgresql.statements.claims import claim_statements
 from go_scheduler.stores.postgresql.statements.cleanup import CLEANUP_STATEMENTS
 from go_scheduler.stores.postgresql.statements.definitions import definition_statements
@@ -24,6 +25,7 @@ def statements_by_name(dialect: PostgreSQLDialect) -> Mapping[str, Statement]:
     named = {
         **definition_statements(dialect.shards),
         **claim_statements(dialect.shards, reads_rows=dialect.reads_rows),
+        **ADDITION_STATEMENTS,
         **RUN_STATEMENTS,
         **CLEANUP_STATEMENTS,
     }

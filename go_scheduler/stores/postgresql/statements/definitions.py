@@ -19,11 +19,11 @@ WITH x AS MATERIALIZED (
          CAST(:keys AS uuid[]), CAST(:ids AS uuid[]), CAST(:shards AS bigint[]),
          CAST(:queues AS text[]), CAST(:expiries AS bigint[]),
          CAST(:waits AS boolean[]), CAST(:fire_times AS timestamptz[]),
-         CAST(:paused AS boolean[]), CAST(:notes AS text[]),
+         CAST(:over AS boolean[]), CAST(:paused AS boolean[]), CAST(:notes AS text[]),
          CAST(:named AS boolean[]), CAST(:names AS text[]), CAST(:metadata AS text[]),
          CAST(:kinds AS text[]), CAST(:states AS text[]), CAST(:policies AS text[]))
-         AS x (key, id, shard, queue, expire_after, waits, next_fire_time, paused, note,
-               named, name, metadata, trigger_kind, trigger_state, policies)),
+         AS x (key, id, shard, queue, expire_after, waits, next_fire_time, over, paused,
+               note, named, name, metadata, trigger_kind, trigger_state, policies)),
 made AS (
   INSERT INTO task_definitions
          (key, id, shard, queue, expire_after, waits, next_fire_time, late, paused,
@@ -32,7 +32,7 @@ made AS (
          CAST(:is_late AS boolean)
          OR coalesce(x.next_fire_time <= now() - CAST(:late AS interval), false),
          x.paused, CASE WHEN x.paused THEN x.note END,
-         CASE WHEN x.next_fire_time IS NULL AND NOT x.waits THEN now() END, 1, x.named,
+         CASE WHEN x.over THEN now() END, 1, x.named,
          now()
     FROM x
    WHERE NOT EXISTS (SELECT 1 FROM task_definitions@task_definitions_id_key AS d
@@ -93,7 +93,7 @@ SELECT {_COLUMNS}, now() AS now
 _NOTHING_OPEN = """
      AND NOT EXISTS (
            SELECT 1 FROM task_instances@task_instances_open_idx AS o
-            WHERE o.definition_key = d.key AND d.waits
+            WHERE o.definition_key = d.key AND d.waits AND o.waits
               AND o.completed_at IS NULL AND o.outcome IS NULL OFFSET 0)"""
 
 

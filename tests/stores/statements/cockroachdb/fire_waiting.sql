@@ -14,7 +14,7 @@ WITH moved AS (
      AND d.revision = x.revision
      AND NOT EXISTS (
            SELECT 1 FROM task_instances@{FORCE_INDEX=task_instances_open_idx,NO_FULL_SCAN} AS o
-            WHERE o.definition_key = d.key AND d.waits
+            WHERE o.definition_key = d.key AND d.waits AND o.waits
               AND o.completed_at IS NULL AND o.outcome IS NULL OFFSET 0)
   RETURNING d.key, d.id, d.queue, d.expire_after, d.waits),
 made AS (

@@ -3,11 +3,11 @@ WITH x AS MATERIALIZED (
          CAST(:keys AS uuid[]), CAST(:ids AS uuid[]), CAST(:shards AS bigint[]),
          CAST(:queues AS text[]), CAST(:expiries AS bigint[]),
          CAST(:waits AS boolean[]), CAST(:fire_times AS timestamptz[]),
-         CAST(:paused AS boolean[]), CAST(:notes AS text[]),
+         CAST(:over AS boolean[]), CAST(:paused AS boolean[]), CAST(:notes AS text[]),
          CAST(:named AS boolean[]), CAST(:names AS text[]), CAST(:metadata AS text[]),
          CAST(:kinds AS text[]), CAST(:states AS text[]), CAST(:policies AS text[]))
-         AS x (key, id, shard, queue, expire_after, waits, next_fire_time, paused, note,
-               named, name, metadata, trigger_kind, trigger_state, policies)),
+         AS x (key, id, shard, queue, expire_after, waits, next_fire_time, over, paused,
+               note, named, name, metadata, trigger_kind, trigger_state, policies)),
 made AS (
   INSERT INTO task_definitions
          (key, id, shard, queue, expire_after, waits, next_fire_time, late, paused,
@@ -16,7 +16,7 @@ made AS (
          CAST(:is_late AS boolean)
          OR coalesce(x.next_fire_time <= now() - CAST(:late AS interval), false),
          x.paused, CASE WHEN x.paused THEN x.note END,
-         CASE WHEN x.next_fire_time IS NULL AND NOT x.waits THEN now() END, 1, x.named,
+         CASE WHEN x.over THEN now() END, 1, x.named,
          now()
     FROM x
    WHERE NOT EXISTS (SELECT 1 FROM task_definitions@{FORCE_INDEX=task_definitions_id_key,NO_FULL_SCAN} AS d

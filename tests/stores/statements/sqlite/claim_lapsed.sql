@@ -20,5 +20,5 @@ UPDATE task_instances
    ORDER BY expires_at LIMIT :limit)
 RETURNING id, definition_key, fire_time, execute_at, due_at, attempt, runs, hangs,
           claimed_by, expires_at, started_at, outcome, error, cancel_requested,
-          completed_at, ended_attempt, skipped_last, skipped_count,
-          skipped_reason;
+          payload, key, completed_at, ended_attempt, skipped_last,
+          skipped_count, skipped_reason;

@@ -13,6 +13,6 @@ UPDATE task_definitions AS d
    AND d.next_fire_time IS x.expected AND d.revision = x.revision
    AND (NOT d.waits OR NOT EXISTS (
          SELECT 1 FROM task_instances AS o
-          WHERE o.definition_key = d.key
+          WHERE o.definition_key = d.key AND o.waits
             AND o.completed_at IS NULL AND o.outcome IS NULL))
 RETURNING id, key, queue, expire_after, waits;

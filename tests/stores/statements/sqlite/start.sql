@@ -16,5 +16,5 @@ UPDATE task_instances AS t
    AND t.completed_at IS NULL AND t.claimed_by IS NOT NULL
 RETURNING id, definition_key, fire_time, execute_at, due_at, attempt, runs, hangs,
           claimed_by, expires_at, started_at, outcome, error, cancel_requested,
-          completed_at, ended_attempt, skipped_last, skipped_count,
-          skipped_reason;
+          payload, key, completed_at, ended_attempt, skipped_last,
+          skipped_count, skipped_reason;

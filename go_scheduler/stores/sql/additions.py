@@ -1,0 +1,152 @@
+"""How instances are added that are no fire times', each batch in one transaction.
+
+In words that every engine and every driver understands.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import select
+
+from go_scheduler.errors import TaskDefinitionNotFoundError
+from go_scheduler.stores.sql.database import Overtaken
+from go_scheduler.stores.sql.edits import definition_of, live_among
+from go_scheduler.stores.sql.instance_rows import INSTANCE_COLUMNS, read_instance
+from go_scheduler.stores.sql.tables import definitions, instances
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from sqlalchemy import ColumnElement, Connection, Row, Select
+
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.stores.messages import Addition
+    from go_scheduler.stores.sql.dialect import Dialect
+
+
+class Additions:
+    """Adds instances to definitions.
+
+    Args:
+        dialect: The engine's own words.
+    """
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+
+    def add(
+        self,
+        connection: Connection,
+        definition_id: UUID,
+        additions: Sequence[Addition],
+    ) -> Sequence[TaskInstance]:
+        """Add instances of one definition, as ``Store.add_instances``.
+
+        Args:
+            connection: In a transaction.
+            definition_id: The definition.
+            additions: What to add.
+
+        Raises:
+            TaskDefinitionNotFoundError: There is none with this id.
+            Overtaken: Somebody else has added one with the same key at this moment.
+        """
+        if not additions:
+            return []
+        query = live_among(self._dialect, [definition_id])
+        # Whoever edits, pauses or deletes it waits, and then finds what is added here;
+        # no fire and no other addition does.
+        locked = query.with_for_update(read=True, key_share=True, of=definitions)
+        of = connection.execute(locked).one_or_none()
+        if of is None:
+            raise TaskDefinitionNotFoundError(definition_id)
+        now = self._dialect.now(connection)
+        made = self._insert(connection, of, additions, now)
+        left = [each for each in additions if each.id not in made]
+        existing = self.existing(connection, of.key, left)
+        definition = definition_of(of)
+        return [
+            read_instance(tuple(existing[each.id]), definition)
+            if each.id in existing
+            else each.made(definition, each.execute_at(now))
+            for each in additions
+        ]
+
+    def existing(
+        self, connection: Connection, key: UUID, additions: Sequence[Addition]
+    ) -> Mapping[UUID, Row[Any]]:
+        """The rows of ``INSTANCE_COLUMNS`` in the place of what was not added.
+
+        Args:
+            connection: Of ours, or in a transaction.
+            key: Of the definition's row.
+            additions: What was not added.
+
+        Returns:
+            Each by the id of its addition.
+
+        Raises:
+            Overtaken: There is none of one: somebody else adds it, or deletes it.
+        """
+        if not additions:
+            return {}
+        column = instances.c
+        ids = self._dialect.among(column.id, [each.id for each in additions])
+        rows = connection.execute(self._rows("task_instances_pkey", ids)).all()
+        by_id = {row.id: row for row in rows}
+        keyed = self._rows(
+            "task_instances_key_key",
+            column.definition_key == key,
+            column.key.in_([each.key for each in additions]),
+            column.key.is_not(None),
+        )
+        by_key = {row.key: row for row in connection.execute(keyed)}
+        found = {}
+        for each in additions:
+            row = by_id.get(each.id) or by_key.get(each.key)
+            if row is None:
+                raise Overtaken
+            found[each.id] = row
+        return found
+
+    def _rows(self, index: str, *which: ColumnElement[bool]) -> Select[Any]:
+        query = select(*(instances.c[name] for name in INSTANCE_COLUMNS))
+        return self._dialect.looked_up(query.where(*which), instances, index)
+
+    def _insert(
+        self,
+        connection: Connection,
+        of: Row[Any],
+        additions: Sequence[Addition],
+        now: datetime,
+    ) -> set[UUID]:
+        """Insert those that are not there, by one statement; say which those were."""
+        statement = self._dialect.insert(instances).on_conflict_do_nothing()
+        rows = list(self._columns(of, additions, now))
+        return set(
+            connection.execute(statement.returning(instances.c.id), rows).scalars()
+        )
+
+    def _columns(
+        self, of: Row[Any], additions: Sequence[Addition], now: datetime
+    ) -> Iterator[dict[str, object]]:
+        for each in additions:
+            execute_at = each.execute_at(now)
+            yield {
+                "id": each.id,
+                "definition_key": of.key,
+                "shard": each.id.int % self._dialect.shards,
+                "queue": of.queue,
+                "priority": of.priority,
+                "expire_after": of.expire_after,
+                "slot": of.slot,
+                "frozen": of.paused,
+                "key": each.key,
+                "execute_at": execute_at,
+                "due_at": execute_at,
+                "claimable_at": None if of.paused else max(execute_at, now),
+                "payload": each.payload,
+            }

@@ -1,0 +1,28 @@
+WITH d AS MATERIALIZED (
+  SELECT * FROM task_definitions@{FORCE_INDEX=task_definitions_id_key,NO_FULL_SCAN}
+   WHERE id = CAST(:definition_id AS uuid) AND deleted_at IS NULL FOR KEY SHARE),
+x AS MATERIALIZED (
+  SELECT id, shard, key, payload,
+         coalesce(at, now() + delay * interval '1 microsecond') AS at
+    FROM unnest(
+         CAST(:ids AS uuid[]), CAST(:shards AS bigint[]), CAST(:keys AS text[]),
+         CAST(:payloads AS text[]), CAST(:times AS timestamptz[]),
+         CAST(:delays AS bigint[]))
+         AS x (id, shard, key, payload, at, delay)),
+made AS (
+  INSERT INTO task_instances
+         (id, definition_key, shard, queue, priority, expire_after, slot, frozen, key,
+          execute_at, due_at, claimable_at, payload)
+  SELECT x.id, d.key, x.shard, d.queue, d.priority, d.expire_after, d.slot, d.paused,
+         x.key, x.at, x.at, CASE WHEN NOT d.paused THEN greatest(x.at, now()) END,
+         x.payload
+    FROM d CROSS JOIN x
+   WHERE NOT EXISTS (SELECT 1 FROM task_instances@{FORCE_INDEX=task_instances_pkey,NO_FULL_SCAN} AS i
+                      WHERE i.id = x.id OFFSET 0)
+     AND NOT EXISTS (SELECT 1 FROM task_instances@{FORCE_INDEX=task_instances_key_key,NO_FULL_SCAN} AS i
+                      WHERE i.definition_key = d.key AND i.key = x.key
+                        AND i.key IS NOT NULL OFFSET 0)
+  RETURNING id, execute_at)
+SELECT d.key, d.id, d.queue, d.expire_after, d.next_fire_time, d.paused, d.note, d.completed_at, d.revision, d.named,
+       made.id AS made_id, made.execute_at
+  FROM d LEFT JOIN made ON true;
