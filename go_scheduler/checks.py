@@ -144,4 +144,4 @@ def check_note(value: object) -> str:
 
 
 def _article(noun: str) -> str:
-    return f"{'an' if noun[0] in 'aeio' else 'a'} {noun}"
+    return f"{'an' if noun[0] in 'aeioAEIO' else 'a'} {noun}"

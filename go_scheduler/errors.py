@@ -58,14 +58,23 @@ class TaskDefinitionNotFoundError(GoSchedulerError, LookupError):
 
     Attributes:
         definition_id: The id that was asked for.
+        task: The name of the task that was to be enqueued, if one was.
     """
 
-    def __init__(self, definition_id: UUID) -> None:
-        super().__init__(f"no task definition has the id {definition_id}")
+    def __init__(self, definition_id: UUID, task: str | None = None) -> None:
+        text = f"no task definition has the id {definition_id}"
+        if task is not None:
+            text = (
+                f"there is no task {task!r}: it is made by schedule() of a"
+                " TaskDefinition(trigger=OnDemandTrigger(),"
+                f" id=TaskDefinition.id_for({f'task {task}'!r}), name={task!r})"
+            )
+        super().__init__(text)
         self.definition_id = definition_id
+        self.task = task
 
-    def __reduce__(self) -> tuple[type[TaskDefinitionNotFoundError], tuple[UUID]]:
-        return type(self), (self.definition_id,)
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.definition_id, self.task)
 
 
 class TaskInstanceNotFoundError(GoSchedulerError, LookupError):

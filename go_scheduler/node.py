@@ -138,6 +138,10 @@ class Node:
         # A claim before that would only be in the way of the one that finds them.
         self._creation.look(stored)
 
+    def look_for_instances(self) -> None:
+        """Look for instances at once: there may be one that no fire made."""
+        self._execution.look()
+
     def request_stop(self) -> None:
         """Begin to stop; returns at once."""
         with self._condition:

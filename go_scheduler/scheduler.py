@@ -269,9 +269,18 @@ class Scheduler(Lifecycle, Client):
             self._events.tell(NoticeGiven(text=text))
 
     def _look(self, stored: TaskDefinition | None = None) -> None:
-        node = self._node
-        if node is not None and not node.stopping and node.process == os.getpid():
+        if (node := self._live_node()) is not None:
             node.look(stored)
+
+    def _look_for_instances(self) -> None:
+        if (node := self._live_node()) is not None:
+            node.look_for_instances()
+
+    def _live_node(self) -> Node | None:
+        node = self._node
+        if node is None or node.stopping or node.process != os.getpid():
+            return None
+        return node
 
 
 def _check_handler_or_store(handler: object, store: object) -> None:

@@ -36,6 +36,7 @@ from go_scheduler.errors import (
     ConflictError,
     StoreError,
     StoreUnavailableError,
+    TaskDefinitionNotFoundError,
 )
 from go_scheduler.models import Cancelled, Outcome, State, TaskDefinition
 from go_scheduler.policies import CatchUp
@@ -63,6 +64,7 @@ from go_scheduler.testing.builders import (
     definition,
     finish,
     fire,
+    ids,
     passed_on,
     pending,
     put,
@@ -70,9 +72,11 @@ from go_scheduler.testing.builders import (
     running,
 )
 from go_scheduler.testing.clock import START
+from go_scheduler.testing.settling import settle
 from go_scheduler.triggers.delay import DelayTrigger
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
+from go_scheduler.triggers.on_demand import OnDemandTrigger
 from tests import servers
 from tests.conftest import SHARED, seconds
 
@@ -1000,6 +1004,159 @@ def test_an_async_connection_and_a_sync_one_have_their_own_forms(
         ),
     ):
         asyncio.run(client.aschedule(once(), connection=sync))
+
+
+# Work on demand.
+
+SEND = TaskDefinition(
+    trigger=OnDemandTrigger(), id=TaskDefinition.id_for("task send"), name="send"
+)
+
+
+def test_what_is_enqueued_commits_with_the_users_rows(
+    client: Client, store: Store, shop: Shop, begin: Begin
+) -> None:
+    client.schedule(SEND)
+    with begin() as connection:
+        shop.order(connection)
+        added = client.enqueue("send", order=7, connection=connection)
+        also = client.run_now(SEND.id, key="k", at=START, connection=connection)
+        again = client.run_now(SEND.id, key="k", connection=connection)
+        assert again == also
+        assert added.definition == SEND
+    assert shop.orders == 1
+    assert client.get_instance(added.id) == added
+    assert client.get_instance(also.id) == also
+    assert {*ids(claim(store))} == {added.id, also.id}
+
+
+def test_what_is_enqueued_is_rolled_back_with_the_users_rows(
+    client: Client, shop: Shop, begin: Begin
+) -> None:
+    client.schedule(SEND)
+    with suppress(RollBack), begin() as connection:
+        client.enqueue_all("send", [{}] * 3, connection=connection)
+        raise RollBack
+    assert client.counts()[State.PENDING] == 0
+
+
+def test_a_task_may_be_made_and_enqueued_in_one_transaction(
+    client: Client, shop: Shop, begin: Begin
+) -> None:
+    with begin() as connection:
+        client.schedule(SEND, connection=connection)
+        added = client.enqueue("send", connection=connection)
+    assert client.get_instance(added.id).definition == SEND
+
+
+def test_there_must_be_a_task_within_a_transaction_too(
+    client: Client, shop: Shop
+) -> None:
+    with (
+        pytest.raises(TaskDefinitionNotFoundError, match="no task 'send'"),
+        shop.engine.begin() as connection,
+    ):
+        client.enqueue("send", connection=connection)
+
+
+@pytest.mark.parametrize("engine", LOCKING)
+def test_what_was_enqueued_long_before_its_commit_still_runs(
+    store: Store, clock: ManualClock, begin: Begin
+) -> None:
+    runs: list[TaskInstance] = []
+    with Scheduler(runs.append, store, clock=clock) as scheduler:
+        scheduler.schedule(SEND)
+        with begin() as connection:
+            scheduler.enqueue("send", connection=connection)
+            clock.advance(3 * MINUTE)
+            assert runs == []
+        clock.advance(seconds(12))
+    assert len(runs) == 1
+
+
+def test_a_scheduler_looks_as_soon_as_what_is_enqueued_is_committed(
+    store: Store, clock: ManualClock, shop: Shop
+) -> None:
+    runs: list[TaskInstance] = []
+    with Scheduler(runs.append, store, clock=clock) as scheduler:
+        scheduler.schedule(SEND)
+        clock.advance(seconds(0))
+        with Session(shop.engine) as session:
+            scheduler.enqueue("send", connection=session)
+            session.commit()
+        settle(store)
+        clock.advance(seconds(0))
+        assert len(runs) == 1
+
+
+@pytest.mark.parametrize("engine", ["postgresql"])
+def test_of_two_that_add_one_key_the_second_waits_and_finds_it(
+    client: Client, shop: Shop
+) -> None:
+    client.schedule(SEND)
+    first = shop.engine.connect()
+    added = client.enqueue("send", key="k", connection=first)
+
+    def add() -> TaskInstance:
+        with shop.engine.begin() as connection:
+            return client.enqueue("send", key="k", connection=connection)
+
+    found, alone, _ = at_once(
+        add, lambda: client.enqueue("send", key="k"), first.commit
+    )
+    first.close()
+    assert found == alone == client.get_instance(added.id)
+
+
+@pytest.mark.parametrize("engine", ["postgresql"])
+def test_who_adds_within_a_transaction_holds_up_edits_and_no_fire(
+    client: Client, store: Store, shop: Shop
+) -> None:
+    read = client.schedule(TaskDefinition(trigger=IntervalTrigger(HOUR)))
+    joined = shop.engine.connect()
+    client.run_now(read.id, connection=joined)
+    client.run_now(read.id)
+    fire(store, read, START)
+    deleted, _ = at_once(lambda: client.delete_definition(read.id), joined.commit)
+    joined.close()
+    assert deleted
+    assert client.counts()[State.PENDING] == 0
+
+
+@pytest.mark.parametrize("engine", SHARED[1:2])
+@pytest.mark.parametrize("kind", ["session", "connection"])
+def test_the_awaitable_forms_enqueue_in_an_async_transaction(
+    client: Watching, shop: Shop, kind: str
+) -> None:
+    client.schedule(SEND)
+
+    async def enqueue(commits: bool) -> None:
+        engine = create_async_engine(shop.engine.url)
+        one = AsyncSession(engine) if kind == "session" else engine.connect()
+        async with one as joined:
+            await client.aenqueue("send", order=7, key=f"{commits}", connection=joined)
+            await client.arun_now(SEND.id, payload={"n": 1}, connection=joined)
+            await client.aenqueue_all("send", [{}, {}], connection=joined)
+            if commits:
+                await joined.commit()
+        await engine.dispose()
+
+    for commits, count in ((False, 0), (True, 4)):
+        asyncio.run(enqueue(commits))
+        assert client.counts()[State.PENDING] == count
+
+
+@pytest.mark.parametrize("engine", SHARED[1:2])
+def test_each_form_says_which_connection_it_takes(client: Watching, shop: Shop) -> None:
+    client.schedule(SEND)
+    session = AsyncSession(create_async_engine(shop.engine.url))
+    with pytest.raises(ConfigurationError, match=r"begins with an a.*run_sync"):
+        client.enqueue("send", connection=session)
+    with (
+        Session(shop.engine) as sync,
+        pytest.raises(ConfigurationError, match=r"with that one, call enqueue\("),
+    ):
+        asyncio.run(client.aenqueue("send", connection=sync))
 
 
 # While the transaction is still open.

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from go_scheduler.json import JSON
-    from go_scheduler.models import TaskDefinition
 
+_Given = TypeVar("_Given")
 _Word = TypeVar("_Word", bound=StrEnum)
 
 MOST_LISTED = 1000
@@ -52,10 +52,10 @@ def checked_ids(ids: Collection[UUID]) -> Collection[UUID]:
     return kept
 
 
-def several(definitions: Iterable[TaskDefinition]) -> Sequence[TaskDefinition]:
-    """The definitions, of any iterable; what each one is, is not looked at."""
-    check_type("definitions", definitions, Iterable)
-    return tuple(definitions)
+def several(name: str, given: Iterable[_Given]) -> Sequence[_Given]:
+    """What is in any iterable; what each one is, is not looked at."""
+    check_type(name, given, Iterable)
+    return tuple(given)
 
 
 def one_of(kind: type[_Word], word: _Word | str) -> _Word:

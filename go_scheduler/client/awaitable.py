@@ -4,25 +4,65 @@ from __future__ import annotations
 
 import asyncio
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from go_scheduler.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
 
 _Self = TypeVar("_Self")
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
+class RunSync(Protocol):
+    """The ``run_sync`` of an ``AsyncSession`` or ``AsyncConnection``."""
+
+    def __call__(self, call: Callable[[Any], _T]) -> Awaitable[_T]:
+        """Call with the sync one behind it."""
+
+
 def awaitable(
     method: Callable[Concatenate[_Self, _P], _T],
 ) -> Callable[Concatenate[_Self, _P], Coroutine[Any, Any, _T]]:
-    """The same method, to be awaited; the event loop goes on meanwhile."""
+    """The same method, to be awaited; the event loop goes on meanwhile.
+
+    Its ``connection``, if it takes one and is given it, is an async one.
+    """
 
     async def call(self: _Self, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        return await asyncio.to_thread(method, self, *args, **kwargs)
+        if (connection := kwargs.get("connection")) is None:
+            return await asyncio.to_thread(method, self, *args, **kwargs)
+        run_sync = run_sync_of(connection, method.__name__)
+
+        def join(joined: object) -> _T:
+            kwargs["connection"] = joined
+            return method(self, *args, **kwargs)
+
+        return await run_sync(join)
 
     update_wrapper(call, method)
     call.__name__ = f"a{method.__name__}"
     call.__doc__ = f"Await what ``{method.__name__}`` does; see there."
     return call
+
+
+def run_sync_of(connection: object, name: str) -> RunSync:
+    """What runs a call on an async connection.
+
+    Args:
+        connection: The user's.
+        name: The call for a sync one.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    found = getattr(connection, "run_sync", None)
+    if found is None:
+        raise ConfigurationError(
+            "connection must be a SQLAlchemy AsyncConnection or AsyncSession, not of"
+            f" type {type(connection).__name__}: with that one, call {name}()"
+        )
+    run_sync: RunSync = found
+    return run_sync

@@ -9,7 +9,6 @@ from warnings import warn
 
 from go_scheduler.client.preparation import prepare
 from go_scheduler.errors import (
-    ConfigurationError,
     ScheduleWarning,
 )
 from go_scheduler.events.definition_events import DefinitionScheduled
@@ -19,20 +18,19 @@ from go_scheduler.stores.remembered import is_over
 from go_scheduler.triggers.base import is_own
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
+    from collections.abc import Iterable, Sequence, Set
     from datetime import datetime
-    from typing import TypeAlias
     from uuid import UUID
 
+    from go_scheduler.client.awaitable import RunSync
     from go_scheduler.models import (
         TaskDefinition,
     )
     from go_scheduler.triggers.base import Trigger
 
-    _Put: TypeAlias = list[TaskDefinition]
-    _RunSync: TypeAlias = Callable[[Callable[[object], _Put]], Awaitable[_Put]]
 
 from go_scheduler.client.arguments import several
+from go_scheduler.client.awaitable import run_sync_of
 from go_scheduler.client.store_access import StoreAccess
 
 
@@ -109,7 +107,7 @@ class Scheduling(StoreAccess):
         Warns:
             ScheduleWarning: The trigger of one is one that people often do not mean.
         """
-        given = several(definitions)
+        given = several("definitions", definitions)
         prepared, odd = self._prepare(given, joins=connection is not None)
         _warn(odd)
         return self._put(prepared, connection)
@@ -124,7 +122,7 @@ class Scheduling(StoreAccess):
             connection: A SQLAlchemy ``AsyncSession`` or ``AsyncConnection`` that is not
                 in autocommit.
         """
-        run_sync = None if connection is None else _run_sync_of(connection)
+        run_sync = None if connection is None else run_sync_of(connection, "schedule")
         prepared, odd = await asyncio.to_thread(
             self._prepare, [definition], joins=run_sync is not None
         )
@@ -140,8 +138,10 @@ class Scheduling(StoreAccess):
             definitions: What to run, and when; each id once.
             connection: As for ``aschedule``.
         """
-        given = several(definitions)
-        run_sync = None if connection is None else _run_sync_of(connection)
+        given = several("definitions", definitions)
+        run_sync = None
+        if connection is not None:
+            run_sync = run_sync_of(connection, "schedule_all")
         prepared, odd = await asyncio.to_thread(
             self._prepare, given, joins=run_sync is not None
         )
@@ -174,19 +174,15 @@ class Scheduling(StoreAccess):
     def _put(
         self, definitions: Sequence[TaskDefinition], connection: object
     ) -> list[TaskDefinition]:
-        if connection is not None:
-            put = transactional(self._store).put_definitions_in(
-                connection, definitions, committed=self._look
-            )
-        else:
-            put = self._ready().put_definitions(definitions)
+        put = self._within(connection, self._look).put_definitions(definitions)
+        if connection is None:
             for each in put:
                 self._look(each)
         self._tell_scheduled(put, joined=connection is not None)
         return list(put)
 
     async def _aput(
-        self, definitions: Sequence[TaskDefinition], run_sync: _RunSync | None
+        self, definitions: Sequence[TaskDefinition], run_sync: RunSync | None
     ) -> list[TaskDefinition]:
         put = partial(self._put, definitions)
         if run_sync is None:
@@ -234,14 +230,3 @@ def _warn(odd: Sequence[str]) -> None:
     """Tell the author, as of where ``schedule`` or ``aschedule`` was called."""
     for text in odd:
         warn(text, ScheduleWarning, stacklevel=3)
-
-
-def _run_sync_of(connection: object) -> _RunSync:
-    found = getattr(connection, "run_sync", None)
-    if found is None:
-        raise ConfigurationError(
-            "connection must be a SQLAlchemy AsyncConnection or AsyncSession, not of"
-            f" type {type(connection).__name__}: with that one, call schedule()"
-        )
-    run_sync: _RunSync = found
-    return run_sync

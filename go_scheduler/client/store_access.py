@@ -9,12 +9,15 @@ from go_scheduler.checks import check_type
 from go_scheduler.client.awaitable import awaitable
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.events.hub import LOG_ALONE, Teller
-from go_scheduler.stores.base import Store
+from go_scheduler.stores.base import Store, transactional
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from go_scheduler.models import (
         TaskDefinition,
     )
+    from go_scheduler.stores.joined_store import JoinedStore
 
 _NOBODYS = UUID(int=0)
 
@@ -55,8 +58,24 @@ class StoreAccess:
             self._initialized = True
         return self._store
 
+    def _within(
+        self, connection: object, committed: Callable[[], None] | None = None
+    ) -> JoinedStore:
+        """The store within the user's transaction; without one, by itself.
+
+        Args:
+            connection: To the transaction, or None.
+            committed: Called once it has committed, if the store learns of that.
+        """
+        if connection is None:
+            return self._ready()
+        return transactional(self._store).join(connection, committed=committed)
+
     def _look(self, stored: TaskDefinition | None = None) -> None:
         """Something may be due, what was just stored perhaps: a scheduler looks."""
+
+    def _look_for_instances(self) -> None:
+        """There may be an instance that is due: a scheduler looks."""
 
 
 def _check_store(store: object) -> None:

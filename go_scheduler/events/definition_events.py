@@ -113,6 +113,24 @@ class InstanceCreated(DefinitionEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceAdded(DefinitionEvent):
+    """It was given an instance by hand, or by being enqueued.
+
+    Attributes:
+        instance_id: Which.
+        execute_at: When it is to run.
+        key: Its key, if it has one.
+        joined: Whether it is part of a transaction of the caller's, which may be rolled
+            back yet.
+    """
+
+    instance_id: UUID
+    execute_at: datetime
+    key: str | None
+    joined: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceSkipped(DefinitionEvent):
     """Fire times that will not run were recorded in one instance.
 

@@ -19,10 +19,10 @@ from go_scheduler.stores.instance_store import InstanceStore
 from go_scheduler.stores.node_store import NodeStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from datetime import datetime
 
-    from go_scheduler.models import TaskDefinition
+    from go_scheduler.stores.joined_store import JoinedStore
     from go_scheduler.stores.messages import Retention, RunOutcome
 
 CONTACTS_KEPT = timedelta(hours=1)
@@ -117,20 +117,18 @@ class TransactionalStore(Store):
     """
 
     @abstractmethod
-    def put_definitions_in(
-        self,
-        connection: object,
-        definitions: Sequence[TaskDefinition],
-        *,
-        committed: Callable[[], None] | None = None,
-    ) -> Sequence[TaskDefinition]:
-        """Do what ``put_definitions`` does, within a transaction of the user's.
+    def join(
+        self, connection: object, *, committed: Callable[[], None] | None = None
+    ) -> JoinedStore:
+        """Take part in a transaction of the user's.
 
         Args:
             connection: The user's connection or session, in a transaction.
-            definitions: As for ``put_definitions``.
             committed: Called once the transaction has committed, if the store learns
                 of that, and never if it does not commit.
+
+        Returns:
+            What does there what the methods of the same names do; none of them commits.
 
         Raises:
             ConfigurationError: It is no connection to a database of this store's kind.
@@ -141,7 +139,7 @@ class TransactionalStore(Store):
         """Record the end of one run within a transaction of the user's.
 
         Args:
-            connection: As for ``put_definitions_in``.
+            connection: As for ``join``.
             outcome: Its ``outcome`` is *completed*: the first success of any attempt
                 counts, as for ``finish_instances``.
 

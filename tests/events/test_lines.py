@@ -25,6 +25,7 @@ from go_scheduler.events import (
     Event,
     ExecutorFailed,
     ExecutorRecovered,
+    InstanceAdded,
     InstanceClaimed,
     InstanceCreated,
     InstanceFinished,
@@ -247,6 +248,7 @@ SILENT = [
     DefinitionDeleted(definition_id=ONE),
     DefinitionCompleted(**OF_D),
     InstanceCreated(**OF_D, fire_time=NOON),
+    InstanceAdded(**OF_D, instance_id=ONE, execute_at=NOON, key=None, joined=False),
     InstanceSkipped(**OF_D, first=NOON, last=NOON, count=1, reason="late"),
     InstanceClaimed(**OF_I, due_at=NOON),
     InstanceStarted(

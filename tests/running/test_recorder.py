@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.models import TaskDefinition
+    from go_scheduler.stores.joined_store import JoinedStore
     from go_scheduler.stores.messages import Answer, Release
     from go_scheduler.testing import ManualClock
 
@@ -100,14 +101,10 @@ class FaultyStore(MemoryStore):
 class JoiningStore(FaultyStore, TransactionalStore):
     """A connection is the word for how its transaction ends, which it does at once."""
 
-    def put_definitions_in(
-        self,
-        connection: object,
-        definitions: Sequence[TaskDefinition],
-        *,
-        committed: Callable[[], None] | None = None,
-    ) -> Sequence[TaskDefinition]:
-        return self.put_definitions(definitions) if connection == "commit" else []
+    def join(
+        self, connection: object, *, committed: Callable[[], None] | None = None
+    ) -> JoinedStore:
+        return self
 
     def finish_instance_in(self, connection: object, outcome: RunOutcome) -> bool:
         if connection == "commit":

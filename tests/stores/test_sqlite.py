@@ -664,7 +664,7 @@ class TestTransactionsOfUsers:
             engine.connect() as connection,
             pytest.raises(ConfigurationError, match="autocommit"),
         ):
-            store.put_definitions_in(connection, [definition()])
+            store.join(connection).put_definitions([definition()])
         engine.dispose()
 
     def test_what_is_put_and_finished_is_there_when_it_commits(
@@ -676,12 +676,12 @@ class TestTransactionsOfUsers:
         )
         engine = create_engine(url_of(path))
         with engine.connect() as connection:
-            [new] = store.put_definitions_in(connection, [definition()])
+            [new] = store.join(connection).put_definitions([definition()])
             assert store.finish_instance_in(connection, outcome)
             assert ids(store.list_definitions()) == [instance.definition.id]
             connection.rollback()
             assert store.get_instance(instance.id) == instance
-            [new] = store.put_definitions_in(connection, [definition()])
+            [new] = store.join(connection).put_definitions([definition()])
             assert store.finish_instance_in(connection, outcome)
             connection.commit()
         engine.dispose()
@@ -695,7 +695,7 @@ class TestTransactionsOfUsers:
         with engine.connect() as connection, other(path) as rival:
             rival.execute("BEGIN IMMEDIATE")
             with pytest.raises(StoreUnavailableError, match="locked"):
-                store.put_definitions_in(connection, [definition()])
+                store.join(connection).put_definitions([definition()])
             rival.execute("ROLLBACK")
         engine.dispose()
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from go_scheduler.clock import Clock
     from go_scheduler.json import JSON
     from go_scheduler.models import Cancelled, DefinitionState, State
+    from go_scheduler.stores.joined_store import JoinedStore
     from go_scheduler.stores.messages import (
         Addition,
         Answer,
@@ -170,13 +171,9 @@ class StubStore(Store):
 class StubTransactionalStore(StubStore, TransactionalStore):
     """One that takes part in transactions of its users."""
 
-    def put_definitions_in(
-        self,
-        connection: object,
-        definitions: Sequence[TaskDefinition],
-        *,
-        committed: Callable[[], None] | None = None,
-    ) -> Sequence[TaskDefinition]:
+    def join(
+        self, connection: object, *, committed: Callable[[], None] | None = None
+    ) -> JoinedStore:
         raise NotImplementedError
 
     def finish_instance_in(self, connection: object, outcome: RunOutcome) -> bool:

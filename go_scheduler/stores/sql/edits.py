@@ -169,11 +169,10 @@ class Edits:
         return set(deleted.values())
 
 
-LIVE = (
-    select(definitions, *(each for each in contents.c if each.name != "key"))
-    .outerjoin(contents, contents.c.key == definitions.c.key)
-    .where(definitions.c.deleted_at.is_(None))
-)
+WITH_CONTENTS = select(
+    definitions, *(each for each in contents.c if each.name != "key")
+).outerjoin(contents, contents.c.key == definitions.c.key)
+LIVE = WITH_CONTENTS.where(definitions.c.deleted_at.is_(None))
 
 
 def _keys() -> Select[Any]:

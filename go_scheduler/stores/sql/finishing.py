@@ -36,7 +36,7 @@ def finish_run(connection: Connection, outcome: RunOutcome, now: datetime) -> bo
     if ended is None:
         return False
     if ended.waits:
-        _go_on(connection, ended.definition_key, outcome.next_fire_time, now)
+        go_on(connection, ended.definition_key, outcome.next_fire_time, now)
     return True
 
 
@@ -66,7 +66,7 @@ def _succeed(outcome: RunOutcome, now: datetime) -> ReturningUpdate[Any]:
     )
 
 
-def _go_on(
+def go_on(
     connection: Connection,
     key: UUID,
     next_fire_time: datetime | None,

@@ -51,7 +51,8 @@ def join(connection: object, dialect: Dialect) -> Connection:
 
 
 _OF_ASYNC = (
-    ": await scheduler.aschedule(...), or call this within its run_sync(), as in `await"
+    ": await the call that begins with an a, such as scheduler.aschedule(...), or make"
+    " it within its run_sync(), as in `await"
     " session.run_sync(current_run().complete_in)`"
 )
 

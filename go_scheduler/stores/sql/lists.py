@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import and_, case, literal, or_, select
 
 from go_scheduler.models import DefinitionState, State
+from go_scheduler.stores.sql.edits import LIVE, live_among
 from go_scheduler.stores.sql.instance_rows import INSTANCE_COLUMNS
 from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS, LATEST
-from go_scheduler.stores.sql.tables import definitions, instances
+from go_scheduler.stores.sql.tables import contents, definitions, instances
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement
+    from collections.abc import Collection, Mapping
+    from uuid import UUID
 
+    from sqlalchemy import ColumnElement, Select
+
+    from go_scheduler.json import JSON
     from go_scheduler.stores.messages import Position
+    from go_scheduler.stores.sql.dialect import Dialect
 
 BOTH = select(
     *(instances.c[name] for name in INSTANCE_COLUMNS),
@@ -22,6 +28,39 @@ BOTH = select(
 ).outerjoin_from(
     instances, definitions, definitions.c.key == instances.c.definition_key
 )
+
+
+def definitions_like(
+    dialect: Dialect,
+    *,
+    ids: Collection[UUID] | None = None,
+    metadata: Mapping[str, JSON] | None = None,
+    name: str | None = None,
+    queue: str | None = None,
+    state: DefinitionState | None = None,
+    soonest_first: bool = False,
+    after: Position | None = None,
+    limit: int,
+) -> Select[Any]:
+    """A page of definitions with their contents, as ``Store.list_definitions``."""
+    query = LIVE if ids is None else live_among(dialect, ids)
+    query = query.limit(limit)
+    if soonest_first:
+        query = query.order_by(definitions.c.next_fire_time.nulls_last())
+    query = query.order_by(definitions.c.id)
+    if metadata is not None:
+        query = query.where(dialect.contains(metadata))
+    if name is not None:
+        query = query.where(contents.c.name == name)
+    if queue is not None:
+        query = query.where(definitions.c.queue == queue)
+    if state is not None:
+        query = query.where(definition_state == state.value)
+    if after is not None and soonest_first:
+        query = query.where(fires_after(after))
+    elif after is not None:
+        query = query.where(definitions.c.id > after.id)
+    return query
 
 
 def comes_after(last: Position, *, newest_first: bool) -> ColumnElement[bool]:

@@ -22,14 +22,14 @@ from go_scheduler.stores.changes import check_each_once
 from go_scheduler.stores.sql.additions import Additions
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.due_queues import due_queues
-from go_scheduler.stores.sql.edits import LIVE, Edits, definition_of, live_among
+from go_scheduler.stores.sql.edits import Edits, definition_of
 from go_scheduler.stores.sql.finishing import finish_run
+from go_scheduler.stores.sql.joined import Joined
 from go_scheduler.stores.sql.joining import join, when_committed
 from go_scheduler.stores.sql.lists import (
     BOTH,
     comes_after,
-    definition_state,
-    fires_after,
+    definitions_like,
     instance_state,
 )
 from go_scheduler.stores.sql.puts import Puts
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from go_scheduler.clock import Clock
     from go_scheduler.json import JSON
     from go_scheduler.models import TaskDefinition, TaskInstance
+    from go_scheduler.stores.joined_store import JoinedStore
     from go_scheduler.stores.messages import Addition, Position, RunOutcome, Tombstone
     from go_scheduler.stores.sql.database import Database
     from go_scheduler.stores.sql.dialect import Dialect
@@ -136,23 +137,21 @@ class SQLStore(TransactionalStore):
         """Put definitions within a transaction of ours."""
         return self._puts.put(connection, definitions, late=late)
 
-    def put_definitions_in(
-        self,
-        connection: object,
-        definitions: Sequence[TaskDefinition],
-        *,
-        committed: Callable[[], None] | None = None,
-    ) -> Sequence[TaskDefinition]:
-        """Put definitions within a transaction of the user's."""
-        check_each_once(definitions)
+    def join(
+        self, connection: object, *, committed: Callable[[], None] | None = None
+    ) -> JoinedStore:
+        """Take part in a transaction of the user's."""
         joined = self._connection_of(connection)
-        # The user may commit at any time later, below the bound of every scan.
-        put = self._database.run_once(
-            lambda: self._puts.put(joined, definitions, late=True)
-        )
         if committed is not None:
             when_committed(connection, committed)
-        return put
+        return Joined(
+            joined,
+            self._database,
+            self._dialect,
+            puts=self._puts,
+            edits=self._edits,
+            additions=self._additions,
+        )
 
     def finish_instance_in(self, connection: object, outcome: RunOutcome) -> bool:
         """Record the end of one run within a transaction of the user's."""
@@ -187,23 +186,17 @@ class SQLStore(TransactionalStore):
         limit: int = 100,
     ) -> Sequence[TaskDefinition]:
         """Read a page of the definitions that meet every condition given."""
-        query = LIVE if ids is None else live_among(self._dialect, ids)
-        query = query.limit(limit)
-        if soonest_first:
-            query = query.order_by(definitions.c.next_fire_time.nulls_last())
-        query = query.order_by(definitions.c.id)
-        if metadata is not None:
-            query = query.where(self._dialect.contains(metadata))
-        if name is not None:
-            query = query.where(contents.c.name == name)
-        if queue is not None:
-            query = query.where(definitions.c.queue == queue)
-        if state is not None:
-            query = query.where(definition_state == state.value)
-        if after is not None and soonest_first:
-            query = query.where(fires_after(after))
-        elif after is not None:
-            query = query.where(definitions.c.id > after.id)
+        query = definitions_like(
+            self._dialect,
+            ids=ids,
+            metadata=metadata,
+            name=name,
+            queue=queue,
+            state=state,
+            soonest_first=soonest_first,
+            after=after,
+            limit=limit,
+        )
         return self._list(
             lambda connection: [definition_of(row) for row in connection.execute(query)]
         )

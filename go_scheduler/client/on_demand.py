@@ -1,0 +1,209 @@
+"""Work on demand: instances that users ask for, of any definition."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from go_scheduler.checks import check_name, check_type
+from go_scheduler.client.arguments import several
+from go_scheduler.client.awaitable import awaitable
+from go_scheduler.client.store_access import StoreAccess
+from go_scheduler.clock import ZERO
+from go_scheduler.errors import ConfigurationError, TaskDefinitionNotFoundError
+from go_scheduler.events.definition_events import InstanceAdded
+from go_scheduler.events.event import of_definition
+from go_scheduler.models import TaskDefinition
+from go_scheduler.stores.messages import Addition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime, timedelta
+
+    from go_scheduler.json import JSON
+    from go_scheduler.models import TaskInstance
+
+_MOST_AT_ONCE = 500
+
+
+class OnDemand(StoreAccess):
+    """Runs definitions by hand, and enqueues work for them."""
+
+    def run_now(
+        self,
+        definition_id: UUID,
+        *,
+        payload: Mapping[str, JSON] | None = None,
+        at: datetime | None = None,
+        key: str | None = None,
+        connection: object = None,
+    ) -> TaskInstance:
+        """Run a definition once more, now or at a time.
+
+        It makes no difference to when the definition fires by itself: the instance has
+        no ``fire_time``. One of a paused definition waits until that is resumed. What
+        cannot be made twice has a ``key``; see ``enqueue``.
+
+        Args:
+            definition_id: Any definition, completed or not.
+            payload: What the handler finds as ``instance.payload``: a JSON object of at
+                most 64 KiB.
+            at: When; None: as soon as possible.
+            key: While an instance of the definition has this key, ended or not, a
+                second one is not made; at most 200 characters.
+            connection: To make it part of a transaction of yours, as for ``schedule``.
+
+        Returns:
+            The instance, or the one that has the key already.
+
+        Raises:
+            TaskDefinitionNotFoundError: There is no definition with this id.
+            ConfigurationError: An argument is wrong, or the store takes part in no
+                transactions.
+            StoreUnavailableError: With a ``connection``: somebody else adds the same
+                key at the same moment; repeat the transaction.
+        """
+        check_type("definition_id", definition_id, UUID)
+        addition = Addition(at=at, payload=payload, key=key)
+        return self._add(definition_id, [addition], connection)[0]
+
+    arun_now = awaitable(run_now)
+    """Await what ``run_now`` does; see there."""
+
+    def enqueue(
+        self,
+        name: str,
+        /,
+        *,
+        at: datetime | None = None,
+        delay: timedelta | None = None,
+        key: str | None = None,
+        connection: object = None,
+        payload: Mapping[str, JSON] | None = None,
+        **arguments: JSON,
+    ) -> TaskInstance:
+        """Have a task done, now or later: one row, written by one statement.
+
+        A task is the definition with the id ``TaskDefinition.id_for("task " + name)``,
+        commonly with an ``OnDemandTrigger``. How it is tried again, in which queue it
+        runs and whatever else applies to it says the definition, once for all.
+
+        ```python
+        scheduler.enqueue("send", order=7)
+        scheduler.enqueue("send", order=8, delay=timedelta(minutes=5), key="order 8")
+        ```
+
+        Args:
+            name: Of the task.
+            at: When; None: as soon as possible.
+            delay: So long after the store's time, instead of ``at``; zero or more.
+            key: While an instance of the task has this key, ended or not, a second one
+                is not made; at most 200 characters. It goes when that instance does,
+                after ``retention``.
+            connection: To make it part of a transaction of yours, as for ``schedule``.
+            payload: What the handler finds as ``instance.payload``, at most 64 KiB of
+                JSON; instead of ``arguments``.
+            arguments: The payload, by keyword.
+
+        Returns:
+            The instance, or the one that has the key already.
+
+        Raises:
+            TaskDefinitionNotFoundError: There is no such task; the text says how to
+                make it.
+            ConfigurationError: As for ``run_now``.
+            StoreUnavailableError: As for ``run_now``.
+        """
+        if at is not None and delay is not None:
+            raise ConfigurationError("say when by at or by delay, and not by both")
+        if payload is not None and arguments:
+            raise ConfigurationError(
+                "give what it is to be done with as payload or by keyword, not both"
+            )
+        addition = Addition(
+            at=at,
+            delay=ZERO if delay is None else delay,
+            payload=arguments or payload,
+            key=key,
+        )
+        return self._enqueue(name, [addition], connection)[0]
+
+    aenqueue = awaitable(enqueue)
+    """Await what ``enqueue`` does; see there."""
+
+    def enqueue_all(
+        self,
+        name: str,
+        payloads: Iterable[Mapping[str, JSON] | None],
+        /,
+        *,
+        connection: object = None,
+    ) -> list[TaskInstance]:
+        """Have a task done many times, as soon as possible.
+
+        They are written in batches of 500: when a batch fails, those before it stay,
+        but with a ``connection``.
+
+        Args:
+            name: Of the task.
+            payloads: What each time is done with.
+            connection: As for ``enqueue``.
+
+        Returns:
+            The instances, in the order given.
+
+        Raises:
+            TaskDefinitionNotFoundError: As for ``enqueue``.
+            ConfigurationError: As for ``run_now``. Nothing was enqueued.
+            StoreUnavailableError: As for ``run_now``.
+        """
+        additions = [Addition(payload=each) for each in several("payloads", payloads)]
+        rest = iter(additions)
+        enqueued: list[TaskInstance] = []
+        while batch := list(islice(rest, _MOST_AT_ONCE)):
+            enqueued += self._enqueue(name, batch, connection)
+        return enqueued
+
+    aenqueue_all = awaitable(enqueue_all)
+    """Await what ``enqueue_all`` does; see there."""
+
+    def _enqueue(
+        self, name: str, additions: Sequence[Addition], connection: object
+    ) -> Sequence[TaskInstance]:
+        task = check_name("name", name)
+        try:
+            return self._add(task_id(task), additions, connection)
+        except TaskDefinitionNotFoundError as error:
+            missing = TaskDefinitionNotFoundError(error.definition_id, task=task)
+            raise missing from None
+
+    def _add(
+        self, definition_id: UUID, additions: Sequence[Addition], connection: object
+    ) -> Sequence[TaskInstance]:
+        store = self._within(connection, self._look_for_instances)
+        found = store.add_instances(definition_id, additions)
+        if connection is None:
+            self._look_for_instances()
+        if self._events.wanted(InstanceAdded):
+            made = {each.id for each in additions}
+            for each in found:
+                if each.id in made:
+                    self._tell_added(each, joined=connection is not None)
+        return found
+
+    def _tell_added(self, instance: TaskInstance, *, joined: bool) -> None:
+        self._events.tell(
+            InstanceAdded(
+                **of_definition(instance.definition),
+                instance_id=instance.id,
+                execute_at=instance.execute_at,
+                key=instance.key,
+                joined=joined,
+            )
+        )
+
+
+def task_id(name: str) -> UUID:
+    """The id of the definition that is the task of this name."""
+    return TaskDefinition.id_for(f"task {name}")

@@ -1,0 +1,135 @@
+"""A store of SQL within a transaction of the user's: nothing of it is repeated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from sqlalchemy import select
+
+from go_scheduler.errors import TaskInstanceNotFoundError
+from go_scheduler.stores.changes import check_each_once
+from go_scheduler.stores.sql.cancelling import cancel_one
+from go_scheduler.stores.sql.edits import WITH_CONTENTS, definition_of
+from go_scheduler.stores.sql.instance_rows import INSTANCE_COLUMNS, read_instance
+from go_scheduler.stores.sql.lists import definitions_like
+from go_scheduler.stores.sql.tables import definitions, instances
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence, Set
+    from datetime import datetime
+    from typing import Any
+    from uuid import UUID
+
+    from sqlalchemy import Connection
+
+    from go_scheduler.models import Cancelled, TaskDefinition, TaskInstance
+    from go_scheduler.stores.messages import Addition
+    from go_scheduler.stores.sql.additions import Additions
+    from go_scheduler.stores.sql.database import Database
+    from go_scheduler.stores.sql.dialect import Dialect
+    from go_scheduler.stores.sql.edits import Edits
+    from go_scheduler.stores.sql.puts import Puts
+
+Answer = TypeVar("Answer")
+
+
+class Joined:
+    """The ``JoinedStore`` of the SQL stores.
+
+    Args:
+        connection: The user's, in a transaction.
+        database: Says what an error means.
+        dialect: The engine's own words.
+        puts: Puts definitions.
+        edits: Changes and deletes them.
+        additions: Adds instances.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        database: Database,
+        dialect: Dialect,
+        *,
+        puts: Puts,
+        edits: Edits,
+        additions: Additions,
+    ) -> None:
+        self._connection = connection
+        self._database = database
+        self._dialect = dialect
+        self._puts = puts
+        self._edits = edits
+        self._additions = additions
+
+    def _run(self, work: Callable[[Connection], Answer]) -> Answer:
+        return self._database.run_once(lambda: work(self._connection))
+
+    def put_definitions(
+        self, definitions: Sequence[TaskDefinition]
+    ) -> Sequence[TaskDefinition]:
+        """Insert each definition, or replace the one with its id."""
+        check_each_once(definitions)
+        # The user may commit at any time later, below the bound of every scan.
+        return self._run(lambda each: self._puts.put(each, definitions, late=True))
+
+    def list_definitions(
+        self, *, limit: int = 100, **conditions: Any
+    ) -> Sequence[TaskDefinition]:
+        """Read a page of the definitions that meet every condition given."""
+        query = definitions_like(self._dialect, limit=limit, **conditions)
+        return self._run(
+            lambda each: [definition_of(row) for row in each.execute(query)]
+        )
+
+    def delete_definitions(self, ids: Collection[UUID]) -> Set[UUID]:
+        """Delete definitions, at once and with all that is not running."""
+        return self._run(lambda each: self._edits.delete(each, ids))
+
+    def pause_definitions(
+        self, ids: Collection[UUID], *, note: str | None = None
+    ) -> Sequence[TaskDefinition]:
+        """Pause definitions, so that nothing of theirs starts."""
+        return self._run(lambda each: self._edits.pause(each, ids, note))
+
+    def resume_definitions(self, ids: Collection[UUID]) -> Sequence[TaskDefinition]:
+        """End a pause."""
+        return self._run(lambda each: self._edits.resume(each, ids))
+
+    def add_instances(
+        self, definition_id: UUID, additions: Sequence[Addition]
+    ) -> Sequence[TaskInstance]:
+        """Make instances of a definition that are no fire times'."""
+        return self._run(
+            lambda each: self._additions.add(each, definition_id, additions)
+        )
+
+    def get_instance(self, instance_id: UUID) -> TaskInstance:
+        """Read one instance."""
+        query = select(*(instances.c[name] for name in INSTANCE_COLUMNS))
+        query = query.where(instances.c.id == instance_id)
+
+        def read(connection: Connection) -> TaskInstance:
+            row = connection.execute(query).one_or_none()
+            if row is None:
+                raise TaskInstanceNotFoundError(instance_id)
+            of = WITH_CONTENTS.where(definitions.c.key == row.definition_key)
+            definition = definition_of(connection.execute(of).one())
+            return read_instance(tuple(row), definition)
+
+        return self._run(read)
+
+    def cancel_instances(
+        self, cancellations: Mapping[UUID, datetime | None]
+    ) -> Mapping[UUID, Cancelled]:
+        """Cancel what has not started; ask what runs to stop."""
+
+        def cancel(connection: Connection) -> Mapping[UUID, Cancelled]:
+            now = self._dialect.now(connection)
+            found = {
+                id: cancel_one(connection, id, at, now)
+                for id, at in cancellations.items()
+            }
+            return {id: each for id, each in found.items() if each is not None}
+
+        return self._run(cancel)
