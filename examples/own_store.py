@@ -23,7 +23,7 @@ import tempfile
 import threading
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from uuid import UUID
@@ -41,6 +41,7 @@ from go_scheduler import (
     Trigger,
 )
 from go_scheduler.stores import (
+    Announcement,
     NodeContact,
     Outcome,
     Skipped,
@@ -171,7 +172,7 @@ def load_snapshot(text: str) -> Snapshot:
     if not text:
         return Snapshot()
     kept = json.loads(text)
-    definitions = [load_definition(each) for each in kept["definitions"]]
+    definitions = [load(TaskDefinition, each) for each in kept["definitions"]]
     by_id = {str(each.id): each for each in definitions}
     for row in kept["instances"]:
         row["definition"] = by_id[row["definition"]]
@@ -197,8 +198,10 @@ def dump(value: Any) -> Any:
     return str(value) if isinstance(value, UUID) else value
 
 
-def load(kind: type[T], values: dict[str, Any]) -> T:
-    """The dataclass of this type that was dumped."""
+def load(kind: type[T], values: Any) -> T:
+    """The dataclass of this type that was dumped, if it is not loaded already."""
+    if isinstance(values, kind):
+        return values
     types = {each.name: str(each.type) for each in fields(kind)}  # type: ignore[arg-type]
     return kind(**{name: load_field(types[name], values[name]) for name in values})
 
@@ -221,15 +224,9 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "tuple[str, ...]": tuple,
     "Outcome": Outcome,
     "Trigger": lambda value: load_trigger(*value),
-    "RetryPolicy": lambda values: load(RetryPolicy, values),
-    "CatchUp": lambda values: load(CatchUp, values),
-    "Skipped": lambda values: load(Skipped, values),
-    "TaskDefinition": lambda value: load_definition(value),
 }
-
-
-def load_definition(value: Any) -> TaskDefinition:
-    return value if isinstance(value, TaskDefinition) else load(TaskDefinition, value)
+for each in (Announcement, CatchUp, RetryPolicy, Skipped, TaskDefinition):
+    READERS[each.__name__] = partial(load, each)
 
 
 def main() -> None:

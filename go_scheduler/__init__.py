@@ -28,6 +28,7 @@ from go_scheduler.models import (
     TaskDefinition,
     TaskInstance,
 )
+from go_scheduler.node_info import NodeInfo
 from go_scheduler.policies import CatchUp
 from go_scheduler.raised import Fail, RetryAfter
 from go_scheduler.retry_policy import RetryPolicy
@@ -42,6 +43,7 @@ from go_scheduler.triggers import (
     OnDemandTrigger,
     Trigger,
 )
+from go_scheduler.version import __version__ as __version__
 
 if typing.TYPE_CHECKING:
     from go_scheduler.running.calling.process_executor import ProcessExecutor
@@ -55,8 +57,6 @@ else:
             "ProcessExecutor": "running.calling.process_executor",
         },
     )
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Cancelled",
@@ -76,6 +76,7 @@ __all__ = [
     "IntervalTrigger",
     "InvalidTriggerError",
     "MemoryStore",
+    "NodeInfo",
     "OnDemandTrigger",
     "Outcome",
     "Page",

@@ -151,6 +151,7 @@ class Node:
             self._stopping = True
         # At once, without the store: nothing new begins, and what is held goes back.
         self._stop_making()
+        self._execution.leave()
 
     def stop(self, timeout: timedelta | None) -> bool:
         """Stop, and wait until it has.
@@ -244,7 +245,7 @@ class Node:
     def _stop_step(self) -> None:
         """Stop what makes work, wait for what runs, and stop what records it last."""
         # Again at each step: a claim may have been under way.
-        ended = self._stop_making()
+        ended = self._stop_making() and self._execution.has_left
         if self._execution.is_running:
             self._quiet_since = None
             return

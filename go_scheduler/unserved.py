@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _EVERY = timedelta(seconds=20)
 # Who serves it may be about to start.
 _PATIENCE = timedelta(minutes=1)
-# Nodes tell of themselves every sixth of their lease, of which this one knows nothing.
+# A node that is not seen for some seconds may go on all the same.
 _ALIVE = timedelta(minutes=5)
 _MOST = 100
 
@@ -75,9 +75,11 @@ class UnservedQueues:
         """The queues of this node and of all that live; None: of some nobody knows."""
         served = set(self._own)
         for contact in self._store.list_contacts(within=_ALIVE):
-            if contact.queues is None:
+            announced = contact.announced
+            if announced.queues is None:
                 return None
-            served.update(contact.queues)
+            if not announced.stopping:
+                served.update(announced.queues)
         return served
 
     def _find(self, served: set[str]) -> Sequence[str]:

@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from go_scheduler.testing import ManualClock
 
 FAILED_AFTER = 30.0
-LOOPS = {"definition scheduler", "cleanup", "zone watch"}
+LOOPS = {"definition scheduler", "cleanup", "zone watch", "takeover"}
 EXECUTION = {
-    "takeover",
     "instance runner",
     "starter",
     "timer",
@@ -57,7 +56,7 @@ def once(store: MemoryStore) -> TaskDefinition:
     return put(store, definition(now, trigger=ExecuteOnceTrigger(now)))
 
 
-def test_it_has_nine_loops_and_three_without_a_handler(
+def test_it_has_nine_loops_and_four_without_a_handler(
     store: MemoryStore, clock: ManualClock
 ) -> None:
     assert set(node(print, store, clock).health().loops) == LOOPS | EXECUTION

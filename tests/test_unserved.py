@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from go_scheduler.clock import ZERO
 from go_scheduler.stores.memory.store import MemoryStore
-from go_scheduler.stores.messages import NodeContact
+from go_scheduler.stores.messages import Announcement, NodeContact
 from go_scheduler.testing.builders import (
     LEASE,
     MINUTE,
@@ -38,7 +39,7 @@ class Store(MemoryStore):
         if self.knows:
             return contacts
         return [
-            NodeContact(node=each.node, since=each.since, until=each.until)
+            replace(each, announced=Announcement(node=each.announced.node))
             for each in contacts
         ]
 
@@ -66,7 +67,7 @@ def look_for(queues: UnservedQueues, clock: ManualClock, span: timedelta) -> Non
 
 
 def serve(store: Store, *served: str) -> None:
-    store.note_contact(OTHER_NODE, unbroken=ZERO, queues=served)
+    store.note_contact(Announcement(node=OTHER_NODE, queues=served), unbroken=ZERO)
 
 
 def test_a_queue_that_nobody_serves_is_named_once_with_what_to_do(

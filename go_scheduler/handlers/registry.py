@@ -60,6 +60,11 @@ class HandlerRegistry:
 
         return add
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that are registered, in their order."""
+        return tuple(sorted(each for each in self._handlers if each is not None))
+
     def find(self, instance: TaskInstance) -> Handler | None:
         """The handler for an instance; None if its name is not registered."""
         return self._handlers.get(instance.definition.name)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.events.hub import LOG_ALONE, Events
 from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.running.admission import Admission
+from go_scheduler.running.announcing import Announcing
 from go_scheduler.running.calling.calls import Calls
 from go_scheduler.running.calling.spares import Spares
 from go_scheduler.running.calling.workers import Workers
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 class Execution:
     """What claims, starts, calls, records and renews the instances of one node.
 
-    Without a handler it has no tickers, and does nothing.
+    Without a handler it only tells the others of this node.
 
     Args:
         handling: What is called, and where.
@@ -67,6 +68,7 @@ class Execution:
         self._store = store
         self._clock = clock
         self._claimant = settings.claimant(node)
+        self._announcing = Announcing(node, handling.handler, settings)
         self._settings = settings
         self._defaults = Defaults.of(settings)
         self._events = events
@@ -80,12 +82,21 @@ class Execution:
         self._wire_claiming(handler)
         if handling.handler is None:
             self.makers.clear()
-            self.tickers.clear()
+            self.tickers = [self._takeover.ticker]
 
     @property
     def is_running(self) -> bool:
         """Whether a handler runs that has not been given up."""
         return not set(self.held.hung()).issuperset(self.held.running())
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the others know that this node takes nothing more, if they can."""
+        return self._takeover.has_left
+
+    def leave(self) -> None:
+        """Tell the others that this node takes nothing more."""
+        self._takeover.leave()
 
     def look(self) -> None:
         """Look for instances to claim at once."""
@@ -167,19 +178,19 @@ class Execution:
             timer=timer,
             events=self._events,
         )
-        takeover = self._make_takeover()
+        self._takeover = self._make_takeover()
         self._runner = InstanceRunner(
             claiming,
             self._clock,
             room=self._make_room(),
             admission=self.admission,
             starter=starter,
-            takeover=takeover,
+            takeover=self._takeover,
             events=self._events,
         )
-        makers = (takeover, self._runner, starter, timer)
-        self.makers = [each.ticker for each in makers]
-        self.tickers = [*self.makers, self.recorder.ticker, self.keeper.ticker]
+        self.makers = [each.ticker for each in (self._runner, starter, timer)]
+        others = [self.recorder.ticker, self.keeper.ticker]
+        self.tickers = [self._takeover.ticker, *self.makers, *others]
 
     def _make_claiming(self) -> Claiming:
         unanswered = Unanswered(
@@ -203,7 +214,8 @@ class Execution:
         return Takeover(
             self._store,
             self._clock,
-            self._claimant,
+            self._announcing,
+            lease=self._settings.lease,
             contact=self._contact,
             look=self.look,
             events=self._events,

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from go_scheduler.clock import StoreClock
+    from go_scheduler.running.announcing import Announcing
     from go_scheduler.running.contact import Contact
     from go_scheduler.stores.base import Store
-    from go_scheduler.stores.messages import Claimant
 
 
 # No store keeps contacts for longer.
@@ -34,7 +34,8 @@ class Takeover:
     Args:
         store: Where contacts are noted.
         clock: The store's time, as this node has it.
-        claimant: This node.
+        announcing: What this node tells of itself.
+        lease: How long claims hold.
         contact: The node's own contact.
         look: Called when there may be something to take over, for the first time.
         events: Told of what fails.
@@ -47,25 +48,26 @@ class Takeover:
         self,
         store: Store,
         clock: StoreClock,
-        claimant: Claimant,
+        announcing: Announcing,
         *,
+        lease: timedelta,
         contact: Contact,
         look: Callable[[], None],
         events: Events = LOG_ALONE,
     ) -> None:
         self._store = store
         self._clock = clock
-        self._node = claimant.node
-        self._queues = claimant.queues
-        self._lease = claimant.lease
+        self._announcing = announcing
+        self._lease = lease
         self._contact = contact
         self._look = look
         self._covered_at: timedelta | None = None
+        self._has_left = False
         # So often that a node which dies and starts again leaves no gap that counts.
         self.ticker = Ticker(
             "takeover",
             self.tick,
-            interval=self._lease / 6,
+            interval=lease / 6,
             clock=clock.base,
             events=events,
         )
@@ -81,13 +83,23 @@ class Takeover:
             return None
         return self._lease
 
+    @property
+    def has_left(self) -> bool:
+        """Whether others know that this node takes nothing more, or cannot be told."""
+        return self._has_left or self.ticker.error is not None
+
+    def leave(self) -> None:
+        """Tell the others that this node takes nothing more."""
+        self._announcing.stopping = True
+        self.ticker.wake()
+
     def tick(self) -> timedelta | None:
         """Note this node's contact, and read that of the others while it is young."""
+        announced = self._announcing.announcement()
         try:
             self._clock.refresh()
-            self._store.note_contact(
-                self._node, unbroken=self._contact.unbroken, queues=self._queues
-            )
+            self._store.note_contact(announced, unbroken=self._contact.unbroken)
+            self._has_left = announced.stopping
             self._contact.made()
             if self._contact.unbroken < self._lease:
                 self._read_others()

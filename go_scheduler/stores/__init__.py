@@ -10,6 +10,7 @@ from go_scheduler.stores.memory.snapshot import Snapshot
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import (
     Addition,
+    Announcement,
     Answer,
     Claim,
     Claimant,
@@ -31,6 +32,7 @@ else:
 
 __all__ = [
     "Addition",
+    "Announcement",
     "Answer",
     "Cancelled",
     "Claim",

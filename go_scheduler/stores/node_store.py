@@ -8,24 +8,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from datetime import timedelta
-    from uuid import UUID
 
-    from go_scheduler.stores.messages import NodeContact
+    from go_scheduler.stores.messages import Announcement, NodeContact
 
 
 class NodeStore(ABC):
-    """Records when nodes were in contact, and which queues none of them serves."""
+    """Records what nodes tell of themselves, and finds queues that none serves."""
 
     @abstractmethod
-    def note_contact(
-        self, node: UUID, *, unbroken: timedelta, queues: Sequence[str]
-    ) -> None:
+    def note_contact(self, announced: Announcement, *, unbroken: timedelta) -> None:
         """Record that a node has been in contact with the store up to now.
 
         Args:
-            node: The node; what was recorded of it before is replaced.
+            announced: What it tells of itself; what was recorded of it before is
+                replaced.
             unbroken: For how long without a break; zero or more.
-            queues: Those that it serves.
         """
 
     @abstractmethod

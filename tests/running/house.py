@@ -11,6 +11,7 @@ from go_scheduler.errors import StoreError, StoreUnavailableError
 from go_scheduler.policies import CatchUp
 from go_scheduler.retry_policy import RetryPolicy
 from go_scheduler.running.admission import Admission
+from go_scheduler.running.announcing import Announcing
 from go_scheduler.running.calling.calls import Calls
 from go_scheduler.running.calling.handling import Handling
 from go_scheduler.running.calling.spares import Spares
@@ -35,6 +36,7 @@ from go_scheduler.stores.messages import Answer
 from go_scheduler.testing.builders import (
     EXPIRE_AFTER,
     LEASE,
+    NODE,
     claimant,
     definition,
     fire,
@@ -239,7 +241,12 @@ class House:
             clock_error=None,
         )
         self.takeover = Takeover(
-            store, clock, claimant(), contact=self.contact, look=lambda: None
+            store,
+            clock,
+            Announcing(NODE, print, settings),
+            lease=LEASE,
+            contact=self.contact,
+            look=lambda: None,
         )
         self.runner = InstanceRunner(
             claiming,

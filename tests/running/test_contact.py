@@ -10,7 +10,7 @@ import pytest
 
 from go_scheduler.clock import ZERO
 from go_scheduler.running.contact import Contact, cover
-from go_scheduler.stores.messages import NodeContact
+from go_scheduler.stores.messages import Announcement, NodeContact
 from go_scheduler.testing.clock import START
 from tests.conftest import seconds
 
@@ -22,7 +22,9 @@ TICK = timedelta(microseconds=1)
 
 def between(since: float, until: float) -> NodeContact:
     return NodeContact(
-        node=uuid4(), since=START + seconds(since), until=START + seconds(until)
+        announced=Announcement(node=uuid4()),
+        since=START + seconds(since),
+        until=START + seconds(until),
     )
 
 

@@ -9,11 +9,13 @@ import pytest
 
 from go_scheduler.clock import ZERO, StoreClock
 from go_scheduler.errors import StoreUnavailableError
+from go_scheduler.running.announcing import Announcing
 from go_scheduler.running.contact import Contact
 from go_scheduler.running.takeover import Takeover
 from go_scheduler.stores.memory.store import MemoryStore
-from go_scheduler.testing.builders import LEASE, NODE, OTHER_NODE, TICK, claimant
-from tests.conftest import seconds
+from go_scheduler.stores.messages import Announcement
+from go_scheduler.testing.builders import LEASE, NODE, OTHER_NODE, TICK
+from tests.conftest import SETTINGS, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 SIXTH = LEASE / 6 + TICK
 QUEUES = ("default",)
+OTHER = Announcement(node=OTHER_NODE, queues=QUEUES)
 
 
 class Store(MemoryStore):
@@ -50,7 +53,8 @@ class House:
         self.takeover = Takeover(
             store,
             StoreClock(clock, store.now),
-            claimant(),
+            Announcing(NODE, print, SETTINGS),
+            lease=LEASE,
             contact=self.contact,
             look=self._look,
         )
@@ -91,15 +95,20 @@ def test_it_notes_its_own_contact(
         house.takeover.tick()
         clock.advance(SIXTH)
     [noted] = store.list_contacts(within=LEASE)
-    assert noted.queues == claimant().queues
-    assert (noted.node, noted.since, noted.until) == (NODE, began, began + 2 * SIXTH)
+    announced = noted.announced
+    assert announced.queues == QUEUES
+    assert (announced.node, noted.since, noted.until) == (
+        NODE,
+        began,
+        began + 2 * SIXTH,
+    )
 
 
 def test_with_another_in_contact_it_takes_over_at_once_what_lapsed_a_lease_ago(
     house: House, store: Store
 ) -> None:
     assert house.takeover.lapsed is None
-    store.note_contact(OTHER_NODE, unbroken=2 * LEASE, queues=QUEUES)
+    store.note_contact(OTHER, unbroken=2 * LEASE)
     house.takeover.tick()
     assert house.takeover.lapsed == LEASE
     assert house.looks == 1
@@ -110,7 +119,7 @@ def test_former_lives_of_a_few_seconds_show_that_the_store_was_there(
     house: House, store: Store, clock: ManualClock, pause: float
 ) -> None:
     for _ in range(int(20 / pause) + 1):
-        store.note_contact(uuid4(), unbroken=ZERO, queues=QUEUES)
+        store.note_contact(Announcement(node=uuid4(), queues=QUEUES), unbroken=ZERO)
         clock.advance(seconds(pause))
     house.takeover.tick()
     assert house.takeover.lapsed == LEASE
@@ -119,7 +128,7 @@ def test_former_lives_of_a_few_seconds_show_that_the_store_was_there(
 def test_a_gap_of_more_than_a_third_of_a_lease_may_have_been_an_outage(
     house: House, store: Store, clock: ManualClock
 ) -> None:
-    store.note_contact(OTHER_NODE, unbroken=2 * LEASE, queues=QUEUES)
+    store.note_contact(OTHER, unbroken=2 * LEASE)
     clock.advance(seconds(7))
     house.takeover.tick()
     assert house.takeover.lapsed is None
@@ -129,7 +138,7 @@ def test_a_gap_of_more_than_a_third_of_a_lease_may_have_been_an_outage(
 def test_what_others_have_shown_counts_no_more_after_a_break(
     house: House, store: Store, clock: ManualClock
 ) -> None:
-    store.note_contact(OTHER_NODE, unbroken=2 * LEASE, queues=QUEUES)
+    store.note_contact(OTHER, unbroken=2 * LEASE)
     house.takeover.tick()
     clock.advance(seconds(1))
     house.contact.broke()
@@ -141,7 +150,7 @@ def test_what_others_have_shown_counts_no_more_after_a_break(
 def test_a_failure_breaks_the_contact(
     house: House, store: Store, clock: ManualClock
 ) -> None:
-    store.note_contact(OTHER_NODE, unbroken=2 * LEASE, queues=QUEUES)
+    store.note_contact(OTHER, unbroken=2 * LEASE)
     house.takeover.tick()
     clock.advance(seconds(1))
     store.away = True
@@ -155,7 +164,31 @@ def test_it_calls_for_a_look_only_when_there_is_more_to_take_over(
     house: House, store: Store, clock: ManualClock
 ) -> None:
     for _ in range(4):
-        store.note_contact(OTHER_NODE, unbroken=2 * LEASE, queues=QUEUES)
+        store.note_contact(OTHER, unbroken=2 * LEASE)
         house.takeover.tick()
         clock.advance(SIXTH)
     assert house.looks == 1
+
+
+def test_a_node_that_leaves_says_so_at_once(
+    house: House, store: Store, clock: ManualClock
+) -> None:
+    house.takeover.ticker.start()
+    clock.advance(seconds(1))
+    assert not house.takeover.has_left
+    house.takeover.leave()
+    assert not house.takeover.has_left
+    clock.advance(ZERO)
+    assert house.takeover.has_left
+    [noted] = store.list_contacts(within=LEASE)
+    assert noted.announced.stopping
+
+
+def test_a_node_that_cannot_tell_the_others_leaves_all_the_same(
+    house: House, store: Store, clock: ManualClock
+) -> None:
+    store.away = True
+    house.takeover.ticker.start()
+    clock.advance(seconds(1))
+    house.takeover.leave()
+    assert house.takeover.has_left

@@ -14,7 +14,7 @@ from sqlalchemy import make_url
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import TaskDefinitionNotFoundError
 from go_scheduler.models import State
-from go_scheduler.stores.messages import Addition
+from go_scheduler.stores.messages import Addition, Announcement
 from go_scheduler.testing.builders import (
     HOUR,
     LEASE,
@@ -256,11 +256,12 @@ def test_what_has_an_unreadable_payload_is_not_run(store: Store, write: Write) -
 def test_of_queues_that_cannot_be_read_nobody_knows(
     store: Store, store_url: str, value: str
 ) -> None:
-    store.note_contact(NODE, unbroken=ZERO, queues=["mail"])
+    store.note_contact(Announcement(node=NODE, queues=("mail",)), unbroken=ZERO)
     change = f"UPDATE task_nodes SET queues = {value} WHERE node = '{{}}'"
     by_hand(store_url, change, NODE)
     [contact] = store.list_contacts(within=HOUR)
-    assert (contact.node, contact.queues) == (NODE, None)
+    announced = contact.announced
+    assert (announced.node, announced.queues) == (NODE, None)
 
 
 @pytest.mark.parametrize(("engine", "value"), UNREADABLE, indirect=["engine"])

@@ -19,6 +19,7 @@ from go_scheduler.models import Cancelled, State, TaskDefinition, TaskInstance
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import (
     Addition,
+    Announcement,
     Answer,
     Claim,
     Claimant,
@@ -400,11 +401,18 @@ class ListsEverybodysClaims(MemoryStore):
 class FirstContactStays(MemoryStore):
     """Keeps what was noted first."""
 
-    def note_contact(
-        self, node: UUID, *, unbroken: timedelta, queues: Sequence[str]
-    ) -> None:
-        if all(each.node != node for each in self._tables.contacts.rows):
-            super().note_contact(node, unbroken=unbroken, queues=queues)
+    def note_contact(self, announced: Announcement, *, unbroken: timedelta) -> None:
+        known = {each.announced.node for each in self._tables.contacts.rows}
+        if announced.node not in known:
+            super().note_contact(announced, unbroken=unbroken)
+
+
+class ForgetsWhoANodeIs(MemoryStore):
+    """Keeps of an announcement what the loops need, and nothing else."""
+
+    def note_contact(self, announced: Announcement, *, unbroken: timedelta) -> None:
+        kept = Announcement(node=announced.node, queues=announced.queues)
+        super().note_contact(kept, unbroken=unbroken)
 
 
 class NamesAllQueues(MemoryStore):
@@ -755,6 +763,7 @@ NOTICED: dict[type[MemoryStore], str] = {
     IgnoresHowLongAgo: "test_a_claim_is_taken_over_that_has_lapsed_so_long_ago",
     ListsEverybodysClaims: "test_what_another_node_took_over_is_that_nodes",
     FirstContactStays: "test_a_contact_replaces_the_one_before",
+    ForgetsWhoANodeIs: "test_a_contact_is_listed_as_it_was_noted",
     NamesAllQueues: "test_queues_that_are_left_out_are_not_named",
     HidesQueues: "test_all_queues_are_named_in_the_end",
     KeepsEveryContact: ("test_contacts_are_kept_for_an_hour_and_deleted_uncounted"),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.joined_store import JoinedStore
     from go_scheduler.stores.messages import (
         Addition,
+        Announcement,
         Answer,
         Claim,
         Claimant,
@@ -137,9 +138,7 @@ class StubStore(Store):
     def delete_finished(self, retention: Retention, *, limit: int) -> int:
         raise NotImplementedError
 
-    def note_contact(
-        self, node: UUID, *, unbroken: timedelta, queues: Sequence[str]
-    ) -> None:
+    def note_contact(self, announced: Announcement, *, unbroken: timedelta) -> None:
         raise NotImplementedError
 
     def list_contacts(self, *, within: timedelta) -> Sequence[NodeContact]:

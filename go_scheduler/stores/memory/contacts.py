@@ -25,7 +25,7 @@ class ContactTable:
 
     def note(self, contact: NodeContact) -> None:
         """Keep a contact, in the place of what was known of its node."""
-        self._rows[contact.node] = contact
+        self._rows[contact.announced.node] = contact
 
     def since(self, at: datetime) -> Sequence[NodeContact]:
         """Those of nodes that were seen no earlier than this."""
@@ -33,4 +33,4 @@ class ContactTable:
 
     def forget(self, until: datetime) -> None:
         """Forget nodes that were last seen before this."""
-        self._rows = {each.node: each for each in self.since(until)}
+        self._rows = {each.announced.node: each for each in self.since(until)}

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.memory.stored import StoredInstance
     from go_scheduler.stores.messages import (
         Addition,
+        Announcement,
         Claim,
         Claimant,
         Position,
@@ -170,16 +171,13 @@ class MemoryStore(MemoryDefinitions, Store):
         note_forgotten(forgotten, most=most)
         return deleted
 
-    def note_contact(
-        self, node: UUID, *, unbroken: timedelta, queues: Sequence[str]
-    ) -> None:
+    def note_contact(self, announced: Announcement, *, unbroken: timedelta) -> None:
         """Record that a node has been in contact with the store up to now."""
         with self._lock:
             now = self._time()
-            contact = NodeContact(
-                node=node, since=now - unbroken, until=now, queues=tuple(queues)
+            self._tables.contacts.note(
+                NodeContact(announced=announced, since=now - unbroken, until=now)
             )
-            self._tables.contacts.note(contact)
 
     def list_contacts(self, *, within: timedelta) -> Sequence[NodeContact]:
         """Read when nodes were in contact with the store."""

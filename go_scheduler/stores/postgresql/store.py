@@ -20,7 +20,7 @@ from go_scheduler.stores.postgresql.executing import Statements
 from go_scheduler.stores.postgresql.newcomers import Newcomers
 from go_scheduler.stores.postgresql.writes import Writes
 from go_scheduler.stores.remembered import note_forgotten
-from go_scheduler.stores.sql.contacts import read_contacts, write_queues
+from go_scheduler.stores.sql.contacts import read_contacts, write_announcement
 from go_scheduler.stores.sql.database import Database, Lane
 from go_scheduler.stores.sql.reader import earliest_first
 from go_scheduler.stores.sql.schema import Schema
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from go_scheduler.models import Cancelled, TaskDefinition, TaskInstance
     from go_scheduler.stores.messages import (
         Addition,
+        Announcement,
         Answer,
         Claim,
         Claimant,
@@ -256,14 +257,12 @@ class PostgreSQLStore(SQLStore):
 
     # Nodes.
 
-    def note_contact(
-        self, node: UUID, *, unbroken: timedelta, queues: Sequence[str]
-    ) -> None:
+    def note_contact(self, announced: Announcement, *, unbroken: timedelta) -> None:
         """Record that a node has been in contact with the store up to now."""
         parameters = {
-            "node": node,
+            "node": announced.node,
             "unbroken": unbroken,
-            "queues": write_queues(queues),
+            **write_announcement(announced),
         }
         self._statements.run(Lane.RENEWALS, "note_contact", parameters)
 

@@ -168,8 +168,17 @@ nodes = Table(
     # The last time without a break in which it reached this store.
     Column("contact_since", Time, nullable=False),
     Column("seen_at", Time, nullable=False),
-    # That it serves, as JSON.
+    # Those that it serves, and those that it has a handler for, as JSON; empty names:
+    # any.
     Column("queues", Text),
+    Column("names", Text),
+    Column("host", Text),
+    Column("pid", BigInteger),
+    Column("version", Text),
+    # It tells of itself several times in so long.
+    Column("lease", BigInteger),
+    # Whether it takes nothing more.
+    Column("stopping", Boolean, nullable=False, server_default=_NO),
 )
 
 stats = Table(

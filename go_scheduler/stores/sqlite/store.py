@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.clock import SystemClock
 from go_scheduler.stores.remembered import note_forgotten
-from go_scheduler.stores.sql.contacts import read_contacts, write_queues
+from go_scheduler.stores.sql.contacts import read_contacts, write_announcement
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.schema import Schema
 from go_scheduler.stores.sql.store import SQLStore
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from go_scheduler.clock import Clock
     from go_scheduler.models import Cancelled, TaskDefinition, TaskInstance
     from go_scheduler.stores.messages import (
+        Announcement,
         Answer,
         Claim,
         Claimant,
@@ -169,18 +170,16 @@ class SQLiteStore(SQLStore):
 
     # Nodes.
 
-    def note_contact(
-        self, node: UUID, *, unbroken: timedelta, queues: Sequence[str]
-    ) -> None:
+    def note_contact(self, announced: Announcement, *, unbroken: timedelta) -> None:
         """Record that a node has been in contact with the store up to now."""
 
         def note(connection: Connection) -> None:
             now = self._microseconds()
             parameters = {
-                "node": node.hex,
+                "node": announced.node.hex,
                 "since": now - to_microseconds(unbroken),
                 "now": now,
-                "queues": write_queues(queues),
+                **write_announcement(announced),
             }
             connection.execute(NOTE_CONTACT, parameters)
 

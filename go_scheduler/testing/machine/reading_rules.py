@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from go_scheduler.models import DefinitionState, State, TaskDefinition, TaskInstance
-from go_scheduler.stores.messages import Position
+from go_scheduler.stores.messages import Announcement, Position
 from go_scheduler.testing.machine.drawn import QUEUES, ids, nodes, offsets, seconds
 from go_scheduler.testing.machine.pair import StorePair
 from go_scheduler.testing.settling import settle
@@ -31,8 +31,14 @@ class ReadingRules(StorePair):
         """A node tells that it has been in contact, and looks which others were."""
 
         def tell(store: Store) -> object:
-            store.note_contact(node, unbroken=unbroken, queues=[str(unbroken)])
-            return {each.node: each for each in store.list_contacts(within=within)}
+            announced = Announcement(
+                node=node,
+                host=f"host of {node}",
+                queues=(str(unbroken),),
+                stopping=bool(unbroken),
+            )
+            store.note_contact(announced, unbroken=unbroken)
+            return {each.announced: each for each in store.list_contacts(within=within)}
 
         self._alike(tell)
 

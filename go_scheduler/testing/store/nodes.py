@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
 from go_scheduler.models import State
-from go_scheduler.stores.messages import NodeContact
+from go_scheduler.stores.messages import Announcement, NodeContact
 from go_scheduler.testing.builders import (
     HOUR,
     LEASE,
@@ -142,37 +142,52 @@ class ContactTests:
     def test_a_contact_is_listed_as_it_was_noted(
         self, store: Store, clock: ManualClock
     ) -> None:
-        store.note_contact(NODE, unbroken=ZERO, queues=QUEUES)
+        first = Announcement(node=NODE, queues=QUEUES)
+        second = Announcement(
+            node=OTHER_NODE,
+            host="Maschine \"'\\,",
+            pid=2**22,
+            version="1.2.3",
+            queues=OTHERS,
+            names=("send", *OTHERS),
+            lease=LEASE + TICK,
+            stopping=True,
+        )
+        store.note_contact(first, unbroken=ZERO)
         clock.advance(MINUTE)
-        store.note_contact(OTHER_NODE, unbroken=SECOND + TICK, queues=OTHERS)
+        store.note_contact(second, unbroken=SECOND + TICK)
         assert self.contacts(store) == {
-            NODE: NodeContact(node=NODE, since=START, until=START, queues=QUEUES),
+            NODE: NodeContact(announced=first, since=START, until=START),
             OTHER_NODE: NodeContact(
-                node=OTHER_NODE,
+                announced=second,
                 since=START + MINUTE - SECOND - TICK,
                 until=START + MINUTE,
-                queues=OTHERS,
             ),
         }
 
     def test_a_contact_replaces_the_one_before(
         self, store: Store, clock: ManualClock
     ) -> None:
-        store.note_contact(NODE, unbroken=MINUTE, queues=QUEUES)
+        first = Announcement(node=NODE, host="a", pid=1, queues=QUEUES, stopping=True)
+        store.note_contact(first, unbroken=MINUTE)
         clock.advance(HOUR)
-        store.note_contact(NODE, unbroken=SECOND, queues=OTHERS)
+        store.note_contact(Announcement(node=NODE, queues=OTHERS), unbroken=SECOND)
         noted = NodeContact(
-            node=NODE,
+            announced=Announcement(node=NODE, queues=OTHERS),
             since=START + HOUR - SECOND,
             until=START + HOUR,
-            queues=OTHERS,
         )
         assert self.contacts(store) == {NODE: noted}
+
+    def test_of_a_node_that_runs_nothing_that_is_known(self, store: Store) -> None:
+        nothing = Announcement(node=NODE, queues=(), names=())
+        store.note_contact(nothing, unbroken=ZERO)
+        assert self.contacts(store)[NODE].announced == nothing
 
     def test_only_nodes_seen_lately_are_listed(
         self, store: Store, clock: ManualClock
     ) -> None:
-        store.note_contact(NODE, unbroken=ZERO, queues=QUEUES)
+        store.note_contact(Announcement(node=NODE, queues=QUEUES), unbroken=ZERO)
         clock.advance(MINUTE)
         assert set(self.contacts(store, within=MINUTE)) == {NODE}
         assert self.contacts(store, within=MINUTE - TICK) == {}
@@ -180,9 +195,9 @@ class ContactTests:
     def test_contacts_are_kept_for_an_hour_and_deleted_uncounted(
         self, store: Store, clock: ManualClock
     ) -> None:
-        store.note_contact(NODE, unbroken=ZERO, queues=QUEUES)
+        store.note_contact(Announcement(node=NODE, queues=QUEUES), unbroken=ZERO)
         clock.advance(HOUR)
-        store.note_contact(OTHER_NODE, unbroken=ZERO, queues=QUEUES)
+        store.note_contact(Announcement(node=OTHER_NODE, queues=QUEUES), unbroken=ZERO)
         assert clean_up(store, older_than=ZERO, limit=10) == 0
         assert set(self.contacts(store)) == {NODE, OTHER_NODE}
         clock.advance(TICK)
@@ -194,7 +209,9 @@ class ContactTests:
         store: Store, *, within: timedelta = HOUR
     ) -> dict[object, NodeContact]:
         """The contacts of the last while, by node."""
-        return {each.node: each for each in store.list_contacts(within=within)}
+        return {
+            each.announced.node: each for each in store.list_contacts(within=within)
+        }
 
 
 class DueQueuesTests:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from alembic.operations import Operations
     from sqlalchemy.schema import SchemaItem
 
-revision = "2026.11.22c"
+revision = "2026.11.22d"
 down_revision = None
 
 _TIME = TIMESTAMP(timezone=True).with_variant(BigInteger(), "sqlite")
@@ -162,6 +162,12 @@ def _create_tables_of_nodes(op: Operations) -> None:
         Column("contact_since", _TIME, nullable=False),
         Column("seen_at", _TIME, nullable=False),
         Column("queues", Text()),
+        Column("names", Text()),
+        Column("host", Text()),
+        Column("pid", BigInteger()),
+        Column("version", Text()),
+        Column("lease", BigInteger()),
+        Column("stopping", Boolean(), nullable=False, server_default=false()),
     )
     _create_table(
         op,

@@ -11,16 +11,22 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _NOTE_CONTACT = """
-INSERT INTO task_nodes (node, contact_since, seen_at, queues)
+INSERT INTO task_nodes (node, contact_since, seen_at, queues, names, host, pid, version,
+                        lease, stopping)
 VALUES (CAST(:node AS uuid), now() - CAST(:unbroken AS interval), now(),
-        CAST(:queues AS text))
+        CAST(:queues AS text), CAST(:names AS text), CAST(:host AS text),
+        CAST(:pid AS bigint), CAST(:version AS text), CAST(:lease AS bigint),
+        CAST(:stopping AS boolean))
 ON CONFLICT (node) DO UPDATE
    SET contact_since = excluded.contact_since, seen_at = excluded.seen_at,
-       queues = excluded.queues
+       queues = excluded.queues, names = excluded.names, host = excluded.host,
+       pid = excluded.pid, version = excluded.version, lease = excluded.lease,
+       stopping = excluded.stopping
 RETURNING node
 """
 _LIST_CONTACTS = """
-SELECT node, contact_since, seen_at, queues FROM task_nodes
+SELECT node, contact_since, seen_at, queues, names, host, pid, version, lease, stopping
+  FROM task_nodes
  WHERE seen_at >= now() - CAST(:within AS interval)
 """
 _DELETE_CONTACTS = """

@@ -13,14 +13,18 @@ if TYPE_CHECKING:
     from sqlalchemy import TextClause
 
 NOTE_CONTACT = text("""
-INSERT INTO task_nodes (node, contact_since, seen_at, queues)
-VALUES (:node, :since, :now, :queues)
+INSERT INTO task_nodes (node, contact_since, seen_at, queues, names, host, pid, version,
+                        lease, stopping)
+VALUES (:node, :since, :now, :queues, :names, :host, :pid, :version, :lease, :stopping)
 ON CONFLICT (node) DO UPDATE
    SET contact_since = excluded.contact_since, seen_at = excluded.seen_at,
-       queues = excluded.queues
+       queues = excluded.queues, names = excluded.names, host = excluded.host,
+       pid = excluded.pid, version = excluded.version, lease = excluded.lease,
+       stopping = excluded.stopping
 """)
 LIST_CONTACTS = text("""
-SELECT node, contact_since, seen_at, queues FROM task_nodes WHERE seen_at >= :since
+SELECT node, contact_since, seen_at, queues, names, host, pid, version, lease, stopping
+  FROM task_nodes WHERE seen_at >= :since
 """).columns(*(nodes.c[name] for name in CONTACT_COLUMNS))
 DELETE_CONTACTS = text("DELETE FROM task_nodes WHERE seen_at < :since")
 

@@ -1,2 +1,3 @@
-SELECT node, contact_since, seen_at, queues FROM task_nodes
+SELECT node, contact_since, seen_at, queues, names, host, pid, version, lease, stopping
+  FROM task_nodes
  WHERE seen_at >= now() - CAST(:within AS interval);

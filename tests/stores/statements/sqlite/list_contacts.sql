@@ -1,1 +1,2 @@
-SELECT node, contact_since, seen_at, queues FROM task_nodes WHERE seen_at >= :since;
+SELECT node, contact_since, seen_at, queues, names, host, pid, version, lease, stopping
+  FROM task_nodes WHERE seen_at >= :since;
