@@ -33,11 +33,13 @@ from go_scheduler import (
     ExecuteOnceTrigger,
     MemoryStore,
     RetryPolicy,
+    RunEnd,
     Scheduler,
     StoreError,
     StoreUnavailableError,
     TaskDefinition,
     TaskInstance,
+    TaskRun,
     Trigger,
 )
 from go_scheduler.stores import (
@@ -155,6 +157,7 @@ class FileStore(MemoryStore):
     list_contacts = in_file(MemoryStore.list_contacts)
     list_due_queues = in_file(MemoryStore.list_due_queues)
     get_instance = in_file(MemoryStore.get_instance)
+    list_runs = in_file(MemoryStore.list_runs)
     list_instances = in_file(MemoryStore.list_instances)
     counts = in_file(MemoryStore.counts)
 
@@ -214,6 +217,7 @@ def load_field(type_name: str, value: Any) -> Any:
 KINDS: dict[str, type] = {
     "instances": TaskInstance,
     "orphans": TaskInstance,
+    "runs": TaskRun,
     "contacts": NodeContact,
     "tombstones": Tombstone,
 }
@@ -223,7 +227,12 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "UUID": UUID,
     "tuple[str, ...]": tuple,
     "Outcome": Outcome,
+    "RunEnd": RunEnd,
     "Trigger": lambda value: load_trigger(*value),
+    # A jitter: a time is kept as a whole number, a part of the delay with a point.
+    "float | timedelta": lambda value: (
+        value if isinstance(value, float) else timedelta(microseconds=value)
+    ),
 }
 for each in (Announcement, CatchUp, RetryPolicy, Skipped, TaskDefinition):
     READERS[each.__name__] = partial(load, each)

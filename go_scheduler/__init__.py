@@ -36,6 +36,7 @@ from go_scheduler.run import HandedOn, Run, current_run
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.base import Store
 from go_scheduler.stores.memory.store import MemoryStore
+from go_scheduler.task_run import RunEnd, TaskRun
 from go_scheduler.triggers import (
     DelayTrigger,
     ExecuteOnceTrigger,
@@ -84,6 +85,7 @@ __all__ = [
     "RetryAfter",
     "RetryPolicy",
     "Run",
+    "RunEnd",
     "ScheduleWarning",
     "Scheduler",
     "SchedulerStateError",
@@ -95,6 +97,7 @@ __all__ = [
     "TaskDefinitionNotFoundError",
     "TaskInstance",
     "TaskInstanceNotFoundError",
+    "TaskRun",
     "Trigger",
     "UnknownTriggerError",
     "current_run",

@@ -21,10 +21,11 @@ from go_scheduler.stores.messages import Position
 from go_scheduler.triggers.base import utc
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from go_scheduler.client.pages import Page
+    from go_scheduler.task_run import TaskRun
 
 from go_scheduler.client.arguments import check_limit, check_searched, one_of
 from go_scheduler.client.store_access import StoreAccess
@@ -97,6 +98,19 @@ class Instances(StoreAccess):
 
     alist_instances = awaitable(list_instances)
     """Await what ``list_instances`` does; see there."""
+
+    def list_runs(self, instance_id: UUID) -> Sequence[TaskRun]:
+        """Read how the runs of an instance ended that did not end it well.
+
+        Returns:
+            The last twenty of them, earliest first; empty if there are none, or is no
+            such instance.
+        """
+        check_type("instance_id", instance_id, UUID)
+        return self._ready().list_runs(instance_id)
+
+    alist_runs = awaitable(list_runs)
+    """Await what ``list_runs`` does; see there."""
 
     def counts(self) -> Mapping[State, int]:
         """How many instances are in each state.

@@ -1,4 +1,4 @@
-"""Definitions after a put: one rule for every store."""
+"""What a change makes of what is stored: one rule for every store."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import ConfigurationError, ConflictError
+from go_scheduler.models import Outcome
+from go_scheduler.task_run import RunEnd
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 
 if TYPE_CHECKING:
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.models import TaskDefinition
-    from go_scheduler.stores.messages import Tombstone
+    from go_scheduler.stores.messages import RunOutcome, Tombstone
 
 
 def check_each_once(definitions: Iterable[TaskDefinition]) -> None:
@@ -90,6 +92,15 @@ def is_over_at_once(new: TaskDefinition) -> bool:
     """Whether nothing is left to wait for: no fire time, no end of a run, nobody."""
     on_demand = isinstance(new.trigger, OnDemandTrigger)
     return new.next_fire_time is None and not (new.trigger.waits or on_demand)
+
+
+def run_end(outcome: RunOutcome) -> RunEnd:
+    """As what a run is kept that did not succeed."""
+    if outcome.hung:
+        return RunEnd.HUNG
+    if outcome.outcome is Outcome.CANCELLED:
+        return RunEnd.CANCELLED
+    return RunEnd.FAILED
 
 
 def _completed_at(new: TaskDefinition, now: datetime) -> datetime | None:

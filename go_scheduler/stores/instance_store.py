@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Renewal,
         RunOutcome,
     )
+    from go_scheduler.task_run import TaskRun
 
 
 class InstanceStore(ABC):
@@ -75,7 +76,8 @@ class InstanceStore(ABC):
         one lease past the later of the store's time and ``due_at``. One that is due
         within ``lead`` is also started, as ``start_instances`` does it. Selecting and
         marking is one atomic step: nodes calling at the same moment never receive the
-        same instance.
+        same instance. Of a run that had come to no end when its claim was taken over
+        that is kept as *lost*, as by ``finish_instances``.
 
         Args:
             claimant: The calling node.
@@ -162,6 +164,11 @@ class InstanceStore(ABC):
         definition has no ``next_fire_time`` and is not completed, it gets the one
         given; without one it is completed.
 
+        **Of runs that were called and did not succeed** the end is kept in the same
+        write, for ``list_runs``, of the last ``RUNS_KEPT`` of each instance: *hung* if
+        it says so, else *cancelled* if that is its outcome, else *failed*. They go with
+        their instance.
+
         Args:
             outcomes: At most one for each instance.
 
@@ -204,6 +211,15 @@ class InstanceStore(ABC):
 
         Raises:
             TaskInstanceNotFoundError: There is none with this id.
+        """
+
+    @abstractmethod
+    def list_runs(self, instance_id: UUID) -> Sequence[TaskRun]:
+        """Read what is kept of the runs of an instance.
+
+        Returns:
+            The runs, earliest attempt first; empty if there are none, or is no such
+            instance.
         """
 
     @abstractmethod

@@ -152,6 +152,11 @@ class RunOutcome:
     error: str | None = None
     next_fire_time: datetime | None = None
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether the end of the run is kept: it was called, and did not succeed."""
+        return self.started_at is not None and self.outcome is not Outcome.COMPLETED
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Firing:

@@ -17,6 +17,7 @@ from go_scheduler.testing.store.firings import (
     SkipTests,
     WaitingTests,
 )
+from go_scheduler.testing.store.history import HistoryTests
 from go_scheduler.testing.store.lists import (
     CleanupTests,
     DefinitionListTests,
@@ -73,6 +74,7 @@ class StoreSuite(
     RetryTests,
     NextFireTimeTests,
     SuccessTests,
+    HistoryTests,
     ReleaseTests,
     CancelTests,
     ContactTests,

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from go_scheduler.clock import ZERO
-from go_scheduler.models import TaskDefinition
+from go_scheduler.models import Outcome, TaskDefinition
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.builders import (
     HOUR,
@@ -17,6 +17,7 @@ from go_scheduler.testing.builders import (
     claimed,
     clean_up,
     ended,
+    finish,
     hand_on,
     ids,
     pending,
@@ -81,6 +82,21 @@ def test_what_was_handed_on_is_so_in_a_restored_store(clock: ManualClock) -> Non
     other.restore(one.snapshot())
     assert other.snapshot() == one.snapshot()
     assert ids(other.list_claimed(NODE)) == [here.id]
+
+
+def test_a_restored_store_has_the_runs_of_what_is_there_and_of_what_was_deleted(
+    clock: ManualClock,
+) -> None:
+    one, other = MemoryStore(clock), MemoryStore(clock)
+    waiting = waiting_for_retry(one, retry_in=HOUR)
+    [again, gone] = [running(one), running(one)]
+    assert finish(one, again, None, error="no paper")
+    assert finish(one, gone, Outcome.FAILED, error="no ink")
+    one.delete_definitions([gone.definition.id])
+    other.restore(one.snapshot())
+    assert other.snapshot() == one.snapshot()
+    for each in (waiting, again, gone):
+        assert other.list_runs(each.id) == one.list_runs(each.id) != ()
 
 
 def test_a_store_that_is_restored_forgets_what_it_had(clock: ManualClock) -> None:

@@ -88,6 +88,7 @@ ALLOWED: Mapping[str, set[str | None]] = {
         TOMBSTONE,
         KEY,
         DEFINITION,
+        "task_runs_pkey",
     },
 }
 

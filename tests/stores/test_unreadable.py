@@ -251,6 +251,22 @@ def test_what_has_an_unreadable_payload_is_not_run(store: Store, write: Write) -
     assert found.payload is None
 
 
+@pytest.mark.parametrize("change", ["outcome = 'lunch'", "ended_at = {}"])
+def test_a_run_that_cannot_be_read_is_left_out(
+    store: Store, engine: str, store_url: str, change: str
+) -> None:
+    instance = running(store)
+    for _ in range(2):
+        assert finish(store, instance, None)
+        [instance] = claim(store)
+    change = change.format(TIMES[engine][0])
+    statement = (
+        f"UPDATE task_runs SET {change} WHERE attempt = 1 AND instance_id = '{{}}'"
+    )
+    by_hand(store_url, statement, instance.id)
+    assert [run.attempt for run in store.list_runs(instance.id)] == [2]
+
+
 @pytest.mark.parametrize("value", ["NULL", "'odd'", "'3'"])
 @pytest.mark.parametrize("engine", ["sqlite", "postgresql"], indirect=True)
 def test_of_queues_that_cannot_be_read_nobody_knows(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from uuid import UUID
 
-    from go_scheduler import TaskDefinition, TaskInstance
+    from go_scheduler import TaskDefinition, TaskInstance, TaskRun
     from go_scheduler.clock import Clock
     from go_scheduler.json import JSON
     from go_scheduler.models import Cancelled, DefinitionState, State
@@ -142,6 +142,9 @@ class StubStore(Store):
         raise NotImplementedError
 
     def list_contacts(self, *, within: timedelta) -> Sequence[NodeContact]:
+        raise NotImplementedError
+
+    def list_runs(self, instance_id: UUID) -> Sequence[TaskRun]:
         raise NotImplementedError
 
     def list_due_queues(self, *, apart_from: Collection[str]) -> Collection[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from go_scheduler.models import Cancelled, Outcome, State
+from go_scheduler.stores.changes import run_end
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -24,6 +25,9 @@ def finish(outcome: RunOutcome, tables: Tables, now: datetime) -> bool:
         return False
     if outcome.error is not None:
         row.error = outcome.error
+    if outcome.is_kept:
+        row.started_at = outcome.started_at
+        row.keep_run(run_end(outcome), outcome.error, now)
     if current is not None and outcome.started_at is None:
         row.runs -= row.state is State.RUNNING
     if outcome.hung:

@@ -12,6 +12,7 @@ from sortedcontainers import SortedList
 
 from go_scheduler.models import Outcome, State
 from go_scheduler.stores.memory.stored import StoredInstance
+from go_scheduler.task_run import RunEnd
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence, Set
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.memory.span import Entry, Span
     from go_scheduler.stores.memory.stored import StoredDefinition
     from go_scheduler.stores.messages import Claim, Claimant, Renewal
+    from go_scheduler.task_run import TaskRun
 
 
 class InstanceTable:
@@ -86,6 +88,7 @@ class InstanceTable:
         instances: Iterable[tuple[TaskInstance, StoredDefinition]],
         *,
         handed_on: Set[UUID],
+        runs: Iterable[TaskRun],
     ) -> None:
         """Take instances as they were seen, each with the row of its definition."""
         over = []
@@ -102,6 +105,9 @@ class InstanceTable:
                 self._list_lease(row)
         for row in sorted(over, key=attrgetter("completed_at")):
             self._list_over(row)
+        for run in runs:
+            row = self._rows[run.instance_id.int]
+            row.past = (*row.past, run)
 
     @property
     def orphans(self) -> Sequence[StoredInstance]:
@@ -210,6 +216,8 @@ class InstanceTable:
     ) -> None:
         """Mark taken rows as claimed, and as started if they are due by ``lead``."""
         for row in rows:
+            if row.started_at is not None:
+                row.keep_run(RunEnd.LOST, None, now)
             row.claimed_by = claimant.node
             row.attempt += 1
             row.started_at = None

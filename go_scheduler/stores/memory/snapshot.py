@@ -8,6 +8,7 @@ from uuid import UUID
 
 from go_scheduler.models import TaskDefinition, TaskInstance
 from go_scheduler.stores.messages import NodeContact, Tombstone
+from go_scheduler.task_run import TaskRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +19,7 @@ class Snapshot:
         definitions: The definitions.
         instances: Their instances.
         orphans: What has ended of definitions that have been deleted.
+        runs: What is kept of their runs, earliest attempt first.
         handed_on: The ids of those instances whose run is handed on.
         contacts: When nodes were in contact with the store, one for each.
         tombstones: What is remembered of definitions that have ended and are gone.
@@ -27,6 +29,7 @@ class Snapshot:
     definitions: Sequence[TaskDefinition] = ()
     instances: Sequence[TaskInstance] = ()
     orphans: Sequence[TaskInstance] = ()
+    runs: Sequence[TaskRun] = ()
     handed_on: Sequence[UUID] = ()
     contacts: Sequence[NodeContact] = ()
     tombstones: Sequence[Tombstone] = ()

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         Retention,
         RunOutcome,
     )
+    from go_scheduler.task_run import TaskRun
 
 
 class MemoryStore(MemoryDefinitions, Store):
@@ -196,6 +197,12 @@ class MemoryStore(MemoryDefinitions, Store):
             if row is None:
                 raise TaskInstanceNotFoundError(instance_id)
             return row.view()
+
+    def list_runs(self, instance_id: UUID) -> Sequence[TaskRun]:
+        """Read what is kept of the runs of an instance."""
+        with self._lock:
+            row = self._instances.get(instance_id)
+            return [] if row is None else row.past
 
     def list_instances(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from go_scheduler.models import State, TaskInstance
+from go_scheduler.task_run import RUNS_KEPT, TaskRun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from go_scheduler.json import JSON
     from go_scheduler.models import Outcome, Skipped, TaskDefinition
     from go_scheduler.stores.messages import Claimant
+    from go_scheduler.task_run import RunEnd
 
 
 class StoredDefinition:
@@ -53,6 +55,7 @@ class StoredInstance:
         "key",
         "of",
         "outcome",
+        "past",
         "payload",
         "queue",
         "runs",
@@ -91,6 +94,7 @@ class StoredInstance:
         self.payload: Mapping[str, JSON] | None = None
         self.key: str | None = None
         self.state = State.PENDING
+        self.past: tuple[TaskRun, ...] = ()
 
     @classmethod
     def restored(cls, instance: TaskInstance, of: StoredDefinition) -> StoredInstance:
@@ -126,6 +130,8 @@ class StoredInstance:
         return (
             self.state in (State.PENDING, State.CLAIMED)
             and not self.runs
+            # One that has failed, and was made to run again, has run.
+            and self.error is None
             and self.fire_time is not None
         )
 
@@ -135,6 +141,19 @@ class StoredInstance:
         self.started_at = max(now, self.due_at)
         expire_after = self.of.definition.expire_after or claimant.expire_after
         self.expires_at = self.started_at + min(claimant.lease, expire_after)
+
+    def keep_run(self, outcome: RunEnd, error: str | None, now: datetime) -> None:
+        """Keep how its present run ended."""
+        run = TaskRun(
+            instance_id=self.id,
+            attempt=self.attempt,
+            node=self.claimed_by,
+            started_at=self.started_at,
+            ended_at=now,
+            outcome=outcome,
+            error=error,
+        )
+        self.past = (*self.past, run)[-RUNS_KEPT:]
 
     def view(self) -> TaskInstance:
         """The instance as others see it."""

@@ -54,10 +54,12 @@ class Tables:
         """All that they hold."""
         rows = self.definitions.rows
         instances = [each for row in rows for each in row.rows]
+        orphans = self.instances.orphans
         return Snapshot(
             definitions=[row.definition for row in rows],
             instances=[each.view() for each in instances],
-            orphans=[each.view() for each in self.instances.orphans],
+            orphans=[each.view() for each in orphans],
+            runs=[run for each in (*instances, *orphans) for run in each.past],
             handed_on=[each.id for each in instances if each.is_handed_on],
             contacts=self.contacts.rows,
             tombstones=self.tombstones.rows,
@@ -71,7 +73,9 @@ class Tables:
         rows = {each.id: StoredDefinition(each) for each in snapshot.definitions}
         gone = [(each, StoredDefinition(each.definition)) for each in snapshot.orphans]
         kept = [(each, rows[each.definition.id]) for each in snapshot.instances]
-        tables.instances.restore(kept + gone, handed_on=set(snapshot.handed_on))
+        tables.instances.restore(
+            kept + gone, handed_on=set(snapshot.handed_on), runs=snapshot.runs
+        )
         for _, deleted in gone:
             deleted.instances = None
         tables.definitions.restore(rows.values(), snapshot.first_revision)

@@ -13,9 +13,10 @@ from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.reader import judged
 from go_scheduler.stores.sql.sweep import LATE_AFTER
 from go_scheduler.stores.sql.types import to_microseconds
+from go_scheduler.task_run import RUNS_KEPT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence, Set
+    from collections.abc import Callable, Iterable, Mapping, Sequence, Set
     from datetime import datetime
     from uuid import UUID
 
@@ -89,10 +90,12 @@ class ClaimedInstances:
         """Record what became of runs."""
         if not outcomes:
             return Answer(done=frozenset())
+        keeps = any(each.is_kept for each in outcomes)
+        name = "finish_kept" if keeps else "finish"
         write: Write[RunOutcome] = Write(
             lane=Lane.BY_KEY,
-            name="finish",
-            apart="finish",
+            name=name,
+            apart=name,
             free="finish_free",
             current="finish_current",
             parameters=_outcome_parameters,
@@ -101,7 +104,17 @@ class ClaimedInstances:
             repeatable=False,
         )
         rows, busy = self._writes.write(write, sorted(outcomes, key=_number))
+        self._trim_runs(each for each in outcomes if each.is_kept)
         return Answer(done={id for (id,) in rows}, busy=busy)
+
+    def _trim_runs(self, kept: Iterable[RunOutcome]) -> None:
+        """Keep the last runs only; there are more only after so many attempts."""
+        ids = [
+            each.claim.instance_id for each in kept if each.claim.attempt > RUNS_KEPT
+        ]
+        if ids:
+            parameters = {"ids": arrays.ids(sorted(ids)), "kept": RUNS_KEPT}
+            self._statements.run(Lane.BY_KEY, "trim_runs", parameters)
 
     def release(self, releases: Sequence[Release]) -> Answer[Set[UUID]]:
         """Give back what was claimed and not called."""

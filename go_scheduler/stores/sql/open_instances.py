@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from sqlalchemy import and_, case, delete, literal, select, update
 
 from go_scheduler.models import Outcome
 from go_scheduler.stores.sql.rows import EARLIEST, LATEST, read_time
-from go_scheduler.stores.sql.tables import instances
+from go_scheduler.stores.sql.tables import instances, runs
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
-    from uuid import UUID
 
     from sqlalchemy import ColumnElement, Connection
 
@@ -75,6 +75,8 @@ class OpenInstances:
             .where(
                 instances.c.started_at.is_(None),
                 instances.c.runs == 0,
+                # One that has failed, and was made to run again, has run.
+                instances.c.error.is_(None),
                 # A fire time that cannot be read could not be served anew.
                 instances.c.fire_time.between(EARLIEST, LATEST),
             )
@@ -118,9 +120,15 @@ class OpenInstances:
             },
             instances.c.started_at.is_not(None),
         )
-        self._connection.execute(
-            self._only_theirs(delete(instances)).where(instances.c.started_at.is_(None))
+        gone = self._connection.execute(
+            self._only_theirs(delete(instances))
+            .where(instances.c.started_at.is_(None))
+            .returning(instances.c.id, (instances.c.attempt > 0).label("failed"))
         )
+        failed = [row.id for row in gone if row.failed and isinstance(row.id, UUID)]
+        if failed:
+            theirs = self._dialect.among(runs.c.instance_id, failed)
+            self._connection.execute(delete(runs).where(theirs))
 
     def _update(self, values: Mapping[str, Any], *which: ColumnElement[bool]) -> None:
         self._connection.execute(

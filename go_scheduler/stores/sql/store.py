@@ -24,6 +24,7 @@ from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.due_queues import due_queues
 from go_scheduler.stores.sql.edits import Edits, definition_of
 from go_scheduler.stores.sql.finishing import finish_run
+from go_scheduler.stores.sql.history import read_runs
 from go_scheduler.stores.sql.joined import Joined
 from go_scheduler.stores.sql.joining import join, when_committed
 from go_scheduler.stores.sql.lists import (
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.sql.database import Database
     from go_scheduler.stores.sql.dialect import Dialect
     from go_scheduler.stores.sql.schema import Schema
+    from go_scheduler.task_run import TaskRun
 
 Listed = TypeVar("Listed")
 
@@ -247,6 +249,10 @@ class SQLStore(TransactionalStore):
         if not rows:
             raise TaskInstanceNotFoundError(instance_id)
         return self._reader.instances(Lane.BY_HAND, rows)[0]
+
+    def list_runs(self, instance_id: UUID) -> Sequence[TaskRun]:
+        """Read what is kept of the runs of an instance."""
+        return self._list(lambda connection: read_runs(connection, instance_id))
 
     def list_instances(
         self,

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from go_scheduler.models import Outcome
+from go_scheduler.stores.changes import run_end
 from go_scheduler.stores.sql.types import to_microseconds, to_sqlite_time
+from go_scheduler.task_run import RUNS_KEPT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -84,6 +86,30 @@ def retries(
         for row, each in recorded
         if each.outcome is None
     ]
+
+
+def kept_runs(
+    recorded: Sequence[tuple[Row[Any], RunOutcome]], now: int
+) -> Sequence[tuple[Any, ...]]:
+    """The values that keep the ends of runs that did not succeed."""
+    return [
+        (
+            row.id,
+            each.claim.attempt,
+            row.claimed_by,
+            time_of(each.started_at),
+            now,
+            run_end(each).value,
+            each.error,
+        )
+        for row, each in recorded
+        if each.is_kept
+    ]
+
+
+def long_histories(kept: Sequence[tuple[Any, ...]]) -> Sequence[tuple[str, str]]:
+    """The values that trim what is kept: there may be more after so many attempts."""
+    return [(id, id) for id, attempt, *_ in kept if attempt > RUNS_KEPT]
 
 
 def _not_called(row: Row[Any], run: RunOutcome) -> int:

@@ -15,14 +15,16 @@ from go_scheduler.stores.sql.sweep import LATE_AFTER
 from go_scheduler.stores.sql.types import to_microseconds
 from go_scheduler.stores.sqlite.batches import (
     ends,
+    kept_runs,
     key_of,
+    long_histories,
     retries,
     run_batch,
     time_of,
     write_all,
 )
 from go_scheduler.stores.sqlite.statements import claims as claiming
-from go_scheduler.stores.sqlite.statements import definitions, runs
+from go_scheduler.stores.sqlite.statements import definitions, history, runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence, Set
@@ -156,6 +158,9 @@ class ClaimedInstances:
             recorded = [(row, by_id[row.id]) for row in rows]
             write_all(connection, runs.FINISH_END, ends(recorded, now))
             write_all(connection, runs.FINISH_RETRY, retries(recorded, now))
+            kept = kept_runs(recorded, now)
+            write_all(connection, history.KEEP_RUN, kept)
+            write_all(connection, history.TRIM_RUNS, long_histories(kept))
             waiting = {
                 row.definition_key: each.next_fire_time
                 for row, each in recorded
@@ -214,7 +219,12 @@ def _claim_lapsed(
     connection: Connection, queues: Sequence[str], terms: Mapping[str, object]
 ) -> Sequence[Row[Any]]:
     parameters = {**terms, "queues": json.dumps(queues)}
-    return connection.execute(claiming.CLAIM_LAPSED, parameters).all()
+    found = connection.execute(claiming.FIND_LAPSED, parameters).scalars().all()
+    if not found:
+        return []
+    named = {**terms, "ids": json.dumps(found)}
+    connection.execute(history.KEEP_LOST, named)
+    return connection.execute(claiming.CLAIM_LAPSED, named).all()
 
 
 def _claim_free(

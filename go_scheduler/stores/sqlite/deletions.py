@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.stores.base import CONTACTS_KEPT
 from go_scheduler.stores.sql.types import to_microseconds
 from go_scheduler.stores.sqlite.statements import cleanup as sql
+from go_scheduler.stores.sqlite.statements.history import DELETE_RUNS
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, TextClause
@@ -37,7 +38,10 @@ def delete_ended(
 
     def delete_over(statement: TextClause, bound: int) -> int:
         bounds = {"until": bound, "limit": left}
-        return connection.execute(statement, bounds).rowcount
+        gone = connection.execute(statement, bounds).all()
+        if failed := [row.id for row in gone if row.failed]:
+            connection.execute(DELETE_RUNS, {"ids": json.dumps(failed)})
+        return len(gone)
 
     connection.execute(sql.DELETE_CONTACTS, {"since": now - _CONTACTS_KEPT})
     left -= delete_over(sql.DELETE_ENDED, until)

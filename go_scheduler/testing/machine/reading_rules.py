@@ -11,16 +11,17 @@ from hypothesis.stateful import rule
 
 from go_scheduler.models import DefinitionState, State, TaskDefinition, TaskInstance
 from go_scheduler.stores.messages import Announcement, Position
-from go_scheduler.testing.machine.drawn import QUEUES, ids, nodes, offsets, seconds
+from go_scheduler.testing.machine.drawn import ALL, QUEUES, ids, nodes, offsets, seconds
 from go_scheduler.testing.machine.pair import StorePair
 from go_scheduler.testing.settling import settle
 
 if TYPE_CHECKING:
     from datetime import timedelta
-    from uuid import UUID
 
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.base import Store
+
+_ANY = UUID(int=0)
 
 
 class ReadingRules(StorePair):
@@ -55,6 +56,28 @@ class ReadingRules(StorePair):
             return found
 
         self._alike(look)
+
+    @rule()
+    def list_runs(self) -> None:
+        """Somebody looks how the runs of instances ended."""
+
+        def read(store: Store) -> object:
+            return {
+                str(self._known(store, each)): [
+                    (
+                        run.attempt,
+                        run.node,
+                        run.started_at,
+                        run.ended_at,
+                        run.outcome,
+                        run.error,
+                    )
+                    for run in store.list_runs(each.id)
+                ]
+                for each in store.list_instances(limit=ALL)
+            }
+
+        self._alike(read)
 
     @rule(
         queue=st.none() | st.sampled_from(QUEUES),

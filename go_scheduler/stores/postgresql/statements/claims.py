@@ -97,7 +97,9 @@ def _claim_lapsed(only: str = "", apart: str = "") -> Statement:
     """Claims anew what others had claimed, the longest lapsed first."""
     sql = f"""
 WITH due AS MATERIALIZED (
-  SELECT id, expires_at AS place FROM task_instances@task_instances_lease_idx
+  SELECT id, expires_at AS place, attempt AS lost_as, claimed_by AS lost_by,
+         started_at AS began
+    FROM task_instances@task_instances_lease_idx
    WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT frozen
      AND expires_at >= now() - CAST(:back AS interval)
      AND expires_at <= now() - CAST(:lapsed AS interval)
@@ -108,7 +110,14 @@ t AS (
     FROM due
    WHERE t.id = due.id{_SOUND}
      AND t.completed_at IS NULL AND t.expires_at <= now() - CAST(:lapsed AS interval)
-  RETURNING {INSTANCE}, due.place)
+  RETURNING {INSTANCE}, due.place),
+kept AS (
+  INSERT INTO task_runs (instance_id, attempt, node, started_at, ended_at, outcome)
+  SELECT t.id, due.lost_as, due.lost_by, due.began, now(), 'lost'
+    FROM t JOIN due ON due.id = t.id
+   WHERE due.began IS NOT NULL
+  ON CONFLICT DO NOTHING
+  RETURNING instance_id)
 SELECT {INSTANCE},
        {DEFINITION},
        t.place, now() AS now

@@ -40,11 +40,17 @@ def _delete_instances(index: str, equal: str) -> Statement:
     """Deletes instances that ended long ago, those that failed or all others."""
     sql = f"""
 WITH old AS MATERIALIZED (
-  SELECT id, completed_at, attempt FROM task_instances@{index}
+  SELECT id, completed_at, attempt,
+         error IS NOT NULL OR outcome <> 'completed' AS failed
+    FROM task_instances@{index}
    WHERE completed_at IS NOT NULL AND outcome {equal} 'failed'
      AND completed_at >= now() - CAST(:back AS interval)
      AND completed_at <= now() - CAST(:older_than AS interval)
-   ORDER BY completed_at LIMIT :limit FOR UPDATE SKIP LOCKED)
+   ORDER BY completed_at LIMIT :limit FOR UPDATE SKIP LOCKED),
+runs AS (
+  DELETE FROM task_runs@task_runs_pkey AS r USING old
+   WHERE r.instance_id = old.id AND (old.attempt > 1 OR old.failed)
+  RETURNING r.attempt)
 DELETE FROM task_instances@task_instances_pkey AS t USING old
  WHERE t.id = old.id
 RETURNING t.completed_at, now() AS now

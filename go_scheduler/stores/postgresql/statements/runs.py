@@ -93,8 +93,48 @@ gone_on AS (
   RETURNING d.key)"""
 # An instance that had failed has moved its definition on, and waits for nothing any
 # more: RETURNING has the new values only.
-_FINISH = f"""
-WITH ended AS (
+# Whose claim it was is gone from the row when it is pending again.
+_PRIOR = """prior AS MATERIALIZED (
+  SELECT id, claimed_by FROM task_instances@task_instances_pkey
+   WHERE id IN (SELECT unnest((SELECT CAST(:ids AS uuid[]))))),
+"""
+_OF_RUN = """,
+            x.attempt AS ran_as, x.started_at AS began, x.outcome AS ended_by, x.hung,
+            x.error AS raised"""
+_KEPT = """,
+kept AS (
+  INSERT INTO task_runs
+         (instance_id, attempt, node, started_at, ended_at, outcome, error)
+  SELECT e.id, e.ran_as, prior.claimed_by, e.began, now(),
+         CASE WHEN e.hung THEN 'hung' WHEN e.ended_by IS NULL THEN 'failed'
+         ELSE e.ended_by END, e.raised
+    FROM ended AS e JOIN prior ON prior.id = e.id
+   WHERE e.began IS NOT NULL AND e.ended_by IS DISTINCT FROM 'completed'
+  ON CONFLICT DO NOTHING
+  RETURNING instance_id)"""
+_TRIM_RUNS = """
+DELETE FROM task_runs@task_runs_pkey AS r
+ USING (SELECT instance_id, attempt,
+               row_number() OVER (PARTITION BY instance_id ORDER BY attempt DESC) AS n
+          FROM task_runs@task_runs_pkey
+         WHERE instance_id IN (SELECT unnest((SELECT CAST(:ids AS uuid[]))))) AS old
+ WHERE old.n > :kept AND r.instance_id = old.instance_id AND r.attempt = old.attempt
+RETURNING r.instance_id
+"""
+_RETURNS = """
+  RETURNING t.id, t.definition_key, (t.waits AND x.outcome IS NOT NULL) AS goes_on,
+            x.next_at"""
+
+
+def _finish(*, keeps: bool) -> str:
+    """Records what became of runs.
+
+    Args:
+        keeps: Whether the ends are kept of those that did not succeed. What all have
+            succeeded pays nothing for that.
+    """
+    return f"""
+WITH {_PRIOR if keeps else ""}ended AS (
   UPDATE task_instances@task_instances_pkey AS t
      SET outcome = x.outcome,
          ended_attempt = CASE WHEN x.outcome IS NOT NULL THEN x.attempt END,
@@ -118,11 +158,13 @@ WITH ended AS (
                 CAST(:retries AS bigint[]), CAST(:hung AS boolean[]),
                 CAST(:errors AS text[]), CAST(:next_times AS timestamptz[]))
          AS x (id, attempt, outcome, started_at, retry_in, hung, error, next_at)
-   WHERE {_MAY_FINISH}
-  RETURNING t.id, t.definition_key, (t.waits AND x.outcome IS NOT NULL) AS goes_on,
-            x.next_at),{_GONE_ON}
+   WHERE {_MAY_FINISH}{_RETURNS}{_OF_RUN if keeps else ""}),{_GONE_ON}{
+        _KEPT if keeps else ""
+    }
 SELECT id FROM ended
 """
+
+
 _CANCEL = f"""
 WITH ended AS (
   UPDATE task_instances@task_instances_pkey AS t
@@ -177,7 +219,9 @@ RUN_STATEMENTS: Mapping[str, Statement] = {
     "release": Statement(_RELEASE, ("id",)),
     "claimed_free": Statement(_FREE, ("id",)),
     "claimed_current": Statement(_CURRENT, ("id",)),
-    "finish": Statement(_FINISH, ("id",)),
+    "finish": Statement(_finish(keeps=False), ("id",)),
+    "finish_kept": Statement(_finish(keeps=True), ("id",)),
+    "trim_runs": Statement(_TRIM_RUNS, ("instance_id",)),
     "finish_free": Statement(_FINISH_FREE, ("id",)),
     "finish_current": Statement(_FINISH_CURRENT, ("id",)),
     "cancel": Statement(_CANCEL, ("id", "runs_on")),

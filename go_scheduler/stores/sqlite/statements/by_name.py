@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from go_scheduler.stores.sqlite.statements import claims, cleanup, definitions, runs
+from go_scheduler.stores.sqlite.statements import (
+    claims,
+    cleanup,
+    definitions,
+    history,
+    runs,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +26,7 @@ STATEMENTS: Mapping[str, TextClause | TextualSelect | str] = {
     "make": definitions.MAKE,
     "go_on": definitions.GO_ON,
     "claim": claims.claim(2),
+    "find_lapsed": claims.FIND_LAPSED,
     "claim_lapsed": claims.CLAIM_LAPSED,
     "list_claimed": claims.LIST_CLAIMED,
     "start": runs.START,
@@ -29,6 +36,10 @@ STATEMENTS: Mapping[str, TextClause | TextualSelect | str] = {
     "finish_end": runs.FINISH_END,
     "finish_retry": runs.FINISH_RETRY,
     "cancel": runs.CANCEL,
+    "keep_run": history.KEEP_RUN,
+    "keep_lost": history.KEEP_LOST,
+    "trim_runs": history.TRIM_RUNS,
+    "delete_runs": history.DELETE_RUNS,
     "note_contact": cleanup.NOTE_CONTACT,
     "list_contacts": cleanup.LIST_CONTACTS,
     "delete_contacts": cleanup.DELETE_CONTACTS,

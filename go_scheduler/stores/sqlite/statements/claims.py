@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from sqlalchemy import text
+
 from go_scheduler.checks import LONGEST
 from go_scheduler.stores.sql.types import to_microseconds, to_sqlite_time
 from go_scheduler.stores.sqlite.statements.parts import INSTANCE, of_instances
@@ -57,14 +59,16 @@ RETURNING {INSTANCE}
 """)
 
 
+FIND_LAPSED = text(f"""
+SELECT id FROM task_instances
+ WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT frozen
+   AND expires_at <= :lapsed
+   AND queue IN (SELECT value FROM json_each(:queues)){_SOUND}
+ ORDER BY expires_at LIMIT :limit
+""")
 CLAIM_LAPSED = of_instances(f"""
 UPDATE task_instances{_MARKED}
- WHERE id IN (
-  SELECT id FROM task_instances
-   WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT frozen
-     AND expires_at <= :lapsed
-     AND queue IN (SELECT value FROM json_each(:queues)){_SOUND}
-   ORDER BY expires_at LIMIT :limit)
+ WHERE id IN (SELECT value FROM json_each(:ids))
 RETURNING {INSTANCE}
 """)
 

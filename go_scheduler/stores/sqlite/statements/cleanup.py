@@ -37,6 +37,7 @@ DELETE FROM task_instances
                WHERE completed_at IS NOT NULL AND outcome {equal} 'failed'
                  AND completed_at <= :until
                ORDER BY completed_at LIMIT :limit)
+RETURNING id, attempt > 1 OR error IS NOT NULL OR outcome <> 'completed' AS failed
 """)
 
 

@@ -34,7 +34,8 @@ RETURNING id, cancel_requested
 # The first success wins, of whichever attempt.
 FINISH_FOUND = text(f"""
 {batch("id", "attempt", "outcome")}
-SELECT t.id, t.definition_key, t.waits AND t.completed_at IS NULL AS waits,
+SELECT t.id, t.definition_key, t.claimed_by,
+       t.waits AND t.completed_at IS NULL AS waits,
        t.attempt = x.attempt AND t.completed_at IS NULL
        AND t.started_at IS NOT NULL AS runs_on
   FROM x CROSS JOIN task_instances AS t

@@ -1,5 +1,7 @@
 WITH due AS MATERIALIZED (
-  SELECT id, expires_at AS place FROM task_instances@{FORCE_INDEX=task_instances_lease_idx,NO_FULL_SCAN}
+  SELECT id, expires_at AS place, attempt AS lost_as, claimed_by AS lost_by,
+         started_at AS began
+    FROM task_instances@{FORCE_INDEX=task_instances_lease_idx,NO_FULL_SCAN}
    WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT frozen
      AND expires_at >= now() - CAST(:back AS interval)
      AND expires_at <= now() - CAST(:lapsed AS interval)
@@ -27,7 +29,14 @@ t AS (
      AND t.completed_at IS NULL AND t.expires_at <= now() - CAST(:lapsed AS interval)
   RETURNING t.id, t.definition_key, t.fire_time, t.execute_at, t.due_at, t.attempt, t.runs,
          t.hangs, t.claimed_by, t.expires_at, t.started_at, t.outcome, t.error,
-         t.cancel_requested, t.payload, t.key, due.place)
+         t.cancel_requested, t.payload, t.key, due.place),
+kept AS (
+  INSERT INTO task_runs (instance_id, attempt, node, started_at, ended_at, outcome)
+  SELECT t.id, due.lost_as, due.lost_by, due.began, now(), 'lost'
+    FROM t JOIN due ON due.id = t.id
+   WHERE due.began IS NOT NULL
+  ON CONFLICT DO NOTHING
+  RETURNING instance_id)
 SELECT t.id, t.definition_key, t.fire_time, t.execute_at, t.due_at, t.attempt, t.runs,
          t.hangs, t.claimed_by, t.expires_at, t.started_at, t.outcome, t.error,
          t.cancel_requested, t.payload, t.key,

@@ -1,9 +1,15 @@
 WITH old AS MATERIALIZED (
-  SELECT id, completed_at, attempt FROM task_instances@{FORCE_INDEX=task_instances_ended_idx,NO_FULL_SCAN}
+  SELECT id, completed_at, attempt,
+         error IS NOT NULL OR outcome <> 'completed' AS failed
+    FROM task_instances@{FORCE_INDEX=task_instances_ended_idx,NO_FULL_SCAN}
    WHERE completed_at IS NOT NULL AND outcome <> 'failed'
      AND completed_at >= now() - CAST(:back AS interval)
      AND completed_at <= now() - CAST(:older_than AS interval)
-   ORDER BY completed_at LIMIT :limit FOR UPDATE SKIP LOCKED)
+   ORDER BY completed_at LIMIT :limit FOR UPDATE SKIP LOCKED),
+runs AS (
+  DELETE FROM task_runs@{FORCE_INDEX=task_runs_pkey,NO_FULL_SCAN} AS r USING old
+   WHERE r.instance_id = old.id AND (old.attempt > 1 OR old.failed)
+  RETURNING r.attempt)
 DELETE FROM task_instances@{FORCE_INDEX=task_instances_pkey,NO_FULL_SCAN} AS t USING old
  WHERE t.id = old.id
 RETURNING t.completed_at, now() AS now;

@@ -7,17 +7,7 @@ UPDATE task_instances
                  CASE WHEN typeof(expire_after) = 'integer'
                       AND expire_after BETWEEN 0 AND 3155760000000000
                  THEN expire_after END, :expire_after)) ELSE :lease END
- WHERE id IN (
-  SELECT id FROM task_instances
-   WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT frozen
-     AND expires_at <= :lapsed
-     AND queue IN (SELECT value FROM json_each(:queues))
-     AND typeof(due_at) = 'integer'
-     AND due_at >= -62135596800000000 AND due_at < :now + 3155760000000000
-     AND typeof(attempt) = 'integer' AND attempt < 9000000000000000000
-     AND typeof(runs) = 'integer' AND runs < 9000000000000000000
-     AND length(id) = 32 AND id NOT GLOB '*[^0-9a-f]*'
-   ORDER BY expires_at LIMIT :limit)
+ WHERE id IN (SELECT value FROM json_each(:ids))
 RETURNING id, definition_key, fire_time, execute_at, due_at, attempt, runs, hangs,
           claimed_by, expires_at, started_at, outcome, error, cancel_requested,
           payload, key, completed_at, ended_attempt, skipped_last,

@@ -3,7 +3,8 @@ WITH x AS MATERIALIZED (
          json_extract(value, '$[1]') AS attempt,
          json_extract(value, '$[2]') AS outcome
     FROM json_each(:batch))
-SELECT t.id, t.definition_key, t.waits AND t.completed_at IS NULL AS waits,
+SELECT t.id, t.definition_key, t.claimed_by,
+       t.waits AND t.completed_at IS NULL AS waits,
        t.attempt = x.attempt AND t.completed_at IS NULL
        AND t.started_at IS NOT NULL AS runs_on
   FROM x CROSS JOIN task_instances AS t

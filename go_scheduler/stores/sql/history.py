@@ -1,0 +1,47 @@
+"""What is kept of runs, as it is read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import select
+
+from go_scheduler.stores.sql.tables import runs
+from go_scheduler.stores.sql.types import UNREADABLE
+from go_scheduler.task_run import RunEnd, TaskRun
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
+
+    from sqlalchemy import Connection, Row
+
+_COLUMNS = (
+    "instance_id",
+    "attempt",
+    "node",
+    "started_at",
+    "ended_at",
+    "outcome",
+    "error",
+)
+_ENDS = {end.value: end for end in RunEnd}
+
+
+def read_runs(connection: Connection, instance_id: UUID) -> Sequence[TaskRun]:
+    """The runs of an instance, earliest attempt first; but for what cannot be read."""
+    rows = connection.execute(
+        select(*(runs.c[name] for name in _COLUMNS))
+        .where(runs.c.instance_id == instance_id)
+        .order_by(runs.c.attempt)
+    )
+    return [_run(row) for row in rows if _is_readable(row)]
+
+
+def _is_readable(row: Row[Any]) -> bool:
+    return row.outcome in _ENDS and UNREADABLE not in row
+
+
+def _run(row: Row[Any]) -> TaskRun:
+    values = {**row._mapping, "outcome": _ENDS[row.outcome]}
+    return TaskRun(**values)

@@ -1,0 +1,1 @@
+DELETE FROM task_runs WHERE instance_id IN (SELECT value FROM json_each(:ids));

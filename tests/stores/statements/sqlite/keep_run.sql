@@ -1,0 +1,3 @@
+INSERT OR IGNORE INTO task_runs
+       (instance_id, attempt, node, started_at, ended_at, outcome, error)
+VALUES (?, ?, ?, ?, ?, ?, ?);
