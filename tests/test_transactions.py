@@ -37,7 +37,9 @@ from go_scheduler.errors import (
     StoreError,
     StoreUnavailableError,
     TaskDefinitionNotFoundError,
+    TaskInstanceNotFoundError,
 )
+from go_scheduler.events import Event, InstanceFinished
 from go_scheduler.models import Cancelled, Outcome, State, TaskDefinition
 from go_scheduler.policies import CatchUp
 from go_scheduler.retry_policy import RetryPolicy
@@ -1157,6 +1159,170 @@ def test_each_form_says_which_connection_it_takes(client: Watching, shop: Shop) 
         pytest.raises(ConfigurationError, match=r"with that one, call enqueue\("),
     ):
         asyncio.run(client.aenqueue("send", connection=sync))
+
+
+# What is changed by hand.
+
+
+def later(client: Client, **values: object) -> TaskDefinition:
+    return client.schedule(once(START + HOUR, **values))
+
+
+def test_a_delete_commits_with_the_users_rows(
+    client: Client, shop: Shop, begin: Begin
+) -> None:
+    reminder, kept = later(client, metadata={"order": 1}), later(client)
+    with suppress(RollBack), begin() as connection:
+        assert client.delete_definition(reminder.id, connection=connection)
+        raise RollBack
+    assert len(client.list_definitions()) == 2
+    with begin() as connection:
+        shop.order(connection)
+        which = {"order": 1}
+        assert client.delete_definitions(metadata=which, connection=connection) == 1
+        assert not client.delete_definition(reminder.id, connection=connection)
+    assert client.list_definitions() == [kept]
+    assert shop.orders == 1
+
+
+def test_a_pause_and_its_end_commit_with_the_users_rows(
+    client: Client, begin: Begin
+) -> None:
+    new = later(client)
+    with suppress(RollBack), begin() as connection:
+        client.pause(new.id, connection=connection)
+        raise RollBack
+    assert not client.get_definition(new.id).paused
+    with begin() as connection:
+        assert client.pause(new.id, "why", connection=connection).note == "why"
+    assert client.get_definition(new.id).paused
+    with begin() as connection:
+        assert client.resume_definitions(connection=connection) == 1
+        assert client.pause_definitions("again", name="a", connection=connection) == 0
+    assert not client.get_definition(new.id).paused
+    with begin() as connection:
+        client.pause_definitions(queue="default", connection=connection)
+        client.resume(new.id, connection=connection)
+    assert client.get_definition(new.id).revision == 5
+
+
+def test_a_cancel_commits_with_the_users_rows(
+    client: Client, store: Store, begin: Begin
+) -> None:
+    busy, waiting = running(store), pending(store)
+    for commits in (False, True):
+        with suppress(RollBack), begin() as connection:
+            answers = [
+                client.cancel(each.id, connection=connection)
+                for each in (waiting, busy, waiting)
+            ]
+            assert answers == [Cancelled.CANCELLED, Cancelled.REQUESTED, None]
+            if not commits:
+                raise RollBack
+        found = client.get_instance(waiting.id)
+        assert (found.outcome is Outcome.CANCELLED) is commits
+        assert client.get_instance(busy.id).cancel_requested is commits
+    assert claim(store) == []
+
+
+def test_a_cancel_moves_on_what_waits(client: Client, store: Store, shop: Shop) -> None:
+    instance = pending(store, definition(trigger=DelayTrigger(HOUR)))
+    with shop.engine.begin() as connection:
+        client.cancel(instance.id, connection=connection)
+    found = client.get_definition(instance.definition.id)
+    assert found.next_fire_time == START + HOUR
+
+
+def test_what_was_made_in_a_transaction_is_undone_in_it(
+    client: Client, store: Store, shop: Shop, begin: Begin
+) -> None:
+    with begin() as connection:
+        client.schedule(SEND, connection=connection)
+        added = client.enqueue("send", connection=connection)
+        client.pause(SEND.id, connection=connection)
+        client.cancel(added.id, connection=connection)
+        with pytest.raises(TaskInstanceNotFoundError):
+            client.cancel(SEND.id, connection=connection)
+        with pytest.raises(TaskDefinitionNotFoundError):
+            client.resume(added.id, connection=connection)
+    assert client.get_definition(SEND.id).paused
+    assert client.get_instance(added.id).outcome is Outcome.CANCELLED
+
+
+def test_a_scheduler_looks_as_soon_as_a_resume_is_committed(
+    client: Watching, shop: Shop
+) -> None:
+    new = later(client)
+    client.pause(new.id)
+    looks = client.looks
+    with Session(shop.engine) as session:
+        client.resume(new.id, connection=session)
+        assert client.looks == looks
+        session.commit()
+        assert client.looks == looks + 1
+
+
+def test_of_a_cancel_is_told_once_it_has_committed(
+    store: Store, clock: ManualClock, shop: Shop
+) -> None:
+    heard: list[Event] = []
+    with Scheduler(None, store, clock=clock, listeners=[heard.append]) as scheduler:
+        added = [pending(store) for _ in range(2)]
+        with Session(shop.engine) as session:
+            scheduler.cancel(added[0].id, connection=session)
+            session.rollback()
+            scheduler.cancel(added[1].id, connection=session)
+            assert not any(isinstance(each, InstanceFinished) for each in heard)
+            session.commit()
+    ended = [each for each in heard if isinstance(each, InstanceFinished)]
+    assert [each.instance_id for each in ended] == [added[1].id]
+
+
+def test_who_edits_what_is_edited_meanwhile_is_told_to_repeat(
+    client: Client, shop: Shop
+) -> None:
+    new = later(client)
+
+    def come_first(connection: Connection, *statement: object) -> None:
+        if "UPDATE task_definitions" in str(statement[1]):
+            client.schedule(replace(new, name="other"))
+
+    with shop.engine.connect() as connection:
+        event.listen(connection, "before_cursor_execute", come_first)
+        with pytest.raises(StoreUnavailableError, match="repeat the transaction"):
+            client.pause(new.id, connection=connection)
+    with shop.engine.begin() as connection:
+        assert client.pause(new.id, connection=connection).name == "other"
+
+
+@pytest.mark.parametrize("engine", SHARED[1:2])
+def test_the_awaitable_forms_change_in_an_async_transaction(
+    client: Watching, shop: Shop
+) -> None:
+    one, other = later(client), later(client)
+
+    async def change() -> None:
+        engine = create_async_engine(shop.engine.url)
+        async with AsyncSession(engine) as joined:
+            await client.apause(one.id, connection=joined)
+            await client.adelete_definition(other.id, connection=joined)
+            await client.aresume_definitions(connection=joined)
+            await client.apause_definitions("why", connection=joined)
+            await joined.commit()
+        await engine.dispose()
+
+    asyncio.run(change())
+    [left] = client.list_definitions()
+    assert (left.id, left.note) == (one.id, "why")
+
+
+@pytest.mark.parametrize("engine", ["memory"])
+def test_a_store_without_transactions_says_so(store: Store) -> None:
+    client = Client(store)
+    calls: list[Callable[..., object]] = [client.run_now, client.pause, client.cancel]
+    for call in calls:
+        with pytest.raises(ConfigurationError, match="takes part in no transaction"):
+            call(SEND.id, connection=object())
 
 
 # While the transaction is still open.

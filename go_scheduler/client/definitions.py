@@ -5,19 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from go_scheduler.checks import check_note, check_type
+from go_scheduler.checks import check_type
 from go_scheduler.client.awaitable import awaitable
 from go_scheduler.client.pages import Order, page_of, read_cursor
-from go_scheduler.errors import (
-    ConfigurationError,
-    TaskDefinitionNotFoundError,
-)
-from go_scheduler.events.definition_events import (
-    Change,
-    DefinitionChanged,
-    DefinitionDeleted,
-)
-from go_scheduler.events.event import of_definition
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.events.definition_events import DefinitionDeleted
 from go_scheduler.models import (
     DefinitionState,
     TaskDefinition,
@@ -25,11 +17,10 @@ from go_scheduler.models import (
 from go_scheduler.stores.messages import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping
 
     from go_scheduler.client.pages import Page
     from go_scheduler.json import JSON
-    from go_scheduler.stores.base import Store
 
 from go_scheduler.client.arguments import (
     check_limit,
@@ -38,11 +29,12 @@ from go_scheduler.client.arguments import (
     metadata_query,
     one_of,
 )
+from go_scheduler.client.selection import batches, conditions
 from go_scheduler.client.store_access import StoreAccess
 
 
 class Definitions(StoreAccess):
-    """Reads, pauses, resumes and deletes definitions."""
+    """Reads and deletes definitions."""
 
     def get_definition(self, definition_id: UUID) -> TaskDefinition:
         """Read one definition.
@@ -112,16 +104,26 @@ class Definitions(StoreAccess):
     alist_definitions = awaitable(list_definitions)
     """Await what ``list_definitions`` does; see there."""
 
-    def delete_definition(self, definition_id: UUID) -> bool:
+    def delete_definition(
+        self, definition_id: UUID, *, connection: object = None
+    ) -> bool:
         """Delete a definition and what has not started of it.
 
         What runs is told that it has lost its claim, and its result is dropped. After
         this the same id may be scheduled again, as a new definition.
 
+        Args:
+            definition_id: Which.
+            connection: To make it part of a transaction of yours, as for ``schedule``.
+
         Returns:
             Whether there was one.
+
+        Raises:
+            StoreUnavailableError: With a ``connection``: somebody else is changing it
+                at the same moment; repeat the transaction.
         """
-        return self.delete_definitions(ids=[definition_id]) == 1
+        return self.delete_definitions(ids=[definition_id], connection=connection) == 1
 
     adelete_definition = awaitable(delete_definition)
     """Await what ``delete_definition`` does; see there."""
@@ -131,97 +133,41 @@ class Definitions(StoreAccess):
         *,
         ids: Collection[UUID] | None = None,
         metadata: Mapping[str, JSON] | None = None,
+        name: str | None = None,
+        queue: str | None = None,
+        connection: object = None,
     ) -> int:
         """Delete the definitions that meet every condition given, as above.
+
+        Args:
+            ids: As for ``list_definitions``.
+            metadata: As for ``list_definitions``.
+            name: As for ``list_definitions``.
+            queue: As for ``list_definitions``.
+            connection: As for ``delete_definition``.
 
         Returns:
             How many there were.
 
         Raises:
             ConfigurationError: No condition was given, or one is wrong.
+            StoreUnavailableError: As for ``delete_definition``.
         """
-        if ids is None and metadata is None:
-            raise ConfigurationError("say which definitions to delete: ids or metadata")
-        store = self._ready()
-        chosen = None if ids is None else checked_ids(ids)
-        if metadata is None and chosen is not None:
-            return self._delete(store, chosen)
+        which = conditions(ids=ids, metadata=metadata, name=name, queue=queue)
+        if not any(each is not None for each in which.values()):
+            raise ConfigurationError(
+                "say which definitions to delete: ids, metadata, name or queue"
+            )
+        store = self._within(connection)
         deleted = 0
-        page = self.list_definitions(ids=chosen, metadata=metadata)
-        while page:
-            deleted += self._delete(store, [one.id for one in page])
-            if page.next is None:
-                break
-            page = self.list_definitions(ids=chosen, metadata=metadata, after=page.next)
+        for batch in batches(store, which):
+            found = store.delete_definitions(batch)
+            deleted += len(found)
+            for each in found:
+                self._events.tell(
+                    DefinitionDeleted(definition_id=each, joined=connection is not None)
+                )
         return deleted
 
     adelete_definitions = awaitable(delete_definitions)
     """Await what ``delete_definitions`` does; see there."""
-
-    def pause(self, definition_id: UUID, note: str | None = None) -> TaskDefinition:
-        """Pause a definition: nothing of it starts until it is resumed.
-
-        Fire times that pass meanwhile are treated by ``catch_up`` when it is resumed.
-        What runs goes on.
-
-        Args:
-            definition_id: Which.
-            note: Why, for a person to read; at most 10,000 characters.
-
-        Returns:
-            The definition as stored.
-
-        Raises:
-            TaskDefinitionNotFoundError: There is none with this id.
-            ConfigurationError: The note is no text that every store can keep.
-        """
-        check_type("definition_id", definition_id, UUID)
-        if note is not None:
-            note = check_note(note)
-        found = self._ready().pause_definitions([definition_id], note=note)
-        paused = _only(found, definition_id)
-        self._events.tell(
-            DefinitionChanged(
-                **of_definition(paused), change=Change.PAUSED, note=paused.note
-            )
-        )
-        return paused
-
-    apause = awaitable(pause)
-    """Await what ``pause`` does; see there."""
-
-    def resume(self, definition_id: UUID) -> TaskDefinition:
-        """End a definition's pause.
-
-        Returns:
-            The definition as stored.
-
-        Raises:
-            TaskDefinitionNotFoundError: There is none with this id.
-        """
-        check_type("definition_id", definition_id, UUID)
-        resumed = _only(
-            self._ready().resume_definitions([definition_id]), definition_id
-        )
-        self._look()
-        self._events.tell(
-            DefinitionChanged(
-                **of_definition(resumed), change=Change.RESUMED, note=None
-            )
-        )
-        return resumed
-
-    aresume = awaitable(resume)
-    """Await what ``resume`` does; see there."""
-
-    def _delete(self, store: Store, ids: Collection[UUID]) -> int:
-        deleted = store.delete_definitions(ids)
-        for each in deleted:
-            self._events.tell(DefinitionDeleted(definition_id=each))
-        return len(deleted)
-
-
-def _only(found: Sequence[TaskDefinition], definition_id: UUID) -> TaskDefinition:
-    if not found:
-        raise TaskDefinitionNotFoundError(definition_id)
-    return found[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -122,12 +123,18 @@ class Instances(StoreAccess):
     acounts = awaitable(counts)
     """Await what ``counts`` does; see there."""
 
-    def cancel(self, instance_id: UUID) -> Cancelled | None:
+    def cancel(
+        self, instance_id: UUID, *, connection: object = None
+    ) -> Cancelled | None:
         """Cancel an instance that has not started, or ask its run to stop.
 
         A start is recorded some 20 ms before the instance is due; from then on its run
         is asked, by ``current_run().cancelled``, which it learns within a third of the
         lease.
+
+        Args:
+            instance_id: Which.
+            connection: To make it part of a transaction of yours, as for ``schedule``.
 
         Returns:
             *cancelled*: it will not run; *requested*: it runs, or is about to; None: it
@@ -135,22 +142,33 @@ class Instances(StoreAccess):
 
         Raises:
             TaskInstanceNotFoundError: There is none with this id.
+            StoreUnavailableError: With a ``connection``: somebody else is changing it
+                at the same moment; repeat the transaction.
         """
-        instance = self.get_instance(instance_id)
-        store = self._ready()
-        next_fire_time = next_after_end(instance.definition, store.now())
+        check_type("instance_id", instance_id, UUID)
+        ended: list[TaskInstance] = []
+        tell = partial(self._tell_cancelled, ended)
+        store = self._within(connection, tell)
+        instance = store.get_instance(instance_id)
+        next_fire_time = next_after_end(instance.definition, self._store.now())
         answer = store.cancel_instances({instance_id: next_fire_time}).get(instance_id)
         if answer is Cancelled.CANCELLED:
+            ended.append(instance)
+        if connection is None:
+            tell()
+        return answer
+
+    acancel = awaitable(cancel)
+    """Await what ``cancel`` does; see there."""
+
+    def _tell_cancelled(self, ended: Sequence[TaskInstance]) -> None:
+        for each in ended:
             self._events.tell(
                 InstanceFinished(
-                    **of_instance(instance),
+                    **of_instance(each),
                     outcome=Outcome.CANCELLED,
                     started_at=None,
                     took=None,
                     error=None,
                 )
             )
-        return answer
-
-    acancel = awaitable(cancel)
-    """Await what ``cancel`` does; see there."""

@@ -42,10 +42,13 @@ class DefinitionChanged(DefinitionEvent):
     Attributes:
         change: Which of the two.
         note: Why it is paused, if somebody has said so.
+        joined: Whether it is part of a transaction of the caller's, which may be rolled
+            back yet.
     """
 
     change: Change
     note: str | None
+    joined: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +57,11 @@ class DefinitionDeleted(Event):
 
     Attributes:
         definition_id: Which.
+        joined: As for ``DefinitionChanged``.
     """
 
     definition_id: UUID
+    joined: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -212,6 +212,57 @@ def test_definitions_are_deleted_by_ids_and_metadata(client: Client) -> None:
     assert client.list_definitions() == [other]
 
 
+def test_definitions_are_deleted_by_name_and_queue(client: Client) -> None:
+    one, other = client.schedule(soon(name="a")), client.schedule(soon(queue="b"))
+    assert client.delete_definitions(name="a", queue="b") == 0
+    assert client.delete_definitions(name="a") == 1
+    assert client.list_definitions() == [other]
+    assert client.delete_definitions(queue="b") == 1
+    assert one not in client.list_definitions()
+
+
+def test_some_definitions_are_paused_or_all(client: Client) -> None:
+    one = client.schedule(soon(name="a", metadata={"shop": 1}))
+    other = client.schedule(soon(name="b", queue="mail"))
+    assert client.pause_definitions("why", ids=[one.id, NOBODY]) == 1
+    assert client.pause_definitions(metadata={"shop": 2}) == 0
+    notes = {each.id: each.note for each in client.list_definitions(state="paused")}
+    assert notes == {one.id: "why"}
+    assert client.pause_definitions("all") == 2
+    assert {each.note for each in client.list_definitions()} == {"all"}
+    assert client.resume_definitions(queue="mail") == 1
+    assert [each.id for each in client.list_definitions(state="paused")] == [one.id]
+    assert client.resume_definitions(name="b") == 1
+    assert client.resume_definitions(metadata={"shop": 1}) == 1
+    assert client.list_definitions(state="paused") == []
+    assert client.pause_definitions(ids=[]) == 0
+    assert other in client.list_definitions()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"ids": 7}, {"ids": ["a"]}, {"metadata": []}, {"name": 7}, {"queue": "\0"}],
+)
+def test_conditions_that_are_none_are_refused(
+    client: Client, wrong: dict[str, object]
+) -> None:
+    kept = client.schedule(soon())
+    calls: list[Callable[..., object]] = [
+        client.pause_definitions,
+        client.resume_definitions,
+        client.delete_definitions,
+    ]
+    for call in calls:
+        with pytest.raises(ConfigurationError):
+            call(**wrong)
+    with pytest.raises(ConfigurationError, match="note has 10001 characters"):
+        client.pause_definitions("x" * 10_001)
+    with pytest.raises(ConfigurationError, match="say which definitions to delete"):
+        client.delete_definitions()
+    assert client.list_definitions() == [kept]
+    assert not client.get_definition(kept.id).paused
+
+
 def test_a_state_may_be_written_as_a_text(client: Client, store: Store) -> None:
     [pending] = fire(store, client.schedule(soon()))
     for state in ("pending", State.PENDING):

@@ -66,6 +66,9 @@ class PostgreSQLDialect(Dialect):
             .all()
         )
 
+    def ready(self, connection: Connection) -> None:
+        """Do nothing: a server has what it takes."""
+
     def by_index(self, index: str) -> str:
         """The hint behind a table's name: rows are looked up by this index only."""
         return ""

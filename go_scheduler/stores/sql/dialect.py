@@ -62,6 +62,10 @@ class Dialect(ABC):
         row = write_contents(definition)
         return {**row._asdict(), "metadata_search": json.loads(row.metadata)}
 
+    @abstractmethod
+    def ready(self, connection: Connection) -> None:
+        """Make a connection of the user's ready for these words."""
+
     def in_autocommit(self, connection: Connection) -> bool:
         """Whether a connection of the user's commits each statement by itself."""
         # Every driver of SQLAlchemy's for such a server has this attribute; SQLAlchemy

@@ -47,6 +47,7 @@ def join(connection: object, dialect: Dialect) -> Connection:
         raise ConfigurationError(
             "connection is in autocommit: there is no transaction to take part in"
         )
+    dialect.ready(connection)
     return connection
 
 

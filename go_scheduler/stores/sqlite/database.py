@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 from contextlib import contextmanager
 from datetime import timedelta
-from functools import lru_cache
 from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -17,11 +15,10 @@ from sqlalchemy import QueuePool, create_engine, event, exc
 from go_scheduler.checks import check_type
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError, StoreError
-from go_scheduler.json import JSON, contains
 from go_scheduler.shown import shown
 from go_scheduler.stores.sql.database import Database, Fault, Lane, Overtaken
 from go_scheduler.stores.sql.urls import read_url
-from go_scheduler.stores.sqlite.dialect import CONTAINS
+from go_scheduler.stores.sqlite.functions import add_functions
 from go_scheduler.stores.sqlite.write_lock import WriteLock
 
 if TYPE_CHECKING:
@@ -209,7 +206,7 @@ class SQLiteDatabase(Database):
             # Bytes that are no text affect their own row, and not all read with it.
             connection.text_factory = methodcaller("decode", "utf-8", "replace")
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
-            connection.create_function(CONTAINS, 2, _contains, deterministic=True)
+            add_functions(connection)
             connection.execute(f"PRAGMA busy_timeout = {busy_timeout * 1000:.0f}")
         except BaseException:
             connection.close()
@@ -285,17 +282,3 @@ def _code_of(error: BaseException) -> int | None:
     """The primary code: the upper bits only say more about it."""
     code = getattr(getattr(error, "orig", None), "sqlite_errorcode", None)
     return None if code is None else code & 0xFF
-
-
-def _contains(outer: bytes, inner: str) -> bool:
-    """Whether JSON contains JSON; a text that is none contains nothing."""
-    try:
-        return contains(json.loads(outer), _parsed(inner))
-    except (TypeError, ValueError, RecursionError):
-        return False
-
-
-@lru_cache(maxsize=8)
-def _parsed(text: str) -> JSON:
-    parsed: JSON = json.loads(text)
-    return parsed

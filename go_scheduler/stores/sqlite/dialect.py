@@ -11,6 +11,7 @@ from sqlalchemy.dialects import sqlite
 
 from go_scheduler.stores.sql.dialect import Dialect
 from go_scheduler.stores.sql.tables import contents
+from go_scheduler.stores.sqlite.functions import CONTAINS, add_functions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 
     from go_scheduler.json import JSON
     from go_scheduler.models import TaskDefinition
-
-CONTAINS = "go_scheduler_contains"
-"""The function that every SQLite connection of ours has: whether JSON contains JSON."""
 
 
 class SQLiteDialect(Dialect):
@@ -71,6 +69,11 @@ class SQLiteDialect(Dialect):
     def write_contents(self, definition: TaskDefinition) -> dict[str, object]:
         """Without a copy to search: the function reads the text."""
         return {**super().write_contents(definition), "metadata_search": None}
+
+    def ready(self, connection: Connection) -> None:
+        """It gets our functions."""
+        driver: Any = connection.connection.dbapi_connection
+        add_functions(driver)
 
     def in_autocommit(self, connection: Connection) -> bool:
         """As the driver has it: SQLAlchemy cannot tell."""
