@@ -46,6 +46,7 @@ from go_scheduler.stores import (
     Announcement,
     NodeContact,
     Outcome,
+    SetVersion,
     Skipped,
     Snapshot,
     State,
@@ -136,6 +137,7 @@ class FileStore(MemoryStore):
         return found.st_ino, found.st_mtime_ns, found.st_size
 
     put_definitions = in_file(MemoryStore.put_definitions)
+    declare_definitions = in_file(MemoryStore.declare_definitions)
     get_definition = in_file(MemoryStore.get_definition)
     list_definitions = in_file(MemoryStore.list_definitions)
     delete_definitions = in_file(MemoryStore.delete_definitions)
@@ -220,6 +222,7 @@ KINDS: dict[str, type] = {
     "runs": TaskRun,
     "contacts": NodeContact,
     "tombstones": Tombstone,
+    "sets": SetVersion,
 }
 READERS: dict[str, Callable[[Any], Any]] = {
     "datetime": datetime.fromisoformat,

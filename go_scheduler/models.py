@@ -83,7 +83,7 @@ class TaskDefinition:
     """What to run, and when.
 
     Two definitions are equal if all that a user sets is; what the store keeps
-    (``named``, ``next_fire_time``, ``paused``, ``note``, ``completed_at``,
+    (``named``, ``owner``, ``next_fire_time``, ``paused``, ``note``, ``completed_at``,
     ``revision``) is not compared. A copy with another ``id`` is a new definition, at no
     revision; that of a paused one is paused, too.
 
@@ -106,6 +106,8 @@ class TaskDefinition:
             default.
         catch_up: What becomes of what is late; None: the scheduler's default.
         named: Whether its id was passed, and not made up. Kept by the store.
+        owner: Whose set it is declared in, see ``declare``; None: in no set. Kept by
+            the store.
         next_fire_time: The next fire time without an instance. Kept by the store.
         paused: Whether it is paused; a new one may be from the beginning. After that
             kept by the store: ``pause`` and ``resume`` change it, ``schedule`` does
@@ -131,6 +133,7 @@ class TaskDefinition:
     retry: RetryPolicy | None = None
     catch_up: CatchUp | None = None
     named: bool = field(default=None, compare=False)  # type: ignore[assignment]
+    owner: str | None = field(default=None, compare=False)
     next_fire_time: datetime | None = field(default=None, compare=False)
     paused: bool = field(default=False, compare=False)
     note: str | None = field(default=None, compare=False)
@@ -153,6 +156,8 @@ class TaskDefinition:
         if self.catch_up is not None:
             check_policy("catch_up", self.catch_up, CatchUp)
         check_type("paused", self.paused, bool)
+        if self.owner is not None:
+            object.__setattr__(self, "owner", check_name("owner", self.owner))
         if self.note is not None:
             object.__setattr__(self, "note", check_note(self.note))
         frozen = freeze(self.metadata, name="metadata", limit=METADATA_LIMIT)

@@ -55,6 +55,7 @@ class Definitions(StoreAccess):
         metadata: Mapping[str, JSON] | None = None,
         name: str | None = None,
         queue: str | None = None,
+        owner: str | None = None,
         state: DefinitionState | str | None = None,
         soonest_first: bool = False,
         after: str | None = None,
@@ -68,6 +69,7 @@ class Definitions(StoreAccess):
                 the one given; an array contains those whose items it all contains.
             name: They have this name.
             queue: They have this queue.
+            owner: They are in the declared set of this owner.
             state: They are in this state, such as ``"paused"``.
             soonest_first: In the order of their ``next_fire_time``, those that have
                 none at the end.
@@ -84,6 +86,7 @@ class Definitions(StoreAccess):
         check_limit(limit)
         check_searched("name", name)
         check_searched("queue", queue)
+        check_searched("owner", owner)
         check_type("soonest_first", soonest_first, bool)
         order = Order.DEFINITIONS_BY_ID
         if soonest_first:
@@ -94,6 +97,7 @@ class Definitions(StoreAccess):
             metadata=None if metadata is None else metadata_query(metadata),
             name=name,
             queue=queue,
+            owner=owner,
             state=None if state is None else one_of(DefinitionState, state),
             soonest_first=soonest_first,
             after=position,

@@ -81,7 +81,7 @@ class Scheduling(StoreAccess):
             ScheduleWarning: The trigger is one that people often do not mean.
         """
         prepared, odd = self._prepare([definition], joins=connection is not None)
-        _warn(odd)
+        warn_author(odd)
         return self._put(prepared, connection)[0]
 
     def schedule_all(
@@ -109,7 +109,7 @@ class Scheduling(StoreAccess):
         """
         given = several("definitions", definitions)
         prepared, odd = self._prepare(given, joins=connection is not None)
-        _warn(odd)
+        warn_author(odd)
         return self._put(prepared, connection)
 
     async def aschedule(
@@ -126,7 +126,7 @@ class Scheduling(StoreAccess):
         prepared, odd = await asyncio.to_thread(
             self._prepare, [definition], joins=run_sync is not None
         )
-        _warn(odd)
+        warn_author(odd)
         return (await self._aput(prepared, run_sync))[0]
 
     async def aschedule_all(
@@ -145,7 +145,7 @@ class Scheduling(StoreAccess):
         prepared, odd = await asyncio.to_thread(
             self._prepare, given, joins=run_sync is not None
         )
-        _warn(odd)
+        warn_author(odd)
         return await self._aput(prepared, run_sync)
 
     def _prepare(
@@ -226,7 +226,7 @@ def _warnings(trigger: Trigger, now: datetime) -> Sequence[str]:
     return [f"{trigger.describe()}: {each}" for each in trigger.warnings(now)]
 
 
-def _warn(odd: Sequence[str]) -> None:
-    """Tell the author, as of where ``schedule`` or ``aschedule`` was called."""
+def warn_author(odd: Sequence[str]) -> None:
+    """Tell the author, as of where the caller of this was called."""
     for text in odd:
         warn(text, ScheduleWarning, stacklevel=3)

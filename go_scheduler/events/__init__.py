@@ -2,6 +2,7 @@
 
 from go_scheduler.events.definition_events import (
     Change,
+    DeclarationOutdated,
     DefinitionChanged,
     DefinitionCompleted,
     DefinitionDeleted,
@@ -57,6 +58,7 @@ __all__ = [
     "Change",
     "ClaimAnswerLost",
     "CompletedRunFailed",
+    "DeclarationOutdated",
     "DefinitionChanged",
     "DefinitionCompleted",
     "DefinitionDeleted",

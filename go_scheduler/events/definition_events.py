@@ -21,7 +21,7 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionScheduled(DefinitionEvent):
-    """``schedule()`` has stored it, or has found it stored as it is.
+    """``schedule()`` or ``declare()`` has stored it, or has found it stored as it is.
 
     Attributes:
         next_fire_time: When it fires next; None: no more.
@@ -62,6 +62,21 @@ class DefinitionDeleted(Event):
 
     definition_id: UUID
     joined: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclarationOutdated(Event):
+    """A set was declared that has been declared at a later version: nothing changed.
+
+    Attributes:
+        owner: Whose set it is.
+        version: The version that came too late; None: it had none.
+        stored: The later one.
+    """
+
+    owner: str
+    version: int | None
+    stored: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING
 
 from go_scheduler.events.definition_events import (
+    DeclarationOutdated,
     DefinitionLocked,
     DefinitionSetAside,
     DefinitionsMoved,
@@ -84,6 +85,17 @@ class Line:
 @singledispatch
 def line_of(event: Event) -> Line | None:
     """What the log says of an event; None: nothing."""
+
+
+@line_of.register
+def _(event: DeclarationOutdated) -> Line:
+    is_one = event.version is not None
+    return Line(
+        # In a rolling deploy that is as it should be.
+        INFO if is_one else WARNING,
+        "the set of %s was declared at version %d: what is declared %s changes nothing",
+        (event.owner, event.stored, f"at {event.version}" if is_one else "without one"),
+    )
 
 
 @line_of.register

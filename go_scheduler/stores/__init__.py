@@ -6,6 +6,7 @@ from go_scheduler import on_demand as _on_demand
 from go_scheduler.json import contains
 from go_scheduler.models import Cancelled, DefinitionState, Outcome, Skipped, State
 from go_scheduler.stores.base import Store
+from go_scheduler.stores.declared import Declaration, Declared, SetVersion
 from go_scheduler.stores.memory.snapshot import Snapshot
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import (
@@ -37,6 +38,8 @@ __all__ = [
     "Cancelled",
     "Claim",
     "Claimant",
+    "Declaration",
+    "Declared",
     "DefinitionState",
     "Firing",
     "MemoryStore",
@@ -47,6 +50,7 @@ __all__ = [
     "Renewal",
     "Retention",
     "RunOutcome",
+    "SetVersion",
     "Skipped",
     "Snapshot",
     "State",

@@ -45,22 +45,35 @@ def check_revision(
         raise ConflictError(new.id, expected=new.revision, revision=revision)
 
 
-def created(new: TaskDefinition, now: datetime, *, revision: int) -> TaskDefinition:
-    """A new definition as it is stored."""
+def created(
+    new: TaskDefinition, now: datetime, *, revision: int, owner: str | None = None
+) -> TaskDefinition:
+    """A new definition as it is stored; an owner is whoever declares it."""
     return replace(
         new,
+        owner=owner,
         note=new.note if new.paused else None,
         completed_at=_completed_at(new, now),
         revision=revision,
     )
 
 
-def edited(old: TaskDefinition, new: TaskDefinition) -> TaskDefinition:
+def kept(
+    old: TaskDefinition, new: TaskDefinition, *, owner: str | None = None
+) -> TaskDefinition:
+    """A stored definition that a put leaves as it is."""
+    return replace(old, named=old.named or new.named, owner=owner or old.owner)
+
+
+def edited(
+    old: TaskDefinition, new: TaskDefinition, *, owner: str | None = None
+) -> TaskDefinition:
     """A stored definition that keeps its trigger: when it fires stays."""
     return replace(
         new,
         trigger=old.trigger,
         named=old.named or new.named,
+        owner=owner or old.owner,
         next_fire_time=old.next_fire_time,
         paused=old.paused,
         note=old.note,
@@ -70,12 +83,17 @@ def edited(old: TaskDefinition, new: TaskDefinition) -> TaskDefinition:
 
 
 def rescheduled(
-    old: TaskDefinition, new: TaskDefinition, now: datetime
+    old: TaskDefinition,
+    new: TaskDefinition,
+    now: datetime,
+    *,
+    owner: str | None = None,
 ) -> TaskDefinition:
     """A stored definition that gets another trigger: it starts anew."""
     return replace(
         new,
         named=old.named or new.named,
+        owner=owner or old.owner,
         paused=old.paused,
         note=old.note,
         completed_at=_completed_at(new, now),

@@ -12,7 +12,13 @@ if TYPE_CHECKING:
 
     from go_scheduler.json import JSON
     from go_scheduler.models import DefinitionState, TaskDefinition
-    from go_scheduler.stores.messages import Answer, Firing, Position, Tombstone
+    from go_scheduler.stores.declared import Declaration, Declared
+    from go_scheduler.stores.messages import (
+        Answer,
+        Firing,
+        Position,
+        Tombstone,
+    )
 
 
 class DefinitionStore(ABC):
@@ -66,6 +72,36 @@ class DefinitionStore(ABC):
         """
 
     @abstractmethod
+    def declare_definitions(self, declaration: Declaration) -> Declared:
+        """Let an owner have exactly the definitions of a declaration, in one step.
+
+        Each is put as by ``put_definitions``, and has the ``owner`` from then on, which
+        alone does not raise a revision. One that the owner has and that is not among
+        them is deleted as by ``delete_definitions``, or else paused as by
+        ``pause_definitions`` with ``removal_note(owner)``, unless it is paused already;
+        one with that note that is among them again is resumed.
+
+        The version and the time are kept for the owner, for good. A declaration
+        ``is_outdated`` if one of a higher version has been made, or one of any version
+        and this one has none: it changes nothing. Of two that are made at once, the
+        later one takes effect as a whole.
+
+        Nothing else changes an ``owner``: ``put_definitions`` ignores what is passed,
+        keeps what is stored, and gives a new definition none.
+
+        Args:
+            declaration: Its definitions are as for ``put_definitions``.
+
+        Returns:
+            What it came to.
+
+        Raises:
+            ConfigurationError: ``check_owners`` refuses it, or an id is there twice.
+                Nothing has changed.
+            ConflictError: As for ``put_definitions``. Nothing has changed.
+        """
+
+    @abstractmethod
     def get_definition(self, definition_id: UUID) -> TaskDefinition:
         """Read one definition.
 
@@ -81,6 +117,7 @@ class DefinitionStore(ABC):
         metadata: Mapping[str, JSON] | None = None,
         name: str | None = None,
         queue: str | None = None,
+        owner: str | None = None,
         state: DefinitionState | None = None,
         soonest_first: bool = False,
         after: Position | None = None,
@@ -94,6 +131,7 @@ class DefinitionStore(ABC):
                 the one given; an array contains those whose items it all contains.
             name: They have this name.
             queue: They have this queue.
+            owner: They are in the declared set of this owner.
             state: They are in this state.
             soonest_first: In the order of ``(next_fire_time, id)``, those that have no
                 ``next_fire_time`` at the end.

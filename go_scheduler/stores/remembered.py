@@ -22,6 +22,7 @@ def ended_before(new: TaskDefinition, remembered: Tombstone) -> TaskDefinition:
     """A definition that has ended before, as it is answered; nothing of it is kept."""
     return replace(
         new,
+        owner=None,
         paused=False,
         note=None,
         next_fire_time=None,

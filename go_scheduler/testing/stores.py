@@ -38,6 +38,7 @@ from go_scheduler.testing.store.runs import (
     ReleaseTests,
     RetryTests,
 )
+from go_scheduler.testing.store.sets import SetTests
 from go_scheduler.testing.store.starts import RenewTests, StartTests
 from go_scheduler.testing.store.successes import SuccessTests
 from go_scheduler.testing.store.threads import ThreadTests
@@ -83,6 +84,7 @@ class StoreSuite(
     InstanceListTests,
     CleanupTests,
     RememberedTests,
+    SetTests,
     TimeTests,
     ValueTests,
     UnknownTriggerTests,

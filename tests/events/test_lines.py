@@ -15,6 +15,7 @@ from go_scheduler.events import (
     Change,
     ClaimAnswerLost,
     CompletedRunFailed,
+    DeclarationOutdated,
     DefinitionChanged,
     DefinitionCompleted,
     DefinitionDeleted,
@@ -82,6 +83,16 @@ OF_I: InstanceIds = {
 }
 
 WRITTEN = [
+    (
+        DeclarationOutdated(owner="shop", version=6, stored=7),
+        "INFO the set of shop was declared at version 7: what is declared at 6 changes"
+        " nothing",
+    ),
+    (
+        DeclarationOutdated(owner="shop", version=None, stored=7),
+        "WARNING the set of shop was declared at version 7: what is declared without"
+        " one changes nothing",
+    ),
     (
         DefinitionLocked(**OF_D),
         f"WARNING definition {ONE}: another transaction has locked it, its firing has"

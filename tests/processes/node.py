@@ -17,8 +17,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from go_scheduler.models import TaskDefinition
 from go_scheduler.run import HandedOn
 from go_scheduler.scheduler import Scheduler
+from go_scheduler.triggers import IntervalTrigger
 from tests.servers import make_store
 
 if TYPE_CHECKING:
@@ -42,6 +44,10 @@ class Role:
     """Whether it runs instances, or only creates them."""
     hangs: bool = False
     """Whether its handlers wait until they are told to go, and then fail."""
+    declares: Sequence[str] = ()
+    """The names of what it declares at its start."""
+    version: int | None = None
+    """The version of what it declares."""
     keeps: float | None = None
     """For how long it keeps what its handlers hand on; None: they do it themselves."""
 
@@ -99,7 +105,17 @@ class Node:
             lease=timedelta(seconds=role.lease),
             runner_window=timedelta(seconds=role.runner_window),
             queues=role.queues,
-        ):
+        ) as scheduler:
+            if role.declares:
+                definitions = [
+                    TaskDefinition(
+                        id=TaskDefinition.id_for(each),
+                        name=each,
+                        trigger=IntervalTrigger(hours=1),
+                    )
+                    for each in role.declares
+                ]
+                scheduler.declare(definitions, owner="app", version=role.version)
             self.tell("ready")
             for line in sys.stdin:
                 assert line == "go\n"

@@ -9,6 +9,7 @@ import pytest
 
 from go_scheduler.clock import ZERO
 from go_scheduler.models import Outcome, TaskDefinition
+from go_scheduler.stores.declared import Declaration
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.builders import (
     HOUR,
@@ -16,6 +17,7 @@ from go_scheduler.testing.builders import (
     claim,
     claimed,
     clean_up,
+    definition,
     ended,
     finish,
     hand_on,
@@ -62,17 +64,22 @@ def test_a_restored_store_is_the_same(clock: ManualClock) -> None:
     claimed(one)
     one.delete_definitions([gone.definition.id])
     one.pause_definitions([pending(one).definition.id])
+    declared = [definition(key=2)]
+    one.declare_definitions(Declaration(owner="app", definitions=declared, version=2))
     other.restore(one.snapshot())
     assert other.snapshot() == one.snapshot()
     assert other.counts() == one.counts()
     assert other.list_instances() == one.list_instances()
     assert other.list_definitions() == one.list_definitions()
     assert other.list_instances(definition_id=gone.definition.id) == []
-    assert ids(other.due_definitions(ahead=HOUR, limit=10)) == []
+    assert ids(other.due_definitions(ahead=HOUR, limit=10)) == [UUID(int=2)]
     clock.advance(HOUR)
     for store in (one, other):
         assert len(claim(store, ahead=HOUR, lapsed=True)) == 3
         assert clean_up(store, older_than=ZERO, limit=10) == 3
+        late = Declaration(owner="app", definitions=[], version=1)
+        assert store.declare_definitions(late).outdated_by == 2
+        assert store.list_definitions(owner="app") == declared
 
 
 def test_what_was_handed_on_is_so_in_a_restored_store(clock: ManualClock) -> None:

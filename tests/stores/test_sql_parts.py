@@ -591,6 +591,7 @@ def test_a_row_that_cannot_be_read_keeps_what_its_trigger_can_say() -> None:
         queue="default",
         expire_after=None,
         named=False,
+        owner=None,
         next_fire_time=UNREADABLE,
         paused=False,
         note=None,

@@ -75,6 +75,9 @@ def manage(scheduler: Scheduler, stored: TaskDefinition) -> None:
     scheduler.list_definitions(state="paused", soonest_first=True, after=page.next)
     scheduler.list_instances(state="failed", since=definitions[0].next_fire_time)
     assert_type(scheduler.schedule_all(definitions), list[TaskDefinition])
+    declared = scheduler.declare(definitions, owner="shop", version=7, removed="pause")
+    assert_type(declared, list[TaskDefinition])
+    assert_type(stored.owner, str | None)
     scheduler.pause(stored.id, "holidays")
     scheduler.resume(stored.id)
     found: Sequence[TaskInstance] = scheduler.list_instances(definition_id=stored.id)
@@ -93,6 +96,7 @@ async def awaited(scheduler: Scheduler, definition: TaskDefinition) -> None:
         assert_type(same, Scheduler)
         stored = await same.aschedule(definition)
         assert_type(stored, TaskDefinition)
+        await same.adeclare([definition], owner="shop", adopt=True)
         await same.aschedule_all(each for each in [definition])
         assert_type(await same.aget_definition(stored.id), TaskDefinition)
         page: Sequence[TaskDefinition] = await same.alist_definitions(limit=10)
@@ -125,4 +129,6 @@ def wrong(scheduler: Scheduler, definition: TaskDefinition) -> None:
     scheduler.schedule(IntervalTrigger(timedelta(hours=1)))  # type: ignore[arg-type]
     scheduler.get_definition("nightly report")  # type: ignore[arg-type]
     scheduler.list_definitions(100)  # type: ignore[arg-type, call-arg]
+    scheduler.declare([definition])  # type: ignore[call-arg]
+    scheduler.declare([definition], owner="shop", removed="forget")  # type: ignore[arg-type]
     definition.name = "other"  # type: ignore[misc]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from go_scheduler.clock import Clock
     from go_scheduler.json import JSON
     from go_scheduler.models import Cancelled, DefinitionState, State
+    from go_scheduler.stores.declared import Declaration, Declared
     from go_scheduler.stores.joined_store import JoinedStore
     from go_scheduler.stores.messages import (
         Addition,
@@ -56,6 +57,9 @@ class StubStore(Store):
     ) -> Sequence[TaskDefinition]:
         raise NotImplementedError
 
+    def declare_definitions(self, declaration: Declaration) -> Declared:
+        raise NotImplementedError
+
     def get_definition(self, definition_id: UUID) -> TaskDefinition:
         raise NotImplementedError
 
@@ -66,6 +70,7 @@ class StubStore(Store):
         metadata: Mapping[str, JSON] | None = None,
         name: str | None = None,
         queue: str | None = None,
+        owner: str | None = None,
         state: DefinitionState | None = None,
         soonest_first: bool = False,
         after: Position | None = None,

@@ -9,6 +9,7 @@ from go_scheduler.errors import TaskDefinitionNotFoundError
 from go_scheduler.json import contains
 from go_scheduler.stores.changes import check_each_once
 from go_scheduler.stores.definition_store import DefinitionStore
+from go_scheduler.stores.memory.declaring import declare
 from go_scheduler.stores.messages import Answer
 
 if TYPE_CHECKING:
@@ -19,10 +20,15 @@ if TYPE_CHECKING:
 
     from go_scheduler.json import JSON
     from go_scheduler.models import DefinitionState, TaskDefinition
+    from go_scheduler.stores.declared import Declaration, Declared
     from go_scheduler.stores.memory.definitions import DefinitionTable
     from go_scheduler.stores.memory.lists import Lists
     from go_scheduler.stores.memory.tables import Tables
-    from go_scheduler.stores.messages import Firing, Position, Tombstone
+    from go_scheduler.stores.messages import (
+        Firing,
+        Position,
+        Tombstone,
+    )
 
 
 class MemoryDefinitions(DefinitionStore):
@@ -45,6 +51,12 @@ class MemoryDefinitions(DefinitionStore):
             now = self._time()
             return [self._definitions.put(plan, now) for plan in plans]
 
+    def declare_definitions(self, declaration: Declaration) -> Declared:
+        """Let an owner have exactly the definitions of a declaration."""
+        check_each_once(declaration.definitions)
+        with self._lock:
+            return declare(declaration, self._tables, self._time())
+
     def get_definition(self, definition_id: UUID) -> TaskDefinition:
         """Read one definition."""
         with self._lock:
@@ -60,6 +72,7 @@ class MemoryDefinitions(DefinitionStore):
         metadata: Mapping[str, JSON] | None = None,
         name: str | None = None,
         queue: str | None = None,
+        owner: str | None = None,
         state: DefinitionState | None = None,
         soonest_first: bool = False,
         after: Position | None = None,
@@ -73,6 +86,7 @@ class MemoryDefinitions(DefinitionStore):
             )
             if (name is None or definition.name == name)
             and (queue is None or definition.queue == queue)
+            and (owner is None or definition.owner == owner)
             and (state is None or definition.state is state)
             and (metadata is None or contains(definition.metadata, metadata))
         )

@@ -14,6 +14,7 @@ from go_scheduler.stores.changes import (
     check_revision,
     created,
     edited,
+    kept,
     next_revision,
     rescheduled,
 )
@@ -133,50 +134,42 @@ class DefinitionTable:
         over = remembered if is_over(new, remembered) else None
         return PutPlan(new, None, over=over)
 
-    def put(self, plan: PutPlan, now: datetime) -> TaskDefinition:
-        """Insert or replace a definition as planned."""
+    def put(
+        self, plan: PutPlan, now: datetime, *, owner: str | None = None
+    ) -> TaskDefinition:
+        """Insert or replace a definition as planned; an owner declares it."""
         new, row = plan.definition, plan.row
         if row is None:
             if plan.over is not None:
                 return ended_before(new, plan.over)
             if new.named:
                 self._tombstones.forget(new.id)
-            row = StoredDefinition(created(new, now, revision=self._first))
+            stored = created(new, now, revision=self._first, owner=owner)
+            row = StoredDefinition(stored)
             self._rows[new.id.int] = row
             self._list(row)
         elif plan.equal:
-            named = row.definition.named or new.named
-            row.definition = replace(row.definition, named=named)
+            row.definition = kept(row.definition, new, owner=owner)
         elif plan.same_trigger:
-            self._edit(row, new)
+            self._replace(row, edited(row.definition, new, owner=owner))
         else:
-            self._reschedule(row, new, now)
+            for instance in row.rows:
+                if instance.removable:
+                    self._instances.remove(instance)
+            self._replace(row, rescheduled(row.definition, new, now, owner=owner))
         return row.definition
 
-    def _edit(self, row: StoredDefinition, new: TaskDefinition) -> None:
-        old = row.definition
+    def _replace(self, row: StoredDefinition, new: TaskDefinition) -> None:
+        moves = new.queue != row.definition.queue
         self._unlist(row)
-        row.definition = edited(old, new)
+        row.definition = new
         self._list(row)
-        if new.queue != old.queue:
+        if moves:
             self._move(row)
 
     def _move(self, row: StoredDefinition) -> None:
         for instance in row.rows:
             self._instances.move(instance, row.definition.queue)
-
-    def _reschedule(
-        self, row: StoredDefinition, new: TaskDefinition, now: datetime
-    ) -> None:
-        old = row.definition
-        self._unlist(row)
-        for instance in row.rows:
-            if instance.removable:
-                self._instances.remove(instance)
-        row.definition = rescheduled(old, new, now)
-        self._list(row)
-        if new.queue != old.queue:
-            self._move(row)
 
     def pause(self, row: StoredDefinition, note: str | None) -> None:
         """Pause a definition; one that is paused already only takes the note."""

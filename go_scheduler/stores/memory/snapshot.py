@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from go_scheduler.models import TaskDefinition, TaskInstance
-from go_scheduler.stores.messages import NodeContact, Tombstone
+from go_scheduler.stores.declared import SetVersion
+from go_scheduler.stores.messages import (
+    NodeContact,
+    Tombstone,
+)
 from go_scheduler.task_run import TaskRun
 
 
@@ -23,6 +27,7 @@ class Snapshot:
         handed_on: The ids of those instances whose run is handed on.
         contacts: When nodes were in contact with the store, one for each.
         tombstones: What is remembered of definitions that have ended and are gone.
+        sets: The last declaration of each owner of a set.
         first_revision: The revision of the next new definition.
     """
 
@@ -33,4 +38,5 @@ class Snapshot:
     handed_on: Sequence[UUID] = ()
     contacts: Sequence[NodeContact] = ()
     tombstones: Sequence[Tombstone] = ()
+    sets: Sequence[SetVersion] = ()
     first_revision: int = 1

@@ -15,7 +15,10 @@ from go_scheduler.stores.memory.tombstones import TombstoneTable
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from go_scheduler.stores.messages import Retention
+    from go_scheduler.stores.declared import SetVersion
+    from go_scheduler.stores.messages import (
+        Retention,
+    )
 
 
 class Tables:
@@ -26,6 +29,7 @@ class Tables:
         instances: Their instances.
         tombstones: What is remembered of definitions that have ended and are gone.
         contacts: When nodes were in contact.
+        sets: The last declaration of each owner of a set.
     """
 
     def __init__(self) -> None:
@@ -33,6 +37,7 @@ class Tables:
         self.tombstones = TombstoneTable()
         self.definitions = DefinitionTable(self.instances, self.tombstones)
         self.contacts = ContactTable()
+        self.sets: dict[str, SetVersion] = {}
 
     def delete_finished(self, retention: Retention, now: datetime, limit: int) -> int:
         """Delete what ended long ago, as ``Store.delete_finished``."""
@@ -63,6 +68,7 @@ class Tables:
             handed_on=[each.id for each in instances if each.is_handed_on],
             contacts=self.contacts.rows,
             tombstones=self.tombstones.rows,
+            sets=tuple(self.sets.values()),
             first_revision=self.definitions.first_revision,
         )
 
@@ -83,4 +89,5 @@ class Tables:
             tables.tombstones.add(tombstone)
         for contact in snapshot.contacts:
             tables.contacts.note(contact)
+        tables.sets = {each.owner: each for each in snapshot.sets}
         return tables

@@ -37,6 +37,7 @@ def definitions_like(
     metadata: Mapping[str, JSON] | None = None,
     name: str | None = None,
     queue: str | None = None,
+    owner: str | None = None,
     state: DefinitionState | None = None,
     soonest_first: bool = False,
     after: Position | None = None,
@@ -54,6 +55,8 @@ def definitions_like(
         query = query.where(contents.c.name == name)
     if queue is not None:
         query = query.where(definitions.c.queue == queue)
+    if owner is not None:
+        query = query.where(definitions.c.owner == owner)
     if state is not None:
         query = query.where(definition_state == state.value)
     if after is not None and soonest_first:

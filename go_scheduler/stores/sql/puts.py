@@ -6,7 +6,7 @@ In words that every engine and every driver understands.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID, uuid4
 
 from sqlalchemy import func, insert, select, update
@@ -15,6 +15,7 @@ from go_scheduler.stores.changes import (
     check_revision,
     created,
     edited,
+    kept,
     rescheduled,
 )
 from go_scheduler.stores.remembered import ended_before, is_over
@@ -61,6 +62,7 @@ class Puts:
         given: Sequence[TaskDefinition],
         *,
         late: bool = False,
+        owner: str | None = None,
     ) -> Sequence[TaskDefinition]:
         """Insert or replace definitions.
 
@@ -68,6 +70,7 @@ class Puts:
             connection: In a transaction.
             given: The definitions, each once.
             late: Whether others may see them only much later.
+            owner: Who declares them; None: nobody, they stay whose they are.
         """
         now = self._dialect.now(connection)
         ids = [each.id for each in given]
@@ -88,10 +91,11 @@ class Puts:
         ordered = sorted(given, key=lambda each: each.id)
         known = stored.keys() | over.keys()
         fresh = [each for each in ordered if each.id not in known]
-        put = over | self._insert(connection, fresh, remembered, now, late=late)
+        how = _How(now, late, owner)
+        put = over | self._insert(connection, fresh, remembered, how)
         for new in ordered:
             if (row := stored.get(new.id)) is not None:
-                put[new.id] = self._replace(connection, row, new, now, late=late)
+                put[new.id] = self._replace(connection, row, new, how)
         return [put[each.id] for each in given]
 
     def _insert(
@@ -99,9 +103,7 @@ class Puts:
         connection: Connection,
         given: Sequence[TaskDefinition],
         remembered: Mapping[UUID, Tombstone],
-        now: datetime,
-        *,
-        late: bool,
+        how: _How,
     ) -> dict[UUID, TaskDefinition]:
         if not given:
             return {}
@@ -110,17 +112,15 @@ class Puts:
         again = [remembered[each] for each in ids if each in remembered]
         self._tombstones.forget(connection, [each.id for each in again])
         last |= {each.id: each.revision for each in again}
-        made = [created(each, now, revision=last.get(each.id, 0) + 1) for each in given]
-        self._write(connection, made, now, late=late)
+        made = [
+            created(each, how.now, revision=last.get(each.id, 0) + 1, owner=how.owner)
+            for each in given
+        ]
+        self._write(connection, made, how)
         return {each.id: each for each in made}
 
     def _write(
-        self,
-        connection: Connection,
-        made: Sequence[TaskDefinition],
-        now: datetime,
-        *,
-        late: bool,
+        self, connection: Connection, made: Sequence[TaskDefinition], how: _How
     ) -> None:
         """Write definitions and their contents, each by one statement.
 
@@ -130,13 +130,13 @@ class Puts:
         rows = [
             {
                 **write_definition(each),
-                **_moment(each, now, late=late),
+                **_moment(each, how),
                 "paused": each.paused,
                 "note": each.note,
                 "key": key,
                 "id": each.id,
                 "shard": key.int % self._dialect.shards,
-                "created_at": now,
+                "created_at": how.now,
             }
             for key, each in zip(keys, made, strict=True)
         ]
@@ -177,19 +177,17 @@ class Puts:
         connection: Connection,
         row: Row[Any],
         new: TaskDefinition,
-        now: datetime,
-        *,
-        late: bool,
+        how: _How,
     ) -> TaskDefinition:
         old = definition_of(row)
         if new.is_same(old):
-            return self._named(connection, row, old, new)
+            return self._keep(connection, row, old, kept(old, new, owner=how.owner))
         if new.trigger == old.trigger:
-            changed = edited(old, new)
+            changed = edited(old, new, owner=how.owner)
             moment: dict[str, object] = {}
         else:
-            changed = rescheduled(old, new, now)
-            moment = _moment(changed, now, late=late)
+            changed = rescheduled(old, new, how.now, owner=how.owner)
+            moment = _moment(changed, how)
         columns = write_definition(changed)
         written = self._edits.change(connection, row, {**columns, **moment})
         connection.execute(
@@ -197,7 +195,7 @@ class Puts:
             .where(contents.c.key == row.key)
             .values(self._dialect.write_contents(changed))
         )
-        self._follow(connection, row, columns, now)
+        self._follow(connection, row, columns, how.now)
         if moment:
             OpenInstances(connection, self._dialect, [row.key]).remove_unstarted()
         return replace(
@@ -225,27 +223,43 @@ class Puts:
             open_instances.lock()
             open_instances.follow(changed, now)
 
-    def _named(
+    def _keep(
         self,
         connection: Connection,
         row: Row[Any],
         old: TaskDefinition,
-        new: TaskDefinition,
+        kept: TaskDefinition,
     ) -> TaskDefinition:
-        """The stored definition, named from now on if somebody has passed its id."""
-        if old.named or not new.named:
-            return old
-        self._edits.change(connection, row, {"named": True})
-        return replace(old, named=True)
+        """Write whose it is by now, and that somebody has passed its id."""
+        changed = {
+            name: getattr(kept, name)
+            for name in ("named", "owner")
+            if getattr(kept, name) != getattr(old, name)
+        }
+        if changed:
+            self._edits.change(connection, row, changed)
+        return kept
 
 
-def _moment(
-    definition: TaskDefinition, now: datetime, *, late: bool
-) -> dict[str, object]:
+class _How(NamedTuple):
+    """The circumstances of a put.
+
+    Attributes:
+        now: When it is made.
+        late: Whether others may see it only much later.
+        owner: Who declares what is put.
+    """
+
+    now: datetime
+    late: bool
+    owner: str | None
+
+
+def _moment(definition: TaskDefinition, how: _How) -> dict[str, object]:
     """The columns that say when a definition fires next, if it starts anew."""
     return {
         "next_fire_time": definition.next_fire_time,
-        "late": late or _is_late(definition.next_fire_time, now),
+        "late": how.late or _is_late(definition.next_fire_time, how.now),
         "completed_at": definition.completed_at,
     }
 

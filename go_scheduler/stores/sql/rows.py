@@ -38,6 +38,7 @@ DEFINITION_COLUMNS = (
     "completed_at",
     "revision",
     "named",
+    "owner",
 )
 """The columns of a definition that are read back, as ``DefinitionRow`` has them."""
 
@@ -62,6 +63,7 @@ class DefinitionRow(NamedTuple):
     completed_at: Any
     revision: Any
     named: Any
+    owner: Any
 
 
 class Contents(NamedTuple):
@@ -104,6 +106,7 @@ def write_definition(definition: TaskDefinition) -> dict[str, object]:
         "waits": definition.trigger.waits,
         "revision": definition.revision,
         "named": definition.named,
+        "owner": definition.owner,
     }
 
 
@@ -143,6 +146,7 @@ def read_definition(
             metadata=contents.metadata,
             expire_after=_duration(row.expire_after),
             named=bool(row.named),
+            owner=row.owner,
             next_fire_time=row.next_fire_time,
             paused=bool(row.paused),
             note=_note(row.note),

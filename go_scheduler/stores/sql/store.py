@@ -21,6 +21,7 @@ from go_scheduler.stores.base import TransactionalStore
 from go_scheduler.stores.changes import check_each_once
 from go_scheduler.stores.sql.additions import Additions
 from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.declaring import Sets
 from go_scheduler.stores.sql.due_queues import due_queues
 from go_scheduler.stores.sql.edits import Edits, definition_of
 from go_scheduler.stores.sql.finishing import finish_run
@@ -48,8 +49,14 @@ if TYPE_CHECKING:
     from go_scheduler.clock import Clock
     from go_scheduler.json import JSON
     from go_scheduler.models import TaskDefinition, TaskInstance
+    from go_scheduler.stores.declared import Declaration, Declared
     from go_scheduler.stores.joined_store import JoinedStore
-    from go_scheduler.stores.messages import Addition, Position, RunOutcome, Tombstone
+    from go_scheduler.stores.messages import (
+        Addition,
+        Position,
+        RunOutcome,
+        Tombstone,
+    )
     from go_scheduler.stores.sql.database import Database
     from go_scheduler.stores.sql.dialect import Dialect
     from go_scheduler.stores.sql.schema import Schema
@@ -79,6 +86,7 @@ class SQLStore(TransactionalStore):
         self._edits = Edits(dialect, self._tombstones)
         self._puts = Puts(self._edits, self._tombstones, dialect)
         self._additions = Additions(dialect)
+        self._sets = Sets(self._puts, self._edits, dialect)
         self._reader = Reader(database, dialect)
         self._both = dialect.looked_up(BOTH, definitions, "task_definitions_pkey")
         self._elapsed = (clock or SystemClock()).elapsed
@@ -155,6 +163,17 @@ class SQLStore(TransactionalStore):
             additions=self._additions,
         )
 
+    def declare_definitions(self, declaration: Declaration) -> Declared:
+        """Let an owner have exactly the definitions of a declaration."""
+        given = declaration.definitions
+        check_each_once(given)
+        return self._database.transact(
+            lambda connection: self._sets.declare(
+                connection, declaration, late=len(given) > _LARGE_BATCH
+            ),
+            repeatable=all(each.revision is None for each in given),
+        )
+
     def finish_instance_in(self, connection: object, outcome: RunOutcome) -> bool:
         """Record the end of one run within a transaction of the user's."""
         joined = self._connection_of(connection)
@@ -182,6 +201,7 @@ class SQLStore(TransactionalStore):
         metadata: Mapping[str, JSON] | None = None,
         name: str | None = None,
         queue: str | None = None,
+        owner: str | None = None,
         state: DefinitionState | None = None,
         soonest_first: bool = False,
         after: Position | None = None,
@@ -194,6 +214,7 @@ class SQLStore(TransactionalStore):
             metadata=metadata,
             name=name,
             queue=queue,
+            owner=owner,
             state=state,
             soonest_first=soonest_first,
             after=after,

@@ -77,6 +77,7 @@ _is_late = text("next_fire_time IS NOT NULL AND NOT paused AND late")
 _is_live = text("deleted_at IS NULL")
 _is_deleted = text("deleted_at IS NOT NULL")
 _is_completed = text("completed_at IS NOT NULL")
+_is_owned = text("owner IS NOT NULL AND deleted_at IS NULL")
 
 contents = Table(
     "task_contents",
@@ -270,6 +271,12 @@ indexes = (
     ),
     _index("task_definitions_deleted_idx", definitions.c.deleted_at, where=_is_deleted),
     _index("task_definitions_former_idx", definitions.c.id, where=_is_deleted),
+    _index(
+        "task_definitions_owner_idx",
+        definitions.c.owner,
+        definitions.c.id,
+        where=_is_owned,
+    ),
     _index(
         "task_instances_claimable_idx",
         instances.c.queue,

@@ -11,6 +11,7 @@ from hypothesis.stateful import initialize, invariant, rule
 
 from go_scheduler.models import TaskDefinition
 from go_scheduler.stores.messages import Firing, Retention
+from go_scheduler.testing.machine.declaration_rules import DeclarationRules
 from go_scheduler.testing.machine.definition_rules import DefinitionRules
 from go_scheduler.testing.machine.drawn import ALL, ALL_IDS, STEP, TRIGGERS, seconds
 from go_scheduler.testing.machine.instance_rules import InstanceRules
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.base import Store
 
 
-class StoreMachine(DefinitionRules, InstanceRules, ReadingRules):
+class StoreMachine(DefinitionRules, DeclarationRules, InstanceRules, ReadingRules):
     """Calls a store and a ``MemoryStore`` alike, and compares what can be seen of both.
 
     ```python

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from alembic.operations import Operations
     from sqlalchemy.schema import SchemaItem
 
-revision = "2026.11.22d"
+revision = "2026.11.22e"
 down_revision = None
 
 _TIME = TIMESTAMP(timezone=True).with_variant(BigInteger(), "sqlite")
@@ -223,7 +223,7 @@ def _index_definitions(op: Operations) -> None:
     live, deleted = "deleted_at IS NULL", "deleted_at IS NOT NULL"
     due = "next_fire_time IS NOT NULL AND NOT paused"
     in_time, late = f"{due} AND NOT late", f"{due} AND late"
-    over = "completed_at IS NOT NULL"
+    over, owned = "completed_at IS NOT NULL", f"owner IS NOT NULL AND {live}"
     in_turn = ["next_fire_time", "id"]
     _create_index(op, table, "id_key", ["id"], where=live, unique=True)
     _create_index(op, table, "due_idx", ["shard", *in_turn], where=in_time)
@@ -231,6 +231,7 @@ def _index_definitions(op: Operations) -> None:
     _create_index(op, table, "completed_idx", ["completed_at"], where=over)
     _create_index(op, table, "deleted_idx", ["deleted_at"], where=deleted)
     _create_index(op, table, "former_idx", ["id"], where=deleted)
+    _create_index(op, table, "owner_idx", ["owner", "id"], where=owned)
     if op.get_context().dialect.name != "sqlite":
         op.create_index(
             "task_contents_metadata_idx",

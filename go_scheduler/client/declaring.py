@@ -1,0 +1,195 @@
+"""Declaring: an application says which definitions it has, as a whole."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from go_scheduler.checks import check_name, check_type
+from go_scheduler.client.arguments import several
+from go_scheduler.client.scheduling import Scheduling, warn_author
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.events.definition_events import (
+    Change,
+    DeclarationOutdated,
+    DefinitionChanged,
+    DefinitionDeleted,
+)
+from go_scheduler.events.event import of_definition
+from go_scheduler.shown import shown
+from go_scheduler.stores.declared import Declaration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Literal
+
+    from go_scheduler.models import TaskDefinition
+    from go_scheduler.stores.declared import Declared
+
+_LATEST_VERSION = 2**63 - 1
+
+
+class Declaring(Scheduling):
+    """Declares sets of definitions."""
+
+    def declare(
+        self,
+        definitions: Iterable[TaskDefinition],
+        *,
+        owner: str,
+        version: int | None = None,
+        removed: Literal["delete", "pause"] = "delete",
+        adopt: bool = False,
+    ) -> list[TaskDefinition]:
+        """Let an owner have these definitions and no others, in one write.
+
+        Each is scheduled, as by ``schedule``. What the owner has declared before and
+        declares no more is deleted, or paused. Any number of processes may call it at
+        each start, at once as well: the same set again changes nothing, and of two sets
+        the later one counts, as a whole. With a ``version``, one that is lower than the
+        last changes nothing, so that in a rolling deploy what starts late in its old
+        version does not undo the new one.
+
+        What is declared stays in its set: ``schedule`` may change it until the next
+        declaration, which changes it back, and ``delete_definition`` deletes it until
+        then. What somebody has paused stays paused.
+
+        ```python
+        scheduler.declare([report, cleanup], owner="shop", version=7)
+        ```
+
+        Args:
+            definitions: The set; each with an id of its own, such as one of ``id_for``.
+            owner: Whose set it is: a name that each application has for itself, at most
+                200 characters.
+            version: Rises with each release whose set differs, such as the number of
+                the build; None: the owner has no versions. Once it has had one, a
+                declaration without one changes nothing.
+            removed: What becomes of those that are declared no more: *delete*, and the
+                id is forgotten; or *pause*, until they are declared again.
+            adopt: Whether a definition of these ids that is in no set, as it was
+                scheduled by itself, is taken into this one.
+
+        Returns:
+            The definitions as stored, in the order given; empty if a later version has
+            been declared.
+
+        Raises:
+            ConfigurationError: An argument is wrong; or one of the definitions is in
+                the set of another owner, or in none. Nothing has changed.
+            InvalidTriggerError: As for ``schedule``.
+            ConflictError: As for ``schedule``.
+
+        Warns:
+            ScheduleWarning: The trigger of one is one that people often do not mean.
+        """
+        declaration, odd = self._declaration(
+            several("definitions", definitions), owner, version, removed, adopt
+        )
+        warn_author(odd)
+        return self._declare(declaration)
+
+    async def adeclare(
+        self,
+        definitions: Iterable[TaskDefinition],
+        *,
+        owner: str,
+        version: int | None = None,
+        removed: Literal["delete", "pause"] = "delete",
+        adopt: bool = False,
+    ) -> list[TaskDefinition]:
+        """Await what ``declare`` does; see there."""
+        declaration, odd = await asyncio.to_thread(
+            self._declaration,
+            several("definitions", definitions),
+            owner,
+            version,
+            removed,
+            adopt,
+        )
+        warn_author(odd)
+        return await asyncio.to_thread(self._declare, declaration)
+
+    def _declaration(
+        self,
+        definitions: Sequence[TaskDefinition],
+        owner: str,
+        version: int | None,
+        removed: str,
+        adopt: bool,
+    ) -> tuple[Declaration, Sequence[str]]:
+        owner = check_name("owner", owner)
+        _check_version(version)
+        if removed not in ("delete", "pause"):
+            raise ConfigurationError(
+                f"removed must be 'delete' or 'pause', not {shown(removed)}"
+            )
+        check_type("adopt", adopt, bool)
+        prepared, odd = self._prepare(definitions, joins=False)
+        _check_named(prepared)
+        declaration = Declaration(
+            owner=owner,
+            definitions=prepared,
+            version=version,
+            pauses=removed == "pause",
+            adopts=adopt,
+        )
+        return declaration, odd
+
+    def _declare(self, declaration: Declaration) -> list[TaskDefinition]:
+        declared = self._ready().declare_definitions(declaration)
+        if declared.outdated_by is not None:
+            self._events.tell(
+                DeclarationOutdated(
+                    owner=declaration.owner,
+                    version=declaration.version,
+                    stored=declared.outdated_by,
+                )
+            )
+            return []
+        for each in declared.definitions:
+            self._look(each)
+        if declared.resumed:
+            # Instances without a fire time have waited.
+            self._look_for_instances()
+        self._tell_declared(declared)
+        return list(declared.definitions)
+
+    def _tell_declared(self, declared: Declared) -> None:
+        self._tell_scheduled(declared.definitions, joined=False)
+        for change, changed in (
+            (Change.RESUMED, declared.resumed),
+            (Change.PAUSED, declared.paused),
+        ):
+            for each in changed:
+                self._events.tell(
+                    DefinitionChanged(
+                        **of_definition(each),
+                        change=change,
+                        note=each.note,
+                        joined=False,
+                    )
+                )
+        for gone in declared.deleted:
+            self._events.tell(DefinitionDeleted(definition_id=gone, joined=False))
+
+
+def _check_version(version: object) -> None:
+    if version is None:
+        return
+    check_type("version", version, int)
+    assert isinstance(version, int)
+    if not 0 <= version <= _LATEST_VERSION:
+        raise ConfigurationError(
+            f"version must be a whole number from 0 to 2**63 - 1: {shown(version)}"
+        )
+
+
+def _check_named(definitions: Sequence[TaskDefinition]) -> None:
+    """Refuse what would be another definition at each start."""
+    for each in definitions:
+        if not each.named:
+            raise ConfigurationError(
+                "what is declared needs an id of its own, the same at each start, such"
+                f" as id=TaskDefinition.id_for('nightly report'): {shown(each.trigger)}"
+            )

@@ -1,0 +1,118 @@
+"""Declared sets: an owner has the definitions that it declares, and no others.
+
+In words that every engine and every driver understands.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import or_, select
+
+from go_scheduler.stores.declared import (
+    Declared,
+    check_owners,
+    removal_note,
+    was_removed,
+)
+from go_scheduler.stores.sql.edits import definition_of
+from go_scheduler.stores.sql.tables import definitions, sets
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from uuid import UUID
+
+    from sqlalchemy import Connection
+
+    from go_scheduler.models import TaskDefinition
+    from go_scheduler.stores.declared import Declaration
+    from go_scheduler.stores.sql.dialect import Dialect
+    from go_scheduler.stores.sql.edits import Edits
+    from go_scheduler.stores.sql.puts import Puts
+
+
+class Sets:
+    """Declares sets of definitions, each in one transaction.
+
+    Args:
+        puts: Puts those that are in a set.
+        edits: Resumes, pauses and deletes the others.
+        dialect: The engine's own words.
+    """
+
+    def __init__(self, puts: Puts, edits: Edits, dialect: Dialect) -> None:
+        self._puts = puts
+        self._edits = edits
+        self._dialect = dialect
+
+    def declare(
+        self, connection: Connection, declaration: Declaration, *, late: bool
+    ) -> Declared:
+        """Let an owner have these definitions.
+
+        Args:
+            connection: In a transaction.
+            declaration: The definitions, each once.
+            late: Whether others may see them only much later.
+        """
+        owner = declaration.owner
+        if not self._enter(connection, declaration):
+            last = select(sets.c.version).where(sets.c.owner == owner)
+            return Declared(outdated_by=connection.execute(last).scalar_one())
+        ids = [each.id for each in declaration.definitions]
+        rows = self._edits.live(connection, ids)
+        stored = {row.id: definition_of(row) for row in rows}
+        check_owners(declaration, stored)
+        put = self._puts.put(
+            connection, declaration.definitions, late=late, owner=owner
+        )
+        again = [each.id for each in stored.values() if was_removed(each, owner)]
+        resumed = self._edits.resume(connection, again) if again else ()
+        as_stored = {each.id: each for each in (*put, *resumed)}
+        gone = self._owned(connection, owner, apart_from=ids)
+        pauses = declaration.pauses
+        return Declared(
+            definitions=[as_stored[each] for each in ids],
+            resumed=resumed,
+            deleted=set() if pauses else self._edits.delete(connection, [*gone]),
+            paused=self._pause(connection, gone, owner) if pauses else (),
+        )
+
+    def _enter(self, connection: Connection, declaration: Declaration) -> bool:
+        """Enter a declaration, unless a later one has been made.
+
+        From here on, no other one of this owner is until the transaction has ended.
+        """
+        new = self._dialect.insert(sets).values(
+            owner=declaration.owner,
+            version=declaration.version,
+            declared_at=self._dialect.now(connection),
+        )
+        entered = new.on_conflict_do_update(
+            index_elements=[sets.c.owner],
+            set_={
+                "version": new.excluded.version,
+                "declared_at": new.excluded.declared_at,
+            },
+            where=or_(sets.c.version.is_(None), new.excluded.version >= sets.c.version),
+        ).returning(sets.c.owner)
+        return connection.execute(entered).one_or_none() is not None
+
+    def _owned(
+        self, connection: Connection, owner: str, *, apart_from: Collection[UUID]
+    ) -> dict[UUID, bool]:
+        """The others that an owner has, and whether each is paused."""
+        query = select(definitions.c.id, definitions.c.paused).where(
+            definitions.c.owner == owner, definitions.c.deleted_at.is_(None)
+        )
+        query = self._dialect.looked_up(
+            query, definitions, "task_definitions_owner_idx"
+        )
+        found = {row.id: row.paused for row in connection.execute(query)}
+        return {each: found[each] for each in found.keys() - set(apart_from)}
+
+    def _pause(
+        self, connection: Connection, gone: dict[UUID, bool], owner: str
+    ) -> Sequence[TaskDefinition]:
+        going = [each for each, paused in gone.items() if not paused]
+        return self._edits.pause(connection, going, removal_note(owner))

@@ -1,0 +1,76 @@
+"""Many processes declare what they have: at once, and through a rolling deploy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.conftest import SHARED
+from tests.processes.node import Role
+from tests.processes.process import Processes, processes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from go_scheduler.stores.base import Store
+
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("engine", SHARED)]
+
+OLD = Role(declares=("a", "b"), version=1)
+NEW = Role(declares=("b", "c"), version=2)
+
+
+@pytest.fixture
+def store(own_time_store: Store) -> Store:
+    """The store that the processes share, in this process."""
+    return own_time_store
+
+
+@pytest.fixture
+def nodes(store: Store, store_url: str, tmp_path: Path) -> Iterator[Processes]:
+    """Starts processes on the store."""
+    with processes(store_url, tmp_path) as started:
+        yield started
+
+
+def declared(store: Store) -> Mapping[str | None, int | None]:
+    """The names of what is stored, and how often it has been changed."""
+    found = store.list_definitions()
+    assert found == store.list_definitions(owner="app")
+    return {each.name: each.revision for each in found}
+
+
+def test_a_rolling_deploy_ends_with_what_the_new_version_declares(
+    store: Store, nodes: Processes
+) -> None:
+    old = [nodes.start(OLD) for _ in range(2)]
+    assert declared(store) == {"a": 1, "b": 1}
+    first = nodes.start(NEW)
+    assert declared(store) == {"b": 1, "c": 1}
+    old[0].kill()
+    # Somebody starts the old version once more before the last one is gone.
+    again = nodes.start(OLD)
+    assert declared(store) == {"b": 1, "c": 1}
+    assert "was declared at version 2" not in first.errors()
+    for each in (old[1], again, first, nodes.start(NEW)):
+        each.stop()
+    assert declared(store) == {"b": 1, "c": 1}
+
+
+def test_of_many_that_start_at_once_the_highest_version_counts(
+    store: Store, nodes: Processes
+) -> None:
+    started = [*nodes.start_many(3, OLD), *nodes.start_many(3, NEW)]
+    nodes.wait_until(started, "ready", 6)
+    assert declared(store) == {"b": 1, "c": 1}
+
+
+def test_of_many_without_versions_one_counts_as_a_whole(
+    store: Store, nodes: Processes
+) -> None:
+    one, other = Role(declares=("a", "b")), Role(declares=("b", "c"))
+    started = [*nodes.start_many(2, one), *nodes.start_many(2, other)]
+    nodes.wait_until(started, "ready", 4)
+    assert declared(store).keys() in ({"a", "b"}, {"b", "c"})
