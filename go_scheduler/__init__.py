@@ -29,7 +29,7 @@ from go_scheduler.models import (
     TaskInstance,
 )
 from go_scheduler.node_info import NodeInfo
-from go_scheduler.policies import CatchUp
+from go_scheduler.policies import CatchUp, Overlap
 from go_scheduler.raised import Fail, RetryAfter
 from go_scheduler.retry_policy import RetryPolicy
 from go_scheduler.run import HandedOn, Run, current_run
@@ -80,6 +80,7 @@ __all__ = [
     "NodeInfo",
     "OnDemandTrigger",
     "Outcome",
+    "Overlap",
     "Page",
     "ProcessExecutor",
     "RetryAfter",

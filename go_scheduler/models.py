@@ -19,7 +19,7 @@ from go_scheduler.checks import (
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.instead import write_instead
 from go_scheduler.json import JSON, FrozenObject, check_text, freeze, is_same
-from go_scheduler.policies import CatchUp
+from go_scheduler.policies import CatchUp, Overlap
 from go_scheduler.retry_policy import RetryPolicy
 from go_scheduler.shown import shown
 from go_scheduler.triggers.base import Trigger, utc
@@ -50,7 +50,8 @@ class State(StrEnum):
     """Where an instance stands."""
 
     PENDING = "pending"
-    """No node has it: it is not due yet, waits for a node, or for its next run."""
+    """No node has it: it is not due yet, or waits for a node, for its next run, or for
+    another instance to end."""
     CLAIMED = "claimed"
     """A node has it, and has not called its handler."""
     RUNNING = "running"
@@ -105,6 +106,10 @@ class TaskDefinition:
         retry: What happens after a run that did not succeed; None: the scheduler's
             default.
         catch_up: What becomes of what is late; None: the scheduler's default.
+        overlap: What becomes of an instance that is due while another one of the same
+            definition runs, on any node.
+        lock: Of all definitions with the same lock one instance runs at a time, on all
+            nodes together, and the others wait for it; at most 200 characters.
         named: Whether its id was passed, and not made up. Kept by the store.
         owner: Whose set it is declared in, see ``declare``; None: in no set. Kept by
             the store.
@@ -132,6 +137,8 @@ class TaskDefinition:
     timeout: timedelta | None = None
     retry: RetryPolicy | None = None
     catch_up: CatchUp | None = None
+    overlap: Overlap = Overlap.ALLOW
+    lock: str | None = None
     named: bool = field(default=None, compare=False)  # type: ignore[assignment]
     owner: str | None = field(default=None, compare=False)
     next_fire_time: datetime | None = field(default=None, compare=False)
@@ -155,6 +162,9 @@ class TaskDefinition:
             check_policy("retry", self.retry, RetryPolicy)
         if self.catch_up is not None:
             check_policy("catch_up", self.catch_up, CatchUp)
+        check_type("overlap", self.overlap, Overlap)
+        if self.lock is not None:
+            object.__setattr__(self, "lock", check_name("lock", self.lock))
         check_type("paused", self.paused, bool)
         if self.owner is not None:
             object.__setattr__(self, "owner", check_name("owner", self.owner))
@@ -258,6 +268,8 @@ class TaskInstance:
         ended_attempt: The attempt whose run ended it; None: no run did, or not yet.
         error: The text and traceback of the last run that failed.
         cancel_requested: Whether its run has been asked to stop.
+        parked: Whether it waits for another instance to end, by ``overlap`` or
+            ``lock`` of its definition.
         skipped: Which fire times it stands for, if it is the record of skipped ones.
     """
 
@@ -277,6 +289,7 @@ class TaskInstance:
     ended_attempt: int | None = None
     error: str | None = None
     cancel_requested: bool = False
+    parked: bool = False
     skipped: Skipped | None = None
     payload: Mapping[str, JSON] | None = None
     key: str | None = None

@@ -26,7 +26,7 @@ from go_scheduler.models import (
     TaskDefinition,
     TaskInstance,
 )
-from go_scheduler.policies import CatchUp
+from go_scheduler.policies import CatchUp, Overlap
 from go_scheduler.retry_policy import RetryPolicy
 from go_scheduler.shown import LONGEST_SHOWN
 from go_scheduler.stores.messages import Claim, Release, RunOutcome
@@ -118,6 +118,8 @@ def test_a_key_must_be_text() -> None:
         ("timeout", 300, "timedelta"),
         ("retry", 3, "RetryPolicy"),
         ("catch_up", 60, "CatchUp"),
+        ("overlap", "skip", "Overlap"),
+        ("lock", 1, "str"),
         ("named", 1, "bool"),
         ("revision", True, "int"),
         ("revision", "1", "int"),
@@ -231,6 +233,8 @@ def test_what_the_store_keeps_is_not_compared(kept: Mapping[str, object]) -> Non
         {"timeout": MINUTE},
         {"retry": RetryPolicy(max_attempts=1)},
         {"catch_up": CatchUp(grace=HOUR)},
+        {"overlap": Overlap.SKIP},
+        {"lock": "a"},
     ],
 )
 def test_everything_a_user_sets_is_compared(change: Mapping[str, object]) -> None:
@@ -258,6 +262,8 @@ def test_every_field_is_tested_to_be_compared_or_not() -> None:
         "timeout",
         "retry",
         "catch_up",
+        "overlap",
+        "lock",
     }
 
 

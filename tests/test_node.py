@@ -37,6 +37,7 @@ EXECUTION = {
     "timer",
     "recorder",
     "keeper",
+    "slots",
 }
 
 
@@ -56,7 +57,7 @@ def once(store: MemoryStore) -> TaskDefinition:
     return put(store, definition(now, trigger=ExecuteOnceTrigger(now)))
 
 
-def test_it_has_nine_loops_and_four_without_a_handler(
+def test_it_has_ten_loops_and_four_without_a_handler(
     store: MemoryStore, clock: ManualClock
 ) -> None:
     assert set(node(print, store, clock).health().loops) == LOOPS | EXECUTION
@@ -276,7 +277,7 @@ def test_whoever_waits_for_the_stop_finds_the_loops_ended(
     assert ended == [True]
 
 
-@pytest.mark.parametrize("started", range(10))
+@pytest.mark.parametrize("started", range(11))
 def test_a_node_that_cannot_start_all_its_threads_starts_none(
     monkeypatch: pytest.MonkeyPatch, started: int
 ) -> None:
@@ -292,7 +293,7 @@ def test_a_node_that_cannot_start_all_its_threads_starts_none(
 
     monkeypatch.setattr(threading.Thread, "start", start)
     one = node(lambda _: None, MemoryStore(), SystemClock())
-    if started < 9:
+    if started < 10:
         with pytest.raises(RuntimeError, match="new thread"):
             one.start()
         assert one.stopping

@@ -59,6 +59,27 @@ class InstanceStarted(InstanceEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceParked(InstanceEvent):
+    """It is about to be due, and waits for another instance that runs.
+
+    That is by the ``overlap`` or ``lock`` of its definition.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceUnparked(InstanceEvent):
+    """It need not wait any more: any node may claim it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceReplaced(InstanceEvent):
+    """It is to end for a later instance of its definition, by ``Overlap.REPLACE``.
+
+    Its run was asked to stop, or, if it only waited to run again, it was cancelled.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceGivenBack(InstanceEvent):
     """It is given back without having been run, for any node to claim.
 

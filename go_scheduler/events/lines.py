@@ -22,6 +22,7 @@ from go_scheduler.events.instance_events import (
     InstanceLapsed,
     InstanceLocked,
     InstanceLost,
+    InstanceReplaced,
     InstanceTakenOver,
     InstanceUnrecorded,
     ResultDiscarded,
@@ -198,6 +199,13 @@ def _(event: InstanceLapsed) -> Line:
 def _(event: InstanceLost) -> Line:
     text = "instance %s: attempt %d has lost its claim"
     return Line(WARNING, text, (event.instance_id, event.attempt), _run(event))
+
+
+@line_of.register
+def _(event: InstanceReplaced) -> Line:
+    text = "instance %s of %s is to stop: a later one takes its place"
+    args = event.instance_id, event.name or event.definition_id
+    return Line(INFO, text, args, _run(event))
 
 
 @line_of.register

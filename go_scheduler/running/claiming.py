@@ -27,7 +27,7 @@ class Starts(NamedTuple):
     """What came of starting a batch; what is in none of the three is lost.
 
     Attributes:
-        done: The started instances, by their claims.
+        done: The instances that were started, or parked, by their claims.
         busy: The ids of those that another transaction had locked.
         failed: The errors of those that failed alone, by their ids.
     """

@@ -77,6 +77,7 @@ class Desk:
         )
         if not claimed:
             return []
+        claimed = self._in_slots(claimant, claimed)
         now = self._store.now()
         judged = [(each, self._judge(each, now)) for each in claimed]
         # Whatever another transaction has locked lapses, and is judged anew.
@@ -91,6 +92,17 @@ class Desk:
             ]
         )
         return [instance for instance, each in judged if isinstance(each, Accepted)]
+
+    def _in_slots(
+        self, claimant: Claimant, claimed: Sequence[TaskInstance]
+    ) -> Sequence[TaskInstance]:
+        """Those that have started, with those that do now; the others are parked."""
+        started = [each for each in claimed if each.started_at is not None]
+        if len(started) == len(claimed):
+            return claimed
+        claims = [Claim.of(each) for each in claimed if each.started_at is None]
+        found = self._store.start_instances(claimant, claims).done
+        return [*started, *(each for each in found if not each.parked)]
 
     def extend(self, claim: Claim, by: timedelta) -> Extension:
         """Let a claim hold for so long from now, unless it does for longer already.

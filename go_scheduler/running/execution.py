@@ -21,6 +21,7 @@ from go_scheduler.running.overdue import Overdue
 from go_scheduler.running.recorder import Recorder
 from go_scheduler.running.renewals import Renewals
 from go_scheduler.running.room import Room
+from go_scheduler.running.slots import Slots
 from go_scheduler.running.starter import Starter
 from go_scheduler.running.takeover import Takeover
 from go_scheduler.running.timer import Timer
@@ -113,6 +114,7 @@ class Execution:
             defaults=self._defaults,
             max_hangs=self._settings.max_hangs,
             recorded=lambda: self._runner.fill(),
+            slot_freed=lambda: self._slots.free(),
             events=self._events,
         )
         overdue = Overdue(
@@ -169,6 +171,9 @@ class Execution:
             defaults=self._defaults,
             events=self._events,
         )
+        self._slots = Slots(
+            self._store, self._clock, freed=self.look, events=self._events
+        )
         timer = Timer(self._clock, hand_over=self.workers.submit, events=self._events)
         starter = Starter(
             claiming,
@@ -176,6 +181,7 @@ class Execution:
             held=self.held,
             admission=self.admission,
             timer=timer,
+            slots=self._slots,
             events=self._events,
         )
         self._takeover = self._make_takeover()
@@ -188,7 +194,8 @@ class Execution:
             takeover=self._takeover,
             events=self._events,
         )
-        self.makers = [each.ticker for each in (self._runner, starter, timer)]
+        makers = (self._runner, starter, timer, self._slots)
+        self.makers = [each.ticker for each in makers]
         others = [self.recorder.ticker, self.keeper.ticker]
         self.tickers = [self._takeover.ticker, *self.makers, *others]
 

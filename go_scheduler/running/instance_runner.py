@@ -123,11 +123,18 @@ class InstanceRunner:
         ahead = self._claiming.pace.ahead if room.ahead else self._starter.lead
         instances = self._claim_some(room.limit, ahead=ahead, lapsed=None)
         self.hungry = full = len(instances) == room.limit
-        self._all_due_taken = full and instances[-1].started_at is None
+        self._all_due_taken = full and self._is_to_come(instances[-1])
         # By the room there was: what has started since has left some for what is new.
         if not room.ahead:
             pause /= 10
         self._claim_at = self._clock.elapsed() + (ZERO if full else pause)
+
+    def _is_to_come(self, instance: TaskInstance) -> bool:
+        # One that has to have a slot is not started by its claim, due or not.
+        return (
+            instance.started_at is None
+            and instance.due_at > self._clock.now() + self._starter.lead
+        )
 
     def _take_over(self) -> None:
         """Claim what has lapsed: one first, then two, then four, while there is more.

@@ -40,6 +40,7 @@ class Outbox:
         store: Where to write.
         clock: The store's time, as this node has it.
         written: Called after a write that made room.
+        slot_freed: Called after one that may have let go of a slot.
         reports: Told what the store has answered.
     """
 
@@ -49,11 +50,13 @@ class Outbox:
         clock: StoreClock,
         *,
         written: Callable[[], None],
+        slot_freed: Callable[[], None] = lambda: None,
         reports: Reports,
     ) -> None:
         self._store = store
         self._clock = clock
         self._written = written
+        self._slot_freed = slot_freed
         self._reports = reports
         # All of them: pending, being written, or aside.
         self._entries: dict[Entry, None] = {}
@@ -186,6 +189,8 @@ class Outbox:
             if recorded:
                 self._reports.handed_on(entry)
         if isinstance(entry.record, RunOutcome):
+            if entry.record.has_slot and (entry.record.outcome or entry.joined):
+                self._slot_freed()
             # A run that was given back has freed no worker.
             self._freed.count += entry.record.started_at is not None
             if recorded:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from go_scheduler.models import Outcome, TaskInstance
 from go_scheduler.running.failure import Failure
 from go_scheduler.stores.messages import Claim, Release, RunOutcome
+from go_scheduler.stores.slots import uses_slot
 from go_scheduler.triggers.base import next_fire_time_of
 
 if TYPE_CHECKING:
@@ -148,6 +149,7 @@ def not_called(
         outcome=outcome,
         error=error,
         next_fire_time=next_fire_time,
+        has_slot=uses_slot(instance.definition),
     )
     return Decision(record, trigger_error)
 
@@ -197,6 +199,7 @@ def _end(
         hung=hung,
         error=error,
         next_fire_time=next_fire_time,
+        has_slot=uses_slot(definition),
     )
     return Decision(record, trigger_error)
 

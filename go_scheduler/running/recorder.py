@@ -48,6 +48,7 @@ class Recorder:
         max_hangs: How many runs in a row may hang before their instance has *failed*;
             None: no end.
         recorded: Called after a write that made room.
+        slot_freed: Called after one that may have let go of a slot.
         events: Told of what fails.
 
     Attributes:
@@ -62,6 +63,7 @@ class Recorder:
         defaults: Defaults,
         max_hangs: int | None,
         recorded: Callable[[], None],
+        slot_freed: Callable[[], None] = lambda: None,
         events: Events = LOG_ALONE,
     ) -> None:
         self._store = store
@@ -73,6 +75,7 @@ class Recorder:
             store,
             clock,
             written=recorded,
+            slot_freed=slot_freed,
             reports=Reports(store, rolled_back=self._report_rolled_back, events=events),
         )
         self._events = events.teller("running", bounded=True)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from go_scheduler.running.claiming import Claiming
     from go_scheduler.running.held import Held
     from go_scheduler.running.held_run import HeldRun
+    from go_scheduler.running.slots import Slots
     from go_scheduler.running.timer import Timer
 
 _BATCH = 500
@@ -48,6 +49,7 @@ class Starter:
         held: The node's runs.
         admission: Looks once more at what was started.
         timer: Takes what has been started.
+        slots: Looks after what was parked instead.
         events: Told of what fails.
 
     Attributes:
@@ -62,6 +64,7 @@ class Starter:
         held: Held,
         admission: Admission,
         timer: Timer,
+        slots: Slots,
         events: Events = LOG_ALONE,
     ) -> None:
         self._claiming = claiming
@@ -69,6 +72,7 @@ class Starter:
         self._held = held
         self._admission = admission
         self._timer = timer
+        self._slots = slots
         self.ticker = Ticker(
             "starter",
             self.tick,
@@ -135,7 +139,7 @@ class Starter:
 
     def _record(self, runs: Sequence[HeldRun]) -> None:
         starts = self._claiming.start([run.claim for run in runs])
-        found = []
+        found, parked = [], []
         for run in runs:
             if run.instance.id in starts.busy:
                 self._leave_busy(run)
@@ -147,8 +151,13 @@ class Starter:
             instance = starts.done.get(run.claim)
             if instance is None:
                 self._held.drop(run)
+            elif instance.parked:
+                self._held.drop(run)
+                parked.append(instance)
             else:
                 found.append(run.start(instance))
+        if parked:
+            self._slots.park(parked)
         self._timer.add(self._admission.admit_again(found))
 
     def _leave_busy(self, run: HeldRun) -> None:

@@ -22,6 +22,7 @@ from go_scheduler.stores.messages import (
     Renewal,
     Retention,
     RunOutcome,
+    Settled,
     Tombstone,
 )
 
@@ -51,6 +52,7 @@ __all__ = [
     "Retention",
     "RunOutcome",
     "SetVersion",
+    "Settled",
     "Skipped",
     "Snapshot",
     "State",

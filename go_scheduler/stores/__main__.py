@@ -46,10 +46,12 @@ DOES = {
     "finish_free": "locks what a batch of ends writes and nobody else has locked",
     "finish_kept": "finish, where runs did not succeed, whose ends are kept",
     "finish_retry": "records a failure, after which the instance runs again",
+    "free_slot": "takes back a slot from an instance that has ended",
     "fire": "moves definitions on that are as they were read",
     "fire_current": "finds the definitions of a batch that are as they were read",
     "fire_free": "locks the definitions of a batch that nobody else has locked",
     "fire_waiting": "fire, where some wait for the end of a run",
+    "finish_in_slots": "finish_kept, where some have a slot, which they let go of",
     "go_on": "moves a definition on that waited for the end of a run",
     "heads": "guesses in which queues and shards there is something to claim",
     "insert_new": "inserts definitions whose ids are new",
@@ -63,8 +65,12 @@ DOES = {
     "remember": "keeps the id of a definition that has ended",
     "renew": "lets claims hold for longer",
     "start": "records that handlers are about to be called",
+    "start_in_slots": "gives slots to what is about to start, and parks the others",
+    "start_in_slots_past_locks": "start_in_slots, but for definitions that are locked",
     "start_past_locks": "start, without waiting for definitions that are locked",
+    "take_slot": "gives an instance its slot, if nobody has it",
     "trim_runs": "deletes all that is kept of runs but the last",
+    "wanted_slots": "reads which slots the instances of a batch have to have",
 }
 """What each statement does; one of a name does the same on every store."""
 

@@ -55,7 +55,9 @@ class DefinitionStore(ABC):
           stay, and so do those without a ``fire_time``.
 
         Either way its open instances go to its queue, and those claimed and not started
-        lose their claim if that is another one. ``paused`` and ``note`` stay as stored.
+        lose their claim if that is another one. With another ``overlap`` or ``lock``,
+        those that have no slot go by the new one at their next start, and what is
+        parked is claimable again. ``paused`` and ``note`` stay as stored.
 
         Args:
             definitions: Each id once; anchored, and with the ``next_fire_time`` that a

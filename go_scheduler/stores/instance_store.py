@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Release,
         Renewal,
         RunOutcome,
+        Settled,
     )
     from go_scheduler.task_run import TaskRun
 
@@ -74,7 +75,8 @@ class InstanceStore(ABC):
 
         Each gets ``claimed_by``, an ``attempt`` one higher, and a claim that holds for
         one lease past the later of the store's time and ``due_at``. One that is due
-        within ``lead`` is also started, as ``start_instances`` does it. Selecting and
+        within ``lead`` is also started, as ``start_instances`` does it, unless it has
+        to have a slot: that is for ``start_instances`` to find out. Selecting and
         marking is one atomic step: nodes calling at the same moment never receive the
         same instance. Of a run that had come to no end when its claim was taken over
         that is kept as *lost*, as by ``finish_instances``.
@@ -123,10 +125,43 @@ class InstanceStore(ABC):
         ``expire_after`` if that is shorter. One that has started under this claim is
         answered alike and changed in nothing.
 
+        **Slots**: an instance whose definition has a ``lock``, or does not allow
+        ``overlap``, has to have the slot of that name, which one instance has at a time
+        (``go_scheduler.stores.slots`` has the names). It takes it with its first start,
+        and has it until it ends or is removed: while it waits for a retry, too, and
+        when it was given back or its claim has lapsed. Of several in one batch the one
+        takes it whose turn it is, by ``due_at`` and ``execute_at``. One whose slot
+        another instance has is parked instead: pending, but not claimable, with neither
+        a claim nor one more in ``runs``.
+
         Returns:
             The instances whose claim is current, with their definition as it is now, in
-            no order. Those lost have been cancelled, edited, paused, deleted, claimed
-            anew, or completed by an earlier run.
+            no order, and those that were parked. Those lost have been cancelled,
+            edited, paused, deleted, claimed anew, or completed by an earlier run.
+        """
+
+    @abstractmethod
+    def settle_slots(self, *, limit: int) -> Settled:
+        """Go over what is parked, and let go on or end what can.
+
+        Of each slot that no instance has which is open, the parked instance whose turn
+        it is becomes claimable, by ``due_at`` and ``execute_at``. Whoever has ended an
+        instance with a slot calls this soon after, and every node now and then.
+
+        Then what is parked, due and not judged yet is judged by the ``overlap`` of its
+        definition, in that order, if its slot is taken; ``stores.slots.judge`` decides:
+        it waits, or ends as *skipped*, with itself and a reason as ``skipped``. What it
+        replaces is cancelled as by ``cancel_instances``; but one whose definition's
+        trigger waits is only asked to stop.
+
+        Instances that are frozen are left alone. Where nothing is parked this costs one
+        statement.
+
+        Args:
+            limit: Of how many slots and of how many instances at most; at least 1.
+
+        Returns:
+            What came of it.
         """
 
     @abstractmethod

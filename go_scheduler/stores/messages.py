@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Generic, TypeVar
@@ -142,6 +142,8 @@ class RunOutcome:
         error: What the handler raised, for a person to read.
         next_fire_time: When its definition fires next, if its trigger waits; None:
             never.
+        has_slot: Whether it may have a slot. A store need not look for one of a run
+            that started when its definition had neither overlap nor lock.
     """
 
     claim: Claim
@@ -151,6 +153,7 @@ class RunOutcome:
     hung: bool = False
     error: str | None = None
     next_fire_time: datetime | None = None
+    has_slot: bool = True
 
     @property
     def is_kept(self) -> bool:
@@ -295,3 +298,23 @@ class NodeContact:
     announced: Announcement
     since: datetime
     until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """What came of going over what is parked.
+
+    Attributes:
+        unparked: The instances that may go on, as they are now.
+        skipped: Those that have ended as skipped, with the reason.
+        replaced: Those that were asked to stop, or were cancelled as they did not run.
+        parked: Whether anything may be parked still.
+        busy: Whether another transaction had locked any that could have gone on, or be
+            judged: asking again may help.
+    """
+
+    unparked: Sequence[TaskInstance] = ()
+    skipped: Sequence[TaskInstance] = ()
+    replaced: Sequence[TaskInstance] = ()
+    parked: bool = False
+    busy: bool = False

@@ -39,6 +39,7 @@ from go_scheduler.testing.store.runs import (
     RetryTests,
 )
 from go_scheduler.testing.store.sets import SetTests
+from go_scheduler.testing.store.slots import OverlapTests, SlotEditTests, SlotTests
 from go_scheduler.testing.store.starts import RenewTests, StartTests
 from go_scheduler.testing.store.successes import SuccessTests
 from go_scheduler.testing.store.threads import ThreadTests
@@ -70,6 +71,9 @@ class StoreSuite(
     LapsedForTests,
     ListClaimedTests,
     StartTests,
+    SlotTests,
+    SlotEditTests,
+    OverlapTests,
     RenewTests,
     FinishTests,
     RetryTests,

@@ -35,10 +35,13 @@ from go_scheduler.events import (
     InstanceLapsed,
     InstanceLocked,
     InstanceLost,
+    InstanceParked,
+    InstanceReplaced,
     InstanceRetried,
     InstanceSkipped,
     InstanceStarted,
     InstanceTakenOver,
+    InstanceUnparked,
     InstanceUnrecorded,
     LoopFailed,
     LoopRecovered,
@@ -164,6 +167,10 @@ WRITTEN = [
         f"WARNING instance {TWO}: attempt 4 has lost its claim",
     ),
     (
+        InstanceReplaced(**OF_I),
+        f"INFO instance {TWO} of report is to stop: a later one takes its place",
+    ),
+    (
         CompletedRunFailed(**OF_I, error="no"),
         f"ERROR instance {TWO}: attempt 4 is completed, but failed afterwards: no",
     ),
@@ -266,6 +273,8 @@ SILENT = [
         **OF_I, fire_time=NOON, execute_at=NOON, started_at=NOON, late=SECOND
     ),
     InstanceGivenBack(**OF_I, reason="late", delay=SECOND),
+    InstanceParked(**OF_I),
+    InstanceUnparked(**OF_I),
     InstanceFinished(
         **OF_I, outcome=Outcome.FAILED, started_at=NOON, took=SECOND, error="no"
     ),

@@ -26,6 +26,7 @@ from go_scheduler.running.overdue import Overdue
 from go_scheduler.running.recorder import Recorder
 from go_scheduler.running.renewals import Renewals
 from go_scheduler.running.room import Room
+from go_scheduler.running.slots import Slots
 from go_scheduler.running.starter import Starter
 from go_scheduler.running.takeover import Takeover
 from go_scheduler.running.timer import Timer
@@ -219,6 +220,7 @@ class House:
             held=self.held,
             admission=admission,
             timer=self.timer,
+            slots=Slots(store, clock, freed=lambda: None),
         )
         self._wakes = noted_wakes(self.starter.ticker)
         settings = Settings(

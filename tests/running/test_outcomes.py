@@ -10,6 +10,7 @@ import pytest
 
 from go_scheduler.clock import ZERO
 from go_scheduler.models import Outcome
+from go_scheduler.policies import Overlap
 from go_scheduler.retry_policy import RetryPolicy
 from go_scheduler.running.failure import Failure
 from go_scheduler.running.outcomes import (
@@ -80,6 +81,7 @@ def test_a_run_that_returns_has_completed_its_instance() -> None:
         started_at=START,
         outcome=Outcome.COMPLETED,
         next_fire_time=after(run),
+        has_slot=False,
     )
     assert returned(run) == completed(run) == Decision(record)
 
@@ -203,6 +205,7 @@ def test_an_instance_that_somebody_has_cancelled_meanwhile_is_not_called() -> No
         claim=claim_of(one),
         outcome=Outcome.CANCELLED,
         next_fire_time=START + WAITING.every,
+        has_slot=False,
     )
     assert not_called(one, TWICE, now=START) == Decision(record)
 
@@ -215,6 +218,7 @@ def test_an_instance_whose_starts_are_used_up_has_failed_for_its_last_error() ->
             claim=claim_of(silent),
             outcome=Outcome.FAILED,
             error="none of 2 recorded starts came to an end",
+            has_slot=False,
         )
     )
     spoken = not_called(replace(silent, error="why"), TWICE, now=START)
@@ -263,3 +267,18 @@ def test_while_its_instance_is_to_run_again_a_trigger_is_not_asked() -> None:
     decision = raised(ended(trigger=FailingTrigger()), Failure("why"))
     assert decision.record.next_fire_time is None
     assert decision.trigger_error is None
+
+
+@pytest.mark.parametrize("exclusion", [{"overlap": Overlap.SKIP}, {"lock": "a"}])
+def test_only_an_end_of_what_excludes_others_may_have_a_slot(
+    exclusion: dict[str, object],
+) -> None:
+    run = ended()
+    assert not completed(run).record.has_slot
+    of = replace(run.instance.definition, **exclusion)  # type: ignore[arg-type]
+    excluding = run._replace(instance=replace(run.instance, definition=of))
+    assert completed(excluding).record.has_slot
+    over = replace(excluding.instance, cancel_requested=True)
+    refused = not_called(over, TWICE, now=START)
+    assert refused is not None
+    assert refused.record.has_slot

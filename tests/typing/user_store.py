@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         Renewal,
         Retention,
         RunOutcome,
+        Settled,
         Tombstone,
     )
 
@@ -172,6 +173,9 @@ class StubStore(Store):
         raise NotImplementedError
 
     def counts(self) -> Mapping[State, int]:
+        raise NotImplementedError
+
+    def settle_slots(self, *, limit: int) -> Settled:
         raise NotImplementedError
 
 

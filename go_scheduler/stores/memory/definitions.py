@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import islice, takewhile
+from operator import attrgetter
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
@@ -22,6 +23,7 @@ from go_scheduler.stores.memory.put_plan import PutPlan
 from go_scheduler.stores.memory.stored import StoredDefinition, StoredInstance
 from go_scheduler.stores.messages import Tombstone
 from go_scheduler.stores.remembered import ended_before, is_over
+from go_scheduler.stores.slots import exclusion_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from go_scheduler.stores.memory.instances import InstanceTable
     from go_scheduler.stores.memory.tombstones import TombstoneTable
     from go_scheduler.stores.messages import Firing
+
+_as_read = attrgetter("next_fire_time", "revision")
 
 
 class DefinitionTable:
@@ -64,11 +68,7 @@ class DefinitionTable:
         """The revision of a new definition."""
         return self._first
 
-    def restore(
-        self,
-        rows: Iterable[StoredDefinition],
-        first_revision: int,
-    ) -> None:
+    def restore(self, rows: Iterable[StoredDefinition], first_revision: int) -> None:
         """Take rows as they are, with their instances."""
         for row in rows:
             self._rows[row.definition.id.int] = row
@@ -160,16 +160,21 @@ class DefinitionTable:
         return row.definition
 
     def _replace(self, row: StoredDefinition, new: TaskDefinition) -> None:
-        moves = new.queue != row.definition.queue
+        old = row.definition
         self._unlist(row)
         row.definition = new
         self._list(row)
-        if moves:
-            self._move(row)
+        self._follow(row, old)
 
-    def _move(self, row: StoredDefinition) -> None:
-        for instance in row.rows:
-            self._instances.move(instance, row.definition.queue)
+    def _follow(self, row: StoredDefinition, old: TaskDefinition) -> None:
+        """Give its instances what they have of their definition."""
+        new = row.definition
+        if new.queue != old.queue:
+            for instance in row.rows:
+                self._instances.move(instance, new.queue)
+        if exclusion_of(new) != exclusion_of(old):
+            for instance in row.rows:
+                self._instances.follow(instance)
 
     def pause(self, row: StoredDefinition, note: str | None) -> None:
         """Pause a definition; one that is paused already only takes the note."""
@@ -236,10 +241,7 @@ class DefinitionTable:
         if row is None or row.definition.paused:
             return False
         stored = row.definition
-        if (stored.next_fire_time, stored.revision) != (
-            read.next_fire_time,
-            read.revision,
-        ):
+        if _as_read(stored) != _as_read(read):
             return False
         if stored.trigger.waits and row.open:
             return False

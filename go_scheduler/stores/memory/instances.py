@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from heapq import merge
-from itertools import islice, takewhile
+from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from sortedcontainers import SortedList
 
 from go_scheduler.models import Outcome, State
+from go_scheduler.stores.memory.ended import EndedInstances
+from go_scheduler.stores.memory.slots import SlotTable, in_turn
 from go_scheduler.stores.memory.stored import StoredInstance
 from go_scheduler.task_run import RunEnd
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence, Set
+    from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
     from datetime import datetime
     from uuid import UUID
 
@@ -29,8 +31,9 @@ if TYPE_CHECKING:
 class InstanceTable:
     """The rows by id, and each in the one list that its state calls for.
 
-    Pending rows stand in their queue's list unless they are frozen, claimed and running
-    ones in the list of leases, ended ones in one of the two that cleanup takes from.
+    Pending rows stand in their queue's list, or among those parked, unless they are
+    frozen; claimed and running ones in the list of leases, ended ones in one of the two
+    that cleanup takes from.
     """
 
     def __init__(self) -> None:
@@ -40,12 +43,8 @@ class InstanceTable:
         self._by_time: SortedList[Entry] = SortedList()
         self._pending: dict[str, SortedList[Entry]] = {}
         self._leases: SortedList[Entry] = SortedList()
-        # Ended rows, in the order in which they ended: those that failed, and others. A
-        # dict would walk over rows that have been taken from its beginning.
-        self._over: dict[bool, OrderedDict[int, StoredInstance]] = {
-            True: OrderedDict(),
-            False: OrderedDict(),
-        }
+        self.slots = SlotTable()
+        self._ended = EndedInstances()
 
     def get(self, instance_id: UUID) -> StoredInstance | None:
         """The row of this id."""
@@ -89,13 +88,17 @@ class InstanceTable:
         *,
         handed_on: Set[UUID],
         runs: Iterable[TaskRun],
+        slots: Mapping[str, UUID],
     ) -> None:
         """Take instances as they were seen, each with the row of its definition."""
+        names = {holder: name for name, holder in slots.items()}
         over = []
         for instance, of in instances:
             row = StoredInstance.restored(instance, of)
             if row.id in handed_on:
                 row.handed_on = row.attempt
+            if row.id in names:
+                self.slots.restore(names[row.id], row)
             self._take(row)
             if row.completed_at is not None:
                 over.append(row)
@@ -104,7 +107,7 @@ class InstanceTable:
             else:
                 self._list_lease(row)
         for row in sorted(over, key=attrgetter("completed_at")):
-            self._list_over(row)
+            self._ended.add(row)
         for run in runs:
             row = self._rows[run.instance_id.int]
             row.past = (*row.past, run)
@@ -112,12 +115,7 @@ class InstanceTable:
     @property
     def orphans(self) -> Sequence[StoredInstance]:
         """Ended rows of definitions that have been deleted."""
-        return [
-            row
-            for over in self._over.values()
-            for row in over.values()
-            if row.of.instances is None
-        ]
+        return [row for row in self._ended if row.of.instances is None]
 
     def _take(self, row: StoredInstance) -> None:
         self._rows[row.id.int] = row
@@ -133,37 +131,57 @@ class InstanceTable:
     def remove(self, row: StoredInstance) -> None:
         """Forget a row that has not ended."""
         self._unlist(row)
+        self.slots.free(row)
         row.of.open -= row.is_awaited
         self._forget(row)
 
     def end(self, row: StoredInstance, outcome: Outcome, now: datetime) -> None:
         """End a row for good."""
         self._unlist(row)
+        self.slots.free(row)
+        row.parked = False
         row.of.open -= row.is_awaited
         row.outcome = outcome
         row.completed_at = now
         self._enter(row, _STATES[outcome])
-        self._list_over(row)
+        self._ended.add(row)
 
     def end_again(self, row: StoredInstance, outcome: Outcome, now: datetime) -> None:
         """Let a row that has ended end in another way."""
-        del self._over_beside(row)[row.id.int]
+        self._ended.remove(row)
         row.outcome = outcome
         row.completed_at = now
         self._enter(row, _STATES[outcome])
-        self._list_over(row)
+        self._ended.add(row)
 
     def free(self, row: StoredInstance, due_at: datetime) -> None:
         """Make a claimed row pending again."""
         self._unlist(row)
+        self._give_back(row, due_at)
+
+    def _give_back(self, row: StoredInstance, due_at: datetime) -> None:
         row.claimed_by = row.expires_at = row.started_at = None
         row.due_at = due_at
         self._enter(row, State.PENDING)
         self.list_pending(row)
 
-    def start(self, row: StoredInstance, claimant: Claimant, now: datetime) -> None:
-        """Start a claimed row."""
+    def start(
+        self, claims: Iterable[Claim], claimant: Claimant, now: datetime
+    ) -> Sequence[StoredInstance]:
+        """Start, or park, the rows that these claims own; answer these."""
+        rows = [row for each in claims if (row := self.current(each))]
+        for row in sorted(rows, key=in_turn):
+            if row.state is State.CLAIMED:
+                self._start(row, claimant, now)
+        return rows
+
+    def _start(self, row: StoredInstance, claimant: Claimant, now: datetime) -> None:
+        """Start a claimed row, or park it if another one has its slot."""
         self._unlist(row)
+        if not self.slots.take(row):
+            row.parked = True
+            self._give_back(row, row.due_at)
+            return
         row.start(claimant, now)
         self._enter(row, State.RUNNING)
         self._list_lease(row)
@@ -196,15 +214,39 @@ class InstanceTable:
         else:
             row.queue = queue
 
+    def follow(self, row: StoredInstance) -> None:
+        """Let it exclude what its definition says now, unless it has its slot."""
+        if row.completed_at is not None or self.slots.has(row):
+            return
+        if row.state is State.PENDING:
+            self.unlist_pending(row)
+            row.parked = False
+            row.follow()
+            self.list_pending(row)
+        else:
+            row.follow()
+
+    def unpark(self, row: StoredInstance) -> None:
+        """Make a parked row claimable."""
+        self.slots.unpark(row)
+        row.parked = False
+        self.list_pending(row)
+
     def list_pending(self, row: StoredInstance) -> None:
-        """Make a pending row claimable, unless it is frozen."""
-        if not row.frozen:
+        """Make a pending row claimable, or park it, unless it is frozen."""
+        if row.frozen:
+            return
+        if row.parked:
+            self.slots.park(row)
+        else:
             waiting = self._pending.setdefault(row.queue, SortedList())
             waiting.add((row.due_at, row.id.int, row))
 
     def unlist_pending(self, row: StoredInstance) -> None:
         """Keep a pending row from being claimed."""
-        if (waiting := self._pending.get(row.queue)) is not None:
+        if row.parked:
+            self.slots.unpark(row)
+        elif (waiting := self._pending.get(row.queue)) is not None:
             waiting.discard((row.due_at, row.id.int, row))
 
     def claim(
@@ -214,7 +256,7 @@ class InstanceTable:
         now: datetime,
         lead: datetime,
     ) -> None:
-        """Mark taken rows as claimed, and as started if they are due by ``lead``."""
+        """Mark rows as claimed; as started, if due by ``lead`` and without a slot."""
         for row in rows:
             if row.started_at is not None:
                 row.keep_run(RunEnd.LOST, None, now)
@@ -222,7 +264,7 @@ class InstanceTable:
             row.attempt += 1
             row.started_at = None
             row.expires_at = max(now, row.due_at) + claimant.lease
-            if row.due_at <= lead:
+            if row.due_at <= lead and row.slot is None:
                 row.start(claimant, now)
                 self._enter(row, State.RUNNING)
             else:
@@ -265,18 +307,12 @@ class InstanceTable:
         lists = self._pending.items()
         return {queue for queue, rows in lists if rows and rows[0][0] <= now}
 
-    def forget_over(
+    def forget_ended(
         self, until: datetime, limit: int, *, failed: bool
     ) -> Sequence[StoredInstance]:
         """Forget rows that ended by then, oldest first: those that failed, or not."""
-
-        def is_old(row: StoredInstance) -> bool:
-            return row.completed_at is not None and row.completed_at <= until
-
-        over = self._over[failed]
-        forgotten = list(takewhile(is_old, islice(over.values(), limit)))
+        forgotten = self._ended.take(until, limit, failed=failed)
         for row in forgotten:
-            del over[row.id.int]
             self._forget(row)
         return forgotten
 
@@ -288,12 +324,6 @@ class InstanceTable:
         self.counts[row.state] -= 1
         self.counts[state] += 1
         row.state = state
-
-    def _over_beside(self, row: StoredInstance) -> OrderedDict[int, StoredInstance]:
-        return self._over[row.outcome is Outcome.FAILED]
-
-    def _list_over(self, row: StoredInstance) -> None:
-        self._over_beside(row)[row.id.int] = row
 
     def _list_lease(self, row: StoredInstance) -> None:
         assert row.expires_at is not None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from go_scheduler.models import TaskDefinition, TaskInstance
@@ -25,6 +25,7 @@ class Snapshot:
         orphans: What has ended of definitions that have been deleted.
         runs: What is kept of their runs, earliest attempt first.
         handed_on: The ids of those instances whose run is handed on.
+        slots: Which instances have which slot: their ids by its name.
         contacts: When nodes were in contact with the store, one for each.
         tombstones: What is remembered of definitions that have ended and are gone.
         sets: The last declaration of each owner of a set.
@@ -36,6 +37,7 @@ class Snapshot:
     orphans: Sequence[TaskInstance] = ()
     runs: Sequence[TaskRun] = ()
     handed_on: Sequence[UUID] = ()
+    slots: Mapping[str, UUID] = field(default_factory=dict)
     contacts: Sequence[NodeContact] = ()
     tombstones: Sequence[Tombstone] = ()
     sets: Sequence[SetVersion] = ()

@@ -14,6 +14,7 @@ from go_scheduler.stores.memory.additions import add
 from go_scheduler.stores.memory.definition_calls import MemoryDefinitions
 from go_scheduler.stores.memory.finishing import cancel, finish, release
 from go_scheduler.stores.memory.lists import Lists
+from go_scheduler.stores.memory.settling import settle_slots
 from go_scheduler.stores.memory.span import Span
 from go_scheduler.stores.memory.tables import Tables
 from go_scheduler.stores.messages import Answer, NodeContact
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         Renewal,
         Retention,
         RunOutcome,
+        Settled,
     )
     from go_scheduler.task_run import TaskRun
 
@@ -112,10 +114,7 @@ class MemoryStore(MemoryDefinitions, Store):
         """Record that handlers are about to be called."""
         with self._lock:
             now = self._time()
-            rows = [row for each in claims if (row := self._instances.current(each))]
-            for row in rows:
-                if row.state is State.CLAIMED:
-                    self._instances.start(row, claimant, now)
+            rows = self._instances.start(claims, claimant, now)
             return Answer(done=[row.view() for row in rows])
 
     def renew_claims(self, renewals: Sequence[Renewal]) -> Answer[Mapping[UUID, bool]]:
@@ -162,6 +161,11 @@ class MemoryStore(MemoryDefinitions, Store):
                 for id, at in cancellations.items()
             }
         return {id: each for id, each in found.items() if each is not None}
+
+    def settle_slots(self, *, limit: int) -> Settled:
+        """Go over what is parked."""
+        with self._lock:
+            return settle_slots(self._tables, self._time(), limit)
 
     def delete_finished(self, retention: Retention, *, limit: int) -> int:
         """Delete what ended long ago."""

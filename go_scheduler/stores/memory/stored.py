@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from go_scheduler.models import State, TaskInstance
+from go_scheduler.stores.slots import overlap_of, slot_of
 from go_scheduler.task_run import RUNS_KEPT, TaskRun
 
 if TYPE_CHECKING:
@@ -55,11 +56,14 @@ class StoredInstance:
         "key",
         "of",
         "outcome",
+        "overlap",
+        "parked",
         "past",
         "payload",
         "queue",
         "runs",
         "skipped",
+        "slot",
         "started_at",
         "state",
     )
@@ -76,6 +80,8 @@ class StoredInstance:
         self.of = of
         self.queue = of.definition.queue
         self.fire_time = fire_time
+        self.parked = False
+        self.follow()
         self.execute_at = execute_at
         self.due_at = execute_at
         self.attempt = 0
@@ -103,6 +109,12 @@ class StoredInstance:
         for name in _RESTORED:
             setattr(row, name, getattr(instance, name))
         return row
+
+    def follow(self) -> None:
+        """Exclude what its definition says now."""
+        fired = self.fire_time is not None
+        self.slot = slot_of(self.of.definition, fired=fired)
+        self.overlap = overlap_of(self.of.definition, fired=fired)
 
     @property
     def place(self) -> datetime | UUID:
@@ -174,6 +186,7 @@ class StoredInstance:
             ended_attempt=self.ended_attempt,
             error=self.error,
             cancel_requested=self.cancel_requested,
+            parked=self.parked,
             skipped=self.skipped,
             payload=self.payload,
             key=self.key,
@@ -192,6 +205,7 @@ _RESTORED = (
     "hangs",
     "key",
     "outcome",
+    "parked",
     "payload",
     "runs",
     "skipped",

@@ -43,9 +43,9 @@ class Tables:
         """Delete what ended long ago, as ``Store.delete_finished``."""
         self.contacts.forget(now - CONTACTS_KEPT)
         until = now - retention.ended
-        over = list(self.instances.forget_over(until, limit, failed=False))
+        over = list(self.instances.forget_ended(until, limit, failed=False))
         left, failed_until = limit - len(over), now - retention.failed
-        over += self.instances.forget_over(failed_until, left, failed=True)
+        over += self.instances.forget_ended(failed_until, left, failed=True)
         for row in {instance.of for instance in over}:
             if self.definitions.get(row.definition.id) is row:
                 self.definitions.note_idle(row)
@@ -66,6 +66,7 @@ class Tables:
             orphans=[each.view() for each in orphans],
             runs=[run for each in (*instances, *orphans) for run in each.past],
             handed_on=[each.id for each in instances if each.is_handed_on],
+            slots=self.instances.slots.holders,
             contacts=self.contacts.rows,
             tombstones=self.tombstones.rows,
             sets=tuple(self.sets.values()),
@@ -80,7 +81,10 @@ class Tables:
         gone = [(each, StoredDefinition(each.definition)) for each in snapshot.orphans]
         kept = [(each, rows[each.definition.id]) for each in snapshot.instances]
         tables.instances.restore(
-            kept + gone, handed_on=set(snapshot.handed_on), runs=snapshot.runs
+            kept + gone,
+            handed_on=set(snapshot.handed_on),
+            runs=snapshot.runs,
+            slots=snapshot.slots,
         )
         for _, deleted in gone:
             deleted.instances = None

@@ -10,7 +10,7 @@ from go_scheduler.stores.messages import Answer
 from go_scheduler.stores.postgresql import arrays
 from go_scheduler.stores.postgresql.writes import Write
 from go_scheduler.stores.sql.database import Lane
-from go_scheduler.stores.sql.reader import judged
+from go_scheduler.stores.sql.reader import as_parked, judged
 from go_scheduler.stores.sql.sweep import LATE_AFTER
 from go_scheduler.stores.sql.types import to_microseconds
 from go_scheduler.task_run import RUNS_KEPT
@@ -67,16 +67,28 @@ class ClaimedInstances:
                 "expire_after": claimant.expire_after,
             }
 
-        write = _write(
-            "start",
-            apart="start_past_locks",
-            parameters=parameters,
-            id_of=attrgetter("instance_id"),
-        )
+        def start(
+            name: str, some: Sequence[Claim]
+        ) -> tuple[Sequence[TaskInstance], Set[UUID]]:
+            write = _write(
+                name,
+                apart=f"{name}_past_locks",
+                parameters=parameters,
+                id_of=attrgetter("instance_id"),
+            )
+            rows, busy = self._writes.write(write, some)
+            return self._reader.claimed(Lane.BY_KEY, rows), busy
+
         ordered = sorted(claims, key=attrgetter("instance_id.int"))
-        rows, busy = self._writes.write(write, ordered)
-        started = judged(self._reader.claimed(Lane.BY_KEY, rows))
-        return Answer(done=started, busy=busy)
+        started, busy = start("start", ordered)
+        in_slots = {each.id for each in started if each.started_at is None}
+        if in_slots:
+            started = [each for each in started if each.id not in in_slots]
+            some = [each for each in ordered if each.instance_id in in_slots]
+            others, busy_too = start("start_in_slots", some)
+            started += map(as_parked, others)
+            busy |= busy_too
+        return Answer(done=judged(started), busy=busy)
 
     def renew(self, renewals: Sequence[Renewal]) -> Answer[Mapping[UUID, bool]]:
         """Let claims hold longer."""
@@ -90,8 +102,11 @@ class ClaimedInstances:
         """Record what became of runs."""
         if not outcomes:
             return Answer(done=frozenset())
-        keeps = any(each.is_kept for each in outcomes)
-        name = "finish_kept" if keeps else "finish"
+        name = "finish"
+        if any(each.has_slot and each.outcome for each in outcomes):
+            name = "finish_in_slots"
+        elif any(each.is_kept for each in outcomes):
+            name = "finish_kept"
         write: Write[RunOutcome] = Write(
             lane=Lane.BY_KEY,
             name=name,

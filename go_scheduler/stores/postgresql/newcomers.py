@@ -9,6 +9,7 @@ from sqlalchemy.exc import IntegrityError
 
 from go_scheduler.stores.changes import created, is_over_at_once
 from go_scheduler.stores.postgresql import arrays
+from go_scheduler.stores.slots import overlap_of, slot_of
 from go_scheduler.stores.sql.database import Overtaken
 from go_scheduler.stores.sql.rows import write_contents
 from go_scheduler.stores.sql.sweep import LATE_AFTER
@@ -110,6 +111,8 @@ def _columns(
         "fire_times": arrays.times(each.next_fire_time for each in new),
         "over": arrays.truths(map(is_over_at_once, new)),
         "paused": arrays.truths(each.paused for each in new),
+        "slots": arrays.texts(slot_of(each, fired=False) for each in new),
+        "overlaps": arrays.words(overlap_of(each, fired=False) for each in new),
         "notes": arrays.texts(each.note for each in new),
         "named": arrays.truths(each.named for each in new),
         "names": arrays.texts(each.name for each in contents),

@@ -143,6 +143,7 @@ class Additions:
                 "priority": of.priority,
                 "expire_after": of.expire_after,
                 "slot": of.slot,
+                "overlap": of.overlap,
                 "frozen": of.paused,
                 "key": each.key,
                 "execute_at": execute_at,

@@ -8,6 +8,7 @@ from sqlalchemy import case, literal, or_, select, update
 
 from go_scheduler.models import Cancelled, Outcome
 from go_scheduler.stores.sql.finishing import go_on
+from go_scheduler.stores.sql.slots import free_slots
 from go_scheduler.stores.sql.tables import instances
 
 if TYPE_CHECKING:
@@ -43,14 +44,17 @@ def cancel_one(
             cancel_requested=or_(column.cancel_requested, runs),
             outcome=case((runs, None), else_=Outcome.CANCELLED.value),
             completed_at=case((runs, None), else_=at),
+            parked=False,
             claimable_at=None,
         )
-        .returning(column.definition_key, column.waits, column.outcome)
+        .returning(column.definition_key, column.waits, column.outcome, column.slot)
     ).one_or_none()
     if ended is None:
         return None
     if ended.outcome is None:
         return Cancelled.REQUESTED
+    if ended.slot is not None:
+        free_slots(connection, [ended.slot])
     if ended.waits:
         go_on(connection, ended.definition_key, next_fire_time, now)
     return Cancelled.CANCELLED

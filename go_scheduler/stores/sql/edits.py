@@ -23,6 +23,7 @@ from go_scheduler.stores.sql.rows import (
     read_definition,
     read_time,
 )
+from go_scheduler.stores.sql.slots import free_slots
 from go_scheduler.stores.sql.tables import contents, definitions
 
 if TYPE_CHECKING:
@@ -101,6 +102,8 @@ class Edits:
         open_instances.freeze()
         removed = open_instances.remove_unstarted()
         open_instances.free_unstarted(now)
+        if row.slot is not None:
+            free_slots(connection, [row.slot])
         times = [*removed, read_time(written.next_fire_time)]
         again = min(filter(None, times), default=None)
         if removed:
@@ -156,13 +159,15 @@ class Edits:
             update(definitions)
             .where(definitions.c.key.in_(locked.with_for_update()))
             .values(deleted_at=now, next_fire_time=None, completed_at=None)
-            .returning(definitions.c.key, definitions.c.id)
+            .returning(definitions.c.key, definitions.c.id, definitions.c.slot)
         )
-        deleted = {row.key: row.id for row in connection.execute(statement)}
+        rows = connection.execute(statement).all()
+        deleted = {row.key: row.id for row in rows}
         if deleted:
             open_instances = OpenInstances(connection, self._dialect, deleted)
             open_instances.lock()
             open_instances.end(now)
+            free_slots(connection, [row.slot for row in rows if row.slot is not None])
         # A live one may have a tombstone too: of a former life, if this process could
         # not read it.
         self._tombstones.forget(connection, ids)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import and_, case, func, literal, or_, select, update
 
 from go_scheduler.models import Outcome
+from go_scheduler.stores.sql.slots import free_slots
 from go_scheduler.stores.sql.tables import definitions, instances
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ def finish_run(connection: Connection, outcome: RunOutcome, now: datetime) -> bo
     ended = connection.execute(_succeed(outcome, now)).one_or_none()
     if ended is None:
         return False
+    if ended.slot is not None:
+        free_slots(connection, [ended.slot])
     if ended.waits:
         go_on(connection, ended.definition_key, outcome.next_fire_time, now)
     return True
@@ -62,7 +65,7 @@ def _succeed(outcome: RunOutcome, now: datetime) -> ReturningUpdate[Any]:
             # An instance that had failed has moved its definition on already.
             waits=and_(column.waits, column.completed_at.is_(None)),
         )
-        .returning(column.definition_key, column.waits)
+        .returning(column.definition_key, column.waits, column.slot)
     )
 
 

@@ -41,6 +41,8 @@ INSTANCE_COLUMNS = (
     *CLAIMED_COLUMNS,
     "completed_at",
     "ended_attempt",
+    "parked",
+    "skipped_first",
     "skipped_last",
     "skipped_count",
     "skipped_reason",
@@ -64,10 +66,7 @@ def read_instance(values: Sequence[Any], definition: TaskDefinition) -> TaskInst
     id, _, fire_time, execute_at, due_at, attempt, runs, hangs, *rest = values
     claimed_by, expires_at, started_at, outcome, error, *rest = rest
     cancel_requested, payload, key, *rest = rest
-    completed_at, ended_attempt, last, count, reason = rest
-    skipped = None
-    if count is not None:
-        skipped = Skipped(first=fire_time, last=last, count=count, reason=reason)
+    completed_at, ended_attempt, parked, *of_skipped = rest
     return TaskInstance(
         id=id,
         definition=definition,
@@ -85,10 +84,19 @@ def read_instance(values: Sequence[Any], definition: TaskDefinition) -> TaskInst
         ended_attempt=ended_attempt,
         error=error,
         cancel_requested=bool(cancel_requested),
-        skipped=skipped,
+        parked=bool(parked),
+        skipped=_skipped(fire_time, *of_skipped),
         payload=payload,
         key=key,
     )
+
+
+def _skipped(
+    fire_time: Any, first: Any, last: Any, count: Any, reason: Any
+) -> Skipped | None:
+    if count is None:
+        return None
+    return Skipped(first=first or fire_time, last=last, count=count, reason=reason)
 
 
 def _repaired(

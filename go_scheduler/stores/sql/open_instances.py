@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from sqlalchemy import and_, case, delete, literal, select, update
+from sqlalchemy import and_, case, delete, exists, literal, not_, null, select, update
 
 from go_scheduler.models import Outcome
+from go_scheduler.stores.slots import LOCK
 from go_scheduler.stores.sql.rows import EARLIEST, LATEST, read_time
-from go_scheduler.stores.sql.tables import instances, runs
+from go_scheduler.stores.sql.tables import instances, runs, slots
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -68,6 +69,35 @@ class OpenInstances:
         if "queue" in values:
             self.free_unstarted(now)
 
+    def exclude(self, columns: Mapping[str, object], now: datetime) -> None:
+        """Give those without a slot what they exclude now; what was parked goes on.
+
+        Args:
+            columns: The ``slot``, ``overlap`` and ``waits`` of their definition.
+            now: The store's time.
+        """
+        column = instances.c
+        slot, overlap = columns["slot"], columns["overlap"]
+        by_hand = column.fire_time.is_(None)
+        fired_slot = slot
+        if columns["waits"]:
+            is_lock = isinstance(slot, str) and slot.startswith(LOCK)
+            fired_slot = slot if is_lock else None
+            overlap = case((by_hand, overlap), else_=null())
+        has_slot = exists().where(
+            slots.c.name == column.slot, slots.c.instance_id == column.id
+        )
+        goes_on = case((column.parked, _claimable_at(now)), else_=column.claimable_at)
+        self._update(
+            {
+                "slot": case((by_hand, slot), else_=fired_slot),
+                "overlap": overlap,
+                "parked": False,
+                "claimable_at": goes_on,
+            },
+            not_(has_slot),
+        )
+
     def remove_unstarted(self) -> Sequence[datetime]:
         """Remove those whose fire times may be served anew, and answer these."""
         statement = (
@@ -107,7 +137,9 @@ class OpenInstances:
         expires_at = _no_earlier(instances.c.expires_at, now)
         self._update({"frozen": False, "expires_at": expires_at})
         self._update(
-            {"claimable_at": _claimable_at(now)}, instances.c.claimed_by.is_(None)
+            {"claimable_at": _claimable_at(now)},
+            instances.c.claimed_by.is_(None),
+            not_(instances.c.parked),
         )
 
     def end(self, now: datetime) -> None:

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from go_scheduler.models import TaskDefinition
-from go_scheduler.policies import CatchUp
+from go_scheduler.policies import CatchUp, Overlap
 from go_scheduler.retry_policy import RetryPolicy
 from go_scheduler.stores.sql.types import from_microseconds, to_microseconds
 
@@ -74,6 +74,8 @@ _READERS: Mapping[str, Callable[[Any], object]] = {
     "retry": _reader(RetryPolicy),
     "catch_up": _reader(CatchUp),
     "timeout": from_microseconds,
+    "overlap": Overlap,
+    "lock": str,
 }
 _DEFAULTS = {
     each.name: each.default for each in fields(TaskDefinition) if each.name in _READERS

@@ -23,6 +23,7 @@ from go_scheduler.stores.sql.database import Overtaken
 from go_scheduler.stores.sql.edits import definition_of
 from go_scheduler.stores.sql.open_instances import OpenInstances
 from go_scheduler.stores.sql.rows import write_definition
+from go_scheduler.stores.sql.slots import free_slots
 from go_scheduler.stores.sql.sweep import LATE_AFTER
 from go_scheduler.stores.sql.tables import contents, definitions
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 # Columns that follow the definition, for claims and starts without a join.
 _FOLLOWING = ("queue", "expire_after", "waits")
+_EXCLUDING = ("slot", "overlap", "waits")
 
 
 class Puts:
@@ -198,6 +200,8 @@ class Puts:
         self._follow(connection, row, columns, how.now)
         if moment:
             OpenInstances(connection, self._dialect, [row.key]).remove_unstarted()
+            if row.slot is not None:
+                free_slots(connection, [row.slot])
         return replace(
             changed,
             next_fire_time=written.next_fire_time,
@@ -217,11 +221,15 @@ class Puts:
             for name in _FOLLOWING
             if columns[name] != getattr(row, name)
         }
+        excludes = any(columns[name] != getattr(row, name) for name in _EXCLUDING)
         # Instances that nothing changes for are not locked: they go on meanwhile.
-        if changed:
+        if changed or excludes:
             open_instances = OpenInstances(connection, self._dialect, [row.key])
             open_instances.lock()
-            open_instances.follow(changed, now)
+            if changed:
+                open_instances.follow(changed, now)
+            if excludes:
+                open_instances.exclude(columns, now)
 
     def _keep(
         self,

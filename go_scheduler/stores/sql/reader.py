@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -144,7 +145,14 @@ def _definition(key: UUID, by_key: Mapping[UUID, TaskDefinition]) -> TaskDefinit
 
 def judged(instances: Iterable[TaskInstance]) -> list[TaskInstance]:
     """Instances but those whose ``expires_at`` cannot be read: no claim holds so."""
-    return [each for each in instances if each.expires_at is not None]
+    return [each for each in instances if each.expires_at is not None or each.parked]
+
+
+def as_parked(instance: TaskInstance) -> TaskInstance:
+    """An instance as its start has left it: parked, if it has not started."""
+    if instance.claimed_by is not None:
+        return instance
+    return replace(instance, parked=True)
 
 
 def earliest_first(instances: Iterable[TaskInstance]) -> list[TaskInstance]:

@@ -15,6 +15,7 @@ from go_scheduler.checks import NOTE_LIMIT
 from go_scheduler.errors import GoSchedulerError
 from go_scheduler.json import JSON, FrozenObject, read_object
 from go_scheduler.models import TaskDefinition
+from go_scheduler.stores.slots import overlap_of, slot_of
 from go_scheduler.stores.sql.policy_json import dump_policies, load_policies
 from go_scheduler.stores.sql.types import from_microseconds, to_microseconds, to_text
 from go_scheduler.triggers.stored import UnknownTrigger, dump_trigger, load_trigger
@@ -100,10 +101,13 @@ def write_contents(definition: TaskDefinition) -> ContentsRow:
 def write_definition(definition: TaskDefinition) -> dict[str, object]:
     """The columns of ``task_definitions`` that a put sets."""
     expire_after = definition.expire_after
+    overlap = overlap_of(definition, fired=False)
     return {
         "queue": definition.queue,
         "expire_after": None if expire_after is None else to_microseconds(expire_after),
         "waits": definition.trigger.waits,
+        "slot": slot_of(definition, fired=False),
+        "overlap": None if overlap is None else overlap.value,
         "revision": definition.revision,
         "named": definition.named,
         "owner": definition.owner,

@@ -36,6 +36,7 @@ from go_scheduler.stores.sql.lists import (
 )
 from go_scheduler.stores.sql.puts import Puts
 from go_scheduler.stores.sql.reader import Reader
+from go_scheduler.stores.sql.settling import Settling
 from go_scheduler.stores.sql.tables import contents, definitions, instances
 from go_scheduler.stores.sql.tombstones import Tombstones
 
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
         Addition,
         Position,
         RunOutcome,
+        Settled,
         Tombstone,
     )
     from go_scheduler.stores.sql.database import Database
@@ -89,6 +91,7 @@ class SQLStore(TransactionalStore):
         self._sets = Sets(self._puts, self._edits, dialect)
         self._reader = Reader(database, dialect)
         self._both = dialect.looked_up(BOTH, definitions, "task_definitions_pkey")
+        self._settling = Settling(database, dialect, self._reader)
         self._elapsed = (clock or SystemClock()).elapsed
 
     @property
@@ -260,6 +263,14 @@ class SQLStore(TransactionalStore):
         return self._database.transact(
             lambda connection: self._additions.add(connection, definition_id, additions)
         )
+
+    # Instances that wait for their slots.
+
+    def settle_slots(self, *, limit: int) -> Settled:
+        """Go over what is parked."""
+        return self._settling.settle(limit)
+
+    # Instances, as users read them.
 
     def get_instance(self, instance_id: UUID) -> TaskInstance:
         """Read one instance."""

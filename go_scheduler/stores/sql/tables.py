@@ -50,11 +50,10 @@ definitions = Table(
     Column("queue", Text, nullable=False),
     Column("priority", SmallInteger, nullable=False, server_default=_NORMAL),
     Column("expire_after", BigInteger),
-    # What becomes of an instance that is due while another one runs, which slot they
-    # have in common, and how many may wait for it.
+    # Which slot its instances have in common, one at a time, and by what those are
+    # judged that are due while another one has it.
     Column("overlap", Text),
     Column("slot", Text),
-    Column("max_queue", BigInteger),
     # Whether its trigger waits for the end of a run.
     Column("waits", Boolean, nullable=False, server_default=_NO),
     Column("next_fire_time", Time),
@@ -107,6 +106,8 @@ instances = Table(
     Column("slot", Text),
     Column("waits", Boolean, nullable=False, server_default=_NO),
     Column("frozen", Boolean, nullable=False, server_default=_NO),
+    # By what it is judged when it is due and parked; empty: it waits.
+    Column("overlap", Text),
     # Whether its slot is another instance's.
     Column("parked", Boolean, nullable=False, server_default=_NO),
     # By what it was made: a fire time, if empty.
@@ -119,7 +120,7 @@ instances = Table(
     Column("due_at", Time, nullable=False),
     Column("start_by", Time),
     # The later of due_at and of when it was made pending: nothing new ever stands
-    # below the bound of a scan. Empty unless it is pending and not frozen.
+    # below the bound of a scan. Empty unless it is pending, not frozen nor parked.
     Column("claimable_at", Time),
     Column("attempt", BigInteger, nullable=False, server_default=_ZERO),
     Column("runs", BigInteger, nullable=False, server_default=_ZERO),
@@ -207,13 +208,13 @@ runs = Table(
     Column("error", Text),
 )
 
-# Of what runs one at a time, whose turn it is.
+# Which of the instances that exclude each other has begun to run. A row whose instance
+# has ended, or is gone, is as good as none.
 slots = Table(
     "task_slots",
     metadata,
     Column("name", Text, primary_key=True),
     Column("instance_id", Id, nullable=False),
-    Column("attempt", BigInteger, nullable=False),
 )
 
 # What an application declares at its start, as a whole.
@@ -236,6 +237,8 @@ settings = Table(
 # these predicates follows from their guard, (attempt, completed_at IS NULL, claimed_by
 # IS NOT NULL), so that no planner can take one of these indexes for them.
 _is_claimable = text("claimable_at IS NOT NULL")
+_is_parked = text("parked AND NOT frozen")
+_is_unjudged = text("parked AND NOT frozen AND overlap IS NOT NULL")
 _may_lapse = text("claimed_by IS NOT NULL AND completed_at IS NULL AND NOT frozen")
 _is_open = text("completed_at IS NULL AND outcome IS NULL")
 _has_ended = text("completed_at IS NOT NULL AND outcome <> 'failed'")
@@ -284,6 +287,20 @@ indexes = (
         instances.c.claimable_at,
         instances.c.due_at,
         where=_is_claimable,
+    ),
+    _index(
+        "task_instances_parked_idx",
+        instances.c.slot,
+        instances.c.priority,
+        instances.c.due_at,
+        instances.c.execute_at,
+        where=_is_parked,
+    ),
+    _index(
+        "task_instances_unjudged_idx",
+        instances.c.due_at,
+        instances.c.execute_at,
+        where=_is_unjudged,
     ),
     _index(
         "task_instances_lease_idx",

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from go_scheduler.models import Outcome
 from go_scheduler.stores.changes import run_end
+from go_scheduler.stores.slots import LOCK
 from go_scheduler.stores.sql.types import to_microseconds, to_sqlite_time
 from go_scheduler.task_run import RUNS_KEPT
 
@@ -38,7 +39,7 @@ def instances_of(
     firing: Firing, row: Row[Any], now: int
 ) -> Iterator[tuple[object, ...]]:
     """The values of ``MADE_COLUMNS`` for each instance of a firing that won."""
-    of = (row.key, row.queue, row.expire_after, row.waits)
+    of = (row.key, row.queue, row.expire_after, row.waits, *_excludes(row))
     if (skipped := firing.skipped) is not None:
         first = to_sqlite_time(skipped.first)
         ended = (None, Outcome.SKIPPED.value, now)
@@ -48,6 +49,13 @@ def instances_of(
         at = to_sqlite_time(each)
         open = (max(at, now), None, None)
         yield (uuid4().hex, *of, at, at, at, *open, None, None, None)
+
+
+def _excludes(row: Row[Any]) -> tuple[str | None, str | None]:
+    """The slot and overlap of what fires: a trigger that waits has its own rule."""
+    if not row.waits:
+        return row.slot, row.overlap
+    return (row.slot if row.slot and row.slot.startswith(LOCK) else None), None
 
 
 def ends(

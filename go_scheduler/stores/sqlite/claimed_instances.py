@@ -125,7 +125,14 @@ class ClaimedInstances:
 
         def start(connection: Connection) -> _Taken:
             terms = _terms(claimant, self._microseconds())
-            return _taken(connection, run_batch(connection, runs.START, batch, **terms))
+            rows = run_batch(connection, runs.START, batch, **terms)
+            # What has to have a slot is left over.
+            left = [row.id for row in rows if row.started_at is None]
+            if not left:
+                return _taken(connection, rows)
+            others = _start_in_slots(connection, left, terms)
+            rows = [row for row in rows if row.started_at is not None]
+            return _taken(connection, [*rows, *others])
 
         [started] = self._instances(self._database.transact(start))
         return Answer(done=judged(started))
@@ -167,6 +174,7 @@ class ClaimedInstances:
                 if row.waits and each.outcome
             }
             _go_on(connection, waiting, now)
+            _free_slots(connection, [row for row, each in recorded if each.outcome])
             return {each.claim.instance_id for _, each in recorded}
 
         return Answer(done=self._database.transact(finish))
@@ -205,6 +213,7 @@ class ClaimedInstances:
                 if row.waits and row.outcome
             }
             _go_on(connection, waiting, now)
+            _free_slots(connection, [row for row in rows if row.outcome])
             return {
                 by_id[row.id]: (
                     Cancelled.CANCELLED if row.outcome else Cancelled.REQUESTED
@@ -213,6 +222,21 @@ class ClaimedInstances:
             }
 
         return self._database.transact(cancel)
+
+
+def _start_in_slots(
+    connection: Connection, ids: Sequence[UUID], terms: Mapping[str, object]
+) -> Sequence[Row[Any]]:
+    """Give those their slots that come first, and park the others."""
+    among = json.dumps([each.hex for each in ids])
+    wanted = connection.execute(runs.WANTED_SLOTS, {"ids": among})
+    write_all(connection, runs.TAKE_SLOT, [tuple(row) for row in wanted])
+    return connection.execute(runs.START_IN_SLOTS, {"ids": among, **terms}).all()
+
+
+def _free_slots(connection: Connection, ended: Sequence[Row[Any]]) -> None:
+    freed = [(row.slot, row.id) for row in ended if row.slot is not None]
+    write_all(connection, runs.FREE_SLOT, freed)
 
 
 def _claim_lapsed(

@@ -12,7 +12,7 @@ from go_scheduler.errors import (
     ConflictError,
     TaskDefinitionNotFoundError,
 )
-from go_scheduler.policies import CatchUp
+from go_scheduler.policies import CatchUp, Overlap
 from go_scheduler.retry_policy import RetryPolicy
 from go_scheduler.testing.builders import (
     HOUR,
@@ -43,6 +43,8 @@ OTHER_VALUES = [
     pytest.param({"retry": RetryPolicy(max_attempts=None)}, id="retry"),
     pytest.param({"retry": RetryPolicy(max_attempts=3)}, id="retry-3"),
     pytest.param({"catch_up": CatchUp(grace=HOUR)}, id="catch_up"),
+    pytest.param({"overlap": Overlap.BUFFER_ONE}, id="overlap"),
+    pytest.param({"lock": "a"}, id="lock"),
 ]
 
 

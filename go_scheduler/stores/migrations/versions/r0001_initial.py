@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from alembic.operations import Operations
     from sqlalchemy.schema import SchemaItem
 
-revision = "2026.11.22e"
+revision = "2026.11.22f"
 down_revision = None
 
 _TIME = TIMESTAMP(timezone=True).with_variant(BigInteger(), "sqlite")
@@ -55,7 +55,6 @@ def _create_definitions(op: Operations) -> None:
         Column("expire_after", BigInteger()),
         Column("overlap", Text()),
         Column("slot", Text()),
-        Column("max_queue", BigInteger()),
         Column("waits", Boolean(), nullable=False, server_default=false()),
         Column("next_fire_time", _TIME),
         Column("late", Boolean(), nullable=False, server_default=false()),
@@ -120,6 +119,7 @@ def _columns_of_instances() -> list[Column[Any]]:
         Column("slot", Text()),
         Column("waits", Boolean(), nullable=False, server_default=false()),
         Column("frozen", Boolean(), nullable=False, server_default=false()),
+        Column("overlap", Text()),
         Column("parked", Boolean(), nullable=False, server_default=false()),
         Column("origin", Text()),
         Column("key", Text()),
@@ -198,7 +198,6 @@ def _create_tables_of_runs(op: Operations) -> None:
         "task_slots",
         Column("name", Text(), primary_key=True),
         Column("instance_id", Uuid(), nullable=False),
-        Column("attempt", BigInteger(), nullable=False),
     )
 
 
@@ -246,6 +245,8 @@ def _index_definitions(op: Operations) -> None:
 def _index_instances(op: Operations) -> None:
     table = "task_instances"
     claimable = ["queue", "shard", "claimable_at", "due_at"]
+    parked = "parked AND NOT frozen"
+    in_turn = ["due_at", "execute_at"]
     claimed = "claimed_by IS NOT NULL AND completed_at IS NULL AND NOT frozen"
     is_open = "completed_at IS NULL AND outcome IS NULL"
     over = "completed_at IS NOT NULL"
@@ -253,6 +254,9 @@ def _index_instances(op: Operations) -> None:
     in_line, keyed = "claimable_at IS NOT NULL", "key IS NOT NULL"
     of_key = ["definition_key", "key"]
     _create_index(op, table, "claimable_idx", claimable, where=in_line)
+    _create_index(op, table, "parked_idx", ["slot", "priority", *in_turn], where=parked)
+    unjudged = f"{parked} AND overlap IS NOT NULL"
+    _create_index(op, table, "unjudged_idx", in_turn, where=unjudged)
     _create_index(op, table, "lease_idx", ["expires_at", "queue"], where=claimed)
     _create_index(op, table, "open_idx", ["definition_key"], where=is_open)
     _create_index(op, table, "ended_idx", ["completed_at"], where=ended)

@@ -29,11 +29,11 @@ x AS MATERIALIZED (
          AS x (id, shard, key, payload, at, delay)),
 made AS (
   INSERT INTO task_instances
-         (id, definition_key, shard, queue, priority, expire_after, slot, frozen, key,
-          execute_at, due_at, claimable_at, payload)
-  SELECT x.id, d.key, x.shard, d.queue, d.priority, d.expire_after, d.slot, d.paused,
-         x.key, x.at, x.at, CASE WHEN NOT d.paused THEN greatest(x.at, now()) END,
-         x.payload
+         (id, definition_key, shard, queue, priority, expire_after, slot, overlap,
+          frozen, key, execute_at, due_at, claimable_at, payload)
+  SELECT x.id, d.key, x.shard, d.queue, d.priority, d.expire_after, d.slot, d.overlap,
+         d.paused, x.key, x.at, x.at,
+         CASE WHEN NOT d.paused THEN greatest(x.at, now()) END, x.payload
     FROM d CROSS JOIN x
    WHERE NOT EXISTS (SELECT 1 FROM task_instances@task_instances_pkey AS i
                       WHERE i.id = x.id OFFSET 0)

@@ -53,14 +53,16 @@ _SOUND = """
      AND due_at < now() + interval '36525 days'"""
 _FREE = """
      AND claimed_by IS NULL AND completed_at IS NULL AND NOT frozen"""
-_MARKED = """
+# What has to have a slot is left to the start.
+_STARTS = "t.due_at <= now() + CAST(:lead AS interval) AND t.slot IS NULL"
+_MARKED = f"""
      SET claimed_by = CAST(:node AS uuid), attempt = t.attempt + 1, claimable_at = NULL,
-         runs = t.runs + CASE WHEN t.due_at <= now() + CAST(:lead AS interval)
+         runs = t.runs + CASE WHEN {_STARTS}
                          THEN 1 ELSE 0 END,
-         started_at = CASE WHEN t.due_at <= now() + CAST(:lead AS interval)
+         started_at = CASE WHEN {_STARTS}
                       THEN greatest(now(), t.due_at) END,
          expires_at = greatest(now(), t.due_at)
-             + CASE WHEN t.due_at <= now() + CAST(:lead AS interval)
+             + CASE WHEN {_STARTS}
                THEN least(CAST(:lease AS interval),
                           coalesce(
                             CASE WHEN t.expire_after BETWEEN 0 AND 3155760000000000

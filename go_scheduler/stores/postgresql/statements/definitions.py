@@ -20,15 +20,18 @@ WITH x AS MATERIALIZED (
          CAST(:queues AS text[]), CAST(:expiries AS bigint[]),
          CAST(:waits AS boolean[]), CAST(:fire_times AS timestamptz[]),
          CAST(:over AS boolean[]), CAST(:paused AS boolean[]), CAST(:notes AS text[]),
+         CAST(:slots AS text[]), CAST(:overlaps AS text[]),
          CAST(:named AS boolean[]), CAST(:names AS text[]), CAST(:metadata AS text[]),
          CAST(:kinds AS text[]), CAST(:states AS text[]), CAST(:policies AS text[]))
          AS x (key, id, shard, queue, expire_after, waits, next_fire_time, over, paused,
-               note, named, name, metadata, trigger_kind, trigger_state, policies)),
+               note, slot, overlap, named, name, metadata, trigger_kind, trigger_state,
+               policies)),
 made AS (
   INSERT INTO task_definitions
-         (key, id, shard, queue, expire_after, waits, next_fire_time, late, paused,
-          note, completed_at, revision, named, created_at)
-  SELECT x.key, x.id, x.shard, x.queue, x.expire_after, x.waits, x.next_fire_time,
+         (key, id, shard, queue, expire_after, waits, slot, overlap, next_fire_time,
+          late, paused, note, completed_at, revision, named, created_at)
+  SELECT x.key, x.id, x.shard, x.queue, x.expire_after, x.waits, x.slot, x.overlap,
+         x.next_fire_time,
          CAST(:is_late AS boolean)
          OR coalesce(x.next_fire_time <= now() - CAST(:late AS interval), false),
          x.paused, CASE WHEN x.paused THEN x.note END,
@@ -116,14 +119,16 @@ WITH moved AS (
    WHERE d.id = x.id AND d.deleted_at IS NULL AND NOT d.paused
      AND d.next_fire_time IS NOT DISTINCT FROM x.expected
      AND d.revision = x.revision{nothing_open}
-  RETURNING d.key, d.id, d.queue, d.expire_after, d.waits),
+  RETURNING d.key, d.id, d.queue, d.expire_after, d.waits, d.slot, d.overlap),
 made AS (
   INSERT INTO task_instances
-         (id, definition_key, shard, queue, expire_after, waits, fire_time, execute_at,
-          due_at, claimable_at, outcome, completed_at, skipped_last, skipped_count,
-          skipped_reason)
-  SELECT f.id, m.key, f.shard, m.queue, m.expire_after, m.waits, f.fire_time,
-         f.fire_time, f.fire_time,
+         (id, definition_key, shard, queue, expire_after, waits, slot, overlap,
+          fire_time, execute_at, due_at, claimable_at, outcome, completed_at,
+          skipped_last, skipped_count, skipped_reason)
+  SELECT f.id, m.key, f.shard, m.queue, m.expire_after, m.waits,
+         CASE WHEN NOT m.waits OR m.slot LIKE 'lock %' THEN m.slot END,
+         CASE WHEN NOT m.waits THEN m.overlap END, f.fire_time, f.fire_time,
+         f.fire_time,
          CASE WHEN f.reason IS NULL THEN greatest(f.fire_time, now()) END,
          CASE WHEN f.reason IS NOT NULL THEN 'skipped' END,
          CASE WHEN f.reason IS NOT NULL THEN now() END,

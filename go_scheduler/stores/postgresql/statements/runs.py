@@ -23,22 +23,77 @@ _OWNED = """t.id = x.id AND t.attempt = x.attempt
      AND t.completed_at IS NULL AND t.claimed_by IS NOT NULL"""
 
 
-def _start(apart: str = "") -> str:
-    """Records that handlers are about to be called, and reads their definitions."""
-    return f"""
-WITH t AS (
-  UPDATE task_instances@task_instances_pkey AS t
-     SET runs = t.runs + CASE WHEN t.started_at IS NULL THEN 1 ELSE 0 END,
-         started_at = coalesce(t.started_at, greatest(now(), t.due_at)),
-         expires_at = CASE WHEN t.started_at IS NOT NULL THEN t.expires_at
-             ELSE greatest(now(), t.due_at)
+_LEASE = """greatest(now(), t.due_at)
                   + least(CAST(:lease AS interval),
                           coalesce(
                             CASE WHEN t.expire_after BETWEEN 0 AND 3155760000000000
                             THEN t.expire_after END * interval '1 microsecond',
-                            CAST(:expire_after AS interval))) END
+                            CAST(:expire_after AS interval)))"""
+
+
+def _start(apart: str = "") -> str:
+    """Records that handlers are about to be called, and reads their definitions.
+
+    What has to have a slot, and has not started, comes back as it is.
+    """
+    return f"""
+WITH t AS (
+  UPDATE task_instances@task_instances_pkey AS t
+     SET runs = t.runs + CASE WHEN t.started_at IS NULL AND t.slot IS NULL
+                         THEN 1 ELSE 0 END,
+         started_at = CASE WHEN t.started_at IS NULL AND t.slot IS NULL
+                      THEN greatest(now(), t.due_at) ELSE t.started_at END,
+         expires_at = CASE WHEN t.started_at IS NOT NULL OR t.slot IS NOT NULL
+             THEN t.expires_at
+             ELSE {_LEASE} END
     FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[])) AS x (id, attempt)
    WHERE {_OWNED}
+  RETURNING {INSTANCE})
+SELECT {INSTANCE},
+       {DEFINITION}
+  FROM t LEFT JOIN task_definitions@task_definitions_pkey AS d
+                   ON d.key = t.definition_key{apart}
+"""
+
+
+# The rows that are locked stay as they are, and the slots that somebody has are not so
+# much as tried: a wait for a slot is one for another statement of this kind, and as all
+# take them in one order, none is for another in a circle.
+def _start_in_slots(apart: str = "") -> str:
+    """Gives those their slots that come first, and parks the others."""
+    return f"""
+WITH mine AS MATERIALIZED (
+  SELECT t.id, t.slot, t.priority, t.due_at, t.execute_at
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[])) AS x (id, attempt)
+    JOIN task_instances@task_instances_pkey AS t
+      ON {_OWNED}
+     AND t.started_at IS NULL AND t.slot IS NOT NULL
+   ORDER BY t.id FOR NO KEY UPDATE OF t),
+taken AS MATERIALIZED (
+  SELECT s.name, s.instance_id FROM task_slots@task_slots_pkey AS s
+   WHERE s.name IN (SELECT slot FROM mine)),
+first AS MATERIALIZED (
+  SELECT DISTINCT ON (slot) slot, id FROM mine
+   WHERE slot NOT IN (SELECT name FROM taken)
+   ORDER BY slot, priority, due_at, execute_at, id),
+made AS (
+  INSERT INTO task_slots (name, instance_id) SELECT slot, id FROM first ORDER BY slot
+  ON CONFLICT (name) DO NOTHING RETURNING name, instance_id),
+has AS MATERIALIZED (
+  SELECT name, instance_id FROM made
+  UNION ALL SELECT name, instance_id FROM taken),
+t AS (
+  UPDATE task_instances@task_instances_pkey AS t
+     SET runs = t.runs + CASE WHEN mine.starts THEN 1 ELSE 0 END,
+         started_at = CASE WHEN mine.starts THEN greatest(now(), t.due_at) END,
+         expires_at = CASE WHEN mine.starts
+             THEN {_LEASE} END,
+         claimed_by = CASE WHEN mine.starts THEN t.claimed_by END,
+         parked = NOT mine.starts
+    FROM (SELECT m.id, has.name IS NOT NULL AS starts
+            FROM mine AS m
+            LEFT JOIN has ON has.instance_id = m.id AND has.name = m.slot) AS mine
+   WHERE t.id = mine.id
   RETURNING {INSTANCE})
 SELECT {INSTANCE},
        {DEFINITION}
@@ -91,6 +146,14 @@ gone_on AS (
    WHERE e.goes_on AND d.key = e.definition_key AND d.waits
      AND d.completed_at IS NULL AND d.deleted_at IS NULL
   RETURNING d.key)"""
+_OF_SLOT = ", t.slot, x.outcome IS NOT NULL AS has_ended"
+_FREED = """
+freed AS (
+  DELETE FROM task_slots@task_slots_pkey AS s USING ended AS e
+   WHERE e.has_ended AND s.name = e.slot AND s.instance_id = e.id
+  RETURNING s.name)"""
+
+
 # An instance that had failed has moved its definition on, and waits for nothing any
 # more: RETURNING has the new values only.
 # Whose claim it was is gone from the row when it is pending again.
@@ -126,13 +189,15 @@ _RETURNS = """
             x.next_at"""
 
 
-def _finish(*, keeps: bool) -> str:
+def _finish(*, keeps: bool = False, frees: bool = False) -> str:
     """Records what became of runs.
 
     Args:
         keeps: Whether the ends are kept of those that did not succeed. What all have
             succeeded pays nothing for that.
+        frees: Whether slots are let go of. What has none pays nothing for that.
     """
+    freed = _FREED + "," if frees else ""
     return f"""
 WITH {_PRIOR if keeps else ""}ended AS (
   UPDATE task_instances@task_instances_pkey AS t
@@ -158,9 +223,9 @@ WITH {_PRIOR if keeps else ""}ended AS (
                 CAST(:retries AS bigint[]), CAST(:hung AS boolean[]),
                 CAST(:errors AS text[]), CAST(:next_times AS timestamptz[]))
          AS x (id, attempt, outcome, started_at, retry_in, hung, error, next_at)
-   WHERE {_MAY_FINISH}{_RETURNS}{_OF_RUN if keeps else ""}),{_GONE_ON}{
-        _KEPT if keeps else ""
-    }
+   WHERE {_MAY_FINISH}{_RETURNS}{_OF_SLOT if frees else ""}{_OF_RUN if keeps else ""}),{
+        freed
+    }{_GONE_ON}{_KEPT if keeps else ""}
 SELECT id FROM ended
 """
 
@@ -171,12 +236,13 @@ WITH ended AS (
      SET cancel_requested = t.cancel_requested OR t.started_at IS NOT NULL,
          outcome = CASE WHEN t.started_at IS NULL THEN 'cancelled' END,
          completed_at = CASE WHEN t.started_at IS NULL THEN now() END,
-         claimable_at = NULL
+         parked = false, claimable_at = NULL
     FROM unnest(CAST(:ids AS uuid[]), CAST(:next_times AS timestamptz[]))
          AS x (id, next_at)
    WHERE t.id = x.id AND t.completed_at IS NULL
   RETURNING t.id, t.definition_key, (t.waits AND t.started_at IS NULL) AS goes_on,
-            x.next_at, (t.started_at IS NOT NULL) AS runs_on),{_GONE_ON}
+            x.next_at, (t.started_at IS NOT NULL) AS runs_on, t.slot,
+            (t.started_at IS NULL) AS has_ended),{_FREED},{_GONE_ON}
 SELECT id, runs_on FROM ended
 """
 
@@ -215,12 +281,15 @@ SELECT t.id
 RUN_STATEMENTS: Mapping[str, Statement] = {
     "start": Statement(_start(), BOTH),
     "start_past_locks": Statement(_start(APART), BOTH),
+    "start_in_slots": Statement(_start_in_slots(), BOTH),
+    "start_in_slots_past_locks": Statement(_start_in_slots(APART), BOTH),
     "renew": Statement(_RENEW, ("id", "cancel_requested")),
     "release": Statement(_RELEASE, ("id",)),
     "claimed_free": Statement(_FREE, ("id",)),
     "claimed_current": Statement(_CURRENT, ("id",)),
-    "finish": Statement(_finish(keeps=False), ("id",)),
+    "finish": Statement(_finish(), ("id",)),
     "finish_kept": Statement(_finish(keeps=True), ("id",)),
+    "finish_in_slots": Statement(_finish(keeps=True, frees=True), ("id",)),
     "trim_runs": Statement(_TRIM_RUNS, ("instance_id",)),
     "finish_free": Statement(_FINISH_FREE, ("id",)),
     "finish_current": Statement(_FINISH_CURRENT, ("id",)),

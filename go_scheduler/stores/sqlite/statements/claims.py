@@ -30,11 +30,13 @@ EXPIRE_AFTER = f"""coalesce(
                  CASE WHEN typeof(expire_after) = 'integer'
                       AND expire_after BETWEEN 0 AND {_LONGEST}
                  THEN expire_after END, :expire_after)"""
+# What has to have a slot is left to the start.
+_STARTS = "due_at <= :lead AND slot IS NULL"
 _MARKED = f"""
    SET claimed_by = :node, attempt = attempt + 1, claimable_at = NULL,
-       runs = runs + (due_at <= :lead),
-       started_at = CASE WHEN due_at <= :lead THEN max(:now, due_at) END,
-       expires_at = max(:now, due_at) + CASE WHEN due_at <= :lead
+       runs = runs + ({_STARTS}),
+       started_at = CASE WHEN {_STARTS} THEN max(:now, due_at) END,
+       expires_at = max(:now, due_at) + CASE WHEN {_STARTS}
            THEN min(:lease, {EXPIRE_AFTER}) ELSE :lease END"""
 
 

@@ -62,7 +62,7 @@ UPDATE task_definitions AS d
          SELECT 1 FROM task_instances AS o
           WHERE o.definition_key = d.key AND o.waits
             AND o.completed_at IS NULL AND o.outcome IS NULL))
-RETURNING id, key, queue, expire_after, waits
+RETURNING id, key, queue, expire_after, waits, slot, overlap
 """)
 
 MADE_COLUMNS = (
@@ -71,6 +71,8 @@ MADE_COLUMNS = (
     "queue",
     "expire_after",
     "waits",
+    "slot",
+    "overlap",
     "fire_time",
     "execute_at",
     "due_at",

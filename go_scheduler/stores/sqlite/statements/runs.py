@@ -12,15 +12,42 @@ _OWNED = """t.id = x.id AND t.attempt = x.attempt
 START = of_instances(f"""
 {batch("id", "attempt")}
 UPDATE task_instances AS t
-   SET runs = t.runs + (t.started_at IS NULL),
-       started_at = coalesce(t.started_at, max(:now, t.due_at)),
-       expires_at = CASE WHEN t.started_at IS NOT NULL THEN t.expires_at
+   SET runs = t.runs + (t.started_at IS NULL AND t.slot IS NULL),
+       started_at = CASE WHEN t.started_at IS NULL AND t.slot IS NULL
+           THEN max(:now, t.due_at) ELSE t.started_at END,
+       expires_at = CASE WHEN t.started_at IS NOT NULL OR t.slot IS NOT NULL
+           THEN t.expires_at
            ELSE max(:now, t.due_at)
                 + min(:lease, {EXPIRE_AFTER}) END
   FROM x
  WHERE {_OWNED}
 RETURNING {INSTANCE}
 """)
+# Of those that have not started: whose turn it is comes first.
+WANTED_SLOTS = text("""
+SELECT slot, id FROM task_instances
+ WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY due_at, execute_at, id
+""")
+TAKE_SLOT = """
+INSERT INTO task_slots (name, instance_id) VALUES (?, ?) ON CONFLICT (name) DO NOTHING
+"""
+START_IN_SLOTS = of_instances(f"""
+WITH x AS MATERIALIZED (
+  SELECT i.id, s.name IS NOT NULL AS starts
+    FROM json_each(:ids) CROSS JOIN task_instances AS i ON i.id = value
+    LEFT JOIN task_slots AS s ON s.name = i.slot AND s.instance_id = i.id)
+UPDATE task_instances AS t
+   SET runs = t.runs + x.starts,
+       started_at = CASE WHEN x.starts THEN max(:now, t.due_at) END,
+       expires_at = CASE WHEN x.starts
+           THEN max(:now, t.due_at) + min(:lease, {EXPIRE_AFTER}) END,
+       claimed_by = CASE WHEN x.starts THEN t.claimed_by END,
+       parked = NOT x.starts
+  FROM x
+ WHERE t.id = x.id
+RETURNING {INSTANCE}
+""")
+FREE_SLOT = "DELETE FROM task_slots WHERE name = ? AND instance_id = ?"
 RENEW = text(f"""
 {batch("id", "attempt", "lease", "handed_on")}
 UPDATE task_instances AS t
@@ -34,7 +61,7 @@ RETURNING id, cancel_requested
 # The first success wins, of whichever attempt.
 FINISH_FOUND = text(f"""
 {batch("id", "attempt", "outcome")}
-SELECT t.id, t.definition_key, t.claimed_by,
+SELECT t.id, t.definition_key, t.slot, t.claimed_by,
        t.waits AND t.completed_at IS NULL AS waits,
        t.attempt = x.attempt AND t.completed_at IS NULL
        AND t.started_at IS NOT NULL AS runs_on
@@ -77,8 +104,8 @@ UPDATE task_instances AS t
    SET cancel_requested = t.cancel_requested OR t.started_at IS NOT NULL,
        outcome = CASE WHEN t.started_at IS NULL THEN 'cancelled' END,
        completed_at = CASE WHEN t.started_at IS NULL THEN :now END,
-       claimable_at = NULL
+       parked = 0, claimable_at = NULL
   FROM x
  WHERE t.id = x.id AND t.completed_at IS NULL
-RETURNING id, definition_key, waits, outcome
+RETURNING id, definition_key, slot, waits, outcome
 """)

@@ -11,12 +11,12 @@ WITH due AS MATERIALIZED (
 t AS (
   UPDATE task_instances@{FORCE_INDEX=task_instances_pkey,NO_FULL_SCAN} AS t
      SET claimed_by = CAST(:node AS uuid), attempt = t.attempt + 1, claimable_at = NULL,
-         runs = t.runs + CASE WHEN t.due_at <= now() + CAST(:lead AS interval)
+         runs = t.runs + CASE WHEN t.due_at <= now() + CAST(:lead AS interval) AND t.slot IS NULL
                          THEN 1 ELSE 0 END,
-         started_at = CASE WHEN t.due_at <= now() + CAST(:lead AS interval)
+         started_at = CASE WHEN t.due_at <= now() + CAST(:lead AS interval) AND t.slot IS NULL
                       THEN greatest(now(), t.due_at) END,
          expires_at = greatest(now(), t.due_at)
-             + CASE WHEN t.due_at <= now() + CAST(:lead AS interval)
+             + CASE WHEN t.due_at <= now() + CAST(:lead AS interval) AND t.slot IS NULL
                THEN least(CAST(:lease AS interval),
                           coalesce(
                             CASE WHEN t.expire_after BETWEEN 0 AND 3155760000000000

@@ -1,8 +1,11 @@
 WITH t AS (
   UPDATE task_instances AS t
-     SET runs = t.runs + CASE WHEN t.started_at IS NULL THEN 1 ELSE 0 END,
-         started_at = coalesce(t.started_at, greatest(now(), t.due_at)),
-         expires_at = CASE WHEN t.started_at IS NOT NULL THEN t.expires_at
+     SET runs = t.runs + CASE WHEN t.started_at IS NULL AND t.slot IS NULL
+                         THEN 1 ELSE 0 END,
+         started_at = CASE WHEN t.started_at IS NULL AND t.slot IS NULL
+                      THEN greatest(now(), t.due_at) ELSE t.started_at END,
+         expires_at = CASE WHEN t.started_at IS NOT NULL OR t.slot IS NOT NULL
+             THEN t.expires_at
              ELSE greatest(now(), t.due_at)
                   + least(CAST(:lease AS interval),
                           coalesce(

@@ -1,8 +1,8 @@
 UPDATE task_instances
    SET claimed_by = :node, attempt = attempt + 1, claimable_at = NULL,
-       runs = runs + (due_at <= :lead),
-       started_at = CASE WHEN due_at <= :lead THEN max(:now, due_at) END,
-       expires_at = max(:now, due_at) + CASE WHEN due_at <= :lead
+       runs = runs + (due_at <= :lead AND slot IS NULL),
+       started_at = CASE WHEN due_at <= :lead AND slot IS NULL THEN max(:now, due_at) END,
+       expires_at = max(:now, due_at) + CASE WHEN due_at <= :lead AND slot IS NULL
            THEN min(:lease, coalesce(
                  CASE WHEN typeof(expire_after) = 'integer'
                       AND expire_after BETWEEN 0 AND 3155760000000000
@@ -32,5 +32,5 @@ UPDATE task_instances
     ORDER BY claimable_at, due_at LIMIT :limit)
 RETURNING id, definition_key, fire_time, execute_at, due_at, attempt, runs, hangs,
           claimed_by, expires_at, started_at, outcome, error, cancel_requested,
-          payload, key, completed_at, ended_attempt, skipped_last,
-          skipped_count, skipped_reason;
+          payload, key, completed_at, ended_attempt, parked, skipped_first,
+          skipped_last, skipped_count, skipped_reason;

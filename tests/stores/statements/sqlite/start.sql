@@ -3,9 +3,11 @@ WITH x AS MATERIALIZED (
          json_extract(value, '$[1]') AS attempt
     FROM json_each(:batch))
 UPDATE task_instances AS t
-   SET runs = t.runs + (t.started_at IS NULL),
-       started_at = coalesce(t.started_at, max(:now, t.due_at)),
-       expires_at = CASE WHEN t.started_at IS NOT NULL THEN t.expires_at
+   SET runs = t.runs + (t.started_at IS NULL AND t.slot IS NULL),
+       started_at = CASE WHEN t.started_at IS NULL AND t.slot IS NULL
+           THEN max(:now, t.due_at) ELSE t.started_at END,
+       expires_at = CASE WHEN t.started_at IS NOT NULL OR t.slot IS NOT NULL
+           THEN t.expires_at
            ELSE max(:now, t.due_at)
                 + min(:lease, coalesce(
                  CASE WHEN typeof(expire_after) = 'integer'
@@ -16,5 +18,5 @@ UPDATE task_instances AS t
    AND t.completed_at IS NULL AND t.claimed_by IS NOT NULL
 RETURNING id, definition_key, fire_time, execute_at, due_at, attempt, runs, hangs,
           claimed_by, expires_at, started_at, outcome, error, cancel_requested,
-          payload, key, completed_at, ended_attempt, skipped_last,
-          skipped_count, skipped_reason;
+          payload, key, completed_at, ended_attempt, parked, skipped_first,
+          skipped_last, skipped_count, skipped_reason;

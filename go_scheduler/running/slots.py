@@ -1,0 +1,127 @@
+"""Slots: has the store go over what is parked, in time for what it waits for."""
+
+from __future__ import annotations
+
+from collections import deque
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from go_scheduler.clock import ZERO
+from go_scheduler.events.definition_events import InstanceSkipped
+from go_scheduler.events.event import of_definition, of_instance
+from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.events.instance_events import (
+    InstanceParked,
+    InstanceReplaced,
+    InstanceUnparked,
+)
+from go_scheduler.ticking.ticker import Ticker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    from go_scheduler.clock import StoreClock
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.stores.base import Store
+    from go_scheduler.stores.messages import Settled
+
+_BATCH = 500
+_PAUSE = timedelta(seconds=1)
+# While another transaction has locked what could go on.
+_SHORT_PAUSE = timedelta(milliseconds=100)
+# While nothing is parked, for what other nodes may have left behind.
+_LONG_PAUSE = timedelta(seconds=20)
+
+
+class Slots:
+    """Lets what is parked go on soon after its slot is free, and be judged when due.
+
+    What this node has parked or ended is looked after at once, and whatever is parked
+    each second, for other nodes may have died, or parked beside an end.
+
+    Args:
+        store: Where it is parked.
+        clock: The store's time, as this node has it.
+        freed: Called when something may go on.
+        events: Told of it.
+
+    Attributes:
+        ticker: Lets it tick.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: StoreClock,
+        *,
+        freed: Callable[[], None],
+        events: Events = LOG_ALONE,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._freed = freed
+        self._events = events.teller("running", bounded=True)
+        # Elapsed times at which there is something to look after.
+        self._expected: deque[timedelta] = deque()
+        self.ticker = Ticker(
+            "slots",
+            self.tick,
+            interval=_LONG_PAUSE,
+            clock=clock.base,
+            events=events,
+        )
+
+    def park(self, instances: Sequence[TaskInstance]) -> None:
+        """Look after what was parked here, when it is due."""
+        for each in instances:
+            self._events.tell(InstanceParked(**of_instance(each)))
+        self._expect(min(each.due_at for each in instances))
+
+    def free(self) -> None:
+        """Look after those that wait for a slot: here one was let go of."""
+        self._expect(self._clock.now())
+
+    def tick(self) -> timedelta:
+        """Have the store go over what is parked; answer how soon to do so again."""
+        self._events.begin()
+        elapsed = self._clock.elapsed()
+        # Before the store is asked: what is expected meanwhile needs another look.
+        for _ in range(len(self._expected)):
+            at = self._expected.popleft()
+            if at > elapsed:
+                self._expected.append(at)
+        settled = self._store.settle_slots(limit=_BATCH)
+        self._tell(settled)
+        if settled.unparked:
+            self._freed()
+        pause = _PAUSE if settled.parked else _LONG_PAUSE
+        if settled.busy:
+            pause = _SHORT_PAUSE
+        elif settled.skipped or settled.replaced:
+            # They may have left their slots to others.
+            pause = ZERO
+        at = min(self._expected.copy(), default=elapsed + pause)
+        return max(ZERO, min(pause, at - elapsed))
+
+    def _expect(self, at: datetime) -> None:
+        wait = max(ZERO, at - self._clock.now())
+        self._expected.append(self._clock.elapsed() + wait)
+        self.ticker.wake()
+
+    def _tell(self, settled: Settled) -> None:
+        for each in settled.unparked:
+            self._events.tell(InstanceUnparked(**of_instance(each)))
+        for each in settled.replaced:
+            self._events.tell(InstanceReplaced(**of_instance(each)))
+        for each in settled.skipped:
+            assert each.skipped is not None
+            self._events.tell(
+                InstanceSkipped(
+                    **of_definition(each.definition),
+                    first=each.skipped.first,
+                    last=each.skipped.last,
+                    count=each.skipped.count,
+                    reason=each.skipped.reason,
+                )
+            )

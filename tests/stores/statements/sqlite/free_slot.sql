@@ -1,0 +1,1 @@
+DELETE FROM task_slots WHERE name = ? AND instance_id = ?;

@@ -1,0 +1,20 @@
+WITH x AS MATERIALIZED (
+  SELECT i.id, s.name IS NOT NULL AS starts
+    FROM json_each(:ids) CROSS JOIN task_instances AS i ON i.id = value
+    LEFT JOIN task_slots AS s ON s.name = i.slot AND s.instance_id = i.id)
+UPDATE task_instances AS t
+   SET runs = t.runs + x.starts,
+       started_at = CASE WHEN x.starts THEN max(:now, t.due_at) END,
+       expires_at = CASE WHEN x.starts
+           THEN max(:now, t.due_at) + min(:lease, coalesce(
+                 CASE WHEN typeof(expire_after) = 'integer'
+                      AND expire_after BETWEEN 0 AND 3155760000000000
+                 THEN expire_after END, :expire_after)) END,
+       claimed_by = CASE WHEN x.starts THEN t.claimed_by END,
+       parked = NOT x.starts
+  FROM x
+ WHERE t.id = x.id
+RETURNING id, definition_key, fire_time, execute_at, due_at, attempt, runs, hangs,
+          claimed_by, expires_at, started_at, outcome, error, cancel_requested,
+          payload, key, completed_at, ended_attempt, parked, skipped_first,
+          skipped_last, skipped_count, skipped_reason;

@@ -1,0 +1,2 @@
+SELECT slot, id FROM task_instances
+ WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY due_at, execute_at, id;
