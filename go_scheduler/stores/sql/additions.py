@@ -54,8 +54,6 @@ class Additions:
             TaskDefinitionNotFoundError: There is none with this id.
             Overtaken: Somebody else has added one with the same key at this moment.
         """
-        if not additions:
-            return []
         query = live_among(self._dialect, [definition_id])
         # Whoever edits, pauses or deletes it waits, and then finds what is added here;
         # no fire and no other addition does.
@@ -63,6 +61,8 @@ class Additions:
         of = connection.execute(locked).one_or_none()
         if of is None:
             raise TaskDefinitionNotFoundError(definition_id)
+        if not additions:
+            return []
         now = self._dialect.now(connection)
         made = self._insert(connection, of, additions, now)
         left = [each for each in additions if each.id not in made]

@@ -17,6 +17,7 @@ from go_scheduler.testing.machine.drawn import (
     SECOND,
     STEP,
     TRIGGERS,
+    fires_first,
     ids,
     offsets,
     seconds,
@@ -56,13 +57,14 @@ class DefinitionRules(StorePair):
         edits: int | None,
     ) -> None:
         """A definition is put, perhaps as it was after some edits, or conflicts."""
+        at = None if offset is None else self.clock.now() + offset
         new = TaskDefinition(
             id=new_id,
             trigger=trigger.anchored(self.clock.now()),
             name=name,
             queue=queue,
             expire_after=expire_after,
-            next_fire_time=None if offset is None else self.clock.now() + offset,
+            next_fire_time=fires_first(trigger, at),
         )
         self._put(new, edits=edits)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from go_scheduler.triggers.delay import DelayTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
+from go_scheduler.triggers.on_demand import OnDemandTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +25,14 @@ TRIGGERS: Sequence[Trigger] = (
     IntervalTrigger(STEP),
     IntervalTrigger(2 * STEP),
     DelayTrigger(STEP),
+    OnDemandTrigger(),
 )
+
+
+def fires_first(trigger: Trigger, at: datetime | None) -> datetime | None:
+    """The first fire time of a definition, drawn for it; none if it is on demand."""
+    return None if isinstance(trigger, OnDemandTrigger) else at
+
 
 ids = st.integers(0, 3).map(lambda number: UUID(int=number))
 ALL_IDS = [UUID(int=number) for number in range(4)]

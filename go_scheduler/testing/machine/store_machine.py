@@ -11,9 +11,17 @@ from hypothesis.stateful import initialize, invariant, rule
 
 from go_scheduler.models import TaskDefinition
 from go_scheduler.stores.messages import Firing, Retention
+from go_scheduler.testing.machine.addition_rules import AdditionRules
 from go_scheduler.testing.machine.declaration_rules import DeclarationRules
 from go_scheduler.testing.machine.definition_rules import DefinitionRules
-from go_scheduler.testing.machine.drawn import ALL, ALL_IDS, STEP, TRIGGERS, seconds
+from go_scheduler.testing.machine.drawn import (
+    ALL,
+    ALL_IDS,
+    STEP,
+    TRIGGERS,
+    fires_first,
+    seconds,
+)
 from go_scheduler.testing.machine.instance_rules import InstanceRules
 from go_scheduler.testing.machine.pair import seen_of
 from go_scheduler.testing.machine.reading_rules import ReadingRules
@@ -24,7 +32,9 @@ if TYPE_CHECKING:
     from go_scheduler.stores.base import Store
 
 
-class StoreMachine(DefinitionRules, DeclarationRules, InstanceRules, ReadingRules):
+class StoreMachine(
+    DefinitionRules, DeclarationRules, AdditionRules, InstanceRules, ReadingRules
+):
     """Calls a store and a ``MemoryStore`` alike, and compares what can be seen of both.
 
     ```python
@@ -46,11 +56,17 @@ class StoreMachine(DefinitionRules, DeclarationRules, InstanceRules, ReadingRule
         """Some definitions have fired, so that short examples are about claims too."""
         now = self.clock.now()
         new = [
-            TaskDefinition(id=UUID(int=number), trigger=trigger, next_fire_time=now)
+            TaskDefinition(
+                id=UUID(int=number),
+                trigger=trigger,
+                next_fire_time=fires_first(trigger, now),
+            )
             for number, trigger in enumerate(TRIGGERS)
         ]
         self._put(*new)
         for read in self.oracle.list_definitions():
+            if read.next_fire_time is None:
+                continue
             later = None if read.trigger.waits else now + 2 * STEP
             times = (now,) if read.trigger.waits else (now, now + STEP)
             firing = Firing(definition=read, fire_times=times, next_fire_time=later)

@@ -278,6 +278,8 @@ class AddTests:
             with pytest.raises(TaskDefinitionNotFoundError) as caught:
                 store.add_instances(missing, [Addition(), Addition(key="k")])
             assert caught.value.definition_id == missing
+            with pytest.raises(TaskDefinitionNotFoundError):
+                store.add_instances(missing, [])
         assert store.counts()[State.PENDING] == 0
 
     def test_a_definition_that_fires_goes_on_as_it_would(self, store: Store) -> None:

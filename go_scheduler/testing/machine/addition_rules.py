@@ -1,0 +1,61 @@
+"""The rule of the store machine that adds instances."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+
+from go_scheduler.errors import TaskDefinitionNotFoundError
+from go_scheduler.stores.messages import Addition
+from go_scheduler.testing.machine.drawn import ids, offsets, seconds
+from go_scheduler.testing.machine.pair import StorePair, seen_of
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from go_scheduler.stores.base import Store
+
+_FIRST_ID = 1_000_000
+
+
+class AdditionRules(StorePair):
+    """Instances are added that are no fire times'."""
+
+    @rule(
+        definition_id=ids,
+        keys=st.lists(st.sampled_from([None, None, "a", "b"]), max_size=3),
+        offset=st.none() | offsets,
+        delay=seconds,
+    )
+    def add(
+        self,
+        definition_id: UUID,
+        keys: list[str | None],
+        offset: timedelta | None,
+        delay: timedelta,
+    ) -> None:
+        """Some are added to a definition, to which perhaps keys are known."""
+        additions = [
+            Addition(
+                id=UUID(int=_FIRST_ID + len(self._added) + number),
+                at=None if offset is None else self.clock.now() + offset,
+                delay=delay,
+                payload={"number": number} if number else None,
+                key=key,
+            )
+            for number, key in enumerate(keys)
+        ]
+
+        def add(store: Store) -> object:
+            try:
+                found = store.add_instances(definition_id, additions)
+            except TaskDefinitionNotFoundError as error:
+                return error.definition_id
+            self._twins.update((each.id, each.id) for each in found)
+            return [(each.id, seen_of(each)) for each in found]
+
+        self._added.update(each.id for each in additions)
+        self._alike(add)
