@@ -94,25 +94,26 @@ def instance() -> TaskInstance:
 def test_what_is_enqueued_runs_at_once_or_after_its_wait(
     recipes: Recipes, clock: ManualClock
 ) -> None:
+    scheduler, task = recipes.scheduler, recipes["send"]
+    recipes.handlers.register("send mail")(recipes.ran.append)
+    scheduler.schedule(task)
     for wait in (0, 60):
-        recipes["enqueue"](recipes.scheduler, "job", wait=seconds(wait), wait_was=wait)
+        scheduler.enqueue("send mail", delay=seconds(wait), wait=wait)
     clock.advance(seconds(30))
-    assert [each.metadata["wait_was"] for each in recipes.ran] == [0]
+    assert [each.payload for each in recipes.ran] == [{"wait": 0}]
     clock.advance(seconds(60))
-    assert [each.metadata["wait_was"] for each in recipes.ran] == [0, 60]
+    assert [each.payload for each in recipes.ran] == [{"wait": 0}, {"wait": 60}]
 
 
-def test_what_is_run_now_runs_besides_its_schedule_though_it_is_paused(
+def test_what_is_run_now_runs_besides_its_schedule(
     recipes: Recipes, clock: ManualClock
 ) -> None:
     definition = recipes.scheduler.schedule(job(metadata={"to": "ada"}))
-    recipes.scheduler.pause(definition.id)
-    paused = recipes.scheduler.get_definition(definition.id)
-    recipes["run_now"](recipes.scheduler, paused)
+    recipes["run_now_as_well"](recipes.scheduler, definition)
     clock.advance(seconds(10))
     [ran] = recipes.ran
-    assert ran.metadata == {"to": "ada"}
-    assert recipes.scheduler.get_definition(definition.id) == paused
+    assert (ran.metadata, ran.payload) == ({"to": "ada"}, {"by": "hand"})
+    assert recipes.scheduler.get_definition(definition.id) == definition
 
 
 def test_another_program_does_the_work_and_says_what_came_of_it(
@@ -244,17 +245,6 @@ def test_a_second_run_finds_the_lock_of_the_first(
     assert calls == 1
     handler(instance())
     assert calls == 2
-
-
-def test_what_is_declared_no_more_is_deleted_and_nothing_else(
-    recipes: Recipes,
-) -> None:
-    others = recipes.scheduler.schedule(job(metadata={"owner": "somebody else"}))
-    one, other = job(), job()
-    recipes["declare"](recipes.scheduler, [one, other], owner="shop")
-    recipes["declare"](recipes.scheduler, [other], owner="shop")
-    kept = {each.id for each in recipes.scheduler.list_definitions()}
-    assert kept == {other.id, others.id}
 
 
 def test_the_customers_runs_are_spread_and_stay_where_they_are(

@@ -11,7 +11,7 @@ from hypothesis.stateful import rule
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import TaskDefinition
 from go_scheduler.stores.declared import Declaration
-from go_scheduler.testing.machine.drawn import ALL, TRIGGERS, ids
+from go_scheduler.testing.machine.drawn import ALL, TRIGGERS, fires_first, ids
 from go_scheduler.testing.machine.pair import StorePair, revision_of
 
 if TYPE_CHECKING:
@@ -43,7 +43,11 @@ class DeclarationRules(StorePair):
         """A set is declared, or refused, or comes too late."""
         now = self.clock.now()
         new = [
-            TaskDefinition(id=id, trigger=each.anchored(now), next_fire_time=now)
+            TaskDefinition(
+                id=id,
+                trigger=each.anchored(now),
+                next_fire_time=fires_first(each, now),
+            )
             for id, each in triggers.items()
         ]
         declaration = Declaration(
