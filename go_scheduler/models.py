@@ -43,7 +43,7 @@ class Outcome(StrEnum):
     CANCELLED = "cancelled"
     """It will not run: somebody cancelled it or deleted its definition."""
     SKIPPED = "skipped"
-    """It is the record of fire times that will not run."""
+    """It will not run, by a policy: ``skipped`` says why."""
 
 
 class State(StrEnum):
@@ -63,7 +63,7 @@ class State(StrEnum):
     CANCELLED = "cancelled"
     """It has ended: somebody cancelled it or deleted its definition."""
     SKIPPED = "skipped"
-    """It has ended: it is the record of fire times that will not run."""
+    """It has ended: it will not run, by a policy; ``skipped`` says why."""
 
 
 class DefinitionState(StrEnum):
@@ -229,10 +229,13 @@ class TaskDefinition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """Fire times that will not run, recorded in one instance.
+    """What will not run, recorded in one instance.
+
+    Fire times for which no instance was made are one record of their own, without a
+    ``fire_time``. An instance that was made and is not run after all stands for itself.
 
     Attributes:
-        first: The first of them.
+        first: The first of the fire times; of one without, when it was to run.
         last: The last of them.
         count: How many there are; at least so many if the reason says so.
         reason: Why they do not run, for a person to read.
@@ -243,6 +246,11 @@ class Skipped:
     count: int
     reason: str
 
+    @classmethod
+    def itself(cls, at: datetime, reason: str) -> Skipped:
+        """What an instance stands for that was made and is not run."""
+        return cls(first=at, last=at, count=1, reason=reason)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskInstance:
@@ -252,7 +260,8 @@ class TaskInstance:
         id: Its identity, the same over all attempts: use it to recognise a repetition.
         definition: The definition as it was when this was read, or when its run
             started.
-        fire_time: The trigger's own time; None: it was made without one.
+        fire_time: The trigger's own time; None: it was made without one, or is the
+            record of several.
         payload: What it was enqueued or run by hand with; read-only. None: nothing.
         key: No other instance of its definition has the same; None: it has none.
         execute_at: When it is to run. A retry does not change it.
@@ -270,7 +279,8 @@ class TaskInstance:
         cancel_requested: Whether its run has been asked to stop.
         parked: Whether it waits for another instance to end, by ``overlap`` or
             ``lock`` of its definition.
-        skipped: Which fire times it stands for, if it is the record of skipped ones.
+        skipped: Which fire times it stands for and why they do not run, if it is
+            skipped.
     """
 
     id: UUID

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from go_scheduler.clock import CENTURY, ZERO
 from go_scheduler.errors import ConfigurationError
@@ -83,45 +83,45 @@ class CatchUp:
         return self.drop_after is not None and late > self.drop_after
 
     @property
-    def each(self) -> Bound:
-        """How late a fire time may be that runs whatever else runs."""
+    def each(self) -> timedelta | None:
+        """How late a fire time may be that runs whatever else runs; None: as it is."""
         if self.mode == "all":
             return self.latest
-        words = f"missed by more than the grace of {self.grace}"
-        return self._or_dropped(Bound(self.grace, words))
+        return self._or_dropped(self.grace)
 
     @property
-    def latest(self) -> Bound:
+    def latest(self) -> timedelta | None:
         """How late one may be that runs if no later one does, or if all do."""
-        if self.within is None:
-            return self._or_dropped(NO_BOUND)
         # What is not missed has nothing to do with how far back is caught up.
-        within = max(self.within, self.grace)
-        words = f"missed by more than {within}, within which it would be caught up"
-        return self._or_dropped(Bound(within, words))
+        within = None if self.within is None else max(self.within, self.grace)
+        return self._or_dropped(within)
 
-    def _or_dropped(self, bound: Bound) -> Bound:
-        drop_after = self.drop_after
-        if drop_after is None:
-            return bound
-        if bound.late is not None and bound.late <= drop_after:
-            return bound
-        return Bound(drop_after, f"late by more than its drop_after of {drop_after}")
+    def why_not(self, instead: str | None = None) -> str:
+        """Why what is too late does not run, for a person to read.
+
+        Args:
+            instead: What is to be said of a later fire time; None: there is none.
+        """
+        is_latest = self.mode == "latest" and instead is None
+        late = self.latest if is_latest else self.each
+        if late == self.drop_after:
+            why = f"late by more than its drop_after of {late}"
+        elif late == self.grace:
+            why = f"missed by more than the grace of {late}"
+        else:
+            why = f"missed by more than {late}, within which it would be caught up"
+        if self.mode == "latest" and instead is not None:
+            return f"{why}; {instead}"
+        if self.mode == "none" and late == self.grace:
+            return f"{why}; of what was missed nothing is caught up"
+        return why
+
+    def _or_dropped(self, late: timedelta | None) -> timedelta | None:
+        if self.drop_after is None or late is None:
+            return late if self.drop_after is None else self.drop_after
+        return min(late, self.drop_after)
 
 
-class Bound(NamedTuple):
-    """How late what runs may be.
-
-    Attributes:
-        late: So late; None: as late as it is.
-        words: What is wrong with what is later, for a person to read.
-    """
-
-    late: timedelta | None
-    words: str
-
-
-NO_BOUND = Bound(None, "")
 _MODES = ("latest", "all", "none")
 
 

@@ -125,10 +125,7 @@ def test_what_is_later_than_it_may_be_is_dropped() -> None:
 def test_how_late_what_runs_may_be_is_the_least_that_anything_says(
     catch_up: CatchUp, each: int | None, latest: int | None
 ) -> None:
-    bounds = [
-        bound.late and bound.late // SECOND
-        for bound in (catch_up.each, catch_up.latest)
-    ]
+    bounds = [late and late // SECOND for late in (catch_up.each, catch_up.latest)]
     assert bounds == [each, latest]
 
 

@@ -80,6 +80,23 @@ class InstanceReplaced(InstanceEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceDropped(InstanceEvent):
+    """It comes too late and is not run, by its ``catch_up``: it ends as skipped.
+
+    Attributes:
+        fire_time: Its fire time; None: it was made without one.
+        execute_at: When it was to run.
+        late: How long ago that was.
+        reason: Why that is too late.
+    """
+
+    fire_time: datetime | None
+    execute_at: datetime
+    late: timedelta
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceGivenBack(InstanceEvent):
     """It is given back without having been run, for any node to claim.
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
@@ -13,12 +10,14 @@ from go_scheduler.events.definition_events import (
     DefinitionLocked,
     DefinitionSetAside,
     DefinitionsMoved,
+    InstanceSkipped,
     TimeZonesRenewed,
     TriggerFailed,
 )
 from go_scheduler.events.instance_events import (
     ClaimAnswerLost,
     CompletedRunFailed,
+    InstanceDropped,
     InstanceLapsed,
     InstanceLocked,
     InstanceLost,
@@ -34,6 +33,7 @@ from go_scheduler.events.instance_events import (
     RunTimedOut,
     Write,
 )
+from go_scheduler.events.line import DEBUG, ERROR, INFO, WARNING, Line
 from go_scheduler.events.listening import EventsDropped, ListenerFailed
 from go_scheduler.events.node_events import (
     ExecutorFailed,
@@ -47,10 +47,9 @@ from go_scheduler.events.node_events import (
 )
 
 if TYPE_CHECKING:
-    from go_scheduler.events.event import DefinitionEvent, Event, InstanceEvent
+    from collections.abc import Mapping
 
-DEBUG, INFO = logging.DEBUG, logging.INFO
-WARNING, ERROR = logging.WARNING, logging.ERROR
+    from go_scheduler.events.event import DefinitionEvent, Event, InstanceEvent
 
 _EVERY_SECOND = "another transaction has locked it; it is tried again every second"
 _LOCKED = {
@@ -62,25 +61,6 @@ _NOT_WRITTEN = {
     Write.RENEWAL: "its claim cannot be renewed",
     Write.END: "its end cannot be recorded",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A line of the log.
-
-    Attributes:
-        level: One of the levels of ``logging``.
-        message: With a place for each of ``args``.
-        args: What goes there.
-        ids: Given to the record as attributes, as text.
-        error: Written with its traceback, if that is worth its lines.
-    """
-
-    level: int
-    message: str
-    args: tuple[object, ...] = ()
-    ids: Mapping[str, object] = field(default_factory=dict)
-    error: BaseException | None = None
 
 
 @singledispatch
@@ -141,6 +121,29 @@ def _(event: DefinitionsMoved) -> Line:
         " zones",
         (event.count,),
     )
+
+
+@line_of.register
+def _(event: InstanceSkipped) -> Line:
+    return Line(
+        WARNING,
+        "%s: not run, %d of its fire times from %s to %s: %s",
+        (
+            event.name or f"definition {event.definition_id}",
+            event.count,
+            event.first,
+            event.last,
+            event.reason,
+        ),
+        _definition(event),
+    )
+
+
+@line_of.register
+def _(event: InstanceDropped) -> Line:
+    what = event.name or event.definition_id
+    text = "instance %s of %s is not run: %s"
+    return Line(WARNING, text, (event.instance_id, what, event.reason), _run(event))
 
 
 @line_of.register

@@ -10,7 +10,6 @@ from go_scheduler.models import Skipped
 from go_scheduler.triggers.base import next_fire_time_of
 
 if TYPE_CHECKING:
-    from go_scheduler.policies import CatchUp
     from go_scheduler.triggers.base import Trigger
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -67,20 +66,3 @@ def pass_over(
         before_last = latest_fire_time(trigger, fire_time, last - _MICROSECOND)
         following = next_fire_time_of(trigger, last)
     return Missed(fire_time, before_last, last, count, counted), following
-
-
-def reason_of(catch_up: CatchUp, *, instead: bool) -> str:
-    """Why fire times do not run.
-
-    Args:
-        catch_up: What has decided.
-        instead: Whether a later one runs.
-    """
-    bound = catch_up.each
-    if catch_up.mode == "latest":
-        if instead:
-            return f"{bound.words}; a later fire time ran instead"
-        return catch_up.latest.words
-    if bound.late == catch_up.grace and catch_up.mode == "none":
-        return f"{bound.words}; of what was missed nothing is caught up"
-    return bound.words

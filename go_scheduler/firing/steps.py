@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.errors import StoreError
 from go_scheduler.firing.displacement import DisplacedError, is_displaced, replaced
-from go_scheduler.firing.missed import pass_over, reason_of
+from go_scheduler.firing.missed import pass_over
 from go_scheduler.policies import CatchUp
 from go_scheduler.stores.messages import Firing
 from go_scheduler.triggers.base import next_fire_time_of
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from go_scheduler.triggers.base import Trigger
 
 _MICROSECOND = timedelta(microseconds=1)
+_INSTEAD = "a later fire time ran instead"
 MOST_FIRE_TIMES = 1000
 """The most fire times of one definition that are computed one by one in a tick."""
 
@@ -76,7 +77,7 @@ def plan(
         following = next_fire_time_of(trigger, following)
     skipped = None
     if missed is not None:
-        skipped = missed.skipped(reason_of(catch_up, instead=instead))
+        skipped = missed.skipped(catch_up.why_not(_INSTEAD if instead else None))
     return Firing(
         definition=definition,
         fire_times=tuple(fire_times),
@@ -94,7 +95,7 @@ def _missed(
     most: int,
 ) -> tuple[Missed | None, datetime | None]:
     """What is too late to run, each of it, and the fire time after it."""
-    late = catch_up.each.late
+    late = catch_up.each
     if late is None:
         return None, fire_time
     return pass_over(trigger, fire_time, now - late - _MICROSECOND, most)
@@ -102,5 +103,5 @@ def _missed(
 
 def _runs(catch_up: CatchUp, late: timedelta) -> bool:
     """Whether the latest of what was missed runs, as no later one does."""
-    most = catch_up.latest.late
+    most = catch_up.latest
     return catch_up.mode == "latest" and (most is None or late <= most)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from go_scheduler.policies import CatchUp
 from go_scheduler.retry_policy import RetryPolicy
 
 if TYPE_CHECKING:
@@ -21,11 +22,15 @@ class Defaults:
         expire_after: How long a run may take.
         timeout: How long a handler may run before it is told to end; None: no limit.
         retry: What follows one that did not succeed.
+        catch_up: What becomes of what is late.
+        lease: How long a claim holds unless it is renewed.
     """
 
     expire_after: timedelta = timedelta(minutes=5)
     timeout: timedelta | None = None
     retry: RetryPolicy = RetryPolicy()
+    catch_up: CatchUp = CatchUp()
+    lease: timedelta = timedelta(seconds=20)
 
     @classmethod
     def of(cls, settings: Settings) -> Defaults:
@@ -34,6 +39,8 @@ class Defaults:
             expire_after=settings.expire_after,
             timeout=settings.timeout,
             retry=settings.retry,
+            catch_up=settings.catch_up,
+            lease=settings.lease,
         )
 
     def expire_after_of(self, instance: TaskInstance) -> timedelta:

@@ -9,7 +9,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from go_scheduler.handlers.registry import NAMELESS, find_handler
-from go_scheduler.running.outcomes import Decision, not_called, runs_before
+from go_scheduler.running.lateness import too_late
+from go_scheduler.running.outcomes import Decision, not_called, not_run, runs_before
 from go_scheduler.triggers.stored import UnknownTrigger
 
 if TYPE_CHECKING:
@@ -87,6 +88,9 @@ def judge(
     if reason is not None:
         delay = _FIRST_DELAY * 2 ** min(instance.attempt - 1, _MOST_DOUBLED)
         return GivenBack(reason, min(delay, _LONGEST_DELAY))
+    reason = too_late(instance, defaults, now=now)
+    if reason is not None:
+        return Refused(not_run(instance, reason))
     again = instance.error is None and runs_before(instance) > 0
     return _ACCEPTED_AGAIN if again else _ACCEPTED
 

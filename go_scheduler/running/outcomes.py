@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _NOT_COMMITTED = "the transaction of complete_in() was not committed"
 _UNCOMMITTED = Failure(_NOT_COMMITTED)
+_NO_END = "its last run came to no end"
 _FAILED_TRIGGER = timedelta(minutes=1)
 
 
@@ -152,6 +153,18 @@ def not_called(
         has_slot=uses_slot(instance.definition),
     )
     return Decision(record, trigger_error)
+
+
+def not_run(instance: TaskInstance, reason: str) -> Decision:
+    """What follows for an instance that comes too late: it is skipped.
+
+    If it ran before it has failed, and says what its last run did.
+    """
+    outcome = Outcome.SKIPPED
+    if runs_before(instance):
+        outcome = Outcome.FAILED
+        reason = f"not run again: {reason}\n\n{instance.error or _NO_END}"
+    return Decision(RunOutcome(claim=Claim.of(instance), outcome=outcome, error=reason))
 
 
 def runs_before(instance: TaskInstance) -> int:

@@ -10,12 +10,13 @@ from go_scheduler.events.definition_events import TriggerFailed
 from go_scheduler.events.event import of_definition, of_instance
 from go_scheduler.events.hub import LOG_ALONE, Events
 from go_scheduler.events.instance_events import (
+    InstanceDropped,
     InstanceGivenBack,
     InstanceLapsed,
     RunLeftBehind,
 )
 from go_scheduler.models import Outcome
-from go_scheduler.running import outcomes
+from go_scheduler.running import lateness, outcomes
 from go_scheduler.running.entry import Entry
 from go_scheduler.running.outbox import Outbox
 from go_scheduler.running.outcomes import Decision, EndedRun
@@ -27,6 +28,7 @@ from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
+    from datetime import datetime
 
     from go_scheduler.clock import StoreClock
     from go_scheduler.running.defaults import Defaults
@@ -165,6 +167,21 @@ class Recorder:
         self._put(run, decision)
         if decision.record.outcome is Outcome.FAILED:
             self._report_failed(run, decision)
+        elif decision.record.outcome is Outcome.SKIPPED:
+            instance = run.instance
+            self._events.tell(
+                InstanceDropped(
+                    **of_instance(instance),
+                    fire_time=instance.fire_time,
+                    execute_at=instance.execute_at,
+                    late=self._clock.now() - instance.execute_at,
+                    reason=decision.record.error or "",
+                )
+            )
+
+    def dropped(self, run: HeldRun, now: datetime) -> str | None:
+        """Why a run is not to be called any more, as it comes too late, if so."""
+        return lateness.dropped(run.instance, self._defaults, now=now)
 
     def release(self, run: HeldRun, reason: str, *, delay: timedelta = ZERO) -> None:
         """Give back what was not called, for any node to claim after the delay."""

@@ -36,8 +36,8 @@ class Store(NodeStore, InstanceStore, DefinitionStore):
     any number of nodes at once. ``StoreSuite`` in ``go_scheduler.testing`` tests every
     sentence written here.
 
-    **Fire times** are unique: a live definition has at most one instance, a record of
-    skipped ones included, per fire time.
+    **Fire times** are unique: a live definition has at most one instance per fire time.
+    A record of skipped ones has none of its own.
 
     **Claims** are judged by the store's time alone. A claim is *current* if the
     instance is claimed, has not ended, and has the claim's ``attempt``. A claim that

@@ -226,8 +226,9 @@ class DefinitionStore(ABC):
         moves its definition, to an earlier time as well. The revision stays.
 
         An instance is pending, in the definition's queue, with ``execute_at`` and
-        ``due_at`` at its fire time. Skipped ones become one instance with the outcome
-        *skipped*, whose ``fire_time`` is their first. A definition without a
+        ``due_at`` as the firing says, at its fire time if that says nothing. Skipped
+        ones become one instance with the outcome *skipped*, whose ``execute_at`` is
+        their first; it has no ``fire_time``, and takes none. A definition without a
         ``next_fire_time`` is completed unless its trigger waits.
 
         Args:

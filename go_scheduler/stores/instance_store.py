@@ -185,7 +185,8 @@ class InstanceStore(ABC):
         An instance with an outcome ends at the store's time and keeps ``claimed_by``
         and ``attempt``; ``ended_attempt`` is the claim's. One without is pending again,
         due ``retry_in`` from the store's time, with ``started_at`` empty; it is frozen
-        if its definition is paused. An ``error`` that is given is kept. One that ends
+        if its definition is paused. An ``error`` that is given is kept; with the
+        outcome *skipped* it is the reason, which stands in ``skipped``. One that ends
         keeps the ``started_at`` given: if there is none its handler was not called, and
         a run recorded as started is taken off ``runs``. A run that hung adds one to
         ``hangs``; one that did not, and has no outcome, sets it to zero.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Generic, TypeVar
@@ -139,7 +139,8 @@ class RunOutcome:
         retry_in: How long from the store's time it is due again; used without an
             outcome.
         hung: Whether the run was presumed hung.
-        error: What the handler raised, for a person to read.
+        error: What the handler raised, for a person to read; or why it is skipped, if
+            that is the ``outcome``.
         next_fire_time: When its definition fires next, if its trigger waits; None:
             never.
         has_slot: Whether it may have a slot. A store need not look for one of a run
@@ -169,6 +170,7 @@ class Firing:
         definition: The definition as it was read; the step counts only if its
             ``next_fire_time`` and ``revision`` are still the same.
         fire_times: The fire times that become instances, earliest first.
+        execute_times: When each of these is to run, no sooner; empty: at its fire time.
         skipped: The fire times before those that will not run.
         next_fire_time: The next fire time after all of these; None: there is none, or a
             run has to end first.
@@ -178,6 +180,11 @@ class Firing:
     fire_times: tuple[datetime, ...]
     skipped: Skipped | None = None
     next_fire_time: datetime | None = None
+    execute_times: tuple[datetime, ...] = ()
+
+    def instances(self) -> Iterable[tuple[datetime, datetime]]:
+        """Of each instance to create its fire time, and when it is to run."""
+        return zip(self.fire_times, self.execute_times or self.fire_times, strict=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

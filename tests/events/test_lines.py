@@ -29,6 +29,7 @@ from go_scheduler.events import (
     InstanceAdded,
     InstanceClaimed,
     InstanceCreated,
+    InstanceDropped,
     InstanceFinished,
     InstanceGivenBack,
     InstanceHandedOn,
@@ -119,6 +120,23 @@ WRITTEN = [
         DefinitionsMoved(count=3),
         "INFO 3 definitions fire at other instants, by the present data of their time"
         " zones",
+    ),
+    (
+        InstanceSkipped(**OF_D, first=NOON, last=NOON, count=3, reason="late"),
+        f"WARNING report: not run, 3 of its fire times from {NOON} to {NOON}: late",
+    ),
+    (
+        InstanceSkipped(
+            **(OF_D | {"name": None}), first=NOON, last=NOON, count=1, reason="late"
+        ),
+        f"WARNING definition {ONE}: not run, 1 of its fire times from {NOON} to {NOON}:"
+        " late",
+    ),
+    (
+        InstanceDropped(
+            **OF_I, fire_time=NOON, execute_at=NOON, late=SECOND, reason="late"
+        ),
+        f"WARNING instance {TWO} of report is not run: late",
     ),
     (
         InstanceTakenOver(**OF_I),
@@ -267,7 +285,6 @@ SILENT = [
     DefinitionCompleted(**OF_D),
     InstanceCreated(**OF_D, fire_time=NOON),
     InstanceAdded(**OF_D, instance_id=ONE, execute_at=NOON, key=None, joined=False),
-    InstanceSkipped(**OF_D, first=NOON, last=NOON, count=1, reason="late"),
     InstanceClaimed(**OF_I, due_at=NOON),
     InstanceStarted(
         **OF_I, fire_time=NOON, execute_at=NOON, started_at=NOON, late=SECOND

@@ -21,6 +21,7 @@ from go_scheduler.clock import ZERO, StoreClock, SystemClock
 from go_scheduler.errors import SchedulerStateError
 from go_scheduler.handlers.registry import Handler, HandlerRegistry
 from go_scheduler.models import State
+from go_scheduler.policies import CatchUp
 from go_scheduler.raised import Fail, RetryAfter
 from go_scheduler.retry_policy import RetryPolicy
 from go_scheduler.run import HandedOn, current_run, run_here
@@ -85,6 +86,7 @@ class Pool:
     clock: ManualClock | SystemClock = field(default_factory=SystemClock)
     lease: timedelta = LEASE
     retry: RetryPolicy = RetryPolicy()
+    catch_up: CatchUp = CatchUp()
 
     def __post_init__(self) -> None:
         self.store = MemoryStore(self.clock)
@@ -95,7 +97,7 @@ class Pool:
         self.recorder = Recorder(
             self.store,
             store_clock,
-            defaults=Defaults(retry=self.retry),
+            defaults=Defaults(retry=self.retry, catch_up=self.catch_up),
             max_hangs=None,
             recorded=lambda: None,
         )
@@ -549,6 +551,34 @@ def test_a_short_lease_has_a_short_margin(
     short.expires_at = pool.store.now() + seconds(0.5)
     pool.workers.submit([enough, short])
     assert called == [enough.instance]
+
+
+def test_what_has_waited_for_too_long_when_its_worker_comes_to_it_is_dropped(
+    pools: Callable[..., Pool], clock: ManualClock
+) -> None:
+    called: list[TaskInstance] = []
+    pool = pools(
+        called.append,
+        executor=InlineExecutor(),
+        clock=clock,
+        catch_up=CatchUp(drop_after=seconds(1)),
+    )
+    in_time, late, gone = (pool.run() for _ in range(3))
+    for run in (late, gone):
+        waited = seconds(1.000001)
+        run.instance = replace(
+            run.instance, execute_at=run.instance.execute_at - waited
+        )
+    assert pool.held.drop(gone)
+    assert not pool.calls.begin(gone)
+    pool.workers.submit([in_time, late])
+    assert called == [in_time.instance]
+    pool.recorder.tick()
+    dropped = pool.stored(late)
+    assert (dropped.state, dropped.runs) == (State.SKIPPED, 0)
+    assert dropped.skipped is not None
+    assert dropped.skipped.reason == "late by more than its drop_after of 0:00:01"
+    assert pool.held.busy == 0
 
 
 def test_a_run_that_is_known_to_be_lost_is_not_called(

@@ -22,7 +22,7 @@ from go_scheduler.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from go_scheduler.models import Skipped, TaskDefinition
+from go_scheduler.models import TaskDefinition
 from go_scheduler.stores.cockroachdb import CockroachDBDialect
 from go_scheduler.stores.messages import Position
 from go_scheduler.stores.postgresql import driver
@@ -51,9 +51,7 @@ from go_scheduler.testing.builders import (
     definition,
     ended,
     fire,
-    firing,
     ids,
-    instances,
     pending,
     put,
     start,
@@ -355,16 +353,6 @@ def test_a_claim_that_failed_claims_nothing_and_the_next_one_sees_all(
         claim(store)
     clock.advance(10 * HOUR)
     assert ids(claim(store)) == [instance.id]
-
-
-def test_a_fire_time_that_is_skipped_is_not_created_as_well(
-    store: PostgreSQLStore,
-) -> None:
-    read = put(store)
-    skipped = Skipped(first=START, last=START, count=1, reason="late")
-    step = firing(read, START, START + HOUR, skipped=skipped)
-    assert store.fire_definitions([step]).done == {read.id}
-    assert [each.skipped for each in instances(store, read)] == [skipped, None]
 
 
 def test_a_retention_without_end_deletes_nothing(store: PostgreSQLStore) -> None:

@@ -22,6 +22,7 @@ from go_scheduler.handlers.registry import (
 from go_scheduler.run import HandedOn, enter_run, leave_run
 from go_scheduler.running.calling.child import described_there
 from go_scheduler.running.failure import Failure, failure_of
+from go_scheduler.running.outcomes import not_run
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -160,6 +161,11 @@ class Calls:
         if run.lost or left <= margin:
             if self._held.drop(run):
                 self._recorder.release_lapsing(run)
+            return False
+        reason = self._recorder.dropped(run, now)
+        if reason is not None:
+            if self._held.drop(run):
+                self._recorder.refuse(run, not_run(run.instance, reason))
             return False
         refusal = self._spares.refusal(run.instance)
         if refusal is not None:

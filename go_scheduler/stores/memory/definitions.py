@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
     from datetime import datetime
 
-    from go_scheduler.models import TaskDefinition
+    from go_scheduler.models import Skipped, TaskDefinition
     from go_scheduler.stores.memory.instances import InstanceTable
     from go_scheduler.stores.memory.tombstones import TombstoneTable
     from go_scheduler.stores.messages import Firing
@@ -247,24 +247,21 @@ class DefinitionTable:
             return False
         self._unlist(row)
         if firing.skipped is not None:
-            self._skip(row, firing, now)
-        for fire_time in firing.fire_times:
+            self._skip(row, firing.skipped, now)
+        for fire_time, at in firing.instances():
             if row.instances is None or fire_time not in row.instances:
                 self._instances.add(
-                    StoredInstance(uuid4(), row, fire_time, fire_time=fire_time)
+                    StoredInstance(uuid4(), row, at, fire_time=fire_time)
                 )
         row.definition = replace(stored, next_fire_time=firing.next_fire_time)
         self._settle(row, now)
         return True
 
-    def _skip(self, row: StoredDefinition, firing: Firing, now: datetime) -> None:
-        assert firing.skipped is not None
-        first = firing.skipped.first
-        if row.instances is None or first not in row.instances:
-            instance = StoredInstance(uuid4(), row, first, fire_time=first)
-            instance.skipped = firing.skipped
-            self._instances.add(instance)
-            self._instances.end(instance, Outcome.SKIPPED, now)
+    def _skip(self, row: StoredDefinition, skipped: Skipped, now: datetime) -> None:
+        instance = StoredInstance(uuid4(), row, skipped.first, fire_time=None)
+        instance.skipped = skipped
+        self._instances.add(instance)
+        self._instances.end(instance, Outcome.SKIPPED, now)
 
     def go_on(
         self, ended: StoredInstance, next_fire_time: datetime | None, now: datetime

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from go_scheduler.models import Cancelled, Outcome, State
+from go_scheduler.models import Cancelled, Outcome, Skipped, State
 from go_scheduler.stores.changes import run_end
 
 if TYPE_CHECKING:
@@ -23,7 +23,9 @@ def finish(outcome: RunOutcome, tables: Tables, now: datetime) -> bool:
         row = instances.unsuccessful(outcome.claim)
     if row is None:
         return False
-    if outcome.error is not None:
+    if outcome.error is not None and outcome.outcome is Outcome.SKIPPED:
+        row.skipped = Skipped.itself(row.fire_time or row.execute_at, outcome.error)
+    elif outcome.error is not None:
         row.error = outcome.error
     if outcome.is_kept:
         row.started_at = outcome.started_at

@@ -10,9 +10,11 @@ from datetime import UTC
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from go_scheduler.stores.sql.types import to_microseconds
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import datetime
+    from datetime import datetime, timedelta
     from uuid import UUID
 
 
@@ -35,6 +37,11 @@ def truths(values: Iterable[bool]) -> str:
 def times(values: Iterable[datetime | None]) -> str:
     """Times, to be cast to ``timestamptz[]``."""
     return _array(["NULL" if each is None else _time(each) for each in values])
+
+
+def durations(values: Iterable[timedelta]) -> str:
+    """Durations, to be cast to ``interval[]``."""
+    return _array([f"{to_microseconds(each)}us" if each else "0s" for each in values])
 
 
 def words(values: Iterable[str | None]) -> str:

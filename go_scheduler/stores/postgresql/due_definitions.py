@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid4
 
+from go_scheduler.clock import ZERO
 from go_scheduler.stores.messages import Answer
 from go_scheduler.stores.postgresql import arrays
 from go_scheduler.stores.postgresql.writes import Write
@@ -113,6 +114,7 @@ class DueDefinitions:
             "shards": arrays.numbers(id.int % self._shards for id in ids),
             "definition_ids": arrays.ids(each.definition_id for each in made),
             "fire_times": arrays.times(each.fire_time for each in made),
+            "later": arrays.durations(each.later for each in made),
             "lasts": arrays.times(each.last for each in made),
             "counts": arrays.numbers(each.skipped for each in made),
             "reasons": arrays.texts(each.reason for each in made),
@@ -124,6 +126,7 @@ class _Made(NamedTuple):
 
     definition_id: UUID
     fire_time: datetime
+    later: timedelta = ZERO
     last: datetime | None = None
     skipped: int | None = None
     reason: str | None = None
@@ -132,7 +135,8 @@ class _Made(NamedTuple):
 def _made_by(firing: Firing) -> Iterator[_Made]:
     id, skipped = firing.definition.id, firing.skipped
     if skipped is not None:
-        yield _Made(id, skipped.first, skipped.last, skipped.count, skipped.reason)
-    for fire_time in firing.fire_times:
-        if skipped is None or fire_time != skipped.first:
-            yield _Made(id, fire_time)
+        yield _Made(
+            id, skipped.first, ZERO, skipped.last, skipped.count, skipped.reason
+        )
+    for fire_time, execute_at in firing.instances():
+        yield _Made(id, fire_time, execute_at - fire_time)

@@ -55,6 +55,7 @@ _STAND_INS = {
     "id": NO_ID,
     "execute_at": LATEST,
     "due_at": LATEST,
+    "skipped_first": LATEST,
     "skipped_last": LATEST,
 }
 
@@ -85,18 +86,16 @@ def read_instance(values: Sequence[Any], definition: TaskDefinition) -> TaskInst
         error=error,
         cancel_requested=bool(cancel_requested),
         parked=bool(parked),
-        skipped=_skipped(fire_time, *of_skipped),
+        skipped=_skipped(fire_time or execute_at, *of_skipped),
         payload=payload,
         key=key,
     )
 
 
-def _skipped(
-    fire_time: Any, first: Any, last: Any, count: Any, reason: Any
-) -> Skipped | None:
-    if count is None:
-        return None
-    return Skipped(first=first or fire_time, last=last, count=count, reason=reason)
+def _skipped(at: Any, first: Any, last: Any, count: Any, reason: Any) -> Skipped | None:
+    if count is not None:
+        return Skipped(first=first, last=last, count=count, reason=reason)
+    return None if reason is None else Skipped.itself(at, reason)
 
 
 def _repaired(

@@ -43,12 +43,14 @@ def instances_of(
     if (skipped := firing.skipped) is not None:
         first = to_sqlite_time(skipped.first)
         ended = (None, Outcome.SKIPPED.value, now)
-        of_skipped = (to_sqlite_time(skipped.last), skipped.count, skipped.reason)
-        yield (uuid4().hex, *of, first, first, first, *ended, *of_skipped)
-    for each in firing.fire_times:
-        at = to_sqlite_time(each)
+        last = to_sqlite_time(skipped.last)
+        of_skipped = (first, last, skipped.count, skipped.reason)
+        yield (uuid4().hex, *of, None, first, first, *ended, *of_skipped)
+    for fire_time, execute_at in firing.instances():
+        at = to_sqlite_time(execute_at)
+        times = (to_sqlite_time(fire_time), at, at)
         open = (max(at, now), None, None)
-        yield (uuid4().hex, *of, at, at, at, *open, None, None, None)
+        yield (uuid4().hex, *of, *times, *open, None, None, None, None)
 
 
 def _excludes(row: Row[Any]) -> tuple[str | None, str | None]:
@@ -70,7 +72,7 @@ def ends(
             time_of(each.started_at),
             _not_called(row, each),
             each.hung,
-            each.error,
+            *_error_and_reason(each),
             row.id,
         )
         for row, each in recorded
@@ -118,6 +120,13 @@ def kept_runs(
 def long_histories(kept: Sequence[tuple[Any, ...]]) -> Sequence[tuple[str, str]]:
     """The values that trim what is kept: there may be more after so many attempts."""
     return [(id, id) for id, attempt, *_ in kept if attempt > RUNS_KEPT]
+
+
+def _error_and_reason(run: RunOutcome) -> tuple[str | None, str | None]:
+    """What the handler raised, and why it is skipped."""
+    if run.outcome is Outcome.SKIPPED:
+        return None, run.error
+    return run.error, None
 
 
 def _not_called(row: Row[Any], run: RunOutcome) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
@@ -27,7 +26,6 @@ from go_scheduler.testing.machine.pair import StorePair, revision_of
 from go_scheduler.testing.settling import settle
 
 if TYPE_CHECKING:
-    from datetime import timedelta
     from uuid import UUID
 
     from go_scheduler.stores.base import Store
@@ -134,6 +132,7 @@ class DefinitionRules(StorePair):
         assert read.next_fire_time is not None
         self._read.append((read, life))
         count = data.draw(st.integers(0, 1 if read.trigger.waits else 3))
+        later = data.draw(st.sampled_from([timedelta(0), STEP / 2]))
         series = [read.next_fire_time + number * STEP for number in range(count + 2)]
         skipped = None
         if skips:
@@ -144,5 +143,6 @@ class DefinitionRules(StorePair):
             fire_times=tuple(series[:count]),
             skipped=skipped,
             next_fire_time=series[-1] if goes_on else None,
+            execute_times=tuple(each + later for each in series[:count]),
         )
         self._fire(firing, life)

@@ -155,6 +155,25 @@ class FireTests:
             assert not instance.cancel_requested
             assert instance.definition == read
 
+    def test_an_instance_is_due_when_its_firing_says(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        read = put(store)
+        step = Firing(
+            definition=read,
+            fire_times=(START, START + HOUR),
+            execute_times=(START + MINUTE + TICK, START + HOUR),
+        )
+        assert store.fire_definitions([step]).done == {read.id}
+        first, second = instances(store, read)
+        assert (first.fire_time, first.execute_at) == (START, START + MINUTE + TICK)
+        assert first.due_at == first.execute_at
+        assert second.fire_time == second.execute_at == START + HOUR
+        clock.advance(MINUTE)
+        assert claim(store, ahead=ZERO) == []
+        clock.advance(TICK)
+        assert ids(claim(store, ahead=ZERO)) == [first.id]
+
     def test_an_instance_is_in_its_definitions_queue(self, store: Store) -> None:
         [instance] = fire(store, put(store, definition(queue="other")))
         assert claim(store) == []
@@ -309,7 +328,8 @@ class SkipTests:
         step = firing(read, START, skipped=SKIPPED, next_fire_time=START + HOUR)
         assert store.fire_definitions([step]).done == {read.id}
         record, instance = instances(store, read)
-        assert (record.fire_time, record.skipped) == (SKIPPED.first, SKIPPED)
+        assert (record.fire_time, record.skipped) == (None, SKIPPED)
+        assert record.execute_at == SKIPPED.first
         assert record.outcome is Outcome.SKIPPED
         assert record.completed_at == START + MINUTE
         assert (instance.fire_time, instance.skipped) == (START, None)
@@ -322,7 +342,8 @@ class SkipTests:
         step = firing(read, skipped=SKIPPED, next_fire_time=START)
         assert store.fire_definitions([step]).done == {read.id}
         assert store.get_definition(read.id).next_fire_time == START
-        assert times(instances(store, read)) == [SKIPPED.first]
+        [record] = instances(store, read)
+        assert record.skipped == SKIPPED
 
     def test_a_record_of_skipped_ones_is_never_claimed(
         self, store: Store, clock: ManualClock
@@ -331,14 +352,17 @@ class SkipTests:
         clock.advance(HOUR)
         assert claim(store, ahead=HOUR, lapsed=True) == []
 
-    def test_a_record_of_skipped_ones_takes_its_fire_time(self, store: Store) -> None:
+    def test_a_record_of_skipped_ones_takes_no_fire_time(self, store: Store) -> None:
         read = put(store, definition(SKIPPED.first))
         store.fire_definitions([firing(read, skipped=SKIPPED, next_fire_time=START)])
-        again = replace(read, trigger=EVERY_TWO_HOURS, revision=None)
-        [record] = fire(store, put(store, again), SKIPPED.first)
-        assert record.skipped == SKIPPED
+        again = put(store, replace(read, trigger=EVERY_TWO_HOURS, revision=None))
+        made = fire(store, again, SKIPPED.first)
+        assert [each.skipped for each in made if each.fire_time is None] == [SKIPPED]
+        assert [each.fire_time for each in made if each.skipped is None] == [
+            SKIPPED.first
+        ]
 
-    def test_a_taken_fire_time_gets_no_record_of_skipped_ones(
+    def test_a_taken_fire_time_may_be_within_a_record_of_skipped_ones(
         self, store: Store
     ) -> None:
         first = ended(store, definition(SKIPPED.first))
@@ -346,15 +370,25 @@ class SkipTests:
         assert store.fire_definitions([firing(again, skipped=SKIPPED)]).done == {
             again.id
         }
-        [only] = instances(store, again)
-        assert (only.id, only.skipped) == (first.id, None)
+        found = {each.id: each.skipped for each in instances(store, again)}
+        assert found.pop(first.id) is None
+        assert list(found.values()) == [SKIPPED]
+
+    def test_any_number_of_records_may_begin_at_the_same_time(
+        self, store: Store
+    ) -> None:
+        read = put(store, definition(SKIPPED.first))
+        for _ in range(2):
+            step = firing(read, skipped=SKIPPED, next_fire_time=read.next_fire_time)
+            assert store.fire_definitions([step]).done == {read.id}
+        assert [each.skipped for each in instances(store, read)] == [SKIPPED, SKIPPED]
 
     def test_a_record_of_skipped_ones_is_not_open(self, store: Store) -> None:
         read = put(store, definition(SKIPPED.first, trigger=WAITING))
         step = firing(read, skipped=SKIPPED, next_fire_time=START)
         assert store.fire_definitions([step]).done == {read.id}
         moved = store.get_definition(read.id)
-        assert times(fire(store, moved)) == [SKIPPED.first, START]
+        assert times(fire(store, moved)) == [None, START]
 
 
 class WaitingTests:

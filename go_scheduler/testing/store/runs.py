@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.clock import ZERO
-from go_scheduler.models import Cancelled, Outcome, State
+from go_scheduler.models import Cancelled, Outcome, Skipped, State
 from go_scheduler.stores.messages import Claim, Release, RunOutcome
 from go_scheduler.testing.builders import (
     HOUR,
@@ -114,6 +114,22 @@ class FinishTests:
         instance = running(store)
         assert finish(store, instance, Outcome.FAILED, error="line 1\nline 2")
         assert store.get_instance(instance.id).error == "line 1\nline 2"
+
+    def test_a_skipped_instance_says_why_and_keeps_its_error(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        pending(store)
+        run_once(store, clock, 1)
+        [instance] = claim(store)
+        end = RunOutcome(
+            claim=claim_of(instance), outcome=Outcome.SKIPPED, error='too "late"'
+        )
+        assert store.finish_instances([end]).done == {instance.id}
+        found = store.get_instance(instance.id)
+        assert (found.state, found.error) == (State.SKIPPED, "run 1")
+        assert (found.runs, found.started_at) == (1, None)
+        assert instance.fire_time is not None
+        assert found.skipped == Skipped.itself(instance.fire_time, 'too "late"')
 
     def test_an_instance_that_ends_well_keeps_the_error_of_the_run_before(
         self, store: Store, clock: ManualClock

@@ -79,6 +79,7 @@ MADE_COLUMNS = (
     "claimable_at",
     "outcome",
     "completed_at",
+    "skipped_first",
     "skipped_last",
     "skipped_count",
     "skipped_reason",

@@ -10,7 +10,9 @@ WITH ended AS (
          runs = t.runs - CASE WHEN x.started_at IS NULL AND t.started_at IS NOT NULL
                               AND t.attempt = x.attempt AND t.completed_at IS NULL
                          THEN 1 ELSE 0 END,
-         error = coalesce(x.error, t.error),
+         error = CASE WHEN x.outcome = 'skipped' THEN t.error
+                      ELSE coalesce(x.error, t.error) END,
+         skipped_reason = CASE WHEN x.outcome = 'skipped' THEN x.error END,
          claimed_by = CASE WHEN x.outcome IS NOT NULL THEN t.claimed_by END,
          expires_at = CASE WHEN x.outcome IS NOT NULL THEN t.expires_at END,
          due_at = CASE WHEN x.outcome IS NOT NULL THEN t.due_at

@@ -21,20 +21,21 @@ made AS (
   INSERT INTO task_instances
          (id, definition_key, shard, queue, expire_after, waits, slot, overlap,
           fire_time, execute_at, due_at, claimable_at, outcome, completed_at,
-          skipped_last, skipped_count, skipped_reason)
+          skipped_first, skipped_last, skipped_count, skipped_reason)
   SELECT f.id, m.key, f.shard, m.queue, m.expire_after, m.waits,
          CASE WHEN NOT m.waits OR m.slot LIKE 'lock %' THEN m.slot END,
-         CASE WHEN NOT m.waits THEN m.overlap END, f.fire_time, f.fire_time,
-         f.fire_time,
-         CASE WHEN f.reason IS NULL THEN greatest(f.fire_time, now()) END,
+         CASE WHEN NOT m.waits THEN m.overlap END,
+         CASE WHEN f.reason IS NULL THEN f.fire_time END, f.fire_time + f.later,
+         f.fire_time + f.later,
+         CASE WHEN f.reason IS NULL THEN greatest(f.fire_time + f.later, now()) END,
          CASE WHEN f.reason IS NOT NULL THEN 'skipped' END,
          CASE WHEN f.reason IS NOT NULL THEN now() END,
-         f.last, f.count, f.reason
+         CASE WHEN f.reason IS NOT NULL THEN f.fire_time END, f.last, f.count, f.reason
     FROM unnest(CAST(:instance_ids AS uuid[]), CAST(:definition_ids AS uuid[]),
                 CAST(:shards AS bigint[]), CAST(:fire_times AS timestamptz[]),
-                CAST(:lasts AS timestamptz[]), CAST(:counts AS bigint[]),
-                CAST(:reasons AS text[]))
-         AS f (id, definition_id, shard, fire_time, last, count, reason)
+                CAST(:later AS interval[]), CAST(:lasts AS timestamptz[]),
+                CAST(:counts AS bigint[]), CAST(:reasons AS text[]))
+         AS f (id, definition_id, shard, fire_time, later, last, count, reason)
     JOIN moved AS m ON m.id = f.definition_id
   ON CONFLICT (definition_key, fire_time) DO NOTHING RETURNING id)
 SELECT id FROM moved;

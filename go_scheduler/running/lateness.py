@@ -1,0 +1,101 @@
+"""Lateness: which claimed instances come too late to be run.
+
+Decisions alone, as in ``intake``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from go_scheduler.running.outcomes import runs_before
+from go_scheduler.triggers.base import is_own, next_fire_time_of
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.policies import CatchUp
+    from go_scheduler.running.defaults import Defaults
+
+_SINCE = "a later fire time has passed since"
+
+
+def too_late(
+    instance: TaskInstance, defaults: Defaults, *, now: datetime
+) -> str | None:
+    """Why an instance is not run, as it comes too late; None: it does not.
+
+    What is later than its ``drop_after`` is not run in any case. What was missed is
+    not, if it never ran and its ``catch_up`` would not have had an instance made of it
+    now: its definition was edited since, or it was made ahead and nothing ran for a
+    while.
+
+    Args:
+        instance: The instance, claimed or started.
+        defaults: What holds for definitions that do not say.
+        now: The store's time.
+    """
+    late = now - instance.execute_at
+    catch_up = instance.definition.catch_up or defaults.catch_up
+    if late <= catch_up.grace and catch_up.drop_after is None:
+        return None
+    reason = dropped(instance, defaults, now=now)
+    if reason is not None or not _may_be_missed(instance):
+        return reason
+    if instance.attempt > 1:
+        # A node had it and died, or gave it back: nothing is lost by a failover.
+        late -= 2 * defaults.lease
+    return _missed(instance, catch_up, late, now)
+
+
+def dropped(instance: TaskInstance, defaults: Defaults, *, now: datetime) -> str | None:
+    """Why an instance is not run in any case, as it comes too late; None: it may be."""
+    catch_up = instance.definition.catch_up or defaults.catch_up
+    if not catch_up.drops(now - instance.execute_at):
+        return None
+    # It has failed before if its runs are counted anew: somebody wants it all the same.
+    is_retried_by_hand = instance.error is not None and not runs_before(instance)
+    if instance.definition.trigger.waits or is_retried_by_hand:
+        return None
+    return f"late by more than its drop_after of {catch_up.drop_after}"
+
+
+def _may_be_missed(instance: TaskInstance) -> bool:
+    """Whether it was made for a fire time of a series, and never ran."""
+    never_ran = not runs_before(instance) and instance.error is None
+    is_fired = instance.fire_time is not None
+    return never_ran and is_fired and not instance.definition.trigger.waits
+
+
+def _missed(
+    instance: TaskInstance, catch_up: CatchUp, late: timedelta, now: datetime
+) -> str | None:
+    """Why what never ran does not run by its ``catch_up``, if it does not."""
+    if catch_up.each is None or late <= catch_up.each:
+        return None
+    if catch_up.mode != "latest":
+        return catch_up.why_not()
+    if _has_passed_since(instance, now):
+        return catch_up.why_not(_SINCE)
+    if catch_up.latest is None or late <= catch_up.latest:
+        return None
+    return catch_up.why_not()
+
+
+def _has_passed_since(instance: TaskInstance, now: datetime) -> bool:
+    """Whether a later fire time has passed; what is foreign is not asked here."""
+    definition, fire_time = instance.definition, instance.fire_time
+    assert fire_time is not None
+    coming = definition.next_fire_time
+    if coming is not None and fire_time < coming <= now:
+        return True
+    trigger = definition.trigger
+    if not (trigger.recurring and is_own(trigger)):
+        return False
+    try:
+        coming = next_fire_time_of(trigger, fire_time)
+    # One that needs a calendar that is not registered here, say: it is as if it never
+    # fired again.
+    except Exception:
+        return False
+    return coming is not None and coming <= now

@@ -1,0 +1,216 @@
+"""What becomes of what is late, over the real loops, as the documentation has it."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from go_scheduler import (
+    CatchUp,
+    CronTrigger,
+    ExecuteOnceTrigger,
+    IntervalTrigger,
+    MemoryStore,
+    Scheduler,
+    State,
+    TaskDefinition,
+)
+from go_scheduler.events import InstanceDropped, InstanceFinished, InstanceSkipped
+from go_scheduler.testing import ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from go_scheduler import Store, TaskInstance
+    from go_scheduler.events import Event
+
+CONCEPTS = (Path(__file__).parents[1] / "docs/concepts.md").read_text()
+MIDNIGHT = datetime(2030, 1, 1, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+HOURLY = CronTrigger("0 * * * *")
+LEFT = MIDNIGHT + HOUR / 2
+BACK = MIDNIGHT + 7 * HOUR / 2
+SOON_BACK = MIDNIGHT + 3 * HOUR + 5 * SECOND
+
+
+class Row(NamedTuple):
+    """A row of the table in the documentation."""
+
+    catch_up: str
+    at_half_past: str
+    at_once: str
+    one_off: str
+
+    @property
+    def policy(self) -> CatchUp:
+        found = eval(self.catch_up, {"CatchUp": CatchUp, "timedelta": timedelta})
+        assert isinstance(found, CatchUp)
+        return found
+
+
+ROWS = [
+    Row(*found)
+    for found in re.findall(
+        r"^\| `(CatchUp\(.*\))` \| (.+?) \| (.+?) \| (.+?) \|$", CONCEPTS, re.MULTILINE
+    )
+]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(MIDNIGHT)
+
+
+@pytest.fixture
+def store(clock: ManualClock) -> Store:
+    return MemoryStore(clock)
+
+
+def test_the_table_has_its_rows() -> None:
+    assert len(ROWS) == 7
+
+
+def leave(
+    clock: ManualClock, store: Store, task: TaskDefinition, back: datetime
+) -> None:
+    """Schedule it, and be away over three of its fire times."""
+    with Scheduler(print, store, clock=clock) as scheduler:
+        scheduler.schedule(task)
+        clock.advance(LEFT - clock.now())
+    clock.advance(back - clock.now())
+
+
+def pause(
+    clock: ManualClock, store: Store, task: TaskDefinition, back: datetime
+) -> None:
+    """Schedule it, and have it paused over three of its fire times."""
+    with Scheduler(print, store, clock=clock) as scheduler:
+        scheduler.schedule(task)
+        clock.advance(LEFT - clock.now())
+        scheduler.pause(task.id)
+        clock.advance(back - clock.now())
+        scheduler.resume(task.id)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.catch_up)
+@pytest.mark.parametrize("away", [leave, pause])
+@pytest.mark.parametrize("whose", ["definition", "scheduler"])
+@pytest.mark.parametrize(
+    ("back", "column"), [(BACK, "at_half_past"), (SOON_BACK, "at_once")]
+)
+def test_of_an_hourly_schedule_runs_what_the_documentation_says(
+    clock: ManualClock,
+    store: Store,
+    row: Row,
+    away: Callable[..., None],
+    whose: str,
+    back: datetime,
+    column: str,
+) -> None:
+    policies = {whose: row.policy}
+    task = TaskDefinition(trigger=HOURLY, catch_up=policies.get("definition"))
+    # Nothing of this runs before it is over.
+    away(clock, store, task, back)
+    ran: list[TaskInstance] = []
+    default = policies.get("scheduler", CatchUp())
+    with Scheduler(ran.append, store, clock=clock, catch_up=default):
+        clock.advance(10 * MINUTE)
+    hours = [each.fire_time.hour for each in ran if each.fire_time is not None]
+    expected = getattr(row, column)
+    assert hours == [int(each) for each in re.findall(r"\d", expected)], expected
+    skipped = [each.skipped for each in store.list_instances(state=State.SKIPPED)]
+    missing = sorted({1, 2, 3} - set(hours))
+    if not missing:
+        assert skipped == []
+        return
+    [record] = skipped
+    assert record is not None
+    assert (record.first.hour, record.last.hour) == (missing[0], missing[-1])
+    assert record.count == len(missing)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.catch_up)
+def test_a_one_off_runs_if_the_documentation_says_so(
+    clock: ManualClock, store: Store, row: Row
+) -> None:
+    once = ExecuteOnceTrigger(MIDNIGHT + HOUR)
+    leave(clock, store, TaskDefinition(trigger=once, catch_up=row.policy), BACK)
+    ran: list[TaskInstance] = []
+    with Scheduler(ran.append, store, clock=clock):
+        clock.advance(10 * MINUTE)
+    assert len(ran) == {"runs": 1, "skipped": 0}[row.one_off]
+    assert store.counts()[State.SKIPPED] == 1 - len(ran)
+
+
+def made_ahead(
+    clock: ManualClock, store: Store, task: TaskDefinition, back: timedelta
+) -> None:
+    """Have its first instance made, and nothing run for so long after it is due."""
+    with Scheduler(None, store, clock=clock) as creating:
+        creating.schedule(task)
+        clock.advance(2 * SECOND)
+    assert store.counts()[State.PENDING] == 1
+    clock.advance(back + SECOND)
+
+
+def once_in(wait: timedelta, catch_up: CatchUp | None = None) -> TaskDefinition:
+    trigger = IntervalTrigger(HOUR, anchor=MIDNIGHT + wait)
+    return TaskDefinition(trigger=trigger, catch_up=catch_up, name="report")
+
+
+def run(
+    clock: ManualClock, store: Store, events: list[Event]
+) -> Sequence[datetime | None]:
+    ran: list[TaskInstance] = []
+    with Scheduler(ran.append, store, clock=clock, listeners=[events.append]):
+        clock.advance(SECOND)
+    return [each.fire_time for each in ran]
+
+
+def test_what_was_made_ahead_is_skipped_at_its_claim_if_a_later_one_has_passed(
+    clock: ManualClock, store: Store
+) -> None:
+    made_ahead(clock, store, once_in(3 * SECOND), 2 * HOUR + MINUTE)
+    first = MIDNIGHT + 3 * SECOND
+    events: list[Event] = []
+    assert run(clock, store, events) == [first + 2 * HOUR]
+    [early] = [each for each in store.list_instances() if each.fire_time == first]
+    assert early.state is State.SKIPPED
+    assert early.skipped is not None
+    assert (early.skipped.first, early.skipped.count) == (first, 1)
+    assert early.skipped.reason == (
+        "missed by more than the grace of 0:00:10; a later fire time has passed since"
+    )
+    assert early.runs == 0
+    [dropped] = [each for each in events if isinstance(each, InstanceDropped)]
+    assert (dropped.fire_time, dropped.execute_at) == (first, first)
+    assert dropped.late == 2 * HOUR + MINUTE
+    assert dropped.reason == early.skipped.reason
+    [skipped] = [each for each in events if isinstance(each, InstanceSkipped)]
+    assert (skipped.first, skipped.count) == (first + HOUR, 1)
+    ends = [each.outcome for each in events if isinstance(each, InstanceFinished)]
+    assert sorted(ends) == ["completed", "skipped"]
+
+
+def test_what_was_made_ahead_runs_if_it_is_the_latest(
+    clock: ManualClock, store: Store
+) -> None:
+    made_ahead(clock, store, once_in(3 * SECOND), HOUR / 2)
+    assert run(clock, store, []) == [MIDNIGHT + 3 * SECOND]
+
+
+def test_what_was_made_ahead_is_dropped_if_it_is_too_late_for_that(
+    clock: ManualClock, store: Store
+) -> None:
+    drops = CatchUp(drop_after=MINUTE)
+    made_ahead(clock, store, once_in(3 * SECOND, drops), 2 * MINUTE)
+    assert run(clock, store, []) == []
+    [dropped] = store.list_instances()
+    assert dropped.skipped is not None
+    assert dropped.skipped.reason == "late by more than its drop_after of 0:01:00"
