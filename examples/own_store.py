@@ -160,6 +160,7 @@ class FileStore(MemoryStore):
     list_due_queues = in_file(MemoryStore.list_due_queues)
     get_instance = in_file(MemoryStore.get_instance)
     list_runs = in_file(MemoryStore.list_runs)
+    reopen_instances = in_file(MemoryStore.reopen_instances)
     list_instances = in_file(MemoryStore.list_instances)
     counts = in_file(MemoryStore.counts)
 

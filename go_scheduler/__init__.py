@@ -16,6 +16,7 @@ from go_scheduler.errors import (
     StoreUnavailableError,
     TaskDefinitionNotFoundError,
     TaskInstanceNotFoundError,
+    TaskInstanceStateError,
     UnknownTriggerError,
 )
 from go_scheduler.handlers.registry import HandlerRegistry
@@ -98,6 +99,7 @@ __all__ = [
     "TaskDefinitionNotFoundError",
     "TaskInstance",
     "TaskInstanceNotFoundError",
+    "TaskInstanceStateError",
     "TaskRun",
     "Trigger",
     "UnknownTriggerError",

@@ -7,6 +7,7 @@ GoSchedulerError
 ├── UnknownTriggerError           (LookupError)    a kind that no imported class has
 ├── TaskDefinitionNotFoundError   (LookupError)    .definition_id
 ├── TaskInstanceNotFoundError     (LookupError)    .instance_id
+├── TaskInstanceStateError                         .instance_id, .state
 ├── ConflictError                                  edited since it was read; .revision
 ├── ClaimLostError                                 the run no longer owns its instance
 ├── SchedulerStateError           (RuntimeError)   not possible in the present state
@@ -90,6 +91,24 @@ class TaskInstanceNotFoundError(GoSchedulerError, LookupError):
 
     def __reduce__(self) -> tuple[type[TaskInstanceNotFoundError], tuple[UUID]]:
         return type(self), (self.instance_id,)
+
+
+class TaskInstanceStateError(GoSchedulerError):
+    """The instance is not in a state in which that can be done.
+
+    Attributes:
+        instance_id: The instance.
+        state: The state that it is in, such as ``"completed"``.
+    """
+
+    def __init__(self, instance_id: UUID, state: str, problem: str) -> None:
+        super().__init__(f"task instance {instance_id} is {state}: {problem}")
+        self.instance_id = instance_id
+        self.state = state
+        self._problem = problem
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.instance_id, self.state, self._problem)
 
 
 class ConflictError(GoSchedulerError):

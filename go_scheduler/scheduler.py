@@ -127,6 +127,8 @@ class Scheduler(Lifecycle, Client):
         loop: The event loop on which async handlers are called, while it runs. None:
             that in which the scheduler is started by ``async with`` or ``astart()``,
             else one of its own, on a thread of its own.
+        log_runs: Whether the log has a line for each run, at INFO: name, id, attempt,
+            how late it began, how long it took, and what came of it.
         listeners: Called with each event, such as ``InstanceFinished``, on threads of
             their own; ``hears`` of ``go_scheduler.events`` makes one that is told of
             some kinds only.
@@ -160,12 +162,14 @@ class Scheduler(Lifecycle, Client):
         clock: Clock | None = None,
         executor: Executor | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
+        log_runs: bool = False,
         listeners: Sequence[Listener] = (),
     ) -> None:
         _check_handler_or_store(handler, store)
         _check_if_given("executor", executor, Executor)
         _check_if_given("clock", clock, Clock)
         _check_if_given("loop", loop, asyncio.AbstractEventLoop)
+        check_type("log_runs", log_runs, bool)
         heard = checked_listeners(listeners)
         self._settings = Settings(
             schedule_window=schedule_window,
@@ -189,7 +193,7 @@ class Scheduler(Lifecycle, Client):
         Client.__init__(self, MemoryStore(clock) if store is None else store)
         self._defaults = Defaults.of(self._settings)
         Lifecycle.__init__(self, SystemClock() if clock is None else clock, loop)
-        self._hub = Events(heard, self._clock)
+        self._hub = Events(heard, self._clock, log_runs=log_runs)
         self._events = self._hub.teller("scheduler")
         self._handler = handler
         self._notices = Notices()

@@ -22,6 +22,7 @@ from go_scheduler.errors import (
     StoreUnavailableError,
     TaskDefinitionNotFoundError,
     TaskInstanceNotFoundError,
+    TaskInstanceStateError,
     UnknownTriggerError,
 )
 
@@ -44,6 +45,7 @@ EXAMPLES = [
     StoreUnavailableError("away"),
     TaskDefinitionNotFoundError(ID),
     TaskInstanceNotFoundError(ID),
+    TaskInstanceStateError(ID, "completed", "too late"),
     UnknownTriggerError("unknown"),
 ]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -340,3 +342,64 @@ def test_what_a_handler_has_chosen_counts_even_when_it_was_left_behind(
         clock.advance(seconds(1))
         [instance] = scheduler.list_instances()
     assert (instance.state, instance.runs) == (State.FAILED, 1)
+
+
+class TestLogOfRuns:
+    """A line for each run, for who asks for it."""
+
+    def run(self, clock: ManualClock, handler: Handler, *, log_runs: bool) -> None:
+        retry = RetryPolicy(delay=MINUTE)
+        with Scheduler(
+            handler, MemoryStore(clock), clock=clock, retry=retry, log_runs=log_runs
+        ) as scheduler:
+            scheduler.schedule(once(name="print"))
+            clock.advance(2 * MINUTE)
+
+    def lines(self, caplog: pytest.LogCaptureFixture) -> list[str]:
+        """What is said of runs, without the ids."""
+        runs = [each for each in caplog.records if each.name == "go_scheduler.runs"]
+        assert {each.levelname for each in runs} <= {"INFO"}
+        return [re.sub(r"instance [^ ,]+", "instance", each.message) for each in runs]
+
+    def test_each_run_has_its_line(
+        self, clock: ManualClock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO)
+
+        def handler(instance: TaskInstance) -> None:
+            if instance.runs == 1:
+                raise ValueError("no paper")
+
+        self.run(clock, handler, log_runs=True)
+        assert self.lines(caplog) == [
+            "print: instance, attempt 1, 0.000 s late, took 0.000 s: runs again in"
+            " 0:01:00",
+            "print: instance, attempt 2, 0.000 s late, took 0.000 s: completed",
+        ]
+
+    def test_nobody_else_has_one(
+        self, clock: ManualClock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO)
+        self.run(clock, lambda _: None, log_runs=False)
+        assert self.lines(caplog) == []
+
+    def test_what_was_handed_on_has_it_when_it_ends(
+        self, clock: ManualClock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO)
+        store = MemoryStore(clock)
+        with Scheduler(
+            lambda _: HandedOn(), store, clock=clock, log_runs=True
+        ) as scheduler:
+            scheduler.schedule(once(name="print"))
+            clock.advance(MINUTE)
+            [instance] = scheduler.list_instances()
+            scheduler.complete(instance.id, instance.attempt)
+        assert self.lines(caplog) == [
+            "print: instance, attempt 1, 0.000 s late, took 60.000 s: completed"
+        ]
+
+    def test_what_is_no_answer_is_refused(self) -> None:
+        with pytest.raises(ConfigurationError, match="log_runs must be a bool"):
+            Scheduler(print, log_runs="yes")  # type: ignore[arg-type]

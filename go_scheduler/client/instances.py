@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 from uuid import UUID
 
 from go_scheduler.checks import check_type
 from go_scheduler.client.awaitable import awaitable
 from go_scheduler.client.pages import Order, page_of, read_cursor
 from go_scheduler.client.preparation import next_after_end
+from go_scheduler.errors import (
+    ConfigurationError,
+    TaskDefinitionNotFoundError,
+    TaskInstanceStateError,
+)
 from go_scheduler.events.event import of_instance
-from go_scheduler.events.instance_events import InstanceFinished
+from go_scheduler.events.instance_events import InstanceFinished, InstanceReopened
 from go_scheduler.models import (
     Cancelled,
     Outcome,
     State,
     TaskInstance,
 )
+from go_scheduler.shown import shown
 from go_scheduler.stores.messages import Position
 from go_scheduler.triggers.base import utc
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
 
     from go_scheduler.client.pages import Page
@@ -30,6 +36,8 @@ if TYPE_CHECKING:
 
 from go_scheduler.client.arguments import check_limit, check_searched, one_of
 from go_scheduler.client.store_access import StoreAccess
+
+_BATCH = 500
 
 
 class Instances(StoreAccess):
@@ -172,3 +180,101 @@ class Instances(StoreAccess):
                     error=None,
                 )
             )
+
+    def retry(self, instance_id: UUID) -> TaskInstance:
+        """Run an instance again that has failed, as soon as a node can.
+
+        It begins anew: all that its ``retry`` allows is before it. Its ``id`` and its
+        fire time stay, and so does what ``list_runs`` has of it. It runs as its
+        definition says now; one that is paused keeps it until it is resumed.
+
+        Returns:
+            The instance, pending.
+
+        Raises:
+            TaskInstanceNotFoundError: There is none with this id.
+            TaskInstanceStateError: It has not failed; or its definition waits for the
+                end of each run, and has another that has not ended.
+            TaskDefinitionNotFoundError: Its definition has been deleted.
+        """
+        instance = self.get_instance(instance_id)
+        if not self._reopen([instance]):
+            self._refuse_retry(instance_id)
+        return self.get_instance(instance_id)
+
+    aretry = awaitable(retry)
+    """Await what ``retry`` does; see there."""
+
+    def retry_failed(
+        self,
+        *,
+        definition_id: UUID | None = None,
+        name: str | None = None,
+        since: datetime | None = None,
+        limit: int | None = None,
+    ) -> int:
+        """Run again all instances that have failed and meet every condition given.
+
+        What cannot be run again, as ``retry`` says, is left out.
+
+        Args:
+            definition_id: They belong to this definition.
+            name: Their definition has this name.
+            since: Their ``execute_at`` is not before this.
+            limit: The most to run again, those with the earliest ``execute_at``; None:
+                all.
+
+        Returns:
+            How many run again.
+
+        Raises:
+            ConfigurationError: An argument is wrong.
+        """
+        if limit is not None:
+            check_type("limit", limit, int)
+            if limit < 1:
+                raise ConfigurationError(f"limit must be at least 1: {shown(limit)}")
+        reopened, after = 0, None
+        while limit is None or reopened < limit:
+            page = self.list_instances(
+                definition_id=definition_id,
+                name=name,
+                state=State.FAILED,
+                since=since,
+                after=after,
+                limit=_BATCH if limit is None else min(_BATCH, limit - reopened),
+            )
+            reopened += self._reopen(page)
+            # What fails once more meanwhile is behind this, and not met again.
+            after = page.next
+            if after is None:
+                break
+        return reopened
+
+    aretry_failed = awaitable(retry_failed)
+    """Await what ``retry_failed`` does; see there."""
+
+    def _reopen(self, instances: Collection[TaskInstance]) -> int:
+        """Make instances run again; how many do."""
+        if not instances:
+            return 0
+        reopened = self._ready().reopen_instances([each.id for each in instances])
+        self._look()
+        if self._events.wanted(InstanceReopened):
+            for each in instances:
+                if each.id in reopened:
+                    self._events.tell(InstanceReopened(**of_instance(each)))
+        return len(reopened)
+
+    def _refuse_retry(self, instance_id: UUID) -> NoReturn:
+        """Say why an instance cannot be run again."""
+        instance = self.get_instance(instance_id)
+        if instance.state is not State.FAILED:
+            problem = "only what has failed is run again"
+            raise TaskInstanceStateError(instance_id, instance.state.value, problem)
+        definition_id = instance.definition.id
+        if not self._ready().get_definition(definition_id).trigger.waits:
+            # It belongs to a former definition of that id.
+            raise TaskDefinitionNotFoundError(definition_id)
+        problem = "its definition waits for the end of another instance"
+        raise TaskInstanceStateError(instance_id, instance.state.value, problem)

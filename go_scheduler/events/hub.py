@@ -8,6 +8,7 @@ from go_scheduler.clock import SystemClock
 from go_scheduler.events.delivery import Delivery
 from go_scheduler.events.log import Log
 from go_scheduler.events.node_events import StoreAway, StoreBack
+from go_scheduler.events.run_log import RunLog
 from go_scheduler.events.store_watch import StoreWatch
 
 if TYPE_CHECKING:
@@ -25,10 +26,15 @@ class Events:
     Args:
         listeners: Users' listeners; the log hears everything without being among them.
         clock: Measures elapsed time; None: the system's.
+        log_runs: Whether the log has a line for each run.
     """
 
     def __init__(
-        self, listeners: Sequence[Hears] = (), clock: Clock | None = None
+        self,
+        listeners: Sequence[Hears] = (),
+        clock: Clock | None = None,
+        *,
+        log_runs: bool = False,
     ) -> None:
         self._clock = SystemClock() if clock is None else clock
         self._deliveries = [Delivery(each.listener, self._clock) for each in listeners]
@@ -36,6 +42,8 @@ class Events:
             (delivery.put, each.kinds)
             for delivery, each in zip(self._deliveries, listeners, strict=True)
         ]
+        if log_runs:
+            self._takers.append((RunLog().hear, RunLog.HEARD))
         # Of each kind who takes it, once it was asked for.
         self._taking: dict[type[Event], tuple[Callable[[Event], None], ...]] = {}
         if self.wanted(StoreAway) or self.wanted(StoreBack):

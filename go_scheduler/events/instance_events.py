@@ -132,6 +132,11 @@ class InstanceFinished(InstanceEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceReopened(InstanceEvent):
+    """It had failed, and somebody has asked for it to run again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceHandedOn(InstanceEvent):
     """Its handler has handed its work on, and the run goes on elsewhere."""
 
@@ -164,6 +169,23 @@ class RunFailed(InstanceEvent):
 
     retry_in: timedelta | None
     error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnded(InstanceEvent):
+    """A run of it has ended, well or not, and that is recorded.
+
+    Attributes:
+        late: How long after it was due it began.
+        took: How long it took.
+        outcome: How its instance has ended by that; None: it runs again.
+        retry_in: After how long; None: it does not.
+    """
+
+    late: timedelta
+    took: timedelta
+    outcome: Outcome | None
+    retry_in: timedelta | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

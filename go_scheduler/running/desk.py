@@ -13,6 +13,7 @@ from go_scheduler.events.instance_events import (
     InstanceFinished,
     InstanceGivenBack,
     InstanceRetried,
+    RunEnded,
 )
 from go_scheduler.models import Extension, Outcome
 from go_scheduler.running import outcomes
@@ -227,6 +228,15 @@ class Desk:
             self._tell_event(TriggerFailed(**ids, error=shown(error), exception=error))
         if record.outcome is None or record.outcome is Outcome.FAILED:
             self._tell_event(failure_event(run.instance, decision))
+        self._tell_event(
+            RunEnded(
+                **of_instance(run.instance),
+                late=run.started_at - run.instance.due_at,
+                took=run.ran_for,
+                outcome=record.outcome,
+                retry_in=None if record.outcome else record.retry_in,
+            )
+        )
         self._tell_event(_end_of(run, record))
         if definition.trigger.waits and record.outcome and not record.next_fire_time:
             self._tell_event(DefinitionCompleted(**of_definition(definition)))

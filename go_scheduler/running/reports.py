@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, TaskInstanceNotFoundError
 from go_scheduler.events.definition_events import DefinitionCompleted
 from go_scheduler.events.event import of_definition, of_instance
@@ -17,6 +18,7 @@ from go_scheduler.events.instance_events import (
     InstanceUnrecorded,
     ResultDiscarded,
     RunDeferred,
+    RunEnded,
     RunFailed,
     Write,
 )
@@ -87,6 +89,7 @@ class Reports:
         """Tell of an outcome that the store has taken."""
         if entry.joined:
             self._rolled_back(entry.run, outcome)
+        self._tell_ended(entry, outcome.outcome, retry_in=outcome.retry_in)
         if outcome.outcome is None:
             self._tell_retried(entry, outcome)
             return
@@ -125,12 +128,30 @@ class Reports:
 
     def _tell_committed(self, entry: Entry, found: TaskInstance) -> None:
         """Tell of a success, and of what the handler raised after its commit."""
+        self._tell_ended(entry, Outcome.COMPLETED)
         self._tell_finished(entry, Outcome.COMPLETED, None)
         if found.definition.completed_at is not None:
             self._tell_completed(found.definition)
         if entry.raised is not None:
             ids = of_instance(entry.run.instance)
             self._events.tell(CompletedRunFailed(**ids, error=entry.raised))
+
+    def _tell_ended(
+        self, entry: Entry, outcome: Outcome | None, *, retry_in: timedelta = ZERO
+    ) -> None:
+        """Tell of a run that was called, and of none that was not."""
+        started_at, took = entry.run.called_at, entry.took
+        if started_at and took is not None and self._events.wanted(RunEnded):
+            instance = entry.run.instance
+            self._events.tell(
+                RunEnded(
+                    **of_instance(instance),
+                    late=started_at - instance.due_at,
+                    took=took,
+                    outcome=outcome,
+                    retry_in=None if outcome else retry_in,
+                )
+            )
 
     def _tell_retried(self, entry: Entry, outcome: RunOutcome) -> None:
         if self._events.wanted(InstanceRetried):

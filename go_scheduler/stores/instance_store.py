@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence, Set
+    from collections.abc import Collection, Mapping, Sequence, Set
     from datetime import datetime, timedelta
     from uuid import UUID
 
@@ -239,6 +239,25 @@ class InstanceStore(ABC):
 
         Returns:
             What it came to, for each that exists and has not ended.
+        """
+
+    @abstractmethod
+    def reopen_instances(self, ids: Collection[UUID]) -> Set[UUID]:
+        """Make instances run again that have failed.
+
+        Each is pending, due at the store's time, and has no outcome and no end; its
+        ``runs`` and ``hangs`` are zero. ``attempt``, ``execute_at``, ``error`` and what
+        ``list_runs`` has stay. It is in its definition's queue, frozen if that is
+        paused, and waits for its slot, whatever the ``overlap``. As it has an
+        ``error``, its fire time is not served anew by an edit or a pause.
+
+        Left out is what has not failed, what has no definition any more, and what would
+        be the second open instance with a fire time of a definition whose trigger
+        waits. Of several such the latest is reopened. The definition then has no
+        ``next_fire_time`` and is not completed until that ends.
+
+        Returns:
+            The ids of the instances that run again.
         """
 
     @abstractmethod

@@ -31,6 +31,7 @@ from go_scheduler.testing.store.nodes import (
 )
 from go_scheduler.testing.store.pauses import PauseTests, ResumeTests
 from go_scheduler.testing.store.remembered import RememberedTests
+from go_scheduler.testing.store.reopened import ReopenTests
 from go_scheduler.testing.store.runs import (
     CancelTests,
     FinishTests,
@@ -80,6 +81,7 @@ class StoreSuite(
     NextFireTimeTests,
     SuccessTests,
     HistoryTests,
+    ReopenTests,
     ReleaseTests,
     CancelTests,
     ContactTests,

@@ -37,6 +37,7 @@ from go_scheduler.events import (
     InstanceLocked,
     InstanceLost,
     InstanceParked,
+    InstanceReopened,
     InstanceReplaced,
     InstanceRetried,
     InstanceSkipped,
@@ -53,6 +54,7 @@ from go_scheduler.events import (
     ResultDiscarded,
     ResultLost,
     RunDeferred,
+    RunEnded,
     RunFailed,
     RunHung,
     RunLeftBehind,
@@ -279,6 +281,7 @@ WRITTEN = [
     (NoticeGiven(text="so it is", is_warning=False), "INFO so it is"),
 ]
 SILENT = [
+    RunEnded(**OF_I, late=SECOND, took=SECOND, outcome=None, retry_in=SECOND),
     DefinitionScheduled(**OF_D, next_fire_time=NOON, revision=1, joined=False),
     DefinitionChanged(**OF_D, change=Change.PAUSED, note="why"),
     DefinitionDeleted(definition_id=ONE),
@@ -296,6 +299,7 @@ SILENT = [
         **OF_I, outcome=Outcome.FAILED, started_at=NOON, took=SECOND, error="no"
     ),
     InstanceHandedOn(**OF_I),
+    InstanceReopened(**OF_I),
     InstanceRetried(**OF_I, retry_in=SECOND, started_at=NOON, took=SECOND, error="no"),
     StoreAway(loop="keeper", error="no"),
     StoreBack(away=SECOND),

@@ -43,6 +43,7 @@ from go_scheduler.events import (
     NoticeGiven,
     ResultDiscarded,
     ResultLost,
+    RunEnded,
     RunFailed,
     RunHung,
     RunLeftBehind,
@@ -114,7 +115,7 @@ class TestOnEachStore:
         stored = house.scheduler.schedule(once())
         with house.scheduler:
             clock.advance(2 * SECOND)
-        claimed, started, finished = house.of(InstanceEvent)
+        claimed, started, ended, finished = house.of(InstanceEvent)
         ids = {
             "instance_id": claimed.instance_id,
             "attempt": 1,
@@ -130,6 +131,13 @@ class TestOnEachStore:
             execute_at=at,
             started_at=at,
             late=timedelta(0),
+        )
+        assert ended == RunEnded(
+            **ids,  # type: ignore[arg-type]
+            late=timedelta(0),
+            took=2 * SECOND,
+            outcome=Outcome.COMPLETED,
+            retry_in=None,
         )
         assert finished == InstanceFinished(
             **ids,  # type: ignore[arg-type]

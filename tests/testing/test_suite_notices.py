@@ -357,7 +357,7 @@ class CompletesAtOnce(MemoryStore):
         for each in stored:
             row = self._definitions.get(each.id)
             if row is not None and each.next_fire_time is None:
-                self._definitions._change(row, completed_at=self.now())
+                self._definitions.change(row, completed_at=self.now())
         return [self.get_definition(each.id) for each in stored]
 
 

@@ -150,6 +150,9 @@ class StubStore(Store):
     def list_contacts(self, *, within: timedelta) -> Sequence[NodeContact]:
         raise NotImplementedError
 
+    def reopen_instances(self, ids: Collection[UUID]) -> Set[UUID]:
+        raise NotImplementedError
+
     def list_runs(self, instance_id: UUID) -> Sequence[TaskRun]:
         raise NotImplementedError
 

@@ -190,7 +190,7 @@ class DefinitionTable:
             elif instance.state is State.CLAIMED:
                 self._instances.free(instance, instance.due_at)
         completed_at = row.definition.completed_at if again is None else None
-        self._change(
+        self.change(
             row,
             paused=True,
             note=note,
@@ -206,7 +206,7 @@ class DefinitionTable:
         """End a definition's pause, if it is paused."""
         if not row.definition.paused:
             return
-        self._change(
+        self.change(
             row, paused=False, note=None, revision=next_revision(row.definition)
         )
         for instance in row.rows:
@@ -282,7 +282,8 @@ class DefinitionTable:
             )
             self._list(row)
 
-    def _change(self, row: StoredDefinition, **changes: object) -> None:
+    def change(self, row: StoredDefinition, **changes: object) -> None:
+        """Change fields of a definition."""
         self._unlist(row)
         row.definition = replace(row.definition, **changes)  # type: ignore[arg-type]
         self._list(row)

@@ -14,7 +14,6 @@ from go_scheduler.models import Outcome, State
 from go_scheduler.stores.memory.ended import EndedInstances
 from go_scheduler.stores.memory.slots import SlotTable, in_turn
 from go_scheduler.stores.memory.stored import StoredInstance
-from go_scheduler.task_run import RunEnd
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from go_scheduler.stores.memory.span import Entry, Span
     from go_scheduler.stores.memory.stored import StoredDefinition
     from go_scheduler.stores.messages import Claim, Claimant, Renewal
-    from go_scheduler.task_run import TaskRun
 
 
 class InstanceTable:
@@ -87,7 +85,6 @@ class InstanceTable:
         instances: Iterable[tuple[TaskInstance, StoredDefinition]],
         *,
         handed_on: Set[UUID],
-        runs: Iterable[TaskRun],
         slots: Mapping[str, UUID],
     ) -> None:
         """Take instances as they were seen, each with the row of its definition."""
@@ -108,9 +105,6 @@ class InstanceTable:
                 self._list_lease(row)
         for row in sorted(over, key=attrgetter("completed_at")):
             self._ended.add(row)
-        for run in runs:
-            row = self._rows[run.instance_id.int]
-            row.past = (*row.past, run)
 
     @property
     def orphans(self) -> Sequence[StoredInstance]:
@@ -153,6 +147,14 @@ class InstanceTable:
         row.completed_at = now
         self._enter(row, _STATES[outcome])
         self._ended.add(row)
+
+    def reopen(self, row: StoredInstance, now: datetime) -> None:
+        """Make a row that has ended pending again, due now, as if it were new."""
+        self._ended.remove(row)
+        row.begin_anew(now)
+        row.of.open += 1
+        self._enter(row, State.PENDING)
+        self.list_pending(row)
 
     def free(self, row: StoredInstance, due_at: datetime) -> None:
         """Make a claimed row pending again."""
@@ -258,8 +260,7 @@ class InstanceTable:
     ) -> None:
         """Mark rows as claimed; as started, if due by ``lead`` and without a slot."""
         for row in rows:
-            if row.started_at is not None:
-                row.keep_run(RunEnd.LOST, None, now)
+            row.leave_run(now)
             row.claimed_by = claimant.node
             row.attempt += 1
             row.started_at = None

@@ -14,6 +14,7 @@ from go_scheduler.stores.memory.additions import add
 from go_scheduler.stores.memory.definition_calls import MemoryDefinitions
 from go_scheduler.stores.memory.finishing import cancel, finish, release
 from go_scheduler.stores.memory.lists import Lists
+from go_scheduler.stores.memory.reopening import reopen
 from go_scheduler.stores.memory.settling import settle_slots
 from go_scheduler.stores.memory.span import Span
 from go_scheduler.stores.memory.tables import Tables
@@ -193,6 +194,11 @@ class MemoryStore(MemoryDefinitions, Store):
         """Name the queues in which something is due that nobody has claimed."""
         with self._lock:
             return self._instances.due_queues(self._time()).difference(apart_from)
+
+    def reopen_instances(self, ids: Collection[UUID]) -> Set[UUID]:
+        """Make instances run again that have failed."""
+        with self._lock:
+            return reopen(ids, self._tables, self._time())
 
     def get_instance(self, instance_id: UUID) -> TaskInstance:
         """Read one instance."""

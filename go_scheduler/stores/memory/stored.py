@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.models import State, TaskInstance
 from go_scheduler.stores.slots import overlap_of, slot_of
-from go_scheduler.task_run import RUNS_KEPT, TaskRun
+from go_scheduler.task_run import RUNS_KEPT, RunEnd, TaskRun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from go_scheduler.json import JSON
     from go_scheduler.models import Outcome, Skipped, TaskDefinition
     from go_scheduler.stores.messages import Claimant
-    from go_scheduler.task_run import RunEnd
 
 
 class StoredDefinition:
@@ -153,6 +152,23 @@ class StoredInstance:
         self.started_at = max(now, self.due_at)
         expire_after = self.of.definition.expire_after or claimant.expire_after
         self.expires_at = self.started_at + min(claimant.lease, expire_after)
+
+    def begin_anew(self, now: datetime) -> None:
+        """Be as if it were new and due now, but for what is known of its runs."""
+        self.outcome = self.completed_at = self.ended_attempt = None
+        self.claimed_by = self.expires_at = self.started_at = None
+        self.cancel_requested = False
+        self.runs = self.hangs = 0
+        self.due_at = now
+        self.queue = self.of.definition.queue
+        self.follow()
+        # Somebody wants it to run: it waits for its turn, whatever runs.
+        self.overlap = None
+
+    def leave_run(self, now: datetime) -> None:
+        """Keep its present run, if it has one, as lost to who claims it now."""
+        if self.started_at is not None:
+            self.keep_run(RunEnd.LOST, None, now)
 
     def keep_run(self, outcome: RunEnd, error: str | None, now: datetime) -> None:
         """Keep how its present run ended."""

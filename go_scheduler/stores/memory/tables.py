@@ -83,9 +83,12 @@ class Tables:
         tables.instances.restore(
             kept + gone,
             handed_on=set(snapshot.handed_on),
-            runs=snapshot.runs,
             slots=snapshot.slots,
         )
+        for run in snapshot.runs:
+            row = tables.instances.get(run.instance_id)
+            assert row is not None
+            row.past = (*row.past, run)
         for _, deleted in gone:
             deleted.instances = None
         tables.definitions.restore(rows.values(), snapshot.first_revision)

@@ -14,6 +14,7 @@ from go_scheduler.stores.sql.tables import contents, definitions, instances
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+    from datetime import datetime
     from uuid import UUID
 
     from sqlalchemy import ColumnElement, Select
@@ -63,6 +64,56 @@ def definitions_like(
         query = query.where(fires_after(after))
     elif after is not None:
         query = query.where(definitions.c.id > after.id)
+    return query
+
+
+def instances_like(
+    query: Select[Any],
+    dialect: Dialect,
+    *,
+    definition_id: UUID | None,
+    name: str | None,
+    state: State | None,
+    since: datetime | None,
+    newest_first: bool,
+    after: Position | None,
+) -> Select[Any]:
+    """Instances in their order, as ``Store.list_instances``.
+
+    Args:
+        query: Selects them all.
+        dialect: The engine's own words.
+        definition_id: The others are as there.
+        name: As there.
+        state: As there.
+        since: As there.
+        newest_first: As there.
+        after: As there.
+    """
+    column = instances.c
+    order = (column.execute_at, column.id)
+    query = query.order_by(
+        *((each.desc() for each in order) if newest_first else order)
+    )
+    if definition_id is not None:
+        live = select(definitions.c.key).where(
+            definitions.c.id == definition_id, definitions.c.deleted_at.is_(None)
+        )
+        live = dialect.looked_up(live, definitions, "task_definitions_id_key")
+        query = dialect.looked_up(
+            query.where(column.definition_key == live.scalar_subquery()),
+            instances,
+            "task_instances_fire_key",
+        )
+    if name is not None:
+        named = select(contents.c.key).where(contents.c.name == name)
+        query = query.where(column.definition_key.in_(named))
+    if state is not None:
+        query = query.where(instance_state == state.value)
+    if since is not None:
+        query = query.where(column.execute_at >= since)
+    if after is not None:
+        query = query.where(comes_after(after, newest_first=newest_first))
     return query
 
 

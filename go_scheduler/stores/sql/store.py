@@ -30,14 +30,15 @@ from go_scheduler.stores.sql.joined import Joined
 from go_scheduler.stores.sql.joining import join, when_committed
 from go_scheduler.stores.sql.lists import (
     BOTH,
-    comes_after,
     definitions_like,
     instance_state,
+    instances_like,
 )
 from go_scheduler.stores.sql.puts import Puts
 from go_scheduler.stores.sql.reader import Reader
+from go_scheduler.stores.sql.reopening import reopen
 from go_scheduler.stores.sql.settling import Settling
-from go_scheduler.stores.sql.tables import contents, definitions, instances
+from go_scheduler.stores.sql.tables import definitions, instances
 from go_scheduler.stores.sql.tombstones import Tombstones
 
 if TYPE_CHECKING:
@@ -282,6 +283,14 @@ class SQLStore(TransactionalStore):
             raise TaskInstanceNotFoundError(instance_id)
         return self._reader.instances(Lane.BY_HAND, rows)[0]
 
+    def reopen_instances(self, ids: Collection[UUID]) -> Set[UUID]:
+        """Make instances run again that have failed."""
+        return self._database.transact(
+            lambda connection: reopen(connection, self._dialect, ids),
+            # One that was done, and is repeated, finds nothing that has failed.
+            repeatable=False,
+        )
+
     def list_runs(self, instance_id: UUID) -> Sequence[TaskRun]:
         """Read what is kept of the runs of an instance."""
         return self._list(lambda connection: read_runs(connection, instance_id))
@@ -298,31 +307,16 @@ class SQLStore(TransactionalStore):
         limit: int = 100,
     ) -> Sequence[TaskInstance]:
         """Read a page of the instances that meet every condition given."""
-        column = instances.c
-        order = (column.execute_at, column.id)
-        query = self._both.limit(limit)
-        query = query.order_by(
-            *((each.desc() for each in order) if newest_first else order)
-        )
-        if definition_id is not None:
-            live = select(definitions.c.key).where(
-                definitions.c.id == definition_id, definitions.c.deleted_at.is_(None)
-            )
-            live = self._dialect.looked_up(live, definitions, "task_definitions_id_key")
-            query = self._dialect.looked_up(
-                query.where(column.definition_key == live.scalar_subquery()),
-                instances,
-                "task_instances_fire_key",
-            )
-        if name is not None:
-            named = select(contents.c.key).where(contents.c.name == name)
-            query = query.where(column.definition_key.in_(named))
-        if state is not None:
-            query = query.where(instance_state == state.value)
-        if since is not None:
-            query = query.where(column.execute_at >= since)
-        if after is not None:
-            query = query.where(comes_after(after, newest_first=newest_first))
+        query = instances_like(
+            self._both,
+            self._dialect,
+            definition_id=definition_id,
+            name=name,
+            state=state,
+            since=since,
+            newest_first=newest_first,
+            after=after,
+        ).limit(limit)
         rows = self._list(lambda connection: connection.execute(query).all())
         return self._reader.instances(Lane.BY_HAND, rows)
 

@@ -10,7 +10,7 @@ from uuid import UUID
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from go_scheduler.models import Outcome, TaskInstance
+from go_scheduler.models import Outcome, State, TaskInstance
 from go_scheduler.stores.messages import Claim, Claimant, Release, Renewal, RunOutcome
 from go_scheduler.testing.machine.drawn import (
     ALL,
@@ -63,6 +63,18 @@ class InstanceRules(StorePair):
             return {self._known(store, each): seen_of(each) for each in claimed}
 
         self._alike(claim)
+
+    @rule(data=st.data())
+    def reopen(self, data: st.DataObject) -> None:
+        """Somebody lets some of what has failed run again."""
+        failed = self.oracle.list_instances(state=State.FAILED, limit=ALL)
+        chosen = self._some(data, failed) if failed else ()
+
+        def reopen(store: Store) -> object:
+            mine = [self._twin(store, each.id) for each in chosen]
+            return {self._oracles(store, each) for each in store.reopen_instances(mine)}
+
+        self._alike(reopen)
 
     @rule(node=nodes)
     def list_claimed(self, node: UUID) -> None:

@@ -1,0 +1,148 @@
+"""How instances that have failed are made to run again, in one transaction.
+
+In words that every engine and every driver understands.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import and_, case, literal, not_, null, select, update
+
+from go_scheduler.models import Outcome
+from go_scheduler.stores.slots import LOCK
+from go_scheduler.stores.sql.tables import definitions, instances
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence, Set
+    from datetime import datetime
+    from uuid import UUID
+
+    from sqlalchemy import Connection, Row
+
+    from go_scheduler.stores.sql.dialect import Dialect
+
+
+def reopen(
+    connection: Connection, dialect: Dialect, ids: Collection[UUID]
+) -> Set[UUID]:
+    """Make failed instances run again, as ``Store.reopen_instances``.
+
+    Args:
+        connection: In a transaction.
+        dialect: The engine's own words.
+        ids: Those of the instances.
+    """
+    failed = _lock_failed(connection, dialect, ids)
+    waits = _lock_definitions(
+        connection, dialect, {row.definition_key for row in failed}
+    )
+    # Those whose trigger waits for the end of it, if it has a fire time.
+    keys = {row.id: row.definition_key for row in failed if row.fire_time is not None}
+    waiting = {key for key in keys.values() if waits.get(key)}
+    awaited = _awaited(connection, dialect, waiting)
+    chosen: list[UUID] = []
+    begun: set[UUID] = set()
+    for row in failed:
+        key = keys.get(row.id)
+        if row.definition_key in waits and key not in awaited:
+            chosen.append(row.id)
+            # Of such a definition a single instance is open at a time.
+            if key is not None and key in waiting:
+                awaited.add(key)
+                begun.add(key)
+    _await(connection, dialect, begun)
+    return _reopen(connection, dialect, chosen)
+
+
+def _lock_failed(
+    connection: Connection, dialect: Dialect, ids: Collection[UUID]
+) -> Sequence[Row[Any]]:
+    """Those that have failed, latest first; none of them succeeds after all now."""
+    column = instances.c
+    query = (
+        select(column.id, column.definition_key, column.fire_time)
+        .where(dialect.among(column.id, ids), column.outcome == Outcome.FAILED.value)
+        .order_by(column.execute_at.desc(), column.id.desc())
+        .with_for_update()
+    )
+    return connection.execute(query).all()
+
+
+def _lock_definitions(
+    connection: Connection, dialect: Dialect, keys: Collection[UUID]
+) -> Mapping[UUID, bool]:
+    """Of each that is there whether it waits; none is edited, or fires, until then."""
+    query = (
+        select(definitions.c.key, definitions.c.waits)
+        .where(
+            dialect.among(definitions.c.key, keys), definitions.c.deleted_at.is_(None)
+        )
+        .order_by(definitions.c.key)
+        .with_for_update()
+    )
+    return {row.key: row.waits for row in connection.execute(query)}
+
+
+def _awaited(
+    connection: Connection, dialect: Dialect, keys: Collection[UUID]
+) -> set[UUID]:
+    """Those that wait for the end of an instance already."""
+    column = instances.c
+    query = select(column.definition_key).where(
+        dialect.among(column.definition_key, keys),
+        column.completed_at.is_(None),
+        column.outcome.is_(None),
+        column.fire_time.is_not(None),
+    )
+    query = dialect.looked_up(query, instances, "task_instances_open_idx")
+    return set(connection.execute(query).scalars())
+
+
+def _await(connection: Connection, dialect: Dialect, keys: Collection[UUID]) -> None:
+    """Let definitions wait for the end of an instance, and not fire before."""
+    connection.execute(
+        update(definitions)
+        .where(dialect.among(definitions.c.key, keys))
+        .values(next_fire_time=None, completed_at=None)
+    )
+
+
+def _reopen(
+    connection: Connection, dialect: Dialect, ids: Collection[UUID]
+) -> Set[UUID]:
+    """Make rows as those of new instances that are due, and follow their definition."""
+    column, of = instances.c, definitions.c
+    now: datetime = dialect.now(connection)
+    at = literal(now, column.due_at.type)
+    # As ``slot_of`` has it.
+    fired = column.fire_time.is_not(None)
+    of_its_own = and_(of.waits, fired, not_(of.slot.startswith(LOCK)))
+    statement = (
+        update(instances)
+        .where(dialect.among(column.id, ids), column.definition_key == of.key)
+        .values(
+            queue=of.queue,
+            priority=of.priority,
+            expire_after=of.expire_after,
+            slot=case((of_its_own, null()), else_=of.slot),
+            # Somebody wants it to run: it waits for its turn, whatever runs.
+            overlap=None,
+            waits=and_(of.waits, fired),
+            frozen=of.paused,
+            parked=False,
+            due_at=at,
+            claimable_at=case((of.paused, None), else_=at),
+            runs=0,
+            hangs=0,
+            claimed_by=None,
+            expires_at=None,
+            started_at=None,
+            completed_at=None,
+            outcome=None,
+            ended_attempt=None,
+            cancel_requested=False,
+        )
+        .returning(column.id)
+    )
+    return set(connection.execute(statement).scalars())

@@ -1,0 +1,194 @@
+"""What has failed is run again by hand: one, by filter, all."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from datetime import timedelta
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from go_scheduler import (
+    ConfigurationError,
+    DelayTrigger,
+    ExecuteOnceTrigger,
+    Fail,
+    HandlerRegistry,
+    MemoryStore,
+    Scheduler,
+    State,
+    TaskDefinition,
+    TaskDefinitionNotFoundError,
+    TaskInstanceNotFoundError,
+    TaskInstanceStateError,
+)
+from go_scheduler.clock import ZERO
+from go_scheduler.events import InstanceReopened, hears
+from go_scheduler.testing.clock import START
+from tests.conftest import seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from go_scheduler import TaskInstance
+    from go_scheduler.events import Event
+    from go_scheduler.testing import ManualClock
+
+MINUTE = timedelta(minutes=1)
+
+
+class Shop:
+    """A scheduler of jobs that fail until they are repaired."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.broken = True
+        self.ran: list[TaskInstance] = []
+        self.told: list[Event] = []
+        handlers = HandlerRegistry()
+        for name in ("print", "mail"):
+            handlers.register(name)(self._run)
+        self.scheduler = Scheduler(
+            handlers,
+            MemoryStore(clock),
+            clock=clock,
+            listeners=[hears(InstanceReopened)(self.told.append)],
+        )
+
+    def _run(self, instance: TaskInstance) -> None:
+        self.ran.append(instance)
+        if self.broken:
+            raise Fail("no paper")
+
+    def fail(self, name: str = "print", *, at: timedelta = ZERO) -> TaskInstance:
+        """One that has failed."""
+        trigger = ExecuteOnceTrigger(self.clock.now() + at)
+        definition = TaskDefinition(trigger=trigger, name=name)
+        self.scheduler.schedule(definition)
+        self.clock.advance(at + seconds(1))
+        [instance] = self.scheduler.list_instances(definition_id=definition.id)
+        assert instance.state is State.FAILED
+        return instance
+
+    def failed(self) -> int:
+        return self.scheduler.counts()[State.FAILED]
+
+
+@pytest.fixture
+def shop(clock: ManualClock) -> Iterator[Shop]:
+    shop = Shop(clock)
+    with shop.scheduler:
+        yield shop
+
+
+def test_what_has_failed_runs_again_at_once_and_succeeds(shop: Shop) -> None:
+    instance = shop.fail()
+    shop.broken = False
+    again = shop.scheduler.retry(instance.id)
+    assert (again.state, again.runs, again.error) == (State.PENDING, 0, instance.error)
+    shop.clock.advance(seconds(1))
+    ended = shop.scheduler.get_instance(instance.id)
+    assert (ended.state, ended.runs, ended.attempt) == (State.COMPLETED, 1, 2)
+    assert [each.id for each in shop.ran] == [instance.id] * 2
+    [kept] = shop.scheduler.list_runs(instance.id)
+    assert "no paper" in (kept.error or "")
+
+
+def test_it_is_told(shop: Shop) -> None:
+    instance = shop.fail()
+    shop.scheduler.retry(instance.id)
+    shop.scheduler.stop()
+    [told] = shop.told
+    assert isinstance(told, InstanceReopened)
+    assert told.instance_id == instance.id
+
+
+def test_it_may_be_awaited(shop: Shop) -> None:
+    instance = shop.fail()
+
+    async def again() -> int:
+        await shop.scheduler.aretry(instance.id)
+        assert len(await shop.scheduler.alist_runs(instance.id)) == 1
+        return await shop.scheduler.aretry_failed()
+
+    assert asyncio.run(again()) == 0
+
+
+def test_what_is_not_there_or_has_not_failed_is_refused(shop: Shop) -> None:
+    scheduler = shop.scheduler
+    with pytest.raises(TaskInstanceNotFoundError):
+        scheduler.retry(uuid4())
+    shop.broken = False
+    definition = TaskDefinition(trigger=ExecuteOnceTrigger(START), name="print")
+    scheduler.schedule(definition)
+    shop.clock.advance(seconds(1))
+    [instance] = scheduler.list_instances()
+    with pytest.raises(TaskInstanceStateError, match="is completed: only what") as it:
+        scheduler.retry(instance.id)
+    assert (it.value.instance_id, it.value.state) == (instance.id, "completed")
+    copy = pickle.loads(pickle.dumps(it.value))
+    assert (str(copy), copy.state) == (str(it.value), "completed")
+
+
+def test_without_its_definition_it_is_refused(shop: Shop) -> None:
+    instance = shop.fail()
+    shop.scheduler.delete_definition(instance.definition.id)
+    with pytest.raises(TaskDefinitionNotFoundError):
+        shop.scheduler.retry(instance.id)
+    trigger = ExecuteOnceTrigger(START + timedelta(hours=1))
+    shop.scheduler.schedule(TaskDefinition(trigger=trigger, id=instance.definition.id))
+    with pytest.raises(TaskDefinitionNotFoundError):
+        shop.scheduler.retry(instance.id)
+
+
+def test_while_its_definition_waits_for_another_one_it_is_refused(shop: Shop) -> None:
+    scheduler = shop.scheduler
+    definition = TaskDefinition(trigger=DelayTrigger(MINUTE), name="print")
+    scheduler.schedule(definition)
+    shop.clock.advance(2 * MINUTE + seconds(1))
+    first, second = scheduler.list_instances(state=State.FAILED)
+    scheduler.pause(definition.id)
+    scheduler.retry(second.id)
+    with pytest.raises(TaskInstanceStateError, match="waits for the end of another"):
+        scheduler.retry(first.id)
+
+
+def test_all_that_has_failed_runs_again_once(shop: Shop) -> None:
+    for _ in range(3):
+        shop.fail()
+    assert shop.scheduler.retry_failed() == 3
+    shop.clock.advance(seconds(1))
+    assert (shop.failed(), len(shop.ran)) == (3, 6)
+
+
+def test_more_than_a_page_of_them_too(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("go_scheduler.client.instances._BATCH", 2)
+    for _ in range(5):
+        shop.fail()
+    assert shop.scheduler.retry_failed(limit=3) == 3
+    shop.broken = False
+    shop.clock.advance(seconds(1))
+    assert shop.failed() == 2
+    assert shop.scheduler.retry_failed() == 2
+
+
+def test_those_are_run_again_that_meet_every_condition(shop: Shop) -> None:
+    early, late = shop.fail("print"), shop.fail("print", at=MINUTE)
+    shop.fail("mail")
+    shop.broken = False
+    retry_failed = shop.scheduler.retry_failed
+    assert retry_failed(name="print", since=late.execute_at) == 1
+    assert retry_failed(definition_id=early.definition.id) == 1
+    assert retry_failed(name="print") == 0
+    shop.clock.advance(seconds(1))
+    assert shop.failed() == 1
+
+
+@pytest.mark.parametrize("limit", [0, -1, True, "all"])
+def test_a_limit_that_is_no_number_is_refused(shop: Shop, limit: int) -> None:
+    with pytest.raises(ConfigurationError, match="limit must be"):
+        shop.scheduler.retry_failed(limit=limit)
