@@ -192,6 +192,7 @@ class Scheduler(Lifecycle, Client):
         )
         Client.__init__(self, MemoryStore(clock) if store is None else store)
         self._defaults = Defaults.of(self._settings)
+        self._retention = retention
         Lifecycle.__init__(self, SystemClock() if clock is None else clock, loop)
         self._hub = Events(heard, self._clock, log_runs=log_runs)
         self._events = self._hub.teller("scheduler")

@@ -2,14 +2,14 @@
 
 from go_scheduler.client.declaring import Declaring
 from go_scheduler.client.definitions import Definitions
+from go_scheduler.client.explaining import Explaining
 from go_scheduler.client.instances import Instances
-from go_scheduler.client.nodes import Nodes
 from go_scheduler.client.on_demand import OnDemand
 from go_scheduler.client.pauses import Pauses
 from go_scheduler.client.runs import Runs
 
 
-class Client(Declaring, OnDemand, Definitions, Pauses, Instances, Runs, Nodes):
+class Client(Declaring, OnDemand, Definitions, Pauses, Instances, Runs, Explaining):
     """Schedules, reads and changes definitions; the half of a scheduler without loops.
 
     Each call waits for the store. Its form that begins with an ``a``, such as

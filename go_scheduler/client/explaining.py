@@ -1,0 +1,130 @@
+"""Why something happens or does not: what is read for the answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from go_scheduler.checks import check_type
+from go_scheduler.client.awaitable import awaitable
+from go_scheduler.client.nodes import Nodes
+from go_scheduler.errors import TaskDefinitionNotFoundError, TaskInstanceNotFoundError
+from go_scheduler.stores.messages import Position
+from go_scheduler.triggers.base import utc
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime, timedelta
+
+    from go_scheduler.models import TaskDefinition, TaskInstance
+    from go_scheduler.stores.base import Store
+    from go_scheduler.why.answer import Why
+    from go_scheduler.why.facts import Facts
+
+# Around an instant on each side: enough to find it among runs that were moved.
+_MOST = 100
+_LAST_ID = UUID(int=2**128 - 1)
+
+
+class Explaining(Nodes):
+    """Says why."""
+
+    # That of a scheduler which is not told otherwise is not known here.
+    _retention: timedelta | None = None
+
+    def why(self, definition_id: UUID, at: datetime | None = None) -> Why:
+        """What happened to a definition at an instant, or will, and what decided it.
+
+        ```python
+        print(scheduler.why(definition.id, datetime(2026, 11, 22, 9, tzinfo=UTC)))
+        ```
+
+        It reads a handful of rows, and changes nothing.
+
+        Args:
+            definition_id: The definition; or an instance, about which it is then
+                whenever that was.
+            at: Any instant, past or to come; one without a fraction of a second stands
+                for that second. None: how things stand now, and what was last.
+
+        Returns:
+            The answer: as text, some plain sentences.
+
+        Raises:
+            TaskDefinitionNotFoundError: There is nothing with this id, and nothing is
+                remembered of it.
+            ConfigurationError: An argument is wrong.
+        """
+        # Imported when first asked for: it loads triggers that not everybody has.
+        from go_scheduler.why.deciding import why_now, why_then
+
+        check_type("definition_id", definition_id, UUID)
+        asked = None if at is None else utc(at, name="at")
+        store = self._ready()
+        try:
+            definition = store.get_definition(definition_id)
+        except TaskDefinitionNotFoundError:
+            return self._why_other(store, definition_id, asked or store.now())
+        if asked is None:
+            return why_now(self._facts(store, definition, _latest(store, definition)))
+        around = _around(store, definition, asked)
+        return why_then(replace(self._facts(store, definition, around), at=asked))
+
+    awhy = awaitable(why)
+    """Await what ``why`` does; see there."""
+
+    def _why_other(self, store: Store, id: UUID, at: datetime) -> Why:
+        """Of a definition that is gone, or of an instance."""
+        from go_scheduler.why.about_instance import about
+        from go_scheduler.why.deciding import why_gone
+
+        for tombstone in store.list_tombstones([id]):
+            return why_gone(tombstone, at=at)
+        try:
+            instance = store.get_instance(id)
+        except TaskInstanceNotFoundError:
+            raise TaskDefinitionNotFoundError(id) from None
+        facts = self._facts(store, instance.definition, [instance])
+        return about(facts, instance)
+
+    def _facts(
+        self,
+        store: Store,
+        definition: TaskDefinition,
+        instances: Sequence[TaskInstance],
+    ) -> Facts:
+        from go_scheduler.why.facts import Facts
+
+        # Asked after what it is compared with: nothing is from the future.
+        nodes = self.nodes()
+        now = store.now()
+        return Facts(
+            definition=definition,
+            at=now,
+            now=now,
+            instances=instances,
+            nodes=nodes,
+            retention=self._retention,
+        )
+
+
+def _latest(store: Store, definition: TaskDefinition) -> Sequence[TaskInstance]:
+    return store.list_instances(
+        definition_id=definition.id, newest_first=True, limit=_MOST
+    )
+
+
+def _around(
+    store: Store, definition: TaskDefinition, at: datetime
+) -> Sequence[TaskInstance]:
+    """The instances before and after an instant, the latest first."""
+    before = store.list_instances(
+        definition_id=definition.id,
+        newest_first=True,
+        after=Position(at=at, id=_LAST_ID),
+        limit=_MOST,
+    )
+    after = store.list_instances(definition_id=definition.id, since=at, limit=_MOST)
+    known = {each.id for each in before}
+    return [*reversed([each for each in after if each.id not in known]), *before]

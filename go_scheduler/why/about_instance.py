@@ -1,0 +1,258 @@
+"""What there is to say of one instance."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from go_scheduler.models import State, TaskInstance
+from go_scheduler.why.answer import Because, Why
+from go_scheduler.why.words import length, node_text, summary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+    from go_scheduler.why.facts import Facts
+
+
+# Less than this is no lateness.
+_ON_TIME = timedelta(milliseconds=1)
+
+
+def about(facts: Facts, instance: TaskInstance) -> Why:
+    """What became of an instance, or where it stands."""
+    return _BY_STATE[instance.state](facts, instance)
+
+
+def _completed(facts: Facts, instance: TaskInstance) -> Why:
+    text = f"It has completed. {_run_of(facts, instance)}"
+    if instance.runs > 1:
+        text += f" It took {instance.runs} runs.{_last_error(instance)}"
+    return _why(
+        facts,
+        instance,
+        Because.COMPLETED,
+        text,
+        since=instance.started_at,
+        until=instance.completed_at,
+    )
+
+
+def _failed(facts: Facts, instance: TaskInstance) -> Why:
+    runs = "1 run" if instance.runs == 1 else f"{instance.runs} runs"
+    last = _run_of(facts, instance)
+    return _why(
+        facts,
+        instance,
+        Because.FAILED,
+        f"It has failed, after {runs}.{_last_error(instance)} {last}",
+        since=instance.completed_at,
+        reason=instance.error,
+    )
+
+
+def _cancelled(facts: Facts, instance: TaskInstance) -> Why:
+    text = f"It was cancelled at {_time(facts, instance.completed_at)}."
+    return _why(facts, instance, Because.CANCELLED, text, since=instance.completed_at)
+
+
+def _skipped(facts: Facts, instance: TaskInstance) -> Why:
+    skipped = instance.skipped
+    if skipped is None:
+        text = f"It was skipped at {_time(facts, instance.completed_at)}."
+        return _why(facts, instance, Because.SKIPPED, text, since=instance.completed_at)
+    first, last = facts.times(skipped.first), facts.times(skipped.last)
+    text = f"The fire time at {first} was skipped: {skipped.reason}."
+    if skipped.count > 1:
+        text = (
+            f"{skipped.count} fire times were skipped, from {first} to {last}:"
+            f" {skipped.reason}."
+        )
+    return _why(
+        facts,
+        instance,
+        Because.SKIPPED,
+        text,
+        since=skipped.first,
+        until=skipped.last,
+        reason=skipped.reason,
+    )
+
+
+def _running(facts: Facts, instance: TaskInstance) -> Why:
+    text = (
+        f"It is running, since {_time(facts, instance.started_at)}, on"
+        f" {_owner(facts, instance)}.{_claim(facts, instance)}"
+    )
+    if instance.cancel_requested:
+        text += " It has been asked to stop."
+    return _why(
+        facts,
+        instance,
+        Because.RUNNING,
+        text,
+        since=instance.started_at,
+        until=instance.expires_at,
+    )
+
+
+def _held(facts: Facts, instance: TaskInstance) -> Why:
+    text = (
+        f"It is due at {facts.times(instance.due_at)}, and held by"
+        f" {_owner(facts, instance)}.{_claim(facts, instance)}"
+    )
+    return _why(facts, instance, Because.HELD, text, until=instance.expires_at)
+
+
+def _pending(facts: Facts, instance: TaskInstance) -> Why:
+    if facts.definition.paused:
+        return paused(facts, instance)
+    if instance.parked:
+        return _parked(facts, instance)
+    due = facts.times(instance.due_at)
+    if instance.due_at <= facts.now:
+        return _waits(facts, instance)
+    soon = length(instance.due_at - facts.now)
+    if instance.runs:
+        text = f"It runs again at {due}, in {soon}.{_last_error(instance)}"
+        because = Because.RETRY
+    else:
+        text, because = f"It is due at {due}, in {soon}.", Because.PENDING
+    return _why(
+        facts, instance, because, text, until=instance.due_at, reason=instance.error
+    )
+
+
+def paused(facts: Facts, instance: TaskInstance | None) -> Why:
+    """That nothing starts, as the definition is paused."""
+    note = facts.definition.note
+    text = "It is paused, so that nothing of it starts until it is resumed"
+    return Why(
+        definition_id=facts.definition.id,
+        at=facts.at,
+        because=Because.PAUSED,
+        text=f"{text}: {note}." if note else f"{text}; there is no note.",
+        instance=instance,
+        reason=note,
+    )
+
+
+def _parked(facts: Facts, instance: TaskInstance) -> Why:
+    """What is due, and whose turn is another instance's."""
+    lock = instance.definition.lock
+    what = "another one of its definition has ended"
+    if lock is not None:
+        what = f"whatever has the lock {lock!r} has ended"
+    since = facts.times(instance.due_at)
+    text = f"It has been due since {since}, and waits until {what}."
+    holders = [each for each in facts.instances if each.state is State.RUNNING]
+    for holder in holders:
+        text += f" Instance {holder.id}: {_running(facts, holder).text}"
+    return _why(facts, instance, Because.PARKED, text, since=instance.due_at)
+
+
+def _waits(facts: Facts, instance: TaskInstance) -> Why:
+    """What is due, and nobody has taken."""
+    since = facts.times(instance.due_at)
+    queue, name = instance.definition.queue, instance.definition.name
+    served = [each for each in facts.takers if each.serves(queue)]
+    known = [each for each in served if each.knows(name)]
+    if not facts.takers:
+        what = "no node is alive that takes anything: start a scheduler"
+    elif not served:
+        what = f"no living node serves the queue {queue!r}{_served_last(facts, queue)}"
+    elif not known:
+        handler = "definitions without a name" if name is None else f"the name {name!r}"
+        what = f"no living node that serves its queue has a handler for {handler}"
+    else:
+        nodes = ", ".join(map(str, known))
+        what = (
+            f"no node has taken it yet; it may be taken by {nodes}, once there is room"
+        )
+    text = f"It has been due since {since}, and {what}.{_after_runs(instance)}"
+    return _why(
+        facts,
+        instance,
+        Because.WAITS_FOR_NODE,
+        text,
+        since=instance.due_at,
+        reason=instance.error,
+    )
+
+
+def _served_last(facts: Facts, queue: str) -> str:
+    """Which node served a queue last, as far back as that is known."""
+    gone = [each for each in facts.nodes if each.queues and queue in each.queues]
+    if not gone:
+        return ", nor has one within the last hour"
+    last = max(gone, key=lambda each: each.seen_at)
+    return f"; the last was {last}, seen at {facts.times(last.seen_at)}"
+
+
+def _run_of(facts: Facts, instance: TaskInstance) -> str:
+    """When and where the last run was."""
+    text = f"It was due at {facts.times(instance.execute_at)}"
+    started, ended = instance.started_at, instance.completed_at
+    if started is None or ended is None:
+        return f"{text}, and was not called."
+    late = started - instance.due_at
+    lateness = f"{length(late)} late" if late >= _ON_TIME else "on time"
+    return (
+        f"{text}; its last run started at {facts.times(started)}, {lateness}, on"
+        f" {_owner(facts, instance)}, as attempt"
+        f" {instance.ended_attempt or instance.attempt}, and took"
+        f" {length(ended - started)}."
+    )
+
+
+def _claim(facts: Facts, instance: TaskInstance) -> str:
+    until = instance.expires_at
+    if until is not None and until <= facts.now:
+        return (
+            f" Its claim has lapsed, at {facts.times(until)}: the node has died, or has"
+            " lost the store, and another one takes it over."
+        )
+    return f" Its claim holds until {_time(facts, until)}, and is renewed until then."
+
+
+def _owner(facts: Facts, instance: TaskInstance) -> str:
+    return node_text(facts.node(instance.claimed_by), instance.claimed_by)
+
+
+def _after_runs(instance: TaskInstance) -> str:
+    return f" It has run before.{_last_error(instance)}" if instance.runs else ""
+
+
+def _last_error(instance: TaskInstance) -> str:
+    return "" if not instance.error else f" Last error: {summary(instance.error)}."
+
+
+def _time(facts: Facts, at: datetime | None) -> str:
+    """A time that a row of this state has, unless it was changed by other means."""
+    return "an unknown time" if at is None else facts.times(at)
+
+
+def _why(
+    facts: Facts, instance: TaskInstance, because: Because, text: str, **more: object
+) -> Why:
+    return Why(
+        definition_id=facts.definition.id,
+        at=facts.at,
+        because=because,
+        text=text,
+        instance=instance,
+        node=facts.node(instance.claimed_by),
+        **more,  # type: ignore[arg-type]
+    )
+
+
+_BY_STATE: Mapping[State, Callable[[Facts, TaskInstance], Why]] = {
+    State.COMPLETED: _completed,
+    State.FAILED: _failed,
+    State.CANCELLED: _cancelled,
+    State.SKIPPED: _skipped,
+    State.RUNNING: _running,
+    State.CLAIMED: _held,
+    State.PENDING: _pending,
+}

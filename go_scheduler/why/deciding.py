@@ -1,0 +1,219 @@
+"""What decided it, of a definition at an instant, or now."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from go_scheduler.models import State
+from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.triggers.stored import UnknownTrigger
+from go_scheduler.why.about_instance import about, paused
+from go_scheduler.why.answer import Because, Why
+from go_scheduler.why.words import length
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.stores.messages import Tombstone
+    from go_scheduler.triggers.previews import PreviewedTime
+    from go_scheduler.why.facts import Facts
+
+# Whoever makes instances may be about to.
+_PATIENCE = timedelta(seconds=5)
+_NOW = {State.RUNNING: 0, State.CLAIMED: 1}
+
+
+def why_now(facts: Facts) -> Why:
+    """Where a definition stands now, and what it did last."""
+    open_ones = [each for each in facts.instances if each.completed_at is None]
+    ended = [each for each in facts.instances if each.completed_at is not None]
+    if open_ones and not _is_only_paused(facts, open_ones):
+        return about(facts, min(open_ones, key=_urgency))
+    answer = _of_definition(facts)
+    if not ended:
+        return answer
+    last = about(facts, ended[0])
+    return replace(answer, text=f"{answer.text} Its last instance: {last.text}")
+
+
+def why_then(facts: Facts) -> Why:
+    """What happened at an instant, or will happen."""
+    for instance in facts.instances:
+        if _is_of_then(facts, instance):
+            return about(facts, instance)
+    definition = facts.definition
+    if isinstance(definition.trigger, UnknownTrigger):
+        return _unknown_trigger(facts, definition.trigger)
+    fire_time = facts.fire_time()
+    if fire_time is None or definition.trigger.waits:
+        return _nothing_then(facts)
+    following = definition.next_fire_time
+    if following is None and facts.at > facts.now:
+        return _ended(facts)
+    if following is None or fire_time < following:
+        return _not_kept(facts, fire_time)
+    if definition.paused:
+        return paused(facts, None)
+    return _fires(facts, fire_time)
+
+
+def why_gone(tombstone: Tombstone, *, at: datetime) -> Why:
+    """What is remembered of a definition that has ended and is gone."""
+    return Why(
+        definition_id=tombstone.id,
+        at=at,
+        because=Because.ENDED,
+        text=(
+            f"It has ended: its last fire time had its instance at"
+            f" {tombstone.completed_at:%Y-%m-%d %H:%M:%S} UTC, and all of it has been"
+            " deleted since. Its id is remembered: scheduled again with an equal"
+            " trigger, it does not run again."
+        ),
+        since=tombstone.completed_at,
+    )
+
+
+def _is_only_paused(facts: Facts, open_ones: Sequence[TaskInstance]) -> bool:
+    pending = all(each.state is State.PENDING for each in open_ones)
+    return facts.definition.paused and pending
+
+
+def _urgency(instance: TaskInstance) -> tuple[int, datetime]:
+    """What runs comes first, then what is held, then what is due first."""
+    return _NOW.get(instance.state, 2), instance.due_at
+
+
+def _is_of_then(facts: Facts, instance: TaskInstance) -> bool:
+    if skipped := instance.skipped:
+        covers = skipped.first <= facts.at <= skipped.last
+        is_one = facts.fire_time() is not None
+        return (covers and is_one) or facts.is_then(skipped.first)
+    return facts.is_then(instance.fire_time or instance.execute_at) or facts.is_then(
+        instance.execute_at
+    )
+
+
+def _of_definition(facts: Facts) -> Why:
+    """Where a definition stands without an open instance."""
+    definition = facts.definition
+    if definition.paused:
+        return paused(facts, None)
+    if isinstance(definition.trigger, UnknownTrigger):
+        return _unknown_trigger(facts, definition.trigger)
+    if definition.next_fire_time is not None:
+        return _fires(facts, definition.next_fire_time)
+    if definition.completed_at is not None:
+        return _ended(facts)
+    return _nothing_then(facts)
+
+
+def _fires(facts: Facts, fire_time: datetime) -> Why:
+    """A fire time that has no instance yet."""
+    at = facts.times(fire_time)
+    following = facts.definition.next_fire_time or fire_time
+    if following < facts.now - _PATIENCE:
+        alive = sum(each.alive for each in facts.nodes)
+        text = (
+            f"It is overdue: it should have fired at {facts.times(following)}, and no"
+            f" node has made its instance; {alive} nodes are alive. Is a scheduler"
+            " running on this store, and does it know the trigger?"
+        )
+        return _answer(facts, Because.OVERDUE, text, since=following)
+    soon = fire_time - facts.now
+    when = f", in {length(soon)}" if soon > timedelta(0) else ""
+    text = f"It fires at {at}{when}; its instance is made shortly before."
+    return _answer(facts, Because.TO_COME, text, until=fire_time)
+
+
+def _nothing_then(facts: Facts) -> Why:
+    """No fire time of the schedule; what ran at that instant all the same."""
+    trigger = facts.definition.trigger
+    if isinstance(trigger, OnDemandTrigger):
+        text = "Nothing: it has no fire times, and runs only when somebody asks for it."
+        return _answer(facts, Because.NO_FIRE_TIME, text + _ran_meanwhile(facts))
+    if trigger.waits:
+        text = (
+            "It fires after the end of each run, so nobody knows when before that has"
+            f" ended.{_ran_meanwhile(facts)}"
+        )
+        return _answer(facts, Because.WAITS_FOR_END, text)
+    nearest = facts.nearest()
+    text = f"Nothing: the schedule has no fire time at {facts.times(facts.at)}"
+    if nearest:
+        are = "is" if len(nearest) == 1 else "are"
+        times = " and ".join(_marked(facts, each) for each in nearest)
+        text += f"; the nearest {are} {times}"
+    text += f".{_ran_meanwhile(facts)}"
+    return replace(_answer(facts, Because.NO_FIRE_TIME, text), nearest=nearest)
+
+
+def _marked(facts: Facts, time: PreviewedTime) -> str:
+    """A fire time, with what the clocks do to it."""
+    effect = "" if time.effect is None else f" ({time.effect})"
+    return facts.times(time.at) + effect
+
+
+def _ran_meanwhile(facts: Facts) -> str:
+    for each in facts.instances:
+        ended = each.completed_at or facts.now
+        if each.started_at is not None and each.started_at <= facts.at < ended:
+            due = facts.times(each.execute_at)
+            return f" The instance of {due} was running then."
+    return ""
+
+
+def _not_kept(facts: Facts, fire_time: datetime) -> Why:
+    text = f"The schedule has a fire time at {facts.times(fire_time)}"
+    kept = facts.retention
+    if kept is not None and fire_time > facts.now - kept:
+        text += (
+            ", and there is no instance of it: it was scheduled, or given this trigger,"
+            " after that."
+        )
+    else:
+        since = "" if kept is None else f" {length(kept)} after their end"
+        text += (
+            ", and nothing of it is kept: ended instances are deleted"
+            f"{since or ' after the retention'}, or it was scheduled later than that."
+        )
+    return _answer(facts, Because.NOT_KEPT, text)
+
+
+def _ended(facts: Facts) -> Why:
+    completed_at = facts.definition.completed_at
+    text = "It has ended: its last fire time has had its instance"
+    if completed_at is not None:
+        text += f", at {facts.times(completed_at)}"
+    return _answer(facts, Because.ENDED, f"{text}.", since=completed_at)
+
+
+def _unknown_trigger(facts: Facts, trigger: UnknownTrigger) -> Why:
+    text = (
+        "This process cannot read its trigger, and so not tell when it fires:"
+        f" {trigger.reason}. Ask in a process that knows it."
+    )
+    return _answer(facts, Because.UNKNOWN_TRIGGER, text, reason=trigger.reason)
+
+
+def _answer(
+    facts: Facts,
+    because: Because,
+    text: str,
+    *,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    reason: str | None = None,
+) -> Why:
+    return Why(
+        definition_id=facts.definition.id,
+        at=facts.at,
+        because=because,
+        text=text,
+        since=since,
+        until=until,
+        reason=reason,
+    )

@@ -1,0 +1,95 @@
+"""What is known when somebody asks why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from go_scheduler.errors import GoSchedulerError
+from go_scheduler.firing.latest import latest_fire_time
+from go_scheduler.models import TaskDefinition, TaskInstance
+from go_scheduler.node_info import NodeInfo
+from go_scheduler.triggers.base import next_fire_time_of
+from go_scheduler.triggers.instants import MICROSECOND
+from go_scheduler.triggers.previews import PreviewedTime, preview
+from go_scheduler.why.words import Times
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+_BEGINNING = datetime.min.replace(tzinfo=UTC)
+_FIRST_STEP = timedelta(minutes=1)
+_SECOND = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What a store knows of a definition around an instant.
+
+    Attributes:
+        definition: The definition, as it is now.
+        at: The instant.
+        now: The store's time.
+        instances: Some of its instances, the latest first.
+        nodes: The nodes of the last hour.
+        retention: How long ended instances are kept; None: it is not known.
+    """
+
+    definition: TaskDefinition
+    at: datetime
+    now: datetime
+    instances: Sequence[TaskInstance]
+    nodes: Sequence[NodeInfo]
+    retention: timedelta | None = None
+
+    @property
+    def times(self) -> Times:
+        """Writes times as the schedule has them."""
+        return Times(self.definition.trigger)
+
+    @property
+    def takers(self) -> Sequence[NodeInfo]:
+        """The nodes that take what is due."""
+        return [each for each in self.nodes if each.takes_on]
+
+    def node(self, id: UUID | None) -> NodeInfo | None:
+        """A node, if it is known."""
+        return next((each for each in self.nodes if each.id == id), None)
+
+    def is_then(self, at: datetime | None) -> bool:
+        """Whether a time is what was asked about, which may leave out its fraction."""
+        if at is None or self.at.microsecond:
+            return at == self.at
+        return self.at <= at < self.at + _SECOND
+
+    def fire_time(self) -> datetime | None:
+        """The fire time that was asked about, if the schedule has one then."""
+        found = self._next(self.at - MICROSECOND)
+        return found if self.is_then(found) else None
+
+    def nearest(self) -> tuple[PreviewedTime, ...]:
+        """The fire time before the instant, and the one after it."""
+        found = (self._before(), self._next(self.at))
+        trigger = self.definition.trigger
+        times = [each for each in found if each is not None]
+        return tuple(preview(trigger, 1, each - MICROSECOND)[0] for each in times)
+
+    def _next(self, after: datetime) -> datetime | None:
+        # A trigger that cannot tell is no reason to tell nothing at all.
+        try:
+            return next_fire_time_of(self.definition.trigger, after)
+        except GoSchedulerError:
+            return None
+
+    def _before(self) -> datetime | None:
+        """The latest fire time before the instant: from as far back as it takes."""
+        step = _FIRST_STEP
+        while step < self.at - _BEGINNING:
+            found = self._next(self.at - step)
+            if found is not None and found < self.at:
+                until = self.at - MICROSECOND
+                return latest_fire_time(self.definition.trigger, found, until)
+            step *= 2
+        return None

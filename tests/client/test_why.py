@@ -1,0 +1,635 @@
+"""Why: what happened to a definition, or will, and what decided it, on every store."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from go_scheduler.client import Client
+from go_scheduler.clock import ZERO
+from go_scheduler.errors import (
+    ConfigurationError,
+    ScheduleWarning,
+    TaskDefinitionNotFoundError,
+)
+from go_scheduler.handlers.registry import HandlerRegistry
+from go_scheduler.models import Cancelled, Outcome, TaskDefinition
+from go_scheduler.policies import CatchUp
+from go_scheduler.retry_policy import RetryPolicy
+from go_scheduler.scheduler import Scheduler
+from go_scheduler.testing.builders import (
+    HOUR,
+    LEASE,
+    MINUTE,
+    NODE,
+    SECOND,
+    TICK,
+    claimed,
+    definition,
+    pending,
+    running,
+)
+from go_scheduler.testing.clock import START
+from go_scheduler.triggers.base import Trigger
+from go_scheduler.triggers.cron import CronTrigger
+from go_scheduler.triggers.delay import DelayTrigger
+from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
+from go_scheduler.triggers.interval import IntervalTrigger
+from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.triggers.stored import UnknownTrigger
+from go_scheduler.why.about_instance import about
+from go_scheduler.why.answer import Because
+from go_scheduler.why.deciding import why_now, why_then
+from go_scheduler.why.facts import Facts
+from go_scheduler.why.words import length, summary
+from tests.conftest import instance
+
+if TYPE_CHECKING:
+    from go_scheduler.handlers.registry import Handler
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.stores.base import Store
+    from go_scheduler.testing import ManualClock
+    from go_scheduler.why.answer import Why
+
+FAILED_AFTER = 30.0
+BERLIN = CronTrigger("0 9 * * *", timezone="Europe/Berlin")
+# START is in the first hour of a year: in Berlin it is one o'clock then.
+NINE = START + 8 * HOUR
+DAY = timedelta(days=1)
+ONCE = RetryPolicy(max_attempts=1)
+
+
+def fail(_: TaskInstance) -> None:
+    raise ValueError("no paper")
+
+
+class House:
+    """A scheduler, and the definition that is asked about."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: ManualClock,
+        handler: Handler | None = None,
+        **settings: object,
+    ) -> None:
+        self.clock = clock
+        handler = (lambda _: None) if handler is None else handler
+        # Long windows: a day is soon over.
+        windows = ("schedule_window", "runner_window", "cleanup_window", "lease")
+        settings = {**dict.fromkeys(windows, 10 * MINUTE), **settings}
+        self.scheduler = Scheduler(handler, store, clock=clock, **settings)  # type: ignore[arg-type]
+
+    def schedule(self, trigger: Trigger, **fields: object) -> TaskDefinition:
+        made = TaskDefinition(trigger=trigger, **fields)  # type: ignore[arg-type]
+        self.definition = self.scheduler.schedule(made)
+        return self.definition
+
+    def run_for(self, span: timedelta) -> None:
+        self.scheduler.start()
+        self.clock.advance(span)
+
+    def why(self, at: datetime | None = None) -> Why:
+        return self.scheduler.why(self.definition.id, at)
+
+
+@pytest.fixture
+def house(store: Store, clock: ManualClock) -> House:
+    return House(store, clock)
+
+
+# What has been.
+
+
+def test_it_ran_then_on_a_node_and_took_so_long(
+    store: Store, clock: ManualClock
+) -> None:
+    house = House(store, clock, lambda _: None)
+    house.schedule(BERLIN)
+    house.run_for(9 * HOUR)
+    why = house.why(NINE)
+    [node] = house.scheduler.nodes()
+    assert why.because is Because.COMPLETED
+    assert why.node is not None
+    assert why.node.id == node.id
+    assert (why.since, why.until, why.at) == (NINE, NINE, NINE)
+    assert str(why) == (
+        "It has completed. It was due at 2030-01-01 09:00:00 Europe/Berlin (2030-01-01"
+        " 08:00:00 UTC); its last run started at 2030-01-01 09:00:00 Europe/Berlin"
+        f" (2030-01-01 08:00:00 UTC), on time, on {node}, as attempt 1, and took less"
+        " than 1 ms."
+    )
+
+
+def test_a_time_without_a_fraction_stands_for_its_second(
+    store: Store, clock: ManualClock
+) -> None:
+    house = House(store, clock)
+    house.schedule(ExecuteOnceTrigger(START + MINUTE + 7 * TICK))
+    house.run_for(HOUR)
+    assert house.why(START + MINUTE).because is Because.COMPLETED
+    assert house.why(START + MINUTE + TICK).because is Because.NO_FIRE_TIME
+
+
+def test_a_run_that_started_late_says_by_how_much(
+    store: Store, clock: ManualClock
+) -> None:
+    house = House(store, clock)
+    house.schedule(BERLIN)
+    clock.advance(8 * HOUR + SECOND * 5)
+    house.run_for(SECOND)
+    assert ", 5 s late, on node" in house.why(NINE).text
+
+
+def test_it_has_failed_after_so_many_runs_with_its_error(
+    store: Store, clock: ManualClock
+) -> None:
+    house = House(store, clock, fail, retry=RetryPolicy(max_attempts=2))
+    house.schedule(BERLIN)
+    house.run_for(10 * HOUR)
+    why = house.why(NINE)
+    assert why.because is Because.FAILED
+    assert (
+        "It has failed, after 2 runs. Last error: ValueError: no paper. It" in why.text
+    )
+    assert why.reason is not None
+    assert why.reason.startswith("Traceback")
+
+
+def test_it_has_failed_after_one_run(store: Store, clock: ManualClock) -> None:
+    house = House(store, clock, fail, retry=ONCE)
+    house.schedule(BERLIN)
+    house.run_for(10 * HOUR)
+    assert "after 1 run." in house.why(NINE).text
+
+
+def test_it_succeeded_at_the_second_run(store: Store, clock: ManualClock) -> None:
+    seen: list[TaskInstance] = []
+
+    def work(instance: TaskInstance) -> None:
+        seen.append(instance)
+        if len(seen) == 1:
+            raise ValueError("no paper")
+
+    house = House(store, clock, work)
+    house.schedule(BERLIN)
+    house.run_for(10 * HOUR)
+    assert house.why(NINE).text.endswith(
+        "It took 2 runs. Last error: ValueError: no paper."
+    )
+
+
+def test_it_was_cancelled(store: Store, clock: ManualClock) -> None:
+    house = House(store, clock)
+    instance = pending(store, definition(START + HOUR))
+    assert house.scheduler.cancel(instance.id) is Cancelled.CANCELLED
+    why = house.scheduler.why(instance.definition.id, START + HOUR)
+    assert why.because is Because.CANCELLED
+    assert why.text == "It was cancelled at 2030-01-01 00:00:00 UTC."
+
+
+def test_it_was_skipped_with_all_that_were_missed_and_why(
+    store: Store, clock: ManualClock
+) -> None:
+    house = House(store, clock)
+    house.schedule(IntervalTrigger(MINUTE), catch_up=CatchUp(mode="latest"))
+    clock.advance(HOUR + SECOND)
+    house.run_for(MINUTE / 2)
+    for at in (START + MINUTE, START + 20 * MINUTE):
+        why = house.why(at)
+        assert why.because is Because.SKIPPED
+        assert "fire times were skipped, from 2030-01-01 00:" in why.text
+        assert why.reason is not None
+        assert why.reason in why.text
+    # In the midst of them is no fire time, and no reason either.
+    assert house.why(START + 20 * MINUTE + SECOND).because is Because.NO_FIRE_TIME
+
+
+def test_one_that_was_skipped_alone_is_no_plural(
+    store: Store, clock: ManualClock
+) -> None:
+    house = House(store, clock)
+    house.schedule(
+        ExecuteOnceTrigger(START + MINUTE),
+        catch_up=CatchUp(drop_after=MINUTE),
+    )
+    clock.advance(HOUR)
+    house.run_for(MINUTE)
+    why = house.why(START + MINUTE)
+    assert why.because is Because.SKIPPED
+    assert why.text.startswith("The fire time at 2030-01-01 00:01:00 UTC was skipped: ")
+
+
+def test_a_time_of_which_nothing_is_kept_says_how_long_it_would_be(
+    store: Store, clock: ManualClock
+) -> None:
+    house = House(store, clock)
+    house.schedule(BERLIN)
+    house.run_for(DAY + 9 * HOUR)
+    why = house.why(NINE)
+    assert why.because is Because.NOT_KEPT
+    assert "ended instances are deleted 1 d after their end" in why.text
+    alone = Client(store).why(house.definition.id, NINE)
+    assert "ended instances are deleted after the retention" in alone.text
+
+
+def test_a_time_before_it_was_scheduled_has_no_instance(house: House) -> None:
+    house.schedule(BERLIN)
+    why = house.why(NINE - DAY)
+    assert why.because is Because.NOT_KEPT
+    assert why.text.endswith(
+        "and there is no instance of it: it was scheduled, or given this trigger, after"
+        " that."
+    )
+
+
+def test_nothing_was_to_fire_then_and_the_nearest_times_are_these(
+    house: House,
+) -> None:
+    with pytest.warns(ScheduleWarning):
+        house.schedule(CronTrigger("30 2 * * *", timezone="Europe/Berlin"))
+    why = house.why(datetime(2030, 3, 31, 12, tzinfo=UTC))
+    assert why.because is Because.NO_FIRE_TIME
+    assert str(why) == (
+        "Nothing: the schedule has no fire time at 2030-03-31 14:00:00 Europe/Berlin"
+        " (2030-03-31 12:00:00 UTC); the nearest are 2030-03-31 03:00:00 Europe/Berlin"
+        " (2030-03-31 01:00:00 UTC) (02:30 does not exist that day) and 2030-04-01"
+        " 02:30:00 Europe/Berlin (2030-04-01 00:30:00 UTC)."
+    )
+    assert [each.at for each in why.nearest] == [
+        datetime(2030, 3, 31, 1, tzinfo=UTC),
+        datetime(2030, 4, 1, 0, 30, tzinfo=UTC),
+    ]
+
+
+def test_of_a_one_off_one_time_is_near(house: House) -> None:
+    house.schedule(ExecuteOnceTrigger(START + HOUR))
+    assert "the nearest is 2030-01-01 01:00:00 UTC." in house.why(START).text
+    assert "the nearest is 2030-01-01 01:00:00 UTC." in house.why(START + DAY).text
+
+
+def test_what_ran_at_that_time_is_told(store: Store, clock: ManualClock) -> None:
+    instance = running(store, definition(START))
+    clock.advance(5 * SECOND)
+    why = Client(store).why(instance.definition.id, START + 2 * SECOND)
+    assert why.text.endswith(
+        "The instance of 2030-01-01 00:00:00 UTC was running then."
+    )
+
+
+# What is to come.
+
+
+def test_it_fires_next_at_a_time(house: House) -> None:
+    house.schedule(BERLIN)
+    why = house.why()
+    assert (why.because, why.until) == (Because.TO_COME, NINE)
+    assert str(why) == (
+        "It fires at 2030-01-01 09:00:00 Europe/Berlin (2030-01-01 08:00:00 UTC), in"
+        " 8 h; its instance is made shortly before."
+    )
+
+
+def test_it_will_fire_at_a_later_time(house: House) -> None:
+    house.schedule(BERLIN)
+    why = house.why(NINE + 30 * DAY)
+    assert (why.because, why.until) == (Because.TO_COME, NINE + 30 * DAY)
+
+
+def test_it_will_have_ended_by_then(house: House) -> None:
+    house.schedule(ExecuteOnceTrigger(START + HOUR))
+    house.run_for(2 * HOUR)
+    why = house.why()
+    assert why.because is Because.ENDED
+    assert why.text.startswith("It has ended: its last fire time has had its instance")
+    assert "Its last instance: It has completed." in why.text
+
+
+def test_an_instance_that_is_made_is_due_in_so_long(
+    store: Store, clock: ManualClock
+) -> None:
+    instance = pending(store, definition(START + MINUTE + SECOND))
+    why = Client(store).why(instance.definition.id)
+    assert (why.because, why.until) == (Because.PENDING, START + MINUTE + SECOND)
+    assert why.text == "It is due at 2030-01-01 00:01:01 UTC, in 1 min 1 s."
+
+
+def test_what_fires_after_the_end_of_each_run_is_not_known_before(
+    store: Store, clock: ManualClock
+) -> None:
+    house = House(store, clock)
+    house.schedule(DelayTrigger(HOUR))
+    assert house.why(START + 9 * DAY).because is Because.WAITS_FOR_END
+
+
+def test_what_runs_on_demand_has_no_fire_times(house: House) -> None:
+    house.schedule(OnDemandTrigger())
+    for at in (None, START + DAY):
+        why = house.why(at)
+        assert why.because is Because.NO_FIRE_TIME
+        assert "runs only when somebody asks for it" in why.text
+
+
+# What is.
+
+
+def test_it_runs_on_a_node_until_its_claim_ends(
+    store: Store, clock: ManualClock
+) -> None:
+    instance = running(store, definition(START))
+    client = Client(store)
+    why = client.why(instance.definition.id)
+    assert (why.because, why.since) == (Because.RUNNING, START)
+    assert why.until == START + LEASE
+    assert why.node is None
+    assert why.text == (
+        f"It is running, since 2030-01-01 00:00:00 UTC, on node {NODE}, of which"
+        " nothing is known any more. Its claim holds until 2030-01-01 00:00:20 UTC, and"
+        " is renewed until then."
+    )
+    assert client.cancel(instance.id) is Cancelled.REQUESTED
+    assert client.why(instance.id).text.endswith("It has been asked to stop.")
+    clock.advance(LEASE)
+    assert "Its claim has lapsed" in client.why(instance.id).text
+
+
+def test_it_is_held_by_a_node_until_its_claim_ends(store: Store) -> None:
+    instance = claimed(store)
+    why = Client(store).why(instance.definition.id)
+    assert (why.because, why.until) == (Because.HELD, instance.expires_at)
+    assert f", and held by node {NODE}" in why.text
+
+
+def test_it_runs_again_after_an_error(store: Store, clock: ManualClock) -> None:
+    house = House(store, clock, fail)
+    house.schedule(BERLIN)
+    house.run_for(8 * HOUR + MINUTE)
+    why = house.why()
+    assert why.because is Because.RETRY
+    assert why.until == NINE + 5 * MINUTE
+    assert why.text.endswith(", in 4 min. Last error: ValueError: no paper.")
+
+
+def test_it_is_paused_for_the_reason_in_the_note(
+    store: Store, clock: ManualClock
+) -> None:
+    house = House(store, clock)
+    house.schedule(BERLIN)
+    house.scheduler.pause(house.definition.id, "the printer is away")
+    house.run_for(9 * HOUR)
+    for at in (None, NINE, NINE + DAY):
+        why = house.why(at)
+        assert (why.because, why.reason) == (Because.PAUSED, "the printer is away")
+        assert why.text == (
+            "It is paused, so that nothing of it starts until it is resumed: the"
+            " printer is away."
+        )
+
+
+def test_what_waits_for_a_retry_is_frozen_by_a_pause(
+    store: Store, clock: ManualClock
+) -> None:
+    house = House(store, clock, fail)
+    house.schedule(BERLIN)
+    house.run_for(8 * HOUR + MINUTE)
+    house.scheduler.pause(house.definition.id)
+    assert house.why().because is Because.PAUSED
+    why = house.why(NINE)
+    assert why.because is Because.PAUSED
+    assert why.instance is not None
+    assert why.text.endswith("; there is no note.")
+
+
+def test_it_waits_for_another_one_of_its_definition_to_end() -> None:
+    first = instance(started_at=START)
+    parked = replace(
+        instance(first.definition, claimed_by=None), id=uuid4(), parked=True
+    )
+    facts = facts_of(first.definition, START, parked, first)
+    why = about(facts, parked)
+    assert (why.because, why.since) == (Because.PARKED, START)
+    assert why.text.startswith(
+        "It has been due since 2030-01-01 00:00:00 UTC, and waits until another one of"
+        f" its definition has ended. Instance {first.id}: It is running, since"
+    )
+    # Of a definition the one that runs is told first, which says what it waits for.
+    assert why_now(facts).because is Because.RUNNING
+
+
+def test_it_waits_for_a_lock(store: Store, clock: ManualClock) -> None:
+    began, end = threading.Event(), threading.Event()
+
+    def work(_: TaskInstance) -> None:
+        began.set()
+        assert end.wait(FAILED_AFTER)
+
+    with ThreadPoolExecutor() as executor:
+        house = House(store, clock, work, executor=executor)
+        house.schedule(ExecuteOnceTrigger(START), lock="printer")
+        house.run_for(MINUTE)
+        assert began.wait(FAILED_AFTER)
+        house.schedule(ExecuteOnceTrigger(clock.now()), lock="printer")
+        clock.advance(10 * MINUTE)
+        why = house.why()
+        end.set()
+    assert why.because is Because.PARKED
+    assert why.text.endswith("waits until whatever has the lock 'printer' has ended.")
+
+
+def test_no_living_node_serves_its_queue(store: Store, clock: ManualClock) -> None:
+    mail = House(store, clock, queues=["mail"])
+    mail.run_for(SECOND)
+    [gone] = mail.scheduler.nodes()
+    mail.scheduler.stop()
+    house = House(store, clock)
+    house.schedule(BERLIN, queue="mail")
+    house.run_for(30 * MINUTE)
+    house.clock.advance(ZERO)
+    instance = pending(store, definition(START, queue="mail"))
+    why = house.scheduler.why(instance.id)
+    assert (why.because, why.since) == (Because.WAITS_FOR_NODE, START)
+    assert "no living node serves the queue 'mail'; the last was" in why.text
+    assert str(gone) in why.text
+    clock.advance(HOUR)
+    assert (
+        "'mail', nor has one within the last hour."
+        in house.scheduler.why(instance.id).text
+    )
+
+
+def test_no_living_node_knows_its_name(store: Store, clock: ManualClock) -> None:
+    handlers = HandlerRegistry()
+    handlers.register("send")(print)
+    house = House(store, clock, handlers)
+    house.schedule(ExecuteOnceTrigger(START), name="sned")
+    house.run_for(MINUTE + 37 * SECOND)
+    why = house.why()
+    assert "has a handler for" in why.text or why.because is Because.PENDING
+    instance = pending(store, definition(START, name="sned"))
+    assert "has a handler for the name 'sned'" in house.scheduler.why(instance.id).text
+    instance = pending(store, definition(START))
+    assert "for definitions without a name" in house.scheduler.why(instance.id).text
+
+
+def test_no_node_lives_at_all(store: Store) -> None:
+    instance = pending(store, definition(START))
+    why = Client(store).why(instance.definition.id)
+    assert "no node is alive that takes anything: start a scheduler" in why.text
+
+
+def test_nodes_live_that_have_no_room(store: Store, clock: ManualClock) -> None:
+    house = House(store, clock)
+    house.run_for(SECOND)
+    [node] = house.scheduler.nodes()
+    instance = pending(store, definition(START))
+    why = house.scheduler.why(instance.id)
+    assert f"it may be taken by {node}, once there is room" in why.text
+
+
+def test_it_is_overdue_as_no_node_makes_its_instance(
+    store: Store, clock: ManualClock
+) -> None:
+    house = House(store, clock)
+    house.schedule(BERLIN)
+    clock.advance(9 * HOUR)
+    for at in (None, NINE):
+        why = house.why(at)
+        assert (why.because, why.since) == (Because.OVERDUE, NINE)
+        assert "0 nodes are alive" in why.text
+
+
+# What is not.
+
+
+def test_nothing_is_known_of_an_id_that_never_was(store: Store) -> None:
+    with pytest.raises(TaskDefinitionNotFoundError):
+        Client(store).why(uuid4())
+    with pytest.raises(ConfigurationError):
+        Client(store).why("nightly")  # type: ignore[arg-type]
+
+
+def test_an_id_that_has_ended_and_is_gone_is_remembered(
+    store: Store, clock: ManualClock
+) -> None:
+    house = House(store, clock)
+    house.schedule(ExecuteOnceTrigger(START), id=TaskDefinition.id_for("once"))
+    house.run_for(DAY + 9 * HOUR)
+    for at in (None, START):
+        why = house.why(at)
+        assert (why.because, why.since) == (Because.ENDED, START)
+        assert "does not run again" in why.text
+
+
+def test_an_instance_is_explained_by_its_own_id_also_of_what_is_deleted(
+    store: Store, clock: ManualClock
+) -> None:
+    house = House(store, clock)
+    house.schedule(BERLIN)
+    house.run_for(9 * HOUR)
+    [instance] = house.scheduler.list_instances()
+    house.scheduler.delete_definition(house.definition.id)
+    assert house.scheduler.why(instance.id).because is Because.COMPLETED
+
+
+# What no store has at any moment, and one may have all the same.
+
+
+def facts_of(of: TaskDefinition, at: datetime, *given: TaskInstance) -> Facts:
+    return Facts(definition=of, at=at, now=START, instances=given, nodes=())
+
+
+def test_a_trigger_that_this_process_cannot_read_is_named(store: Store) -> None:
+    unknown = UnknownTrigger(unknown_kind="moon", state={}, reason="no kind 'moon'")
+    of = definition(trigger=unknown)
+    for why in (why_now(facts_of(of, START)), why_then(facts_of(of, START + DAY))):
+        assert (why.because, why.reason) == (Because.UNKNOWN_TRIGGER, "no kind 'moon'")
+        assert "no kind 'moon'. Ask in a process that knows it." in why.text
+
+
+def test_a_trigger_that_cannot_tell_has_no_times_that_are_near() -> None:
+    class Odd(Trigger):
+        kind = "test_why odd"
+
+        def next_fire_time(self, after: datetime) -> datetime | None:
+            return after
+
+    why = why_then(facts_of(definition(trigger=Odd()), START + DAY))
+    assert (why.because, why.nearest) == (Because.NO_FIRE_TIME, ())
+    assert why.text.endswith("no fire time at 2030-01-02 00:00:00 UTC.")
+
+
+def test_what_will_have_ended_by_then_says_so_without_the_time_of_it() -> None:
+    of = replace(definition(trigger=BERLIN), next_fire_time=None)
+    why = why_then(facts_of(of, NINE + DAY))
+    assert (why.because, why.since) == (Because.ENDED, None)
+
+
+def test_what_waits_for_the_end_of_a_run_waits_now() -> None:
+    of = replace(definition(trigger=DelayTrigger(HOUR)), next_fire_time=None)
+    assert why_now(facts_of(of, START)).because is Because.WAITS_FOR_END
+
+
+def test_a_record_without_a_range_is_skipped_all_the_same() -> None:
+    skipped = replace(instance(), outcome=Outcome.SKIPPED, completed_at=START)
+    why = about(facts_of(skipped.definition, START), skipped)
+    assert why.text == "It was skipped at 2030-01-01 00:00:00 UTC."
+
+
+def test_what_has_failed_without_a_call_says_so() -> None:
+    failed = replace(instance(), outcome=Outcome.FAILED, completed_at=START)
+    why = about(facts_of(failed.definition, START), failed)
+    assert why.text == (
+        "It has failed, after 0 runs. It was due at 2030-01-01 00:00:00 UTC, and was"
+        " not called."
+    )
+
+
+def test_what_is_to_run_again_and_waits_for_a_node_says_what_was() -> None:
+    again = replace(instance(runs=1, claimed_by=None), error="no paper")
+    why = about(facts_of(again.definition, START), again)
+    assert why.because is Because.WAITS_FOR_NODE
+    assert why.text.endswith(" It has run before. Last error: no paper.")
+
+
+def test_a_time_that_is_not_there_is_unknown() -> None:
+    odd = replace(instance(), outcome=Outcome.CANCELLED)
+    why = about(facts_of(odd.definition, START), odd)
+    assert why.text == "It was cancelled at an unknown time."
+
+
+@pytest.mark.parametrize(
+    ("duration", "text"),
+    [
+        (ZERO, "less than 1 ms"),
+        (timedelta(milliseconds=20), "20 ms"),
+        (timedelta(seconds=61), "1 min 1 s"),
+        (timedelta(days=2, hours=3, seconds=5), "2 d 3 h"),
+    ],
+)
+def test_durations_are_written_in_two_units(duration: timedelta, text: str) -> None:
+    assert length(duration) == text
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        ("no paper\nat all", "no paper"),
+        ("", ""),
+        (
+            "Traceback (most recent call last):\n"
+            '  File "a.py", line 1, in work\n'
+            "    work()\n"
+            "ValueError: no\nand more",
+            "ValueError: no",
+        ),
+        ('cut off\n  File "a.py", line 1\n    work()', "work()"),
+    ],
+)
+def test_of_an_error_the_line_is_told_that_says_it(error: str, text: str) -> None:
+    assert summary(error) == text
