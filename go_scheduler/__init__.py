@@ -20,6 +20,7 @@ from go_scheduler.errors import (
     UnknownTriggerError,
 )
 from go_scheduler.handlers.registry import HandlerRegistry
+from go_scheduler.handlers.task import Task
 from go_scheduler.models import (
     Cancelled,
     DefinitionState,
@@ -99,6 +100,7 @@ __all__ = [
     "Store",
     "StoreError",
     "StoreUnavailableError",
+    "Task",
     "TaskDefinition",
     "TaskDefinitionNotFoundError",
     "TaskInstance",

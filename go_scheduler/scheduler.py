@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.checks import check_type
 from go_scheduler.client import Client
+from go_scheduler.client.tasks import Tasks
 from go_scheduler.clock import Clock, DrivingClock, SystemClock
 from go_scheduler.errors import ConfigurationError, StoreError
 from go_scheduler.events.hub import Events
@@ -52,7 +53,7 @@ _STOPPED = (
 
 
 @write_instead("Scheduler(handler, store)")
-class Scheduler(Lifecycle, Client):
+class Scheduler(Lifecycle, Tasks, Client):
     """Runs a handler for each fire time of the definitions in a store.
 
     ```python
@@ -197,6 +198,7 @@ class Scheduler(Lifecycle, Client):
         self._hub = Events(heard, self._clock, log_runs=log_runs)
         self._events = self._hub.teller("scheduler")
         self._handler = handler
+        self._use_tasks_of(handler)
         self._notices = Notices()
         self._said = Notices()
         self._executor = executor
@@ -221,6 +223,7 @@ class Scheduler(Lifecycle, Client):
 
     def _connect(self) -> None:
         store = self._ready()
+        self._schedule_tasks(again=True)
         # The loops report what they cannot reach, and go on once they can.
         with suppress(StoreError):
             store.connect()
@@ -280,6 +283,9 @@ class Scheduler(Lifecycle, Client):
     def _look_for_instances(self) -> None:
         if (node := self._live_node()) is not None:
             node.look_for_instances()
+
+    def _runs(self) -> bool:
+        return self._live_node() is not None
 
     def _live_node(self) -> Node | None:
         node = self._node

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
 from go_scheduler.checks import check_name, check_type
@@ -80,8 +80,8 @@ class OnDemand(StoreAccess):
         delay: timedelta | None = None,
         key: str | None = None,
         connection: object = None,
-        payload: Mapping[str, JSON] | None = None,
-        **arguments: JSON,
+        payload: Mapping[str, object] | None = None,
+        **arguments: object,
     ) -> TaskInstance:
         """Have a task done, now or later: one row, written by one statement.
 
@@ -124,7 +124,7 @@ class OnDemand(StoreAccess):
         addition = Addition(
             at=at,
             delay=ZERO if delay is None else delay,
-            payload=arguments or payload,
+            payload=self._payload_of(name, arguments or payload, connection),
             key=key,
         )
         return self._enqueue(name, [addition], connection)[0]
@@ -135,7 +135,7 @@ class OnDemand(StoreAccess):
     def enqueue_all(
         self,
         name: str,
-        payloads: Iterable[Mapping[str, JSON] | None],
+        payloads: Iterable[Mapping[str, object] | None],
         /,
         *,
         connection: object = None,
@@ -158,7 +158,10 @@ class OnDemand(StoreAccess):
             ConfigurationError: As for ``run_now``. Nothing was enqueued.
             StoreUnavailableError: As for ``run_now``.
         """
-        additions = [Addition(payload=each) for each in several("payloads", payloads)]
+        additions = [
+            Addition(payload=self._payload_of(name, each, connection))
+            for each in several("payloads", payloads)
+        ]
         rest = iter(additions)
         enqueued: list[TaskInstance] = []
         while batch := list(islice(rest, _MOST_AT_ONCE)):
@@ -167,6 +170,12 @@ class OnDemand(StoreAccess):
 
     aenqueue_all = awaitable(enqueue_all)
     """Await what ``enqueue_all`` does; see there."""
+
+    def _payload_of(
+        self, name: str, payload: Mapping[str, object] | None, connection: object
+    ) -> Mapping[str, JSON] | None:
+        """A payload as it is stored; a scheduler that has the handler checks it."""
+        return cast("Mapping[str, JSON] | None", payload)
 
     def _enqueue(
         self, name: str, additions: Sequence[Addition], connection: object

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 from go_scheduler.checks import check_name, check_takes_one
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.models import TaskInstance
+from go_scheduler.handlers.task import Task
+from go_scheduler.models import TaskDefinition, TaskInstance
 from go_scheduler.shown import shown
+from go_scheduler.triggers.on_demand import OnDemandTrigger
+
+if TYPE_CHECKING:
+    from go_scheduler.handlers.task import Enqueues, TaskDecorator
+    from go_scheduler.triggers.base import Trigger
 
 Handler: TypeAlias = Callable[[TaskInstance], object]
 """Called with a due instance, sync or async: returning is success, raising failure."""
@@ -37,8 +43,14 @@ class HandlerRegistry:
     """
 
     def __init__(self) -> None:
+        self.tasks: dict[str, Task[..., ..., object]] = {}
         self._handlers: dict[str | None, Handler] = {}
         self._async: set[str | None] = set()
+        self._scheduler: Enqueues | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        # To other processes it goes without.
+        return {**vars(self), "_scheduler": None}
 
     def register(self, name: str) -> Callable[[_Handler], _Handler]:
         """Decorate the handler of all definitions with this name.
@@ -59,6 +71,69 @@ class HandlerRegistry:
             return handler
 
         return add
+
+    def task(
+        self, name: str, trigger: Trigger | None = None, **definition: object
+    ) -> TaskDecorator:
+        """Decorate the handler of a task, and have a definition scheduled for it.
+
+        A scheduler that is made with this registry schedules the definition when it
+        starts, or when the task is enqueued. Its id is that of ``enqueue``:
+        ``TaskDefinition.id_for("task " + name)``.
+
+        ```python
+        @handlers.task("report", CronTrigger("0 9 * * *"))
+        def report() -> None:
+            ...
+
+        @handlers.task("send", queue="mail", retry=RetryPolicy(max_attempts=5))
+        def send(order: int) -> None:
+            ...
+
+        scheduler = Scheduler(handlers, store)
+        scheduler.enqueue("send", order=7)
+        ```
+
+        The handler's parameters are the payload. What is enqueued is checked by their
+        types: dataclasses, dates and models as well if pydantic is installed. A payload
+        that does not fit when it runs fails for good. A first parameter that is
+        annotated as ``TaskInstance``, or that is not annotated and called ``instance``,
+        is given the instance.
+
+        Args:
+            name: Of the task, and of the handler.
+            trigger: When it fires by itself; None: an ``OnDemandTrigger``.
+            definition: What else ``TaskDefinition`` takes, such as ``queue``.
+
+        Raises:
+            ConfigurationError: The name is taken or none; or what is decorated cannot
+                be a task, such as for a parameter called ``at``, ``delay``, ``key``,
+                ``connection`` or ``payload``, which ``enqueue`` takes for itself.
+        """
+        known = TaskDefinition(
+            id=TaskDefinition.id_for(f"task {check_name('name', name)}"),
+            name=name,
+            trigger=OnDemandTrigger() if trigger is None else trigger,
+            **definition,  # type: ignore[arg-type]
+        )
+        register = self.register(name)
+
+        def add(function: Callable[..., object]) -> Task[..., ..., object]:
+            check_callable(function)
+            task: Task[..., ..., object] = Task(function, known)
+            register(task.handler)
+            self.tasks[task.name] = task
+            if self._scheduler is not None:
+                task.bind(self._scheduler)
+            return task
+
+        return cast("TaskDecorator", add)
+
+    def bind(self, scheduler: Enqueues) -> None:
+        """Let a scheduler take what is enqueued by the tasks, by later ones as well."""
+        self._scheduler = scheduler
+        for each in self.tasks.values():
+            each.bind(scheduler)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -93,11 +168,22 @@ def find_handler(handler: Handler, instance: TaskInstance) -> Handler | None:
 
 
 def check_handler(handler: object) -> None:
-    """Refuse what cannot be called, and what calling does not run.
+    """Refuse what cannot be called with an instance, and what calling does not run.
 
     Raises:
         ConfigurationError: It is not callable with one argument, or a generator
             function.
+    """
+    check_callable(handler)
+    assert callable(handler)
+    check_takes_one("the handler", handler, argument="the instance")
+
+
+def check_callable(handler: object) -> None:
+    """Refuse what cannot be called, and what calling does not run.
+
+    Raises:
+        ConfigurationError: It is not callable, or a generator function.
     """
     if not callable(handler):
         raise ConfigurationError(f"the handler cannot be called: {shown(handler)}")
@@ -106,7 +192,6 @@ def check_handler(handler: object) -> None:
             "the handler is a generator function, of which a call runs nothing:"
             f" {shown(handler)}"
         )
-    check_takes_one("the handler", handler, argument="the instance")
 
 
 def refuse_generator(result: object) -> None:

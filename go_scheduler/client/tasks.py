@@ -1,0 +1,98 @@
+"""Tasks: handlers with a definition each, of the registry that a scheduler has."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, cast
+
+from go_scheduler.client.on_demand import OnDemand
+from go_scheduler.client.scheduling import Scheduling
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.handlers.registry import HandlerRegistry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from go_scheduler.handlers.task import Task, TaskDecorator
+    from go_scheduler.json import JSON
+    from go_scheduler.triggers.base import Trigger
+
+
+class Tasks(Scheduling, OnDemand):
+    """Schedules the tasks of a registry, and checks what they are enqueued with."""
+
+    _registry: HandlerRegistry | None
+    _scheduled: set[str]
+
+    def task(
+        self, name: str, trigger: Trigger | None = None, **definition: object
+    ) -> TaskDecorator:
+        """Decorate the handler of a task; see ``HandlerRegistry.task``.
+
+        One that is decorated while the scheduler runs is scheduled at once.
+
+        ```python
+        scheduler = Scheduler(HandlerRegistry(), store)
+
+        @scheduler.task("report", CronTrigger(hour=9))
+        def report() -> None:
+            ...
+        ```
+
+        Args:
+            name: Of the task, and of the handler.
+            trigger: When it fires by itself; None: an ``OnDemandTrigger``.
+            definition: What else ``TaskDefinition`` takes, such as ``queue``.
+
+        Raises:
+            ConfigurationError: As there; or this scheduler's handler is no registry.
+        """
+        if self._registry is None:
+            raise ConfigurationError(
+                "tasks are kept in a registry: Scheduler(HandlerRegistry(), store)"
+            )
+        decorate = self._registry.task(name, trigger, **definition)
+
+        def add(function: Callable[..., object]) -> Task[..., ..., object]:
+            task: Task[..., ..., object] = decorate(function)
+            if self._runs():
+                self._schedule_tasks()
+            return task
+
+        return cast("TaskDecorator", add)
+
+    def _use_tasks_of(self, handler: object) -> None:
+        """Let the tasks of a handler, if it is a registry, be enqueued here."""
+        self._registry = handler if isinstance(handler, HandlerRegistry) else None
+        self._scheduled = set()
+        if self._registry is not None:
+            self._registry.bind(self)
+
+    def _schedule_tasks(self, *, again: bool = False) -> None:
+        """Schedule the tasks that have not been, or all of them again."""
+        if self._registry is None:
+            return
+        done = set() if again else self._scheduled
+        new = {
+            name: task.definition
+            for name, task in self._registry.tasks.items()
+            if name not in done
+        }
+        self.schedule_all(new.values())
+        self._scheduled |= new.keys()
+
+    def _payload_of(
+        self, name: str, payload: Mapping[str, object] | None, connection: object
+    ) -> Mapping[str, JSON] | None:
+        task = None if self._registry is None else self._registry.tasks.get(name)
+        if task is None:
+            return super()._payload_of(name, payload, connection)
+        stored = task.payload.write({} if payload is None else payload)
+        # Within the user's transaction nothing else is to be written beside it.
+        if connection is None and name not in self._scheduled:
+            self._schedule_tasks()
+        return stored or None
+
+    @abstractmethod
+    def _runs(self) -> bool:
+        """Whether a node of this scheduler's runs."""

@@ -1,0 +1,518 @@
+"""Tasks: a handler and its definition in one place, with a payload that has types."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import pickle
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Union
+from uuid import UUID
+
+import pytest
+from pydantic import BaseModel
+
+from go_scheduler import (
+    ConfigurationError,
+    CronTrigger,
+    HandlerRegistry,
+    OnDemandTrigger,
+    Outcome,
+    RetryPolicy,
+    Scheduler,
+    State,
+    StoreUnavailableError,
+    Task,
+    TaskDefinition,
+    TaskDefinitionNotFoundError,
+    TaskInstance,
+)
+from go_scheduler.client import Client
+from go_scheduler.handlers import adapters
+from go_scheduler.stores.memory.store import MemoryStore
+from go_scheduler.testing.builders import HOUR, SECOND
+from go_scheduler.testing.clock import START
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from decimal import Decimal
+
+    from go_scheduler.stores.base import Store
+    from go_scheduler.testing import ManualClock
+
+
+@pytest.fixture
+def engine() -> str:
+    return "memory"
+
+
+class Order(BaseModel):
+    number: int
+    on: date
+
+
+@dataclass
+class Parcel:
+    to: str
+    weight: float = 1.0
+    ids: list[UUID] = field(default_factory=list)
+
+
+def anything(**payload: object) -> None: ...
+
+
+kept = HandlerRegistry()
+
+
+@kept.task("kept")
+def kept_task(order: int) -> int:
+    return order + 1
+
+
+@pytest.fixture
+def handlers() -> HandlerRegistry:
+    return HandlerRegistry()
+
+
+@pytest.fixture
+def ran() -> list[object]:
+    return []
+
+
+def made(
+    handlers: HandlerRegistry, store: Store, clock: ManualClock, **settings: Any
+) -> Scheduler:
+    return Scheduler(handlers, store, clock=clock, **settings)
+
+
+def only(scheduler: Scheduler) -> TaskInstance:
+    [instance] = scheduler.list_instances()
+    return instance
+
+
+class TestScheduling:
+    def test_what_a_registry_has_is_scheduled_at_the_start(
+        self, handlers: HandlerRegistry, store: Store, clock: ManualClock
+    ) -> None:
+        ran: list[str] = []
+
+        @handlers.task("report", CronTrigger(hour=9), queue="mail")
+        def report() -> None:
+            ran.append("report")
+
+        @handlers.task("send", retry=RetryPolicy(max_attempts=2))
+        def send(order: int) -> None: ...
+
+        scheduler = made(handlers, store, clock, queues=["default", "mail"])
+        assert scheduler.list_definitions() == []
+        with scheduler:
+            found = {each.name: each for each in scheduler.list_definitions()}
+            assert found["report"].trigger == CronTrigger("0 9 * * *")
+            assert found["report"].queue == "mail"
+            assert found["report"].id == TaskDefinition.id_for("task report")
+            assert found["send"].trigger == OnDemandTrigger()
+            assert found["send"].retry == RetryPolicy(max_attempts=2)
+            clock.advance(24 * HOUR)
+        assert ran == ["report"]
+
+    def test_a_second_start_changes_nothing_and_adds_what_is_new(
+        self, handlers: HandlerRegistry, store: Store, clock: ManualClock
+    ) -> None:
+        handlers.task("one")(anything)
+        scheduler = made(handlers, store, clock)
+        with scheduler:
+            pass
+        handlers.task("two")(anything)
+        with scheduler:
+            found = scheduler.list_definitions()
+        assert {each.name: each.revision for each in found} == {"one": 1, "two": 1}
+
+    def test_one_that_is_decorated_while_it_runs_is_scheduled_at_once(
+        self, store: Store, clock: ManualClock, ran: list[object]
+    ) -> None:
+        scheduler = made(HandlerRegistry(), store, clock)
+        with scheduler:
+
+            @scheduler.task("send")
+            def send(order: int) -> None:
+                ran.append(order)
+
+            assert scheduler.get_definition(send.definition.id) == send.definition
+            send.enqueue(order=7)
+            clock.advance(SECOND)
+        assert ran == [7]
+
+    def test_one_that_is_decorated_before_the_start_waits_for_it(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        scheduler = made(HandlerRegistry(), store, clock)
+        scheduler.task("send")(anything)
+        assert scheduler.list_definitions() == []
+
+    def test_to_enqueue_needs_no_start(
+        self, handlers: HandlerRegistry, store: Store, clock: ManualClock
+    ) -> None:
+        handlers.task("send")(anything)
+        scheduler = made(handlers, store, clock)
+        scheduler.enqueue("send", a=1)
+        scheduler.enqueue("send", a=2)
+        found = [each.payload for each in scheduler.list_instances()]
+        assert {"a": 1} in found
+        assert {"a": 2} in found
+
+    def test_a_start_without_its_store_schedules_nothing_and_says_so(
+        self, handlers: HandlerRegistry, clock: ManualClock
+    ) -> None:
+        class Away(MemoryStore):
+            def put_definitions(self, _: object) -> Any:
+                raise StoreUnavailableError("away")
+
+        handlers.task("send")(anything)
+        with pytest.raises(StoreUnavailableError):
+            made(handlers, Away(clock), clock).start()
+
+    def test_what_another_program_has_enqueued_runs(
+        self,
+        handlers: HandlerRegistry,
+        store: Store,
+        clock: ManualClock,
+        ran: list[object],
+    ) -> None:
+        @handlers.task("send")
+        def send(order: int) -> None:
+            ran.append(order)
+
+        with made(handlers, store, clock):
+            Client(store).enqueue("send", order=7)
+            clock.advance(2 * SECOND)
+        assert ran == [7]
+
+    def test_what_is_no_task_is_enqueued_as_before(
+        self, handlers: HandlerRegistry, store: Store, clock: ManualClock
+    ) -> None:
+        scheduler = made(handlers, store, clock)
+        with pytest.raises(TaskDefinitionNotFoundError):
+            scheduler.enqueue("send", order=7)
+        with pytest.raises(TaskDefinitionNotFoundError):
+            Scheduler(None, store, clock=clock).enqueue("send", order=7)
+
+    def test_a_scheduler_without_a_registry_has_no_tasks(self, store: Store) -> None:
+        with pytest.raises(ConfigurationError, match=r"Scheduler\(HandlerRegistry\("):
+            Scheduler(print, store, clock=store.clock).task("send")
+
+
+class TestRunning:
+    def test_sync_and_async_handlers_are_given_their_arguments(
+        self,
+        handlers: HandlerRegistry,
+        store: Store,
+        clock: ManualClock,
+        ran: list[object],
+    ) -> None:
+        @handlers.task("sync")
+        def sync(order: int, *, urgent: bool = False, **others: object) -> None:
+            ran.append((order, urgent, others))
+
+        @handlers.task("async")
+        async def later(order: int) -> None:
+            await asyncio.sleep(0)
+            ran.append(order)
+
+        with made(handlers, store, clock) as scheduler:
+            scheduler.enqueue("sync", order=7)
+            scheduler.enqueue("sync", order=8, urgent=True, note=[1], others="o")
+            scheduler.enqueue("async", payload={"order": 9})
+            scheduler.enqueue_all("async", [{"order": 10}, {"order": 11}])
+            clock.advance(SECOND)
+        assert len(ran) == 5
+        assert (7, False, {}) in ran
+        assert (8, True, {"note": [1], "others": "o"}) in ran
+        assert {9, 10, 11} < {each for each in ran if isinstance(each, int)} | {0}
+
+    def test_the_first_parameter_may_be_the_instance(
+        self,
+        handlers: HandlerRegistry,
+        store: Store,
+        clock: ManualClock,
+        ran: list[object],
+    ) -> None:
+        @handlers.task("annotated")
+        def annotated(it: TaskInstance, order: int) -> None:
+            ran.append((it.definition.name, it.payload, order))
+
+        @handlers.task("bare")
+        def bare(instance) -> None:  # type: ignore[no-untyped-def]
+            ran.append((instance.definition.name, instance.payload))
+
+        with made(handlers, store, clock):
+            annotated.enqueue(order=7)
+            bare.enqueue()
+            clock.advance(SECOND)
+        assert len(ran) == 2
+        assert ("annotated", {"order": 7}, 7) in ran
+        assert ("bare", None) in ran
+
+    def test_models_dataclasses_and_dates_are_handed_over_as_such(
+        self,
+        handlers: HandlerRegistry,
+        store: Store,
+        clock: ManualClock,
+        ran: list[object],
+    ) -> None:
+        @handlers.task("send")
+        def send(order: Order, parcel: Parcel, by: datetime | None = None) -> None:
+            ran.append((order, parcel, by))
+
+        order = Order(number=7, on=date(2030, 1, 2))
+        parcel = Parcel("Ada", ids=[UUID(int=5)])
+        with made(handlers, store, clock):
+            instance = send.enqueue(order, parcel=parcel, by=START)
+            clock.advance(SECOND)
+        assert ran == [(order, parcel, START)]
+        assert instance.payload == {
+            "order": {"number": 7, "on": "2030-01-02"},
+            "parcel": {"to": "Ada", "weight": 1.0, "ids": [str(UUID(int=5))]},
+            "by": "2030-01-01T00:00:00Z",
+        }
+
+    def test_a_payload_that_does_not_fit_any_more_fails_for_good_at_once(
+        self, handlers: HandlerRegistry, store: Store, clock: ManualClock
+    ) -> None:
+        @handlers.task("send")
+        def send(order: int) -> None: ...
+
+        scheduler = made(handlers, store, clock)
+        other = Client(store)
+        with scheduler:
+            for payload in ({"order": "x"}, {"other": 7}, {}):
+                other.enqueue("send", payload=payload)
+            clock.advance(2 * SECOND)
+        failed = scheduler.list_instances(state="failed")
+        assert [(each.outcome, each.runs) for each in failed] == 3 * [
+            (Outcome.FAILED, 1)
+        ]
+        errors = "\n".join(str(each.error) for each in failed)
+        assert "the payload {'order': 'x'} does not fit: order: Input should" in errors
+        assert "task 'send': missing a required argument: 'order'" in errors
+
+    def test_what_the_handler_raises_is_its_own_affair(
+        self, handlers: HandlerRegistry, store: Store, clock: ManualClock
+    ) -> None:
+        @handlers.task("send")
+        def send(order: int) -> None:
+            raise ValueError(order)
+
+        with made(handlers, store, clock) as scheduler:
+            send.enqueue(order=7)
+            clock.advance(SECOND)
+            assert only(scheduler).state is State.PENDING
+            assert only(scheduler).runs == 1
+
+
+class TestEnqueueing:
+    @pytest.mark.parametrize(
+        ("payload", "problem"),
+        [
+            ({}, "task 'send': missing a required argument: 'order'"),
+            ({"order": 7, "extra": 1}, "got an unexpected keyword argument 'extra'"),
+            ({"order": "seven"}, "task 'send': order: Input should be a valid integer"),
+            ({"order": 7, "to": {"weight": 1}}, "to.to: Field required"),
+        ],
+    )
+    def test_what_does_not_fit_is_refused(
+        self,
+        handlers: HandlerRegistry,
+        store: Store,
+        clock: ManualClock,
+        payload: dict[str, Any],
+        problem: str,
+    ) -> None:
+        @handlers.task("send")
+        def send(order: int, to: Parcel | None = None) -> None: ...
+
+        scheduler = made(handlers, store, clock)
+        for enqueue in (
+            lambda: scheduler.enqueue("send", payload=payload),
+            lambda: scheduler.enqueue_all("send", [{"order": 1}, payload]),
+            lambda: send.enqueue(**payload),
+        ):
+            with pytest.raises(ConfigurationError, match=problem):
+                enqueue()
+        assert scheduler.list_instances() == []
+
+    @pytest.mark.parametrize("payload", [5, {1: 2}])
+    def test_what_is_no_payload_is_refused(
+        self,
+        handlers: HandlerRegistry,
+        store: Store,
+        clock: ManualClock,
+        payload: Any,
+    ) -> None:
+        handlers.task("send")(anything)
+        with pytest.raises(ConfigurationError, match="payload"):
+            made(handlers, store, clock).enqueue("send", payload=payload)
+
+    def test_it_can_be_awaited(
+        self, handlers: HandlerRegistry, store: Store, clock: ManualClock
+    ) -> None:
+        @handlers.task("send")
+        def send(order: int) -> None: ...
+
+        scheduler = made(handlers, store, clock)
+        instance = asyncio.run(send.aenqueue(7))
+        assert scheduler.get_instance(instance.id).payload == {"order": 7}
+
+    def test_a_time_and_a_key_are_given_to_the_scheduler(
+        self, handlers: HandlerRegistry, store: Store, clock: ManualClock
+    ) -> None:
+        @handlers.task("send")
+        def send(order: int) -> None: ...
+
+        scheduler = made(handlers, store, clock)
+        one = scheduler.enqueue("send", order=7, delay=HOUR, key="7")
+        assert scheduler.enqueue("send", order=8, key="7") == one
+        assert one.execute_at == START + HOUR
+
+    def test_without_a_scheduler_there_is_nobody_to_take_it(
+        self, handlers: HandlerRegistry
+    ) -> None:
+        @handlers.task("send")
+        def send() -> None: ...
+
+        with pytest.raises(ConfigurationError, match="no scheduler takes task 'send'"):
+            send.enqueue()
+
+    def test_the_last_scheduler_that_was_made_takes_it(
+        self, handlers: HandlerRegistry, store: Store, clock: ManualClock
+    ) -> None:
+        made(handlers, MemoryStore(clock), clock)
+        early = handlers.task("early")(anything)
+        scheduler = made(handlers, store, clock)
+        late = handlers.task("late")(anything)
+        instances = [early.enqueue(), late.enqueue()]
+        assert scheduler.counts()[State.PENDING] == len(instances)
+
+    def test_called_it_is_the_function_it_was(self, handlers: HandlerRegistry) -> None:
+        @handlers.task("send")
+        def send(order: int) -> int:
+            """Send an order."""
+            return order + 1
+
+        assert send(7) == 8
+        assert (repr(send), send.__doc__) == ("<task 'send'>", "Send an order.")
+        assert isinstance(send, Task)
+
+    def test_it_can_be_pickled_for_other_processes(self) -> None:
+        Scheduler(kept)
+        again = pickle.loads(pickle.dumps(kept))
+        assert again.names == ("kept",)
+        assert again.tasks["kept"] is kept_task
+
+
+def reserved(name: str) -> Callable[..., object]:
+    return eval(f"lambda {name}: None")  # type: ignore[no-any-return]
+
+
+def unknown(what: Decimal) -> None: ...
+
+
+def gone(*orders: int) -> None: ...
+
+
+def ordered(order: int, /) -> None: ...
+
+
+def needs(order: int) -> None: ...
+
+
+def thread(of: asyncio.Lock) -> None: ...
+
+
+def generates(order: int) -> Any:
+    yield order
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("function", "problem"),
+        [
+            *(
+                (reserved(name), f"no parameter can be called {name}, which enqueue")
+                for name in ("at", "delay", "key", "connection", "payload")
+            ),
+            (gone, r"parameter \*orders: .*cannot be given by its name"),
+            (ordered, "parameter order: .*cannot be given by its name"),
+            (unknown, "name 'Decimal' is not defined; import it outside of TYPE_CH"),
+            (thread, "parameter of is <class 'asyncio.locks.Lock'>, which no payload"),
+            (min, "the handler's parameters are not known"),
+            (generates, "generator function"),
+            (5, "cannot be called"),
+        ],
+    )
+    def test_what_cannot_be_a_task_is_refused(
+        self, handlers: HandlerRegistry, function: Any, problem: str
+    ) -> None:
+        with pytest.raises(ConfigurationError, match=problem):
+            handlers.task("send")(function)
+        assert (handlers.names, handlers.tasks) == ((), {})
+
+    def test_what_fires_by_itself_must_not_need_arguments(
+        self, handlers: HandlerRegistry
+    ) -> None:
+        with pytest.raises(ConfigurationError, match="give order a default"):
+            handlers.task("needs", CronTrigger(hour=9))(needs)
+
+    def test_a_name_is_taken_once(self, handlers: HandlerRegistry) -> None:
+        handlers.register("send")(print)
+        with pytest.raises(ConfigurationError, match="registered as 'send' already"):
+            handlers.task("send")
+        with pytest.raises(ConfigurationError, match="name must have"):
+            handlers.task("")
+
+    def test_a_handler_that_is_no_function_may_be_a_task(
+        self, handlers: HandlerRegistry
+    ) -> None:
+        task: Any = handlers.task("part")(functools.partial(needs, order=5))
+        assert task.payload.required == ()
+
+
+class TestWithoutPydantic:
+    @pytest.fixture(autouse=True)
+    def _without(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(adapters, "find_spec", lambda _: None)
+
+    @pytest.mark.parametrize(
+        ("annotation", "good", "bad"),
+        [
+            (int, [1, 10**9], ["1", 1.5, True, None]),
+            (float, [1, 1.5], ["1", True]),
+            (bool, [True], [1]),
+            (str, ["a"], [1, None]),
+            (list[int], [[1]], [{}, 1]),
+            (dict[str, int], [{"a": 1}], [[]]),
+            (str | None, ["a", None], [1]),
+            (Union[int, None], [1, None], ["a"]),  # noqa: UP007
+            (None, [None], [0]),
+            (Any, [1, "a", None, []], []),
+        ],
+    )
+    def test_plain_values_are_checked(
+        self, annotation: object, good: list[Any], bad: list[Any]
+    ) -> None:
+        adapter = adapters.adapter_for("x", annotation)
+        for value in good:
+            assert adapter.dump(value) is value
+            assert adapter.load(value) is value
+        for value in bad:
+            with pytest.raises(ValueError, match=r"^x must be "):
+                adapter.dump(value)
+            with pytest.raises(ValueError, match=r"^x must be "):
+                adapter.load(value)
+
+    @pytest.mark.parametrize("annotation", [Order, Parcel, date | None, timedelta])
+    def test_others_are_refused_with_what_to_install(self, annotation: object) -> None:
+        with pytest.raises(
+            ConfigurationError, match=r"install go_scheduler\[payloads\], which"
+        ):
+            adapters.adapter_for("x", annotation)
