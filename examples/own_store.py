@@ -32,6 +32,7 @@ from go_scheduler import (
     CatchUp,
     ExecuteOnceTrigger,
     MemoryStore,
+    Overlap,
     RetryPolicy,
     RunEnd,
     Scheduler,
@@ -186,6 +187,7 @@ def load_snapshot(text: str) -> Snapshot:
         name: [load(kind, each) for each in kept[name]] for name, kind in KINDS.items()
     }
     rows["handed_on"] = [UUID(each) for each in kept["handed_on"]]
+    rows["slots"] = {name: UUID(each) for name, each in kept["slots"].items()}
     return Snapshot(**{**kept, **rows, "definitions": definitions})
 
 
@@ -197,6 +199,8 @@ def dump(value: Any) -> Any:
         return {each.name: dump(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, list | tuple):
         return [dump(each) for each in value]
+    if type(value) is dict:  # metadata is JSON already, and read-only
+        return {name: dump(each) for name, each in value.items()}
     if isinstance(value, timedelta):
         return value // timedelta(microseconds=1)
     if isinstance(value, datetime):
@@ -231,6 +235,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "UUID": UUID,
     "tuple[str, ...]": tuple,
     "Outcome": Outcome,
+    "Overlap": Overlap,
     "RunEnd": RunEnd,
     "Trigger": lambda value: load_trigger(*value),
     # A jitter: a time is kept as a whole number, a part of the delay with a point.
