@@ -47,8 +47,9 @@ NODE = Claimant(
 CLAIM = """
 WITH due AS MATERIALIZED (
   SELECT id FROM task_instances
-   WHERE queue = 'default' AND shard = {} AND claimable_at IS NOT NULL
-     AND claimable_at <= now() ORDER BY claimable_at, due_at LIMIT {}
+   WHERE queue = 'default' AND priority = 1 AND shard = {}
+     AND claimable_at IS NOT NULL AND claimable_at <= now()
+   ORDER BY claimable_at, due_at LIMIT {}
      FOR UPDATE SKIP LOCKED)
 UPDATE task_instances AS t
    SET claimed_by = %s, attempt = t.attempt + 1, runs = t.runs + 1, claimable_at = NULL,

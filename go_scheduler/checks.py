@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from datetime import timedelta
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from go_scheduler.clock import CENTURY, ZERO
 from go_scheduler.errors import ConfigurationError
@@ -19,6 +20,9 @@ NAME_LIMIT = 200
 
 NOTE_LIMIT = 10_000
 """The most characters that the note of a pause may have."""
+
+PRIORITIES = range(4)
+"""The classes of priority; what is in a smaller one goes first."""
 
 LEAST_EXPIRE_AFTER = timedelta(milliseconds=100)
 """The shortest ``expire_after``: that a start is recorded and its handler called takes
@@ -141,6 +145,33 @@ def check_note(value: object) -> str:
             f"note has {len(value)} characters; at most {NOTE_LIMIT} are kept"
         )
     return check_text(value, "note")
+
+
+def check_id(value: object) -> None:
+    """Refuse what is not a UUID.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    if isinstance(value, str):
+        raise ConfigurationError(
+            f"id must be a UUID, not {shown(value)}: TaskDefinition.id_for() makes one"
+            " of a text, always the same"
+        )
+    check_type("id", value, UUID)
+
+
+def check_priority(value: object) -> None:
+    """Refuse what is none of the classes of priority.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    check_type("priority", value, int)
+    if value not in PRIORITIES:
+        raise ConfigurationError(
+            f"priority must be from 0 to {PRIORITIES[-1]}: {shown(value)}"
+        )
 
 
 def _article(noun: str) -> str:

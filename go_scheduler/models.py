@@ -11,17 +11,17 @@ from uuid import UUID, uuid4, uuid5
 from go_scheduler.checks import (
     LEAST_EXPIRE_AFTER,
     check_at_least,
+    check_id,
     check_name,
     check_note,
     check_policy,
+    check_priority,
     check_type,
 )
-from go_scheduler.errors import ConfigurationError
 from go_scheduler.instead import write_instead
 from go_scheduler.json import JSON, FrozenObject, check_text, freeze, is_same
 from go_scheduler.policies import CatchUp, Overlap
 from go_scheduler.retry_policy import RetryPolicy
-from go_scheduler.shown import shown
 from go_scheduler.triggers.base import Trigger, utc
 
 METADATA_LIMIT = 64 * 1024
@@ -95,6 +95,8 @@ class TaskDefinition:
             again with an equal trigger, it does not run again.
         name: Which handler of a ``HandlerRegistry`` runs it; at most 200 characters.
         queue: Which nodes run it: those that serve this queue; at most 200 characters.
+        priority: Its class, from 0 to 3. Of what is due in a queue, what is in a
+            smaller one is claimed first; but one claim in eight begins at the last.
         metadata: The user's payload: a JSON object of at most 64 KiB, read-only.
         expire_after: How long a run may take before it is presumed hung and the
             instance runs again, at least 100 milliseconds; None: the scheduler's
@@ -132,6 +134,7 @@ class TaskDefinition:
     id: UUID = None  # type: ignore[assignment]
     name: str | None = None
     queue: str = "default"
+    priority: int = 1
     metadata: Mapping[str, JSON] = field(default_factory=FrozenObject, hash=False)
     expire_after: timedelta | None = None
     timeout: timedelta | None = None
@@ -155,6 +158,7 @@ class TaskDefinition:
         if self.name is not None:
             object.__setattr__(self, "name", check_name("name", self.name))
         object.__setattr__(self, "queue", check_name("queue", self.queue))
+        check_priority(self.priority)
         for name in ("expire_after", "timeout"):
             if (limit := getattr(self, name)) is not None:
                 check_at_least(name, limit, LEAST_EXPIRE_AFTER)
@@ -187,7 +191,7 @@ class TaskDefinition:
             id = uuid4()
         if named is None:
             named = passed
-        _check_id(id)
+        check_id(id)
         check_type("named", named, bool)
         if self._revision_of not in (None, id):
             object.__setattr__(self, "revision", None)
@@ -337,12 +341,3 @@ class Extension(StrEnum):
     """It has the time, and somebody has asked it to stop."""
     LOST = "lost"
     """It has lost its claim: it runs elsewhere by now, or the instance is over."""
-
-
-def _check_id(value: object) -> None:
-    if isinstance(value, str):
-        raise ConfigurationError(
-            f"id must be a UUID, not {shown(value)}: TaskDefinition.id_for() makes one"
-            " of a text, always the same"
-        )
-    check_type("id", value, UUID)

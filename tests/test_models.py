@@ -114,6 +114,8 @@ def test_a_key_must_be_text() -> None:
         ("id", 7, "UUID"),
         ("name", 5, "str"),
         ("queue", None, "str"),
+        ("priority", "high", "int"),
+        ("priority", True, "int"),
         ("expire_after", 300, "timedelta"),
         ("timeout", 300, "timedelta"),
         ("retry", 3, "RetryPolicy"),
@@ -128,8 +130,14 @@ def test_a_key_must_be_text() -> None:
 def test_a_value_of_another_type_is_refused(
     name: str, value: object, kind: str
 ) -> None:
-    article = "an" if kind == "int" else "a"
+    article = "an" if kind in ("int", "Overlap") else "a"
     assert refusal(name, value) == f"{name} must be {article} {kind}, not {value!r}"
+
+
+@pytest.mark.parametrize("value", [-1, 4])
+def test_a_priority_is_one_of_four(value: int) -> None:
+    assert DEFINITION.priority == 1
+    assert refusal("priority", value) == f"priority must be from 0 to 3: {value}"
 
 
 @pytest.mark.parametrize("name", ["name", "queue"])
@@ -228,6 +236,7 @@ def test_what_the_store_keeps_is_not_compared(kept: Mapping[str, object]) -> Non
         {"id": UUID(int=8)},
         {"name": "report"},
         {"queue": "slow"},
+        {"priority": 3},
         {"metadata": {"a": 1}},
         {"expire_after": MINUTE},
         {"timeout": MINUTE},
@@ -257,6 +266,7 @@ def test_every_field_is_tested_to_be_compared_or_not() -> None:
         "id",
         "name",
         "queue",
+        "priority",
         "metadata",
         "expire_after",
         "timeout",

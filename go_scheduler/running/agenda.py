@@ -23,9 +23,9 @@ class Agenda:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # The sequence decides ties before the comparison reaches a run, which has no
-        # order.
-        self._heap: list[tuple[datetime, int, HeldRun]] = []
+        # Of what is due at one instant a smaller priority is first. The sequence
+        # decides ties before the comparison reaches a run, which has no order.
+        self._heap: list[tuple[datetime, int, int, HeldRun]] = []
         self._sequence = count()
 
     def __len__(self) -> int:
@@ -42,7 +42,8 @@ class Agenda:
         with self._lock:
             first = self._first()
             for run in runs:
-                heappush(self._heap, (run.instance.due_at, next(self._sequence), run))
+                due_at, priority = run.instance.due_at, run.instance.definition.priority
+                heappush(self._heap, (due_at, priority, next(self._sequence), run))
             return self._first() != first
 
     def take(self, until: datetime, most: int | None = None) -> Sequence[HeldRun]:
@@ -55,7 +56,7 @@ class Agenda:
         runs: list[HeldRun] = []
         with self._lock:
             while self._heap and self._heap[0][0] <= until and len(runs) != most:
-                runs.append(heappop(self._heap)[2])
+                runs.append(heappop(self._heap)[3])
         return runs
 
     def _first(self) -> datetime | None:

@@ -92,7 +92,9 @@ class InstanceStore(ABC):
         Returns:
             The claimed instances, lapsed claims first, then earliest ``due_at`` first;
             empty if none is due. Only those with ``started_at`` have been started. Of
-            more than ``limit`` the store chooses, so that none waits for ever.
+            more than ``limit`` lapsed claims come first, and then those of a smaller
+            ``priority``; but of eight calls at least one begins at the last class in
+            which any is due, and none waits for ever.
         """
 
     @abstractmethod

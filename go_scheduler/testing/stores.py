@@ -30,6 +30,7 @@ from go_scheduler.testing.store.nodes import (
     ListClaimedTests,
 )
 from go_scheduler.testing.store.pauses import PauseTests, ResumeTests
+from go_scheduler.testing.store.priorities import PriorityTests
 from go_scheduler.testing.store.remembered import RememberedTests
 from go_scheduler.testing.store.reopened import ReopenTests
 from go_scheduler.testing.store.runs import (
@@ -68,6 +69,7 @@ class StoreSuite(
     OnDemandTests,
     AddTests,
     ClaimTests,
+    PriorityTests,
     LapsedTests,
     LapsedForTests,
     ListClaimedTests,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from go_scheduler.running.agenda import Agenda
 from go_scheduler.running.held_run import HeldRun
-from go_scheduler.testing.builders import EXPIRE_AFTER
+from go_scheduler.testing.builders import EXPIRE_AFTER, definition
 from go_scheduler.testing.clock import START
 from tests.conftest import instance, seconds
 
@@ -51,3 +52,18 @@ def test_it_says_whether_something_is_due_before_all_that_it_had(
     assert agenda.add([run(START + seconds(5)), run(START + seconds(9))])
     assert not agenda.add([run(START + seconds(5)), run(START + seconds(6))])
     assert agenda.add([run(START + seconds(7)), run(START + seconds(4))])
+
+
+def test_of_those_that_are_due_at_once_a_smaller_priority_is_the_first(
+    agenda: Agenda,
+) -> None:
+    runs = [
+        HeldRun(
+            instance(replace(definition(START), priority=priority), due_at=START),
+            expire_after=EXPIRE_AFTER,
+        )
+        for priority in (3, 0, 1)
+    ]
+    agenda.add(runs)
+    taken = agenda.take(START)
+    assert [each.instance.definition.priority for each in taken] == [0, 1, 3]

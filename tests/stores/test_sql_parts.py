@@ -235,7 +235,9 @@ class ReadsNoRows(PostgreSQLDialect):
 def let_claims_read_no_rows(store: PostgreSQLStore) -> None:
     dialect = ReadsNoRows(store.clock)
     statements = Statements(store._database, dialect, clock=store.clock)
-    store._due_instances = DueInstances(statements, shards=1, reads_rows=False)
+    store._due_instances = DueInstances(
+        statements, store._classes, shards=1, reads_rows=False
+    )
 
 
 @contextmanager
@@ -577,6 +579,7 @@ def test_a_row_that_cannot_be_read_keeps_what_its_trigger_can_say() -> None:
     row: Any = SimpleNamespace(
         id=key,
         queue="default",
+        priority=1,
         expire_after=None,
         named=False,
         owner=None,

@@ -169,9 +169,9 @@ class DefinitionTable:
     def _follow(self, row: StoredDefinition, old: TaskDefinition) -> None:
         """Give its instances what they have of their definition."""
         new = row.definition
-        if new.queue != old.queue:
+        if (new.queue, new.priority) != (old.queue, old.priority):
             for instance in row.rows:
-                self._instances.move(instance, new.queue)
+                self._instances.move(instance, new.queue, new.priority)
         if exclusion_of(new) != exclusion_of(old):
             for instance in row.rows:
                 self._instances.follow(instance)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from heapq import merge
 from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from sortedcontainers import SortedList
 
 from go_scheduler.models import Outcome, State
 from go_scheduler.stores.memory.ended import EndedInstances
+from go_scheduler.stores.memory.pending import PendingRows
 from go_scheduler.stores.memory.slots import SlotTable, in_turn
 from go_scheduler.stores.memory.stored import StoredInstance
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 class InstanceTable:
     """The rows by id, and each in the one list that its state calls for.
 
-    Pending rows stand in their queue's list, or among those parked, unless they are
-    frozen; claimed and running ones in the list of leases, ended ones in one of the two
-    that cleanup takes from.
+    Pending rows stand in the list of their class and queue, or among those parked,
+    unless they are frozen; claimed and running ones in the list of leases, ended ones
+    in one of the two that cleanup takes from.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class InstanceTable:
         self._rows: dict[int, StoredInstance] = {}
         self._keyed: dict[tuple[StoredDefinition, str], StoredInstance] = {}
         self._by_time: SortedList[Entry] = SortedList()
-        self._pending: dict[str, SortedList[Entry]] = {}
+        self._pending = PendingRows()
         self._leases: SortedList[Entry] = SortedList()
         self.slots = SlotTable()
         self._ended = EndedInstances()
@@ -203,18 +203,19 @@ class InstanceTable:
         row.expires_at = expires_at
         self._list_lease(row)
 
-    def move(self, row: StoredInstance, queue: str) -> None:
-        """Let other nodes serve it, if it has not ended."""
+    def move(self, row: StoredInstance, queue: str, priority: int) -> None:
+        """Let it wait in another place, if it has not ended."""
         if row.completed_at is not None:
             return
-        if row.state is State.CLAIMED:
+        # Other nodes serve it there.
+        if row.state is State.CLAIMED and row.queue != queue:
             self.free(row, row.due_at)
-        if row.state is State.PENDING:
+        pending = row.state is State.PENDING
+        if pending:
             self.unlist_pending(row)
-            row.queue = queue
+        row.queue, row.priority = queue, priority
+        if pending:
             self.list_pending(row)
-        else:
-            row.queue = queue
 
     def follow(self, row: StoredInstance) -> None:
         """Let it exclude what its definition says now, unless it has its slot."""
@@ -241,15 +242,14 @@ class InstanceTable:
         if row.parked:
             self.slots.park(row)
         else:
-            waiting = self._pending.setdefault(row.queue, SortedList())
-            waiting.add((row.due_at, row.id.int, row))
+            self._pending.add(row)
 
     def unlist_pending(self, row: StoredInstance) -> None:
         """Keep a pending row from being claimed."""
         if row.parked:
             self.slots.unpark(row)
-        elif (waiting := self._pending.get(row.queue)) is not None:
-            waiting.discard((row.due_at, row.id.int, row))
+        else:
+            self._pending.discard(row)
 
     def claim(
         self,
@@ -289,24 +289,12 @@ class InstanceTable:
     def take_pending(
         self, queues: Sequence[str], until: datetime, limit: int
     ) -> list[StoredInstance]:
-        """Take the earliest pending rows due by then out of their lists."""
-        lists = [self._pending[name] for name in queues if name in self._pending]
-        entries = islice(merge(*lists), limit)
-        found = []
-        for entry in entries:
-            if entry[0] > until:
-                break
-            found.append(entry[2])
-        # Rows are taken from the head of each list.
-        taken = Counter(row.queue for row in found)
-        for name, count in taken.items():
-            del self._pending[name][:count]
-        return found
+        """Take pending rows due by then out of their lists, the earliest first."""
+        return self._pending.take(queues, until, limit)
 
     def due_queues(self, now: datetime) -> set[str]:
         """The queues in which something is pending that is due."""
-        lists = self._pending.items()
-        return {queue for queue, rows in lists if rows and rows[0][0] <= now}
+        return self._pending.due_queues(now)
 
     def forget_ended(
         self, until: datetime, limit: int, *, failed: bool

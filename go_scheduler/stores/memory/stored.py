@@ -59,6 +59,7 @@ class StoredInstance:
         "parked",
         "past",
         "payload",
+        "priority",
         "queue",
         "runs",
         "skipped",
@@ -78,6 +79,7 @@ class StoredInstance:
         self.id = id
         self.of = of
         self.queue = of.definition.queue
+        self.priority = of.definition.priority
         self.fire_time = fire_time
         self.parked = False
         self.follow()

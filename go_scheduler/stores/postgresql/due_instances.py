@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-import random
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, StoreUnavailableError
 from go_scheduler.stores.postgresql.driver import met_a_lock
+from go_scheduler.stores.postgresql.places_to_claim import LOOKING, PlacesToClaim
 from go_scheduler.stores.sql.database import Lane
 
 if TYPE_CHECKING:
@@ -21,13 +22,12 @@ if TYPE_CHECKING:
 
     from go_scheduler.stores.messages import Claimant
     from go_scheduler.stores.postgresql.executing import Statements
+    from go_scheduler.stores.postgresql.places_to_claim import Place
+    from go_scheduler.stores.sql.classes import Classes
     from go_scheduler.stores.sql.sweep import Sweep
 
 _CAREFUL_CLAIMS = 20
 _log = logging.getLogger(__name__)
-
-_Place = tuple[str, int]
-"""A queue, and a shard of it."""
 
 
 class DueInstances:
@@ -35,15 +35,23 @@ class DueInstances:
 
     Args:
         statements: Executes them.
+        classes: Says which there are.
         shards: Over how many parts of the index instances are spread.
         reads_rows: Whether a claim may read more rows than it takes.
     """
 
     def __init__(
-        self, statements: Statements, *, shards: int, reads_rows: bool
+        self,
+        statements: Statements,
+        classes: Classes,
+        *,
+        shards: int,
+        reads_rows: bool,
     ) -> None:
         self._statements = statements
-        self._shards = shards
+        self._places = PlacesToClaim(
+            statements, classes, shards=shards, reads_rows=reads_rows
+        )
         self._reads_rows = reads_rows
         # By place: how many more claims read rows there, since one has met a lock.
         self._careful: dict[object, int] = {}
@@ -71,16 +79,18 @@ class DueInstances:
             "expire_after": claimant.expire_after,
             "lead": lead,
         }
-        places = self._places(claimant.queues, ahead, limit)
+        places = self._places.find(claimant.queues, ahead, limit)
         old: list[Row[Any]] = []
         new: list[Row[Any]] = []
-        claims = [
-            (new, partial(self._claim_free, place, terms, ahead)) for place in places
-        ]
-        if lapsed is not None:
+        claims = (
+            (new, partial(self._claim_free, place, name, terms, ahead))
+            for place, name in places
+        )
+        if lapsed is None:
+            self._claim_each(claims, limit)
+        else:
             again = partial(self._claim_lapsed, claimant.queues, terms, lapsed)
-            claims.insert(0, (old, again))
-        self._claim_each(claims, limit)
+            self._claim_each(chain([(old, again)], claims), limit)
         return old, new
 
     def _claim_each(
@@ -120,29 +130,6 @@ class DueInstances:
             _log.warning("some of what is due cannot be claimed: %s", failure)
         self._reported = failure is not None
 
-    def _places(
-        self, queues: Sequence[str], ahead: timedelta, limit: int
-    ) -> Sequence[_Place]:
-        """Where to claim, in a random order: nodes should not meet in one place."""
-        places = [(queue, shard) for queue in queues for shard in range(self._shards)]
-        if len(places) == 1:
-            return places
-        sweeps = [self._statements.sweep(place) for place in places]
-        parameters: dict[str, object] = {"ahead": ahead}
-        for number, queue in enumerate(queues):
-            parameters[f"queue{number}"] = queue
-        for number, sweep in enumerate(sweeps):
-            parameters[f"back{number}"] = sweep.back
-        parameters["limit"] = 1 if self._reads_rows else limit
-        heads = self._statements.heads(len(queues))
-        rows = self._statements.read(Lane.BY_TIME, heads, parameters)
-        found = {row.head for row in rows}
-        for number, sweep in enumerate(sweeps):
-            if number not in found:
-                sweep.finish()
-        full = [place for number, place in enumerate(places) if number in found]
-        return random.sample(full, len(full))
-
     def _past_locks(
         self, place: object, name: str, claim: Callable[[str], Sequence[Row[Any]]]
     ) -> Sequence[Row[Any]]:
@@ -175,18 +162,21 @@ class DueInstances:
 
     def _claim_free(
         self,
-        place: _Place,
+        place: Place,
+        name: str,
         terms: Mapping[str, object],
         ahead: timedelta,
         limit: int,
     ) -> Sequence[Row[Any]]:
-        queue, shard = place
+        queue, priority, shard = place
         sweep = self._statements.sweep(place)
 
         def claim(name: str) -> Sequence[Row[Any]]:
             parameters = {
                 **terms,
+                **self._places.look_back(name),
                 "queue": queue,
+                "priority": priority,
                 "shard": shard,
                 "back": sweep.back,
                 "ahead": ahead,
@@ -194,7 +184,7 @@ class DueInstances:
             }
             return self._claim(sweep, name, parameters, limit)
 
-        rows = self._past_locks(place, "claim", claim)
+        rows = self._past_locks(place, name, claim)
         if len(rows) == limit:
             sweep.go_on(rows[0].now - max(row.place for row in rows))
         return rows
@@ -227,8 +217,14 @@ class DueInstances:
     ) -> Sequence[Row[Any]]:
         def execute() -> Sequence[Row[Any]]:
             # A claim that was done, and is repeated, leaves instances to their lease.
-            return self._statements.run(
+            rows = self._statements.run(
                 Lane.BY_TIME, name, parameters, repeatable=False
             )
+            return self._without_looks(rows) if name == LOOKING else rows
 
         return self._statements.scan(sweep, execute, limit=limit)
+
+    def _without_looks(self, rows: Sequence[Row[Any]]) -> Sequence[Row[Any]]:
+        """Learn of the classes that were found, which are not claimed."""
+        self._places.found(row.attempt for row in rows if row.id is None)
+        return [row for row in rows if row.id is not None]

@@ -66,11 +66,17 @@ class Statements:
             made = made.bindparams(limit)
         return made.columns(*map(_column, statement.returns))
 
-    def heads(self, queues: int) -> str:
-        """The name of the statement that looks where to claim in so many queues."""
-        name = f"heads of {queues}"
+    def heads(self, queues: int, known: Sequence[int], *, looks: bool) -> str:
+        """The name of the statement that looks where to claim in so many queues.
+
+        Args:
+            queues: So many.
+            known: The classes of priority.
+            looks: Whether it looks for other classes, too.
+        """
+        name = f"heads of {queues} by {known}{' and others' * looks}"
         if name not in self._made:
-            statement = heads(queues, self._dialect.shards)
+            statement = heads(queues, self._dialect.shards, known, looks=looks)
             self._made[name] = self._make(in_words_of(self._dialect, statement))
         return name
 

@@ -104,6 +104,7 @@ def _columns(
     return {
         "ids": arrays.ids(each.id for each in new),
         "queues": arrays.texts(each.queue for each in new),
+        "priorities": arrays.numbers(each.priority for each in new),
         "expiries": arrays.numbers(
             None if each is None else to_microseconds(each) for each in durations
         ),

@@ -20,6 +20,7 @@ from go_scheduler.stores.postgresql.executing import Statements
 from go_scheduler.stores.postgresql.newcomers import Newcomers
 from go_scheduler.stores.postgresql.writes import Writes
 from go_scheduler.stores.remembered import note_forgotten
+from go_scheduler.stores.sql.classes import Classes
 from go_scheduler.stores.sql.contacts import read_contacts, write_announcement
 from go_scheduler.stores.sql.database import Database, Lane
 from go_scheduler.stores.sql.reader import earliest_first
@@ -141,8 +142,12 @@ class PostgreSQLStore(SQLStore):
         self._due_definitions = DueDefinitions(
             statements, self._writes, reader, shards=dialect.shards
         )
+        self._classes = Classes(self._elapsed)
         self._due_instances = DueInstances(
-            statements, shards=dialect.shards, reads_rows=dialect.reads_rows
+            statements,
+            self._classes,
+            shards=dialect.shards,
+            reads_rows=dialect.reads_rows,
         )
         self._claimed_instances = ClaimedInstances(statements, self._writes, reader)
         self._deletions = Deletions(statements)
@@ -153,6 +158,7 @@ class PostgreSQLStore(SQLStore):
         self, definitions: Sequence[TaskDefinition]
     ) -> Sequence[TaskDefinition]:
         """Insert each definition, or replace the one with its id."""
+        self._classes.seen(definitions)
         if len(definitions) == 1 and (stored := self._insert(definitions[0])):
             return [stored]
         return super().put_definitions(definitions)
@@ -193,7 +199,8 @@ class PostgreSQLStore(SQLStore):
         self, *, ahead: timedelta, after: TaskDefinition | None = None, limit: int
     ) -> Sequence[TaskDefinition]:
         """Read a page of the definitions that fire soon."""
-        return self._due_definitions.page(ahead, after, limit)
+        page = self._due_definitions.page(ahead, after, limit)
+        return self._classes.seen(page)
 
     def fire_definitions(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
         """Create the instances of each firing and move its definition on."""

@@ -57,8 +57,8 @@ class OpenInstances:
             values: By column, but for those that stay.
             now: The store's time.
         """
-        if "queue" in values:
-            # An earlier time would lie below the bound of who scans the other queue.
+        if "queue" in values or "priority" in values:
+            # An earlier time would lie below the bound of who scans the other place.
             claimable_at = _no_earlier(instances.c.claimable_at, now)
             values = {**values, "claimable_at": claimable_at}
         if "waits" in values:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.sql.tombstones import Tombstones
 
 # Columns that follow the definition, for claims and starts without a join.
-_FOLLOWING = ("queue", "expire_after", "waits")
+_FOLLOWING = ("queue", "priority", "expire_after", "waits")
 _EXCLUDING = ("slot", "overlap", "waits")
 
 

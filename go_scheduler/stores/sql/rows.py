@@ -32,6 +32,7 @@ DEFINITION_COLUMNS = (
     "key",
     "id",
     "queue",
+    "priority",
     "expire_after",
     "next_fire_time",
     "paused",
@@ -57,6 +58,7 @@ class DefinitionRow(NamedTuple):
     key: UUID
     id: Any
     queue: Any
+    priority: Any
     expire_after: Any
     next_fire_time: Any
     paused: Any
@@ -104,6 +106,7 @@ def write_definition(definition: TaskDefinition) -> dict[str, object]:
     overlap = overlap_of(definition, fired=False)
     return {
         "queue": definition.queue,
+        "priority": definition.priority,
         "expire_after": None if expire_after is None else to_microseconds(expire_after),
         "waits": definition.trigger.waits,
         "slot": slot_of(definition, fired=False),
@@ -147,6 +150,7 @@ def read_definition(
             id=row.id,
             name=contents.name,
             queue=row.queue,
+            priority=row.priority,
             metadata=contents.metadata,
             expire_after=_duration(row.expire_after),
             named=bool(row.named),

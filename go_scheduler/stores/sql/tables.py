@@ -283,6 +283,7 @@ indexes = (
     _index(
         "task_instances_claimable_idx",
         instances.c.queue,
+        instances.c.priority,
         instances.c.shard,
         instances.c.claimable_at,
         instances.c.due_at,

@@ -39,7 +39,14 @@ def instances_of(
     firing: Firing, row: Row[Any], now: int
 ) -> Iterator[tuple[object, ...]]:
     """The values of ``MADE_COLUMNS`` for each instance of a firing that won."""
-    of = (row.key, row.queue, row.expire_after, row.waits, *_excludes(row))
+    of = (
+        row.key,
+        row.queue,
+        row.priority,
+        row.expire_after,
+        row.waits,
+        *_excludes(row),
+    )
     if (skipped := firing.skipped) is not None:
         first = to_sqlite_time(skipped.first)
         ended = (None, Outcome.SKIPPED.value, now)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         Renewal,
         RunOutcome,
     )
+    from go_scheduler.stores.sql.classes import Classes
     from go_scheduler.stores.sql.reader import Reader
     from go_scheduler.stores.sqlite.database import SQLiteDatabase
 
@@ -54,14 +55,20 @@ class ClaimedInstances:
         database: Where.
         reader: Makes instances of rows.
         microseconds: The store's time.
+        classes: Says which classes of priority there are.
     """
 
     def __init__(
-        self, database: SQLiteDatabase, reader: Reader, microseconds: Callable[[], int]
+        self,
+        database: SQLiteDatabase,
+        reader: Reader,
+        microseconds: Callable[[], int],
+        classes: Classes,
     ) -> None:
         self._database = database
         self._reader = reader
         self._microseconds = microseconds
+        self._classes = classes
 
     def claim(
         self,
@@ -75,6 +82,9 @@ class ClaimedInstances:
         """Hand due instances to one node."""
         if not claimant.queues:
             return []
+
+        looks = self._classes.look()
+        asked = self._classes.in_turn(every=looks)
 
         def claim(connection: Connection) -> _Taken:
             now = self._microseconds()
@@ -92,10 +102,12 @@ class ClaimedInstances:
             if left := limit - len(old):
                 until = now + to_microseconds(ahead)
                 terms |= {"until": until, "limit": left}
-                new = _claim_free(connection, claimant.queues, terms)
+                new = _claim_free(connection, claimant.queues, asked, terms)
             return _taken(connection, old, new)
 
         old, new = self._instances(self._database.transact(claim))
+        if looks:
+            self._classes.seen([each.definition for each in new])
         return earliest_first(old) + earliest_first(new)
 
     def _instances(self, taken: _Taken) -> list[list[TaskInstance]]:
@@ -252,10 +264,14 @@ def _claim_lapsed(
 
 
 def _claim_free(
-    connection: Connection, queues: Sequence[str], terms: Mapping[str, object]
+    connection: Connection,
+    queues: Sequence[str],
+    classes: Sequence[int],
+    terms: Mapping[str, object],
 ) -> Sequence[Row[Any]]:
     named = {f"queue{number}": each for number, each in enumerate(queues)}
-    return connection.execute(claiming.claim(len(queues)), {**terms, **named}).all()
+    statement = claiming.claim(len(queues), tuple(classes))
+    return connection.execute(statement, {**terms, **named}).all()
 
 
 class _Taken(NamedTuple):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.clock import SystemClock
 from go_scheduler.stores.remembered import note_forgotten
+from go_scheduler.stores.sql.classes import Classes
 from go_scheduler.stores.sql.contacts import read_contacts, write_announcement
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.schema import Schema
@@ -95,7 +96,8 @@ class SQLiteStore(SQLStore):
         self._time = (clock or SystemClock()).now
         parts = (database, self._reader, self._microseconds)
         self._due_definitions = DueDefinitions(*parts)
-        self._claimed_instances = ClaimedInstances(*parts)
+        self._classes = Classes(self._elapsed)
+        self._claimed_instances = ClaimedInstances(*parts, self._classes)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}('sqlite:///{self._database.path}')"
@@ -111,11 +113,18 @@ class SQLiteStore(SQLStore):
 
     # Definitions.
 
+    def put_definitions(
+        self, definitions: Sequence[TaskDefinition]
+    ) -> Sequence[TaskDefinition]:
+        """Insert each definition, or replace the one with its id."""
+        return super().put_definitions(self._classes.seen(definitions))
+
     def due_definitions(
         self, *, ahead: timedelta, after: TaskDefinition | None = None, limit: int
     ) -> Sequence[TaskDefinition]:
         """Read a page of the definitions that fire soon."""
-        return self._due_definitions.page(ahead, after, limit)
+        page = self._due_definitions.page(ahead, after, limit)
+        return self._classes.seen(page)
 
     def fire_definitions(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
         """Create the instances of each firing and move its definition on."""

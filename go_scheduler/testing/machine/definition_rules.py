@@ -41,6 +41,7 @@ class DefinitionRules(StorePair):
         offset=st.none() | offsets,
         name=st.sampled_from([None, "a", "b"]),
         queue=st.sampled_from(QUEUES),
+        priority=st.integers(0, 3),
         expire_after=st.sampled_from([None, 5 * SECOND]),
         edits=st.none() | st.integers(0, 2),
     )
@@ -51,6 +52,7 @@ class DefinitionRules(StorePair):
         offset: timedelta | None,
         name: str | None,
         queue: str,
+        priority: int,
         expire_after: timedelta | None,
         edits: int | None,
     ) -> None:
@@ -61,6 +63,7 @@ class DefinitionRules(StorePair):
             trigger=trigger.anchored(self.clock.now()),
             name=name,
             queue=queue,
+            priority=priority,
             expire_after=expire_after,
             next_fire_time=fires_first(trigger, at),
         )

@@ -37,6 +37,7 @@ EVERY_TWO_HOURS = IntervalTrigger(2 * HOUR, anchor=START)
 OTHER_VALUES = [
     pytest.param({"name": "other"}, id="name"),
     pytest.param({"queue": "other"}, id="queue"),
+    pytest.param({"priority": 3}, id="priority"),
     pytest.param({"metadata": {"a": [1]}}, id="metadata"),
     pytest.param({"expire_after": MINUTE}, id="expire_after"),
     pytest.param({"timeout": MINUTE}, id="timeout"),

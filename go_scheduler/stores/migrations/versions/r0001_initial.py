@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from alembic.operations import Operations
     from sqlalchemy.schema import SchemaItem
 
-revision = "2026.11.22f"
+revision = "2026.11.22g"
 down_revision = None
 
 _TIME = TIMESTAMP(timezone=True).with_variant(BigInteger(), "sqlite")
@@ -244,7 +244,7 @@ def _index_definitions(op: Operations) -> None:
 
 def _index_instances(op: Operations) -> None:
     table = "task_instances"
-    claimable = ["queue", "shard", "claimable_at", "due_at"]
+    claimable = ["queue", "priority", "shard", "claimable_at", "due_at"]
     parked = "parked AND NOT frozen"
     in_turn = ["due_at", "execute_at"]
     claimed = "claimed_by IS NOT NULL AND completed_at IS NULL AND NOT frozen"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import product
+from textwrap import fill
 from typing import TYPE_CHECKING
 
+from go_scheduler.checks import PRIORITIES
 from go_scheduler.stores.postgresql.statements.statement import (
     APART,
     BOTH,
@@ -11,39 +14,63 @@ from go_scheduler.stores.postgresql.statements.statement import (
     INSTANCE,
     Statement,
 )
+from go_scheduler.stores.priorities import NORMAL
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 _UNION = "\n        UNION ALL "
 
 
-def heads(queues: int, shards: int) -> Statement:
+def heads(queues: int, shards: int, known: Sequence[int], *, looks: bool) -> Statement:
     """A guess at where there is anything to claim, when there is more than one place.
 
     On CockroachDB a plain read of what a claim would take settles it: the claim finds
-    it. Places are numbered, the shards of ``:queue0`` first.
+    it. Places are numbered: by queue, then by class, then by shard.
+
+    Args:
+        queues: In so many queues, ``:queue0`` the first.
+        shards: Over how many parts of the index instances are spread.
+        known: The classes.
+        looks: Whether to look for other classes as well; of one in which anything
+            waits the number is below zero.
     """
-    places = [(queue, shard) for queue in range(queues) for shard in range(shards)]
+    places = list(product(range(queues), known, range(shards)))
     found = [
         f"""
 head{place} AS MATERIALIZED (
   SELECT {place} AS head, claimable_at
     FROM task_instances@task_instances_claimable_idx
-   WHERE queue = CAST(:queue{queue} AS text) AND shard = {shard}
-     AND claimable_at IS NOT NULL
+   WHERE queue = CAST(:queue{queue} AS text) AND priority = {priority}
+     AND shard = {shard} AND claimable_at IS NOT NULL
      AND claimable_at >= now() - CAST(:back{place} AS interval)
      AND claimable_at <= now() + CAST(:ahead AS interval)
    ORDER BY claimable_at LIMIT :limit)"""
-        for place, (queue, shard) in enumerate(places)
+        for place, (queue, priority, shard) in enumerate(places)
     ]
-    every = [f"SELECT * FROM head{place}" for place in range(len(places))]
+    every = [f"SELECT head FROM head{place}" for place in range(len(places))]
+    if looks:
+        every += [
+            _unknown(f"{-1 - priority} AS head", f":queue{queue}", priority)
+            for queue in range(queues)
+            for priority in PRIORITIES
+            if priority not in known
+        ]
     sql = f"""
 WITH{",".join(found)}
 SELECT DISTINCT head FROM ({_UNION.join(every)}) AS heads
 """
     return Statement(sql, ("head",))
+
+
+def _unknown(columns: str, queue: str, priority: int) -> str:
+    """A row if anything waits in a class of a queue."""
+    return f"""(
+          SELECT {columns} FROM task_instances@task_instances_claimable_idx
+           WHERE queue = CAST({queue} AS text) AND priority = {priority}
+             AND claimable_at IS NOT NULL
+             AND claimable_at >= now() - CAST(:look_back AS interval) LIMIT 1)"""
 
 
 # A row that was written by other means than this package may be out of all bounds: no
@@ -71,13 +98,13 @@ _MARKED = f"""
                ELSE CAST(:lease AS interval) END"""
 
 
-def _claim(only: str = "", apart: str = "") -> Statement:
+def _claim(only: str = "", apart: str = "", looked: str = "") -> Statement:
     """Claims what nobody has claimed in one place, the earliest first."""
     sql = f"""
 WITH due AS MATERIALIZED (
   SELECT id, claimable_at AS place FROM task_instances@task_instances_claimable_idx
-   WHERE queue = CAST(:queue AS text) AND shard = CAST(:shard AS bigint)
-     AND claimable_at IS NOT NULL
+   WHERE queue = CAST(:queue AS text) AND priority = CAST(:priority AS bigint)
+     AND shard = CAST(:shard AS bigint) AND claimable_at IS NOT NULL
      AND claimable_at >= now() - CAST(:back AS interval)
      AND claimable_at <= now() + CAST(:ahead AS interval){only}
    ORDER BY claimable_at, due_at LIMIT :limit FOR UPDATE SKIP LOCKED),
@@ -90,9 +117,29 @@ SELECT {INSTANCE},
        {DEFINITION},
        t.place, now() AS now
   FROM t LEFT JOIN task_definitions@task_definitions_pkey AS d
-                   ON d.key = t.definition_key{apart}
+                   ON d.key = t.definition_key{apart}{looked}
 """
     return Statement(sql, (*BOTH, "place", "now"))
+
+
+def _looked() -> str:
+    """For each class but the normal one: a row without an id, if anything waits there.
+
+    The class stands where rows have their attempt, to add no column to every claim.
+    """
+    return "".join(
+        f"\n        UNION ALL {_unknown(_as_attempt(each), ':queue', each)}"
+        for each in PRIORITIES
+        if each != NORMAL
+    )
+
+
+def _as_attempt(priority: int) -> str:
+    columns = (
+        f"CAST({priority} AS bigint)" if name == "attempt" else "NULL"
+        for name in (*BOTH, "place", "now")
+    )
+    return fill(", ".join(columns), width=70, subsequent_indent=" " * 17)
 
 
 def _claim_lapsed(only: str = "", apart: str = "") -> Statement:
@@ -153,11 +200,13 @@ def claim_statements(shards: int, *, reads_rows: bool) -> Mapping[str, Statement
             index has, so that those that are locked are skipped. Where it does not, it
             has a second form that does, and leaves the definitions apart.
     """
-    named = {"heads": heads(2, shards), "list_claimed": Statement(_LIST_CLAIMED, BOTH)}
+    some = heads(2, shards, [NORMAL], looks=True)
+    named = {"heads": some, "list_claimed": Statement(_LIST_CLAIMED, BOTH)}
     if reads_rows:
         return {
             **named,
             "claim": _claim(_SOUND + _FREE),
+            "claim_and_look": _claim(_SOUND + _FREE, looked=_looked()),
             "claim_lapsed": _claim_lapsed(_SOUND),
         }
     return {

@@ -17,20 +17,23 @@ _INSERT_NEW = """
 WITH x AS MATERIALIZED (
   SELECT * FROM unnest(
          CAST(:keys AS uuid[]), CAST(:ids AS uuid[]), CAST(:shards AS bigint[]),
-         CAST(:queues AS text[]), CAST(:expiries AS bigint[]),
-         CAST(:waits AS boolean[]), CAST(:fire_times AS timestamptz[]),
+         CAST(:queues AS text[]), CAST(:priorities AS bigint[]),
+         CAST(:expiries AS bigint[]), CAST(:waits AS boolean[]),
+         CAST(:fire_times AS timestamptz[]),
          CAST(:over AS boolean[]), CAST(:paused AS boolean[]), CAST(:notes AS text[]),
          CAST(:slots AS text[]), CAST(:overlaps AS text[]),
          CAST(:named AS boolean[]), CAST(:names AS text[]), CAST(:metadata AS text[]),
          CAST(:kinds AS text[]), CAST(:states AS text[]), CAST(:policies AS text[]))
-         AS x (key, id, shard, queue, expire_after, waits, next_fire_time, over, paused,
-               note, slot, overlap, named, name, metadata, trigger_kind, trigger_state,
-               policies)),
+         AS x (key, id, shard, queue, priority, expire_after, waits, next_fire_time,
+               over, paused, note, slot, overlap, named, name, metadata, trigger_kind,
+               trigger_state, policies)),
 made AS (
   INSERT INTO task_definitions
-         (key, id, shard, queue, expire_after, waits, slot, overlap, next_fire_time,
-          late, paused, note, completed_at, revision, named, created_at)
-  SELECT x.key, x.id, x.shard, x.queue, x.expire_after, x.waits, x.slot, x.overlap,
+         (key, id, shard, queue, priority, expire_after, waits, slot, overlap,
+          next_fire_time, late, paused, note, completed_at, revision, named,
+          created_at)
+  SELECT x.key, x.id, x.shard, x.queue, x.priority, x.expire_after, x.waits, x.slot,
+         x.overlap,
          x.next_fire_time,
          CAST(:is_late AS boolean)
          OR coalesce(x.next_fire_time <= now() - CAST(:late AS interval), false),
@@ -119,13 +122,14 @@ WITH moved AS (
    WHERE d.id = x.id AND d.deleted_at IS NULL AND NOT d.paused
      AND d.next_fire_time IS NOT DISTINCT FROM x.expected
      AND d.revision = x.revision{nothing_open}
-  RETURNING d.key, d.id, d.queue, d.expire_after, d.waits, d.slot, d.overlap),
+  RETURNING d.key, d.id, d.queue, d.priority, d.expire_after, d.waits, d.slot,
+            d.overlap),
 made AS (
   INSERT INTO task_instances
-         (id, definition_key, shard, queue, expire_after, waits, slot, overlap,
-          fire_time, execute_at, due_at, claimable_at, outcome, completed_at,
+         (id, definition_key, shard, queue, priority, expire_after, waits, slot,
+          overlap, fire_time, execute_at, due_at, claimable_at, outcome, completed_at,
           skipped_first, skipped_last, skipped_count, skipped_reason)
-  SELECT f.id, m.key, f.shard, m.queue, m.expire_after, m.waits,
+  SELECT f.id, m.key, f.shard, m.queue, m.priority, m.expire_after, m.waits,
          CASE WHEN NOT m.waits OR m.slot LIKE 'lock %' THEN m.slot END,
          CASE WHEN NOT m.waits THEN m.overlap END,
          CASE WHEN f.reason IS NULL THEN f.fire_time END, f.fire_time + f.later,

@@ -25,7 +25,7 @@ STATEMENTS: Mapping[str, TextClause | TextualSelect | str] = {
     "fire": definitions.FIRE,
     "make": definitions.MAKE,
     "go_on": definitions.GO_ON,
-    "claim": claims.claim(2),
+    "claim": claims.claim(2, (0, 1)),
     "find_lapsed": claims.FIND_LAPSED,
     "claim_lapsed": claims.CLAIM_LAPSED,
     "list_claimed": claims.LIST_CLAIMED,
@@ -54,4 +54,4 @@ STATEMENTS: Mapping[str, TextClause | TextualSelect | str] = {
     "delete_contents": cleanup.DELETE_CONTENTS,
     "remember": cleanup.REMEMBER,
 }
-"""``claim`` is that of two queues."""
+"""``claim`` is that of two queues and two classes."""

@@ -41,22 +41,28 @@ _MARKED = f"""
 
 
 @lru_cache(maxsize=64)
-def claim(queues: int) -> TextualSelect:
-    """Claims in so many queues what nobody has claimed, ``:queue0`` the first."""
+def claim(queues: int, classes: tuple[int, ...]) -> TextualSelect:
+    """Claims in so many queues what nobody has claimed, ``:queue0`` the first.
+
+    Args:
+        queues: So many.
+        classes: Those of priority to be asked, in this order.
+    """
     heads = [
         f"""
     SELECT * FROM (
-      SELECT id, claimable_at, due_at FROM task_instances
-       WHERE queue = :queue{number} AND shard = 0 AND claimable_at IS NOT NULL
-     AND claimable_at <= :until{_SOUND}
+      SELECT id, {turn} AS turn, claimable_at, due_at FROM task_instances
+       WHERE queue = :queue{number} AND priority = {priority} AND shard = 0
+     AND claimable_at IS NOT NULL AND claimable_at <= :until{_SOUND}
        ORDER BY claimable_at, due_at LIMIT :limit)"""
         for number in range(queues)
+        for turn, priority in enumerate(classes)
     ]
     return of_instances(f"""
 UPDATE task_instances{_MARKED}
  WHERE id IN (
    SELECT id FROM ({" UNION ALL".join(heads)})
-    ORDER BY claimable_at, due_at LIMIT :limit)
+    ORDER BY turn, claimable_at, due_at LIMIT :limit)
 RETURNING {INSTANCE}
 """)
 

@@ -62,13 +62,14 @@ UPDATE task_definitions AS d
          SELECT 1 FROM task_instances AS o
           WHERE o.definition_key = d.key AND o.waits
             AND o.completed_at IS NULL AND o.outcome IS NULL))
-RETURNING id, key, queue, expire_after, waits, slot, overlap
+RETURNING id, key, queue, priority, expire_after, waits, slot, overlap
 """)
 
 MADE_COLUMNS = (
     "id",
     "definition_key",
     "queue",
+    "priority",
     "expire_after",
     "waits",
     "slot",

@@ -12,13 +12,14 @@ WITH moved AS (
    WHERE d.id = x.id AND d.deleted_at IS NULL AND NOT d.paused
      AND d.next_fire_time IS NOT DISTINCT FROM x.expected
      AND d.revision = x.revision
-  RETURNING d.key, d.id, d.queue, d.expire_after, d.waits, d.slot, d.overlap),
+  RETURNING d.key, d.id, d.queue, d.priority, d.expire_after, d.waits, d.slot,
+            d.overlap),
 made AS (
   INSERT INTO task_instances
-         (id, definition_key, shard, queue, expire_after, waits, slot, overlap,
-          fire_time, execute_at, due_at, claimable_at, outcome, completed_at,
+         (id, definition_key, shard, queue, priority, expire_after, waits, slot,
+          overlap, fire_time, execute_at, due_at, claimable_at, outcome, completed_at,
           skipped_first, skipped_last, skipped_count, skipped_reason)
-  SELECT f.id, m.key, f.shard, m.queue, m.expire_after, m.waits,
+  SELECT f.id, m.key, f.shard, m.queue, m.priority, m.expire_after, m.waits,
          CASE WHEN NOT m.waits OR m.slot LIKE 'lock %' THEN m.slot END,
          CASE WHEN NOT m.waits THEN m.overlap END,
          CASE WHEN f.reason IS NULL THEN f.fire_time END, f.fire_time + f.later,

@@ -1,20 +1,23 @@
 WITH x AS MATERIALIZED (
   SELECT * FROM unnest(
          CAST(:keys AS uuid[]), CAST(:ids AS uuid[]), CAST(:shards AS bigint[]),
-         CAST(:queues AS text[]), CAST(:expiries AS bigint[]),
-         CAST(:waits AS boolean[]), CAST(:fire_times AS timestamptz[]),
+         CAST(:queues AS text[]), CAST(:priorities AS bigint[]),
+         CAST(:expiries AS bigint[]), CAST(:waits AS boolean[]),
+         CAST(:fire_times AS timestamptz[]),
          CAST(:over AS boolean[]), CAST(:paused AS boolean[]), CAST(:notes AS text[]),
          CAST(:slots AS text[]), CAST(:overlaps AS text[]),
          CAST(:named AS boolean[]), CAST(:names AS text[]), CAST(:metadata AS text[]),
          CAST(:kinds AS text[]), CAST(:states AS text[]), CAST(:policies AS text[]))
-         AS x (key, id, shard, queue, expire_after, waits, next_fire_time, over, paused,
-               note, slot, overlap, named, name, metadata, trigger_kind, trigger_state,
-               policies)),
+         AS x (key, id, shard, queue, priority, expire_after, waits, next_fire_time,
+               over, paused, note, slot, overlap, named, name, metadata, trigger_kind,
+               trigger_state, policies)),
 made AS (
   INSERT INTO task_definitions
-         (key, id, shard, queue, expire_after, waits, slot, overlap, next_fire_time,
-          late, paused, note, completed_at, revision, named, created_at)
-  SELECT x.key, x.id, x.shard, x.queue, x.expire_after, x.waits, x.slot, x.overlap,
+         (key, id, shard, queue, priority, expire_after, waits, slot, overlap,
+          next_fire_time, late, paused, note, completed_at, revision, named,
+          created_at)
+  SELECT x.key, x.id, x.shard, x.queue, x.priority, x.expire_after, x.waits, x.slot,
+         x.overlap,
          x.next_fire_time,
          CAST(:is_late AS boolean)
          OR coalesce(x.next_fire_time <= now() - CAST(:late AS interval), false),

@@ -10,9 +10,9 @@ UPDATE task_instances
  WHERE id IN (
    SELECT id FROM (
     SELECT * FROM (
-      SELECT id, claimable_at, due_at FROM task_instances
-       WHERE queue = :queue0 AND shard = 0 AND claimable_at IS NOT NULL
-     AND claimable_at <= :until
+      SELECT id, 0 AS turn, claimable_at, due_at FROM task_instances
+       WHERE queue = :queue0 AND priority = 0 AND shard = 0
+     AND claimable_at IS NOT NULL AND claimable_at <= :until
      AND typeof(due_at) = 'integer'
      AND due_at >= -62135596800000000 AND due_at < :now + 3155760000000000
      AND typeof(attempt) = 'integer' AND attempt < 9000000000000000000
@@ -20,16 +20,36 @@ UPDATE task_instances
      AND length(id) = 32 AND id NOT GLOB '*[^0-9a-f]*'
        ORDER BY claimable_at, due_at LIMIT :limit) UNION ALL
     SELECT * FROM (
-      SELECT id, claimable_at, due_at FROM task_instances
-       WHERE queue = :queue1 AND shard = 0 AND claimable_at IS NOT NULL
-     AND claimable_at <= :until
+      SELECT id, 1 AS turn, claimable_at, due_at FROM task_instances
+       WHERE queue = :queue0 AND priority = 1 AND shard = 0
+     AND claimable_at IS NOT NULL AND claimable_at <= :until
+     AND typeof(due_at) = 'integer'
+     AND due_at >= -62135596800000000 AND due_at < :now + 3155760000000000
+     AND typeof(attempt) = 'integer' AND attempt < 9000000000000000000
+     AND typeof(runs) = 'integer' AND runs < 9000000000000000000
+     AND length(id) = 32 AND id NOT GLOB '*[^0-9a-f]*'
+       ORDER BY claimable_at, due_at LIMIT :limit) UNION ALL
+    SELECT * FROM (
+      SELECT id, 0 AS turn, claimable_at, due_at FROM task_instances
+       WHERE queue = :queue1 AND priority = 0 AND shard = 0
+     AND claimable_at IS NOT NULL AND claimable_at <= :until
+     AND typeof(due_at) = 'integer'
+     AND due_at >= -62135596800000000 AND due_at < :now + 3155760000000000
+     AND typeof(attempt) = 'integer' AND attempt < 9000000000000000000
+     AND typeof(runs) = 'integer' AND runs < 9000000000000000000
+     AND length(id) = 32 AND id NOT GLOB '*[^0-9a-f]*'
+       ORDER BY claimable_at, due_at LIMIT :limit) UNION ALL
+    SELECT * FROM (
+      SELECT id, 1 AS turn, claimable_at, due_at FROM task_instances
+       WHERE queue = :queue1 AND priority = 1 AND shard = 0
+     AND claimable_at IS NOT NULL AND claimable_at <= :until
      AND typeof(due_at) = 'integer'
      AND due_at >= -62135596800000000 AND due_at < :now + 3155760000000000
      AND typeof(attempt) = 'integer' AND attempt < 9000000000000000000
      AND typeof(runs) = 'integer' AND runs < 9000000000000000000
      AND length(id) = 32 AND id NOT GLOB '*[^0-9a-f]*'
        ORDER BY claimable_at, due_at LIMIT :limit))
-    ORDER BY claimable_at, due_at LIMIT :limit)
+    ORDER BY turn, claimable_at, due_at LIMIT :limit)
 RETURNING id, definition_key, fire_time, execute_at, due_at, attempt, runs, hangs,
           claimed_by, expires_at, started_at, outcome, error, cancel_requested,
           payload, key, completed_at, ended_attempt, parked, skipped_first,

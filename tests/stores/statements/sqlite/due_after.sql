@@ -1,6 +1,6 @@
 SELECT * FROM (
-  SELECT key, id, queue, expire_after, next_fire_time, paused, note, completed_at,
-         revision, named, owner
+  SELECT key, id, queue, priority, expire_after, next_fire_time, paused, note,
+         completed_at, revision, named, owner
     FROM task_definitions
    WHERE shard = 0 AND next_fire_time IS NOT NULL AND NOT paused AND NOT late
      AND next_fire_time <= :until AND typeof(next_fire_time) = 'integer'
@@ -8,8 +8,8 @@ SELECT * FROM (
    ORDER BY next_fire_time, id LIMIT :limit)
 UNION ALL
 SELECT * FROM (
-  SELECT key, id, queue, expire_after, next_fire_time, paused, note, completed_at,
-         revision, named, owner
+  SELECT key, id, queue, priority, expire_after, next_fire_time, paused, note,
+         completed_at, revision, named, owner
     FROM task_definitions
    WHERE next_fire_time IS NOT NULL AND NOT paused AND late
      AND next_fire_time <= :until AND typeof(next_fire_time) = 'integer'

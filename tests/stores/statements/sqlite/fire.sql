@@ -15,4 +15,4 @@ UPDATE task_definitions AS d
          SELECT 1 FROM task_instances AS o
           WHERE o.definition_key = d.key AND o.waits
             AND o.completed_at IS NULL AND o.outcome IS NULL))
-RETURNING id, key, queue, expire_after, waits, slot, overlap;
+RETURNING id, key, queue, priority, expire_after, waits, slot, overlap;
