@@ -155,6 +155,7 @@ class FileStore(MemoryStore):
     finish_instances = in_file(MemoryStore.finish_instances)
     release_instances = in_file(MemoryStore.release_instances)
     cancel_instances = in_file(MemoryStore.cancel_instances)
+    settle_slots = in_file(MemoryStore.settle_slots)
     delete_finished = in_file(MemoryStore.delete_finished)
     note_contact = in_file(MemoryStore.note_contact)
     list_contacts = in_file(MemoryStore.list_contacts)
@@ -171,6 +172,7 @@ def dump_snapshot(snapshot: Snapshot) -> str:
     kept = dump(snapshot)
     for row, each in zip(kept["instances"], snapshot.instances, strict=True):
         row["definition"] = str(each.definition.id)
+    kept["slots"] = {name: str(each) for name, each in snapshot.slots.items()}
     return json.dumps(kept)
 
 
@@ -186,6 +188,7 @@ def load_snapshot(text: str) -> Snapshot:
     rows: dict[str, Any] = {
         name: [load(kind, each) for each in kept[name]] for name, kind in KINDS.items()
     }
+    rows["slots"] = {name: UUID(each) for name, each in kept["slots"].items()}
     rows["handed_on"] = [UUID(each) for each in kept["handed_on"]]
     rows["slots"] = {name: UUID(each) for name, each in kept["slots"].items()}
     return Snapshot(**{**kept, **rows, "definitions": definitions})

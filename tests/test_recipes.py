@@ -15,9 +15,11 @@ import pytest
 
 from go_scheduler import (
     ExecuteOnceTrigger,
+    HandedOn,
     HandlerRegistry,
     IntervalTrigger,
     MemoryStore,
+    Overlap,
     RetryPolicy,
     Scheduler,
     State,
@@ -228,23 +230,32 @@ def test_the_other_side_says_when_to_ask_again(
     assert "there are no such prices" in (failed.error or "")
 
 
-@pytest.mark.slow
-def test_a_second_run_finds_the_lock_of_the_first(
-    recipes: Recipes, postgresql_url: str
+def test_two_backups_of_one_disk_wait_for_each_other(
+    recipes: Recipes, clock: ManualClock
 ) -> None:
-    recipes["url"] = postgresql_url.replace("+psycopg", "")
-    calls = 0
+    most = 0
 
-    @recipes["one_at_a_time"]  # type: ignore[untyped-decorator]
-    def handler(instance: TaskInstance) -> None:
-        nonlocal calls
-        calls += 1
-        handler(instance)
+    @recipes.handlers.register("backup")
+    def backup(instance: TaskInstance) -> HandedOn:
+        nonlocal most
+        running = recipes.scheduler.list_instances(state="running")
+        most = max(most, len(running))
+        recipes.ran.append(instance)
+        return HandedOn()
 
-    handler(instance())
-    assert calls == 1
-    handler(instance())
-    assert calls == 2
+    disks = ["a", "a", "b"]
+    made = [recipes["backup_of"](each, number) for number, each in enumerate(disks)]
+    now = [replace(each, trigger=ExecuteOnceTrigger(START)) for each in made]
+    with recipes.scheduler:
+        recipes.scheduler.schedule_all(now)
+        clock.advance(seconds(5))
+        assert [each.definition.lock for each in recipes.ran] == ["disk a", "disk b"]
+        first = recipes.ran[0]
+        recipes.scheduler.complete(first.id, first.attempt)
+        clock.advance(seconds(2))
+        assert len(recipes.ran) == 3
+    assert most == 2
+    assert recipes["sync"].overlap is Overlap.SKIP
 
 
 def test_the_customers_runs_are_spread_and_stay_where_they_are(

@@ -48,6 +48,10 @@ class Role:
     """The names of what it declares at its start."""
     version: int | None = None
     """The version of what it declares."""
+    takes: float = 0
+    """How long its handlers take."""
+    guards: str | None = None
+    """A folder with a file for whatever runs and excludes others."""
     keeps: float | None = None
     """For how long it keeps what its handlers hand on; None: they do it themselves."""
 
@@ -70,9 +74,22 @@ class Node:
         if self.role.hangs:
             self.go.wait()
             raise RuntimeError("late")
+        if self.role.guards is not None:
+            self.exclude(instance, Path(self.role.guards))
         if self.role.keeps is None:
             return None
         return HandedOn(expire_after=timedelta(seconds=self.role.keeps))
+
+    def exclude(self, instance: TaskInstance, folder: Path) -> None:
+        """Take some time, and tell if anything runs that should not meanwhile."""
+        of = instance.definition
+        guard = folder / f"{of.lock or of.id}"
+        try:
+            with guard.open("x"):
+                self.go.wait(self.role.takes)
+            guard.unlink()
+        except FileExistsError:
+            self.tell("collided", instance.id)
 
     def report(self, store: Store) -> None:
         """Tell how many instances are created, and whenever it has claimed."""

@@ -141,6 +141,19 @@ class ExclusiveMachine(StoreMachine):
         return ExclusiveStore(clock)
 
 
+class UnboundedStore(MemoryStore):
+    """Gives a slot to whoever asks for it."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self._instances.slots.take = lambda row: True  # type: ignore[method-assign]
+
+
+class UnboundedMachine(StoreMachine):
+    def make_store(self, clock: ManualClock) -> Store:
+        return UnboundedStore(clock)
+
+
 class UnpausedMachine(StoreMachine):
     def make_store(self, clock: ManualClock) -> Store:
         return UnpausedStore(clock)
@@ -176,6 +189,7 @@ def test_a_store_in_a_database_is_like_the_reference_store(store_url: str) -> No
         UnrevisedMachine,
         FirstAgainMachine,
         ExclusiveMachine,
+        UnboundedMachine,
         UnpausedMachine,
     ],
 )

@@ -12,10 +12,12 @@ from go_scheduler.models import Skipped, TaskDefinition
 from go_scheduler.stores.messages import Firing
 from go_scheduler.testing.machine.drawn import (
     ALL,
+    EXCLUSIONS,
     QUEUES,
     SECOND,
     STEP,
     TRIGGERS,
+    exclusions,
     fires_first,
     ids,
     offsets,
@@ -28,6 +30,7 @@ from go_scheduler.testing.settling import settle
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from go_scheduler.policies import Overlap
     from go_scheduler.stores.base import Store
     from go_scheduler.triggers.base import Trigger
 
@@ -43,6 +46,7 @@ class DefinitionRules(StorePair):
         queue=st.sampled_from(QUEUES),
         priority=st.integers(0, 3),
         expire_after=st.sampled_from([None, 5 * SECOND]),
+        exclusion=exclusions,
         edits=st.none() | st.integers(0, 2),
     )
     def put(
@@ -54,13 +58,21 @@ class DefinitionRules(StorePair):
         queue: str,
         priority: int,
         expire_after: timedelta | None,
+        exclusion: tuple[Overlap, str | None] | None,
         edits: int | None,
     ) -> None:
         """A definition is put, perhaps as it was after some edits, or conflicts."""
         at = None if offset is None else self.clock.now() + offset
+        if exclusion is None:
+            exclusion = EXCLUSIONS[new_id.int]
+        else:
+            self._loosened.add(new_id)
+        overlap, lock = exclusion
         new = TaskDefinition(
             id=new_id,
             trigger=trigger.anchored(self.clock.now()),
+            overlap=overlap,
+            lock=lock,
             name=name,
             queue=queue,
             priority=priority,
@@ -87,9 +99,13 @@ class DefinitionRules(StorePair):
         """The id of a definition that was deleted begins another life."""
         gone = sorted({each for _, each in self._deleted})
         now = self.clock.now()
+        new_id = data.draw(st.sampled_from(gone))
+        overlap, lock = EXCLUSIONS[new_id.int]
         new = TaskDefinition(
-            id=data.draw(st.sampled_from(gone)),
+            id=new_id,
             trigger=TRIGGERS[0].anchored(now),
+            overlap=overlap,
+            lock=lock,
             next_fire_time=now,
         )
         self._put(new)

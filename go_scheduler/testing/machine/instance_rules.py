@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from hypothesis import strategies as st
-from hypothesis.stateful import precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 from go_scheduler.models import Outcome, State, TaskInstance
 from go_scheduler.stores.messages import Claim, Claimant, Release, Renewal, RunOutcome
+from go_scheduler.stores.slots import uses_slot
 from go_scheduler.testing.machine.drawn import (
     ALL,
     QUEUES,
@@ -198,6 +200,33 @@ class InstanceRules(StorePair):
             return {self._oracles(store, each): came for each, came in answer.items()}
 
         self._alike(cancel)
+
+    @rule()
+    def settle_slots(self) -> None:
+        """Somebody goes over what is parked."""
+
+        def go_over(store: Store) -> object:
+            settle(store)
+            found = store.settle_slots(limit=ALL)
+            parts = found.unparked, found.skipped, found.replaced
+            return [
+                {self._known(store, each): seen_of(each) for each in part}
+                for part in parts
+            ]
+
+        self._alike(go_over)
+
+    @invariant()
+    def nobody_runs_beside_what_it_excludes(self) -> None:
+        """Of a definition that has always excluded that, one instance runs."""
+        running = Counter(
+            each.definition.id
+            for each in self.store.list_instances(state=State.RUNNING, limit=ALL)
+            if uses_slot(each.definition)
+        )
+        assert all(
+            count == 1 or id in self._loosened for id, count in running.items()
+        ), f"more than one runs of a definition: {running}"
 
     def _note(self, claimed: Sequence[TaskInstance]) -> None:
         # Ids are random, and Hypothesis has to draw the same again.

@@ -49,6 +49,8 @@ class StorePair(RuleBasedStateMachine):
         self._deleted: dict[tuple[bool, UUID], int] = {}
         self._read: list[tuple[TaskDefinition, Life]] = []
         self._claims: list[Claim] = []
+        # What once excluded something else: an instance may run beside another since.
+        self._loosened: set[UUID] = set()
 
     def make_store(self, clock: ManualClock) -> Store:
         """An empty, initialized store on a clock.
@@ -77,6 +79,7 @@ class StorePair(RuleBasedStateMachine):
 
     def _put(self, *new: TaskDefinition, edits: int | None = None) -> None:
         """Put definitions; those that are new begin a life at a higher revision."""
+        self._loosened |= {each.id for each in new if each.trigger.waits}
         stored = {each.id for each in self._stored()}
         begin = [each.id for each in new if each.id not in stored]
         for each in begin:
@@ -194,6 +197,7 @@ def seen_of(given: TaskInstance) -> object:
         given.expires_at if owned else None,
         (given.started_at, given.completed_at, given.ended_attempt, given.error),
         given.cancel_requested and owned,
+        given.parked,
         given.skipped,
         (given.payload, given.key),
     )

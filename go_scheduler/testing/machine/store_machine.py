@@ -17,6 +17,7 @@ from go_scheduler.testing.machine.definition_rules import DefinitionRules
 from go_scheduler.testing.machine.drawn import (
     ALL,
     ALL_IDS,
+    EXCLUSIONS,
     STEP,
     TRIGGERS,
     fires_first,
@@ -60,6 +61,8 @@ class StoreMachine(
                 id=UUID(int=number),
                 trigger=trigger,
                 next_fire_time=fires_first(trigger, now),
+                overlap=EXCLUSIONS[number][0],
+                lock=EXCLUSIONS[number][1],
             )
             for number, trigger in enumerate(TRIGGERS)
         ]
