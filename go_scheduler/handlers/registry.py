@@ -78,7 +78,8 @@ class HandlerRegistry:
         """Decorate the handler of a task, and have a definition scheduled for it.
 
         A scheduler that is made with this registry schedules the definition when it
-        starts, or when the task is enqueued. Its id is that of ``enqueue``:
+        starts, or when the task is enqueued; not within a transaction of yours, before
+        which it has to be there. Its id is that of ``enqueue``:
         ``TaskDefinition.id_for("task " + name)``.
 
         ```python
