@@ -15,6 +15,7 @@ from go_scheduler.checks import (
     check_name,
     check_note,
     check_policy,
+    check_positive,
     check_priority,
     check_type,
 )
@@ -108,6 +109,8 @@ class TaskDefinition:
         retry: What happens after a run that did not succeed; None: the scheduler's
             default.
         catch_up: What becomes of what is late; None: the scheduler's default.
+        jitter: Run each instance later than its fire time, by up to so much: how much
+            follows from id and fire time. None: at its fire time.
         overlap: What becomes of an instance that is due while another one of the same
             definition runs, on any node.
         lock: Of all definitions with the same lock one instance runs at a time, on all
@@ -140,6 +143,7 @@ class TaskDefinition:
     timeout: timedelta | None = None
     retry: RetryPolicy | None = None
     catch_up: CatchUp | None = None
+    jitter: timedelta | None = None
     overlap: Overlap = Overlap.ALLOW
     lock: str | None = None
     named: bool = field(default=None, compare=False)  # type: ignore[assignment]
@@ -166,6 +170,8 @@ class TaskDefinition:
             check_policy("retry", self.retry, RetryPolicy)
         if self.catch_up is not None:
             check_policy("catch_up", self.catch_up, CatchUp)
+        if self.jitter is not None:
+            check_positive("jitter", self.jitter)
         check_type("overlap", self.overlap, Overlap)
         if self.lock is not None:
             object.__setattr__(self, "lock", check_name("lock", self.lock))

@@ -99,7 +99,7 @@ def pause(
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.catch_up)
-@pytest.mark.parametrize("away", [leave, pause])
+@pytest.mark.parametrize("away", [leave, pytest.param(pause, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("whose", ["definition", "scheduler"])
 @pytest.mark.parametrize(
     ("back", "column"), [(BACK, "at_half_past"), (SOON_BACK, "at_once")]
@@ -214,3 +214,36 @@ def test_what_was_made_ahead_is_dropped_if_it_is_too_late_for_that(
     [dropped] = store.list_instances()
     assert dropped.skipped is not None
     assert dropped.skipped.reason == "late by more than its drop_after of 0:01:00"
+
+
+def test_two_weeks_without_a_node_are_caught_up_in_a_tick(
+    clock: ManualClock, store: Store
+) -> None:
+    every_second = IntervalTrigger(SECOND, anchor=MIDNIGHT)
+    with Scheduler(print, store, clock=clock) as scheduler:
+        scheduler.schedule(TaskDefinition(trigger=every_second, name="often"))
+        clock.advance(SECOND)
+    clock.advance(timedelta(weeks=2))
+    back = clock.now()
+    at_once: list[tuple[str | None, datetime, datetime]] = []
+
+    def note(instance: TaskInstance) -> None:
+        name = instance.definition.name
+        at_once.append((name, instance.execute_at, clock.now()))
+
+    with Scheduler(note, store, clock=clock) as scheduler:
+        soon = ExecuteOnceTrigger(back + SECOND)
+        scheduler.schedule(TaskDefinition(trigger=soon, name="in time"))
+        clock.advance(2 * SECOND)
+    often = [execute_at for name, execute_at, _ in at_once if name == "often"]
+    assert back - 10 * SECOND <= often[0] < back - 9 * SECOND
+    assert often == [often[0] + n * SECOND for n in range(len(often))]
+    assert often[-1] >= back + SECOND
+    assert ("in time", back + SECOND, back + SECOND) in at_once
+    records = [
+        each.skipped
+        for each in store.list_instances(state=State.SKIPPED)
+        if each.fire_time is None
+    ]
+    assert len(records) == 1
+    assert len(store.list_instances(limit=1000)) < 50

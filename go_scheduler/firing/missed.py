@@ -47,6 +47,15 @@ class Missed(NamedTuple):
         )
 
 
+def and_missed(missed: Missed | None, fire_time: datetime) -> Missed:
+    """These, and a later one too."""
+    if missed is None:
+        return Missed(fire_time, fire_time, fire_time)
+    return missed._replace(
+        before_last=missed.last, last=fire_time, number=missed.number + 1
+    )
+
+
 def pass_over(
     trigger: Trigger, fire_time: datetime, cut: datetime, most: int
 ) -> tuple[Missed | None, datetime | None]:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError
 from go_scheduler.firing.displacement import DisplacedError, is_displaced, replaced
-from go_scheduler.firing.missed import pass_over
+from go_scheduler.firing.jitter import jitter_of
+from go_scheduler.firing.missed import and_missed, pass_over
 from go_scheduler.policies import CatchUp
 from go_scheduler.stores.messages import Firing
 from go_scheduler.triggers.base import next_fire_time_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
     from go_scheduler.firing.displacement import LastFired
     from go_scheduler.firing.missed import Missed
-    from go_scheduler.models import TaskDefinition
+    from go_scheduler.models import Skipped, TaskDefinition
     from go_scheduler.triggers.base import Trigger
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -60,37 +64,45 @@ def plan(
     if fire_time is None:
         raise StoreError("its stored next_fire_time cannot be read")
     if trigger.waits:
-        return Firing(definition=definition, fire_times=(fire_time,))
+        return _firing(definition, [fire_time])
     if last is not None:
         fire_time = replaced(trigger, fire_time, until, last)
     elif is_displaced(trigger, fire_time, until):
         raise DisplacedError
     catch_up = definition.catch_up or catch_up
-    missed, following = _missed(trigger, fire_time, catch_up, now=now, most=most)
+    spread = definition.jitter or ZERO
+    missed, following = _missed(trigger, fire_time, catch_up, now - spread, most)
     fire_times: list[datetime] = []
-    instead = following is not None and following <= now
-    if missed is not None and not instead and _runs(catch_up, now - missed.last):
-        fire_times.append(missed.last)
-        missed, instead = missed.without_last(), True
-    while following is not None and following <= until and len(fire_times) < most:
-        fire_times.append(following)
+    looked_at = 0
+    while following is not None and following <= until and looked_at < most:
+        late = now - following - jitter_of(definition, following)
+        if catch_up.each is not None and late > catch_up.each:
+            missed = and_missed(missed, following)
+        else:
+            fire_times.append(following)
         following = next_fire_time_of(trigger, following)
-    skipped = None
-    if missed is not None:
-        skipped = missed.skipped(catch_up.why_not(_INSTEAD if instead else None))
-    return Firing(
-        definition=definition,
-        fire_times=tuple(fire_times),
-        skipped=skipped,
-        next_fire_time=following,
-    )
+        looked_at += 1
+    if missed is None:
+        return _firing(definition, fire_times, following)
+    latest = missed.last
+    coming = fire_times if following is None else [*fire_times, following]
+    instead = any(latest < each <= now for each in coming)
+    late = now - latest - jitter_of(definition, latest)
+    skipped: Missed | None = missed
+    if not instead and _runs(catch_up, late):
+        skipped, instead = missed.without_last(), True
+        insort(fire_times, latest)
+        if len(fire_times) > most:
+            following = fire_times.pop()
+    reason = catch_up.why_not(_INSTEAD if instead else None)
+    record = None if skipped is None else skipped.skipped(reason)
+    return _firing(definition, fire_times, following, record)
 
 
 def _missed(
     trigger: Trigger,
     fire_time: datetime,
     catch_up: CatchUp,
-    *,
     now: datetime,
     most: int,
 ) -> tuple[Missed | None, datetime | None]:
@@ -105,3 +117,21 @@ def _runs(catch_up: CatchUp, late: timedelta) -> bool:
     """Whether the latest of what was missed runs, as no later one does."""
     most = catch_up.latest
     return catch_up.mode == "latest" and (most is None or late <= most)
+
+
+def _firing(
+    definition: TaskDefinition,
+    fire_times: Sequence[datetime],
+    next_fire_time: datetime | None = None,
+    skipped: Skipped | None = None,
+) -> Firing:
+    execute_times: Iterable[datetime] = ()
+    if definition.jitter is not None:
+        execute_times = (each + jitter_of(definition, each) for each in fire_times)
+    return Firing(
+        definition=definition,
+        fire_times=tuple(fire_times),
+        skipped=skipped,
+        next_fire_time=next_fire_time,
+        execute_times=tuple(execute_times),
+    )

@@ -45,6 +45,16 @@ def check_revision(
         raise ConflictError(new.id, expected=new.revision, revision=revision)
 
 
+def goes_on(old: TaskDefinition, new: TaskDefinition) -> bool:
+    """Whether a put leaves as it is when a stored definition fires.
+
+    Another jitter moves what is made already, and is like another trigger; but one that
+    has ended begins no second life by it.
+    """
+    moves = new.jitter != old.jitter and old.completed_at is None
+    return new.trigger == old.trigger and not moves
+
+
 def created(
     new: TaskDefinition, now: datetime, *, revision: int, owner: str | None = None
 ) -> TaskDefinition:
@@ -89,7 +99,7 @@ def rescheduled(
     *,
     owner: str | None = None,
 ) -> TaskDefinition:
-    """A stored definition that gets another trigger: it starts anew."""
+    """A stored definition that gets another trigger or jitter: it starts anew."""
     return replace(
         new,
         named=old.named or new.named,

@@ -45,14 +45,15 @@ class DefinitionStore(ABC):
 
         One that ``is_same`` as what is stored changes nothing, but that it is ``named``
         from then on if the one put is. Otherwise the revision rises by one, and what
-        else happens depends on the trigger:
+        else happens depends on trigger and jitter:
 
-        * An equal trigger: the stored trigger stays, with its anchor, and so does
-          ``next_fire_time``. The next start of each instance uses the new values.
-        * Another trigger: its instances that have a ``fire_time``, have not started
-          and never ran are removed, ``next_fire_time`` is as passed, and the definition
-          is live again if it was completed. Instances that run or wait for a retry
-          stay, and so do those without a ``fire_time``.
+        * Both equal, or completed with an equal trigger: the stored trigger stays, with
+          its anchor, and so does ``next_fire_time``. The next start of each instance
+          uses the new values.
+        * Another trigger or jitter: its instances that have a ``fire_time``, have not
+          started and never ran are removed, ``next_fire_time`` is as passed, and the
+          definition is live again if it was completed. Instances that run or wait for a
+          retry stay, and so do those without a ``fire_time``.
 
         Either way its open instances go to its queue, and those claimed and not started
         lose their claim if that is another one. With another ``overlap`` or ``lock``,

@@ -6,12 +6,14 @@ from bisect import bisect_right
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from go_scheduler.errors import InvalidTriggerError, StoreError, UnknownTriggerError
+from go_scheduler.firing.jitter import jitter_of
 from go_scheduler.firing.steps import MOST_FIRE_TIMES, plan
 from go_scheduler.models import Skipped, TaskDefinition
 from go_scheduler.policies import CatchUp
@@ -292,6 +294,63 @@ def test_the_latest_runs_only_if_it_is_not_too_late_for_that() -> None:
         7200,
         reason="missed by more than 0:30:00, within which it would be caught up",
     )
+
+
+def test_with_jitter_each_runs_later_and_fires_when_it_did() -> None:
+    definition = replace(
+        due(every(MINUTE), catch_up=CatchUp()), jitter=MINUTE, id=UUID(int=1)
+    )
+    firing = plan(definition, now=START, until=START + HOUR)
+    assert firing.fire_times == at(*range(0, 3601, 60))
+    later = [b - a for a, b in firing.instances()]
+    assert all(ZERO <= each <= MINUTE for each in later)
+    assert len(set(later)) == 61
+    assert max(later) - min(later) > MINUTE / 2
+    again = plan(replace(definition, id=UUID(int=1)), now=START, until=START + HOUR)
+    assert again.execute_times == firing.execute_times
+    other = plan(replace(definition, id=UUID(int=2)), now=START, until=START + HOUR)
+    assert other.execute_times != firing.execute_times
+    waits = plan(replace(definition, trigger=WAITING), now=START, until=START)
+    assert [b - a for a, b in waits.instances()] == later[:1]
+
+
+@pytest.mark.parametrize("mode", ["latest", "all", "none"])
+@pytest.mark.parametrize("early", [1, 5000])
+def test_with_jitter_what_is_late_is_judged_by_when_it_was_to_run(
+    mode: Any, early: int
+) -> None:
+    policy = CatchUp(mode=mode, grace=10 * SECOND, within=20 * SECOND)
+    definition = replace(
+        due(every(SECOND), catch_up=policy), jitter=MINUTE, id=UUID(int=1)
+    )
+    now = START + early * SECOND + 2 * MINUTE
+    firing = plan(definition, now=now, until=now)
+    limit = 20 * SECOND if mode == "all" else 10 * SECOND
+    series = [START + n * SECOND for n in range(early + 121)]
+    in_time = [
+        each for each in series if now - each - jitter_of(definition, each) <= limit
+    ]
+    assert list(firing.fire_times) == in_time
+    assert firing.skipped is not None
+    assert firing.skipped.first == START
+    assert firing.skipped.last == max({*series} - {*in_time})
+    if early == 1:
+        assert firing.skipped.count == len(series) - len(in_time)
+
+
+def test_with_jitter_the_latest_runs_if_all_were_to_have_run_long_ago() -> None:
+    definition = replace(
+        due(Listed(*at(0, 1, 2)), catch_up=CatchUp()), jitter=MINUTE, id=UUID(int=1)
+    )
+    late = [jitter_of(definition, each) for each in at(0, 1, 2)]
+    now = max(each + by for each, by in zip(at(0, 1, 2), late, strict=True))
+    firing = plan(definition, now=now + 10 * SECOND + TICK, until=now + MINUTE)
+    assert firing.fire_times == at(2)
+    assert firing.skipped is not None
+    assert (firing.skipped.first, firing.skipped.last) == at(0, 1)
+    only = replace(definition, trigger=Listed(START))
+    firing = plan(only, now=START + 70 * SECOND, until=START + 2 * MINUTE)
+    assert (firing.fire_times, firing.skipped) == ((START,), None)
 
 
 DROPPED = "late by more than its drop_after of 0:05:00"

@@ -15,6 +15,7 @@ from go_scheduler.stores.changes import (
     check_revision,
     created,
     edited,
+    goes_on,
     kept,
     next_revision,
     rescheduled,
@@ -127,7 +128,7 @@ class DefinitionTable:
                 new,
                 row,
                 equal=new.is_same(row.definition),
-                same_trigger=new.trigger == row.definition.trigger,
+                goes_on=goes_on(row.definition, new),
             )
         remembered = self._tombstones.get(new.id) if new.named else None
         check_revision(new, remembered)
@@ -150,7 +151,7 @@ class DefinitionTable:
             self._list(row)
         elif plan.equal:
             row.definition = kept(row.definition, new, owner=owner)
-        elif plan.same_trigger:
+        elif plan.goes_on:
             self._replace(row, edited(row.definition, new, owner=owner))
         else:
             for instance in row.rows:

@@ -18,11 +18,11 @@ class PutPlan(NamedTuple):
         row: The row that has its id.
         over: The tombstone, if it has ended before and is not to run again.
         equal: Whether it is the same as that of the row.
-        same_trigger: Whether at least its trigger is.
+        goes_on: Whether when it fires stays as it is.
     """
 
     definition: TaskDefinition
     row: StoredDefinition | None
     over: Tombstone | None = None
     equal: bool = False
-    same_trigger: bool = False
+    goes_on: bool = False

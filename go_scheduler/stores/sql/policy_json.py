@@ -74,6 +74,7 @@ _READERS: Mapping[str, Callable[[Any], object]] = {
     "retry": _reader(RetryPolicy),
     "catch_up": _reader(CatchUp),
     "timeout": from_microseconds,
+    "jitter": from_microseconds,
     "overlap": Overlap,
     "lock": str,
 }

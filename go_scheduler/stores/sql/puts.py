@@ -15,6 +15,7 @@ from go_scheduler.stores.changes import (
     check_revision,
     created,
     edited,
+    goes_on,
     kept,
     rescheduled,
 )
@@ -184,7 +185,7 @@ class Puts:
         old = definition_of(row)
         if new.is_same(old):
             return self._keep(connection, row, old, kept(old, new, owner=how.owner))
-        if new.trigger == old.trigger:
+        if goes_on(old, new):
             changed = edited(old, new, owner=how.owner)
             moment: dict[str, object] = {}
         else:

@@ -182,6 +182,24 @@ class EditTests:
         put(store, replace(instance.definition, trigger=EVERY_TWO_HOURS))
         assert ids(instances(store, instance.definition)) == [instance.id]
 
+    def test_another_jitter_is_like_another_trigger(self, store: Store) -> None:
+        old = put(store)
+        fire(store, old, next_fire_time=START + 2 * HOUR)
+        again = replace(old, next_fire_time=START + HOUR, jitter=SECOND)
+        stored = put(store, again)
+        assert instances(store, stored) == []
+        found = store.get_definition(stored.id)
+        assert (found.jitter, found.next_fire_time) == (SECOND, START + HOUR)
+
+    def test_another_jitter_begins_no_second_life(self, store: Store) -> None:
+        instance = ended(store)
+        completed = store.get_definition(instance.definition.id)
+        assert completed.completed_at is not None
+        again = replace(completed, next_fire_time=START, jitter=SECOND)
+        stored = put(store, again)
+        assert (stored.jitter, stored.next_fire_time) == (SECOND, None)
+        assert stored.completed_at == completed.completed_at
+
     def test_another_trigger_leaves_the_record_of_skipped_ones(
         self, store: Store
     ) -> None:
