@@ -132,9 +132,9 @@ class InstanceStore(ABC):
         (``go_scheduler.stores.slots`` has the names). It takes it with its first start,
         and has it until it ends or is removed: while it waits for a retry, too, and
         when it was given back or its claim has lapsed. Of several in one batch the one
-        takes it whose turn it is, by ``due_at`` and ``execute_at``. One whose slot
-        another instance has is parked instead: pending, but not claimable, with neither
-        a claim nor one more in ``runs``.
+        takes it whose turn it is: by priority, ``due_at`` and ``execute_at``. One whose
+        slot another instance has is parked instead: pending, but not claimable, with
+        neither a claim nor one more in ``runs``.
 
         Returns:
             The instances whose claim is current, with their definition as it is now, in
@@ -147,14 +147,15 @@ class InstanceStore(ABC):
         """Go over what is parked, and let go on or end what can.
 
         Of each slot that no instance has which is open, the parked instance whose turn
-        it is becomes claimable, by ``due_at`` and ``execute_at``. Whoever has ended an
-        instance with a slot calls this soon after, and every node now and then.
+        it is becomes claimable. Whoever has ended an instance with a slot calls this
+        soon after, and every node now and then.
 
         Then what is parked, due and not judged yet is judged by the ``overlap`` of its
-        definition, in that order, if its slot is taken; ``stores.slots.judge`` decides:
-        it waits, or ends as *skipped*, with itself and a reason as ``skipped``. What it
-        replaces is cancelled as by ``cancel_instances``; but one whose definition's
-        trigger waits is only asked to stop.
+        definition, in the order of ``due_at``, if its slot is taken;
+        ``stores.slots.judge`` decides: it waits, or ends as *skipped*, with itself and
+        a reason as ``skipped``. What it replaces is cancelled as by
+        ``cancel_instances``; but one whose definition's trigger waits is only asked to
+        stop.
 
         Instances that are frozen are left alone. Where nothing is parked this costs one
         statement.

@@ -15,8 +15,12 @@ if TYPE_CHECKING:
     from go_scheduler.stores.memory.stored import StoredInstance
 
 
-def in_turn(row: StoredInstance) -> tuple[datetime, datetime, int]:
+def in_turn(row: StoredInstance) -> tuple[int, datetime, datetime, int]:
     """By what it is decided whose turn it is."""
+    return row.priority, *_when_due(row)
+
+
+def _when_due(row: StoredInstance) -> tuple[datetime, datetime, int]:
     return row.due_at, row.execute_at, row.id.int
 
 
@@ -26,7 +30,7 @@ class SlotTable:
     def __init__(self) -> None:
         self._holders: dict[str, StoredInstance] = {}
         self._parked: SortedDict[str, SortedList[StoredInstance]] = SortedDict()
-        self._unjudged: SortedList[StoredInstance] = SortedList(key=in_turn)
+        self._unjudged: SortedList[StoredInstance] = SortedList(key=_when_due)
 
     @property
     def holders(self) -> Mapping[str, UUID]:

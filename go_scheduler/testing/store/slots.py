@@ -172,6 +172,17 @@ class SlotTests:
         [runs] = go(store)
         assert runs.id == made[1].id
 
+    def test_the_turn_is_by_priority_before_the_time(self, store: Store) -> None:
+        late, early, first = (
+            fired(store, replace(excluding(lock="a"), priority=priority), at)[0]
+            for priority, at in ((2, START), (2, START - SECOND), (0, START + SECOND))
+        )
+        for expected in (first, early, late):
+            [runs] = go(store)
+            assert runs.id == expected.id
+            finish(store, runs)
+            settled(store)
+
     def test_what_is_parked_is_claimed_by_nobody(
         self, store: Store, clock: ManualClock
     ) -> None:

@@ -26,7 +26,8 @@ RETURNING {INSTANCE}
 # Of those that have not started: whose turn it is comes first.
 WANTED_SLOTS = text("""
 SELECT slot, id FROM task_instances
- WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY due_at, execute_at, id
+ WHERE id IN (SELECT value FROM json_each(:ids))
+ ORDER BY priority, due_at, execute_at, id
 """)
 TAKE_SLOT = """
 INSERT INTO task_slots (name, instance_id) VALUES (?, ?) ON CONFLICT (name) DO NOTHING
