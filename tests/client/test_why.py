@@ -83,7 +83,7 @@ class House:
         handler = (lambda _: None) if handler is None else handler
         # Long windows: a day is soon over.
         windows = ("schedule_window", "runner_window", "cleanup_window", "lease")
-        settings = {**dict.fromkeys(windows, 10 * MINUTE), **settings}
+        settings = {**dict.fromkeys(windows, 3 * HOUR), **settings}
         self.scheduler = Scheduler(handler, store, clock=clock, **settings)  # type: ignore[arg-type]
 
     def schedule(self, trigger: Trigger, **fields: object) -> TaskDefinition:
