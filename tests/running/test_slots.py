@@ -1,0 +1,71 @@
+"""When the store is to go over what is parked, and what is told of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from go_scheduler.clock import ZERO
+from go_scheduler.running.slots import Slots
+from go_scheduler.stores.memory.store import MemoryStore
+from go_scheduler.stores.messages import Settled
+from tests.conftest import instance, seconds
+
+if TYPE_CHECKING:
+    from go_scheduler.clock import StoreClock
+    from go_scheduler.testing import ManualClock
+
+PARKED = replace(instance(claimed_by=None), parked=True)
+
+
+class SettledStore(MemoryStore):
+    """Answers what it is told to."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self.found = Settled()
+
+    def settle_slots(self, *, limit: int) -> Settled:
+        return self.found
+
+
+@pytest.mark.parametrize(
+    ("found", "pause"),
+    [
+        (Settled(), seconds(20)),
+        (Settled(parked=True), seconds(1)),
+        (Settled(parked=True, busy=True), timedelta(milliseconds=100)),
+        (Settled(parked=True, replaced=[PARKED]), ZERO),
+    ],
+    ids=["nothing", "parked", "locked", "replaced"],
+)
+def test_it_looks_again_as_soon_as_there_may_be_something_to_do(
+    clock: ManualClock, store_clock: StoreClock, found: Settled, pause: timedelta
+) -> None:
+    store, freed = SettledStore(clock), []
+    store.found = found
+    slots = Slots(store, store_clock, freed=lambda: freed.append(1))
+    assert slots.tick() == pause
+    assert freed == []
+
+
+def test_it_looks_when_what_was_parked_here_is_due(
+    clock: ManualClock, store_clock: StoreClock
+) -> None:
+    slots = Slots(SettledStore(clock), store_clock, freed=lambda: None)
+    slots.park([replace(PARKED, due_at=clock.now() + timedelta(seconds=0.5))])
+    assert slots.tick() == timedelta(seconds=0.5)
+    clock.advance(seconds(1))
+    assert slots.tick() == seconds(20)
+
+
+def test_what_may_go_on_is_looked_for_at_once(
+    clock: ManualClock, store_clock: StoreClock
+) -> None:
+    store, freed = SettledStore(clock), []
+    store.found = Settled(unparked=[PARKED], parked=True)
+    Slots(store, store_clock, freed=lambda: freed.append(1)).tick()
+    assert freed == [1]
