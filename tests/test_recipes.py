@@ -181,12 +181,12 @@ def test_all_that_has_failed_is_run_again_and_not_a_page_of_it(
 
 
 def test_what_is_late_is_dropped(recipes: Recipes, clock: ManualClock) -> None:
-    handler = recipes["unless_late"](timedelta(minutes=10))(recipes.ran.append)
-    clock.advance(timedelta(minutes=10))
-    handler(in_time := instance())
+    recipes.handlers.register("remind")(recipes.ran.append)
+    for late in (timedelta(minutes=9), timedelta(minutes=11)):
+        recipes["remind"](recipes.scheduler, clock.now() - late)
     clock.advance(seconds(1))
-    handler(instance())
-    assert recipes.ran == [in_time]
+    counts = recipes.scheduler.counts()
+    assert (counts[State.COMPLETED], counts[State.SKIPPED]) == (1, 1)
 
 
 def test_each_retry_waits_longer_and_then_it_has_failed(
