@@ -179,8 +179,17 @@ class TestAsync:
         retried = threading.Event()
         errors: list[str | None] = []
 
+        other_called, ended = threading.Event(), asyncio.Event()
+
         async def work(instance: TaskInstance) -> None:
-            await asyncio.Event().wait()
+            if instance.definition.timeout is None:
+                other_called.set()
+                await ended.wait()
+                return
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
 
         def handler(instance: TaskInstance) -> object:
             return work(instance)
@@ -193,6 +202,9 @@ class TestAsync:
         called = work if kind == "async" else handler
         with Scheduler(called, listeners=[listen]) as scheduler:
             now = SystemClock().now()
+            # Another one on the same loop goes on.
+            scheduler.schedule(TaskDefinition(trigger=ExecuteOnceTrigger(now)))
+            assert other_called.wait(FAILED_AFTER)
             scheduler.schedule(
                 TaskDefinition(
                     trigger=ExecuteOnceTrigger(now), timeout=timedelta(seconds=0.1)
