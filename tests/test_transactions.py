@@ -1259,6 +1259,16 @@ def test_a_cancel_commits_with_the_users_rows(
     assert claim(store) == []
 
 
+def test_a_cancel_lets_go_of_a_lock(client: Client, store: Store, shop: Shop) -> None:
+    first, second = (
+        pending(store, replace(definition(), lock="ledger")) for _ in range(2)
+    )
+    with shop.engine.begin() as connection:
+        client.cancel(first.id, connection=connection)
+    assert client.get_instance(first.id).outcome is Outcome.CANCELLED
+    assert client.get_instance(second.id).outcome is None
+
+
 def test_a_cancel_moves_on_what_waits(client: Client, store: Store, shop: Shop) -> None:
     instance = pending(store, definition(trigger=DelayTrigger(HOUR)))
     with shop.engine.begin() as connection:

@@ -7,6 +7,7 @@ from go_scheduler.json import contains
 from go_scheduler.models import Cancelled, DefinitionState, Outcome, Skipped, State
 from go_scheduler.stores.base import Store
 from go_scheduler.stores.declared import Declaration, Declared, SetVersion
+from go_scheduler.stores.joined_store import JoinedStore
 from go_scheduler.stores.memory.snapshot import Snapshot
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import (
@@ -43,6 +44,7 @@ __all__ = [
     "Declared",
     "DefinitionState",
     "Firing",
+    "JoinedStore",
     "MemoryStore",
     "NodeContact",
     "Outcome",
