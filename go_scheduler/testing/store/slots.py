@@ -10,7 +10,7 @@ import pytest
 
 from go_scheduler.models import Cancelled, Outcome, State
 from go_scheduler.policies import Overlap
-from go_scheduler.stores.messages import RunOutcome, Settled
+from go_scheduler.stores.messages import Addition, RunOutcome, Settled
 from go_scheduler.stores.slots import MOST_BUFFERED
 from go_scheduler.testing.builders import (
     HOUR,
@@ -774,13 +774,29 @@ class OverlapTests:
     def test_replace_only_asks_one_whose_trigger_waits(
         self, store: Store, clock: ManualClock
     ) -> None:
-        given = put(store, excluding(Overlap.REPLACE, lock="a"))
-        fire(store, given, START, START + SECOND)
+        given = put(store, excluding(Overlap.REPLACE, lock="a", trigger=WAITING))
+        fire(store, given)
         [runs] = go(store)
-        put(store, replace(given, trigger=WAITING, revision=None))
-        finish(store, runs, None, retry_in=HOUR)
+        finish(store, runs, None, retry_in=2 * HOUR)
+        store.add_instances(given.id, [Addition()])
+        assert go(store) == []
+        [replaced] = settled(store).replaced
+        assert (replaced.id, replaced.state) == (runs.id, State.PENDING)
+        assert replaced.cancel_requested
+
+    def test_nothing_is_judged_beside_one_that_has_ended(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        for _ in range(3):
+            runs, _ = pair(store, Overlap.SKIP)
+            end = RunOutcome(
+                claim=claim_of(runs), outcome=Outcome.COMPLETED, has_slot=False
+            )
+            store.finish_instances([end])
         clock.advance(MINUTE)
-        assert store.get_instance(runs.id).state is State.PENDING
+        settle(store)
+        for _ in range(3):
+            assert not store.settle_slots(limit=1).skipped
 
     def test_what_only_waits_for_a_lock_is_not_judged(
         self, store: Store, clock: ManualClock
