@@ -49,6 +49,7 @@ MOST_ROWS = BATCH * FIRE_TIMES + 10
 KEY = "task_instances_pkey"
 DEFINITION = "task_definitions_pkey"
 CONTENTS = "task_contents_pkey"
+SLOT = "task_slots_pkey"
 TOMBSTONE = "task_tombstones_pkey"
 ALLOWED: Mapping[str, set[str | None]] = {
     # Contents of definitions that there are not are read in any way.
@@ -73,8 +74,9 @@ ALLOWED: Mapping[str, set[str | None]] = {
     "renew": {KEY},
     "due queues": {"task_instances_claimable_idx"},
     "release": {KEY},
-    "finish": {KEY, DEFINITION},
-    "cancel": {KEY, DEFINITION},
+    "finish": {KEY, DEFINITION, SLOT},
+    # Where there are no slots, their table is read as it is.
+    "cancel": {KEY, DEFINITION, SLOT, None},
     "clean up": {
         "task_instances_ended_idx",
         "task_instances_failed_idx",
