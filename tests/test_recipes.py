@@ -73,11 +73,6 @@ def recipes(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rec
         yield found
 
 
-@pytest.fixture
-def why(clock: ManualClock) -> Recipes:
-    return Recipes("troubleshooting.md", clock)
-
-
 def job(**values: Any) -> TaskDefinition:
     given: dict[str, Any] = {"trigger": HOURLY, "name": "job"}
     return TaskDefinition(**given | values)
@@ -292,43 +287,6 @@ def test_an_async_run_is_logged_once_it_has_ended(
     asyncio.run(recipes["logged_async"](work)(instance()))
     assert caplog.messages == ["job has ended"]
     assert len(recipes.ran) == 1
-
-
-def test_why_it_did_not_fire_is_told(why: Recipes, clock: ManualClock) -> None:
-    def answer(definition: TaskDefinition) -> str:
-        text: str = why["why"](why.scheduler, definition.id)
-        return text
-
-    def fail(instance: TaskInstance) -> None:
-        raise ValueError("no paper")
-
-    why.handlers.register("fails")(fail)
-    retry = RetryPolicy(max_attempts=1)
-    schedule = why.scheduler.schedule
-    now = ExecuteOnceTrigger(START)
-    paused = schedule(job(paused=True, note="holidays"))
-    hourly = schedule(job())
-    assert "no such definition" in answer(job())
-    assert answer(paused) == "it is paused: holidays"
-    assert "it fires at 2030-01-01 01:00" in answer(hourly)
-    clock.advance(timedelta(hours=3))
-    assert "it is overdue" in answer(hourly)
-    with why.scheduler:
-        clock.advance(seconds(1))
-        unserved = schedule(job(trigger=now, queue="mial"))
-        fails = schedule(job(trigger=now, name="fails"))
-        ended = schedule(job(trigger=now))
-        soon = schedule(job(trigger=ExecuteOnceTrigger(clock.now() + seconds(2))))
-        last = schedule(job(trigger=now, name="fails", retry=retry))
-        clock.advance(seconds(1))
-        assert soon.next_fire_time is not None
-        assert answer(soon) == f"it fires at {soon.next_fire_time}"
-        clock.advance(seconds(10))
-        assert "queue 'mial'" in answer(unserved)
-        assert "no paper" in answer(fails)
-        assert answer(fails).startswith("it runs again at")
-        assert answer(last).startswith("it has failed")
-        assert answer(ended).startswith("it has ended")
 
 
 def test_an_application_ends_though_a_handler_holds_a_connection_of_its_pool(

@@ -145,7 +145,7 @@ class ContactTests:
         first = Announcement(node=NODE, queues=QUEUES)
         second = Announcement(
             node=OTHER_NODE,
-            host="Maschine \"'\\,",
+            host="machine ä \"'\\,",
             pid=2**22,
             version="1.2.3",
             queues=OTHERS,
