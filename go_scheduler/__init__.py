@@ -31,9 +31,8 @@ from go_scheduler.models import (
     TaskInstance,
 )
 from go_scheduler.node_info import NodeInfo
-from go_scheduler.policies import CatchUp, Overlap
+from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
 from go_scheduler.raised import Fail, RetryAfter
-from go_scheduler.retry_policy import RetryPolicy
 from go_scheduler.run import HandedOn, Run, current_run
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.base import Store

@@ -21,8 +21,7 @@ from go_scheduler.checks import (
 )
 from go_scheduler.instead import write_instead
 from go_scheduler.json import JSON, FrozenObject, check_text, freeze, is_same
-from go_scheduler.policies import CatchUp, Overlap
-from go_scheduler.retry_policy import RetryPolicy
+from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
 from go_scheduler.triggers.base import Trigger, utc
 
 METADATA_LIMIT = 64 * 1024

@@ -24,8 +24,7 @@ from go_scheduler.health import Health, not_running
 from go_scheduler.instead import write_instead
 from go_scheduler.lifecycle import Lifecycle, forked
 from go_scheduler.node import Node
-from go_scheduler.policies import CatchUp
-from go_scheduler.retry_policy import RetryPolicy
+from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.running.calling.handling import Handling
 from go_scheduler.running.defaults import Defaults
 from go_scheduler.settings import Settings

@@ -17,8 +17,7 @@ import pytest
 
 from go_scheduler.clock import StoreClock
 from go_scheduler.models import TaskDefinition, TaskInstance
-from go_scheduler.policies import CatchUp
-from go_scheduler.retry_policy import RetryPolicy
+from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.settings import Settings
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import LEASE, NODE, definition

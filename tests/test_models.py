@@ -26,8 +26,7 @@ from go_scheduler.models import (
     TaskDefinition,
     TaskInstance,
 )
-from go_scheduler.policies import CatchUp, Overlap
-from go_scheduler.retry_policy import RetryPolicy
+from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
 from go_scheduler.shown import LONGEST_SHOWN
 from go_scheduler.stores.messages import Claim, Release, RunOutcome
 from go_scheduler.testing.builders import (
@@ -272,6 +271,7 @@ def test_every_field_is_tested_to_be_compared_or_not() -> None:
         "timeout",
         "retry",
         "catch_up",
+        "jitter",
         "overlap",
         "lock",
     }

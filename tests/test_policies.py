@@ -10,8 +10,8 @@ import pytest
 
 from go_scheduler.checks import LONGEST
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.policies import CatchUp
-from go_scheduler.retry_policy import RetryPolicy, names_of
+from go_scheduler.policies import CatchUp, RetryPolicy
+from go_scheduler.policies.retry_policy import names_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -9,8 +9,7 @@ from enum import StrEnum
 import pytest
 
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.policies import CatchUp
-from go_scheduler.retry_policy import RetryPolicy
+from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.settings import Settings
 
 

@@ -42,8 +42,7 @@ from go_scheduler.errors import (
 )
 from go_scheduler.events import Event, InstanceFinished
 from go_scheduler.models import Cancelled, Outcome, State, TaskDefinition
-from go_scheduler.policies import CatchUp
-from go_scheduler.retry_policy import RetryPolicy
+from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.run import HandedOn, Run, current_run, run_here
 from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.held_run import HeldRun

@@ -16,7 +16,7 @@ from go_scheduler.clock import Driven, SystemClock
 from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.models import State, TaskDefinition, TaskInstance
-from go_scheduler.retry_policy import RetryPolicy
+from go_scheduler.policies import RetryPolicy
 from go_scheduler.run import current_run
 from go_scheduler.running.held_run import HeldRun
 from go_scheduler.scheduler import Scheduler

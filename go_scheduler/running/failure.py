@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from go_scheduler.policies.retry_policy import names_of
 from go_scheduler.raised import Fail, RetryAfter
-from go_scheduler.retry_policy import names_of
 from go_scheduler.running.calling.error_text import describe_error
 
 if TYPE_CHECKING:

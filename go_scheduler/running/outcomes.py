@@ -16,7 +16,7 @@ from go_scheduler.triggers.base import next_fire_time_of
 
 if TYPE_CHECKING:
     from go_scheduler.models import TaskDefinition
-    from go_scheduler.retry_policy import RetryPolicy
+    from go_scheduler.policies import RetryPolicy
 
 _NOT_COMMITTED = "the transaction of complete_in() was not committed"
 _UNCOMMITTED = Failure(_NOT_COMMITTED)

@@ -20,8 +20,7 @@ from go_scheduler.errors import (
 )
 from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.models import Cancelled, Outcome, TaskDefinition
-from go_scheduler.policies import CatchUp
-from go_scheduler.retry_policy import RetryPolicy
+from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.testing.builders import (
     HOUR,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, StoreUnavailableError
-from go_scheduler.policies import CatchUp
-from go_scheduler.retry_policy import RetryPolicy
+from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.running.admission import Admission
 from go_scheduler.running.announcing import Announcing
 from go_scheduler.running.calling.calls import Calls

@@ -11,7 +11,7 @@ from go_scheduler.clock import ZERO, StoreClock
 from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.models import State, TaskInstance
-from go_scheduler.retry_policy import RetryPolicy
+from go_scheduler.policies import RetryPolicy
 from go_scheduler.running.held import Held
 from go_scheduler.running.recorder import Recorder
 from go_scheduler.testing.builders import (

@@ -10,7 +10,7 @@ import pytest
 
 from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.models import Outcome
-from go_scheduler.retry_policy import RetryPolicy
+from go_scheduler.policies import RetryPolicy
 from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.intake import (
     Accepted,

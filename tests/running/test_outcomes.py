@@ -10,8 +10,7 @@ import pytest
 
 from go_scheduler.clock import ZERO
 from go_scheduler.models import Outcome
-from go_scheduler.policies import Overlap
-from go_scheduler.retry_policy import RetryPolicy
+from go_scheduler.policies import Overlap, RetryPolicy
 from go_scheduler.running.failure import Failure
 from go_scheduler.running.outcomes import (
     Decision,

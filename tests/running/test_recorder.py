@@ -16,7 +16,7 @@ from go_scheduler.errors import (
     StoreUnavailableError,
 )
 from go_scheduler.models import Outcome, State, TaskInstance
-from go_scheduler.retry_policy import RetryPolicy
+from go_scheduler.policies import RetryPolicy
 from go_scheduler.running.calling.error_text import ERROR_LIMIT, describe_error
 from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.failure import Failure

@@ -21,9 +21,8 @@ from go_scheduler.clock import ZERO, StoreClock, SystemClock
 from go_scheduler.errors import SchedulerStateError
 from go_scheduler.handlers.registry import Handler, HandlerRegistry
 from go_scheduler.models import State
-from go_scheduler.policies import CatchUp
+from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.raised import Fail, RetryAfter
-from go_scheduler.retry_policy import RetryPolicy
 from go_scheduler.run import HandedOn, current_run, run_here
 from go_scheduler.running.calling.calls import Calls
 from go_scheduler.running.calling.event_loop import ApplicationLoop, OwnEventLoop

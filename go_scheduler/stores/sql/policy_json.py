@@ -11,8 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from go_scheduler.models import TaskDefinition
-from go_scheduler.policies import CatchUp, Overlap
-from go_scheduler.retry_policy import RetryPolicy
+from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
 from go_scheduler.stores.sql.types import from_microseconds, to_microseconds
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from go_scheduler.errors import (
     ConflictError,
     TaskDefinitionNotFoundError,
 )
-from go_scheduler.policies import CatchUp, Overlap
-from go_scheduler.retry_policy import RetryPolicy
+from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
 from go_scheduler.testing.builders import (
     HOUR,
     MINUTE,

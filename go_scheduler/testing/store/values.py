@@ -15,8 +15,7 @@ from go_scheduler.checks import LONGEST, NAME_LIMIT, NOTE_LIMIT
 from go_scheduler.clock import ZERO
 from go_scheduler.json import JSON
 from go_scheduler.models import METADATA_LIMIT, Outcome, Skipped
-from go_scheduler.policies import CatchUp
-from go_scheduler.retry_policy import RetryPolicy
+from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.testing.builders import (
     HOUR,
     LEASE,

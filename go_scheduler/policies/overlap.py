@@ -1,0 +1,25 @@
+"""Overlap: what becomes of what is due while another one runs."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Overlap(StrEnum):
+    """What becomes of an instance that is due while another one runs.
+
+    What runs and what waits is that of the same definition, on any node. An instance
+    runs in this sense from its first start until it has ended, retries included.
+    """
+
+    ALLOW = "allow"
+    """They run beside each other."""
+    SKIP = "skip"
+    """It is skipped."""
+    BUFFER_ONE = "buffer_one"
+    """It waits for the end of the other; if one waits already, it is skipped."""
+    BUFFER_ALL = "buffer_all"
+    """It waits for its turn; if a thousand wait already, it is skipped."""
+    REPLACE = "replace"
+    """The other is asked to stop, and it runs when that has ended. If one waits
+    already, that one is skipped."""
