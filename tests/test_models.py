@@ -241,6 +241,7 @@ def test_what_the_store_keeps_is_not_compared(kept: Mapping[str, object]) -> Non
         {"timeout": MINUTE},
         {"retry": RetryPolicy(max_attempts=1)},
         {"catch_up": CatchUp(grace=HOUR)},
+        {"jitter": MINUTE},
         {"overlap": Overlap.SKIP},
         {"lock": "a"},
     ],
