@@ -310,7 +310,7 @@ class TaskInstance:
     cancel_requested: bool = False
     parked: bool = False
     skipped: Skipped | None = None
-    payload: Mapping[str, JSON] | None = None
+    payload: Mapping[str, JSON] | None = field(default=None, hash=False)
     key: str | None = None
 
     @property

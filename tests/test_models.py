@@ -18,6 +18,7 @@ import pytest
 from go_scheduler import health, models, policies, settings
 from go_scheduler.checks import NAME_LIMIT, NOTE_LIMIT
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.json import freeze
 from go_scheduler.models import (
     METADATA_LIMIT,
     Cancelled,
@@ -28,7 +29,7 @@ from go_scheduler.models import (
 )
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
 from go_scheduler.shown import LONGEST_SHOWN
-from go_scheduler.stores.messages import Claim, Release, RunOutcome
+from go_scheduler.stores.messages import Addition, Claim, Release, RunOutcome
 from go_scheduler.testing.builders import (
     HOUR,
     HOURLY,
@@ -350,6 +351,22 @@ def test_an_instance_begins_without_an_attempt_or_a_run() -> None:
     )
     assert (begun.attempt, begun.runs, begun.cancel_requested) == (0, 0, False)
     assert begun.state is State.PENDING
+
+
+def test_an_instance_with_a_payload_can_stand_in_a_set() -> None:
+    made = TaskInstance(
+        id=UUID(int=1),
+        definition=DEFINITION,
+        fire_time=None,
+        execute_at=START,
+        due_at=START,
+        payload=freeze({"order": [7]}, name="payload", limit=100),
+    )
+    other = replace(made, payload=None)
+    assert made != other
+    assert hash(made) == hash(other)
+    addition = Addition(payload={"order": [7]})
+    assert hash(addition) == hash(replace(addition, payload=None))
 
 
 def test_what_is_given_back_or_repeated_is_due_at_once_unless_told_otherwise() -> None:

@@ -197,6 +197,7 @@ class TestOverlap:
         assert told.kinds == 2 * ["Parked", "Skipped"]
         skipped = told.events[1]
         assert isinstance(skipped, InstanceSkipped)
+        assert not skipped.late
         assert (skipped.first, skipped.count) == (BEGIN + seconds(10), 1)
 
     def test_skip_runs_what_is_due_just_after_the_end(

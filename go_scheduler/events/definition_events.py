@@ -159,12 +159,14 @@ class InstanceSkipped(DefinitionEvent):
         last: The last of them.
         count: How many there are; at least so many if the reason says so.
         reason: Why they do not run.
+        late: Whether that is because they were missed; else an ``overlap`` says so.
     """
 
     first: datetime
     last: datetime
     count: int
     reason: str
+    late: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

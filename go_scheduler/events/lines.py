@@ -126,7 +126,8 @@ def _(event: DefinitionsMoved) -> Line:
 @line_of.register
 def _(event: InstanceSkipped) -> Line:
     return Line(
-        WARNING,
+        # What an overlap skips is what was asked for.
+        WARNING if event.late else INFO,
         "%s: not run, %d of its fire times from %s to %s: %s",
         (
             event.name or f"definition {event.definition_id}",

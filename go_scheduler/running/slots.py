@@ -123,5 +123,6 @@ class Slots:
                     last=each.skipped.last,
                     count=each.skipped.count,
                     reason=each.skipped.reason,
+                    late=False,
                 )
             )

@@ -207,7 +207,7 @@ class Addition:
     id: UUID = field(default_factory=uuid4)
     at: datetime | None = None
     delay: timedelta = ZERO
-    payload: Mapping[str, JSON] | None = None
+    payload: Mapping[str, JSON] | None = field(default=None, hash=False)
     key: str | None = None
 
     def __post_init__(self) -> None:

@@ -135,6 +135,12 @@ WRITTEN = [
         " late",
     ),
     (
+        InstanceSkipped(
+            **OF_D, first=NOON, last=NOON, count=1, reason="another ran", late=False
+        ),
+        f"INFO report: not run, 1 of its fire times from {NOON} to {NOON}: another ran",
+    ),
+    (
         InstanceDropped(
             **OF_I, fire_time=NOON, execute_at=NOON, late=SECOND, reason="late"
         ),

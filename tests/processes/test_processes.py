@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ import pytest
 from go_scheduler.client import Client
 from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.models import State, TaskDefinition
+from go_scheduler.policies import CatchUp
 from go_scheduler.stores.messages import Position
 from go_scheduler.testing.builders import SECOND, definition, firing
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
@@ -67,7 +69,12 @@ def test_six_processes_create_each_second_of_a_thousand_definitions_once(
 ) -> None:
     first = store.now().replace(microsecond=0) - 5 * SECOND
     every_second = IntervalTrigger(SECOND, anchor=first)
-    new = [definition(first, trigger=every_second) for _ in range(1000)]
+    # However long six processes take to start.
+    all_of_it = CatchUp(mode="all")
+    new = [
+        replace(definition(first, trigger=every_second), catch_up=all_of_it)
+        for _ in range(1000)
+    ]
     store.put_definitions(new)
     started = nodes.start_many(6, Role(runs=False))
     nodes.wait_until(started, "created", 10 * len(new))

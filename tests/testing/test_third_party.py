@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -119,7 +120,8 @@ def test_of_a_store_that_ignores_the_clock_one_test_fails_and_says_so(
     (tmp_path / "test_mine.py").write_text(suite.replace("\n\nclass MyMachine", own))
     done = run_pytest(tmp_path, "-k", "TestMyStore")
     assert "AssertionError: the store does not go by its clock=" in done.stdout
-    assert "1 failed, 1 passed, " in done.stdout
+    # What takes no store passes.
+    assert re.search(r"1 failed, \d passed, ", done.stdout)
     assert " skipped" in done.stdout
 
 
