@@ -657,6 +657,20 @@ def test_what_a_handler_raises_after_the_commit_is_logged_and_changes_nothing(
     assert record.__dict__["instance_id"] == str(done.id)
 
 
+def test_what_completes_in_a_transaction_lets_go_of_its_lock(
+    shift: Shift, shop: Shop, begin: Begin
+) -> None:
+    def handler(run: Run) -> None:
+        with begin() as connection:
+            shop.order(connection)
+            run.complete_in(connection)
+
+    for _ in range(2):
+        done = shift.work(handler, once(lock="shop"))
+        assert done.state is State.COMPLETED
+    assert shop.orders == 2
+
+
 @pytest.mark.parametrize("engine", LOCKING)
 def test_a_renewal_after_the_transaction_began_is_no_conflict(
     store: TransactionalStore, clock: ManualClock, store_clock: StoreClock, shop: Shop

@@ -1264,6 +1264,18 @@ def test_the_place_of_an_async_handler_that_hangs_is_given_to_the_next(
         pool.wait(1)
 
 
+def test_a_run_that_is_over_cannot_be_told_to_end(pools: Callable[..., Pool]) -> None:
+    async def handler(_: TaskInstance) -> None: ...
+
+    pool = pools(handler)
+    [run] = pool.submit()
+    pool.wait(1)
+    # Its task ends a little after its outcome is known.
+    while pool.workers.end(run):
+        pass
+    assert pool.stored(run).state is State.COMPLETED
+
+
 @pytest.mark.parametrize("returns", [False, True])
 def test_an_async_handler_that_blocks_costs_only_what_runs_on_its_event_loop(
     pools: Callable[..., Pool], returns: bool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.builders import (
     HOUR,
     NODE,
+    SECOND,
     claim,
     claimed,
     clean_up,
@@ -25,6 +27,7 @@ from go_scheduler.testing.builders import (
     pending,
     put,
     running,
+    start,
     waiting_for_retry,
 )
 from go_scheduler.testing.clock import START
@@ -89,6 +92,19 @@ def test_what_was_handed_on_is_so_in_a_restored_store(clock: ManualClock) -> Non
     other.restore(one.snapshot())
     assert other.snapshot() == one.snapshot()
     assert ids(other.list_claimed(NODE)) == [here.id]
+
+
+def test_who_has_a_slot_has_it_in_a_restored_store(clock: ManualClock) -> None:
+    one, other = MemoryStore(clock), MemoryStore(clock)
+    first, second = (definition(START + SECOND, key=key) for key in (1, 2))
+    holder = claimed(one, replace(first, lock="disk"))
+    assert ids(start(one, holder)) == [holder.id]
+    other.restore(one.snapshot())
+    assert other.snapshot() == one.snapshot()
+    assert [*other.snapshot().slots.values()] == [holder.id]
+    waits = claimed(other, replace(second, lock="disk"))
+    [parked] = start(other, waits)
+    assert parked.parked
 
 
 def test_a_restored_store_has_the_runs_of_what_is_there_and_of_what_was_deleted(

@@ -242,7 +242,11 @@ def let_claims_read_no_rows(store: PostgreSQLStore) -> None:
 
 @contextmanager
 def locked(
-    store: PostgreSQLStore, queue: str, *, unless: str
+    store: PostgreSQLStore,
+    queue: str,
+    *,
+    unless: str,
+    error: type[psycopg.Error] = psycopg.errors.LockNotAvailable,
 ) -> Iterator[Counter[bool]]:
     """Let claims of a queue meet a lock, unless they say this; count who did.
 
@@ -265,7 +269,7 @@ def locked(
             says_so = unless in statement.partition("FOR UPDATE")[0]
             claims[says_so] += 1
             if not says_so:
-                raise exc.OperationalError("", {}, psycopg.errors.LockNotAvailable())
+                raise exc.OperationalError("", {}, error())
 
     engine = store._database._engines[Lane.BY_TIME]
     event.listen(engine, "before_cursor_execute", wait)
@@ -283,6 +287,19 @@ def test_a_claim_that_met_a_lock_and_those_that_follow_read_the_rows(
         found.append(claim(store, limit=1)[0].id)
         assert claims == {False: 2, True: 22}
     assert sorted(found) == sorted(given)
+
+
+def test_a_claim_that_fails_without_a_lock_is_not_repeated(
+    store: PostgreSQLStore,
+) -> None:
+    pending(store)
+    failure = psycopg.errors.DiskFull
+    with (
+        locked(store, "default", unless="no claim says this", error=failure) as claims,
+        pytest.raises(StoreError, match="53100"),
+    ):
+        claim(store)
+    assert claims == {False: 1}
 
 
 def test_a_claim_of_what_lapsed_reads_the_rows_as_well(
