@@ -78,6 +78,9 @@ class Tasks(Scheduling, OnDemand):
             for name, task in self._registry.tasks.items()
             if name not in done
         }
+        if not new:
+            # Nothing is written that could fail: a start goes on without its store.
+            return
         self.schedule_all(new.values())
         self._scheduled |= new.keys()
 

@@ -74,7 +74,7 @@ class Payload:
             if self._signature.parameters[name].default is inspect.Parameter.empty
         )
 
-    def arguments(self, *args: object, **kwargs: object) -> dict[str, object]:
+    def arguments(self, /, *args: object, **kwargs: object) -> dict[str, object]:
         """The arguments of a call by the names of their parameters.
 
         Raises:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from go_scheduler.running.outcomes import runs_before
+from go_scheduler.stores.slots import uses_slot
 from go_scheduler.triggers.base import is_own, next_fire_time_of
 
 if TYPE_CHECKING:
@@ -42,7 +43,11 @@ def too_late(
     reason = dropped(instance, defaults, now=now)
     if reason is not None or not _may_be_missed(instance):
         return reason
-    if instance.attempt > 1:
+    again = instance.attempt > 1
+    if again and uses_slot(instance.definition):
+        # It was claimed in time, and has waited for its turn since.
+        return None
+    if again:
         # A node had it and died, or gave it back: nothing is lost by a failover.
         late -= 2 * defaults.lease
     return _missed(instance, catch_up, late, now)

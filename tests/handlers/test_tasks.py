@@ -172,6 +172,16 @@ class TestScheduling:
         with pytest.raises(StoreUnavailableError):
             made(handlers, Away(clock), clock).start()
 
+    def test_a_start_without_tasks_writes_nothing(
+        self, handlers: HandlerRegistry, clock: ManualClock
+    ) -> None:
+        class Away(MemoryStore):
+            def put_definitions(self, _: object) -> Any:
+                raise StoreUnavailableError("away")
+
+        with made(handlers, Away(clock), clock) as scheduler:
+            assert scheduler.health().ok
+
     def test_what_another_program_has_enqueued_runs(
         self,
         handlers: HandlerRegistry,
@@ -340,6 +350,21 @@ class TestEnqueueing:
             with pytest.raises(ConfigurationError, match=problem):
                 enqueue()
         assert scheduler.list_instances() == []
+
+    def test_any_name_may_be_one_of_the_others(
+        self, handlers: HandlerRegistry, store: Store, clock: ManualClock
+    ) -> None:
+        taken: list[object] = []
+
+        @handlers.task("send")
+        def send(**others: object) -> None:
+            taken.append(others)
+
+        scheduler = made(handlers, store, clock)
+        with scheduler:
+            scheduler.enqueue("send", self=3)
+            clock.advance(SECOND)
+        assert taken == [{"self": 3}]
 
     @pytest.mark.parametrize("payload", [5, {1: 2}])
     def test_what_is_no_payload_is_refused(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.models import Outcome
-from go_scheduler.policies import CatchUp
+from go_scheduler.policies import CatchUp, Overlap
 from go_scheduler.running import lateness
 from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.intake import Accepted, Refused, judge
@@ -123,6 +123,15 @@ def test_what_was_in_the_hands_of_a_node_has_two_leases_more() -> None:
     lost = one(attempt=2)
     assert why(lost, GRACE + 2 * LEASE) is None
     assert why(lost, GRACE + 2 * LEASE + TICK) == SINCE
+
+
+def test_what_has_waited_for_its_turn_is_not_missed() -> None:
+    waited = one(attempt=2)
+    for values in ({"lock": "disk"}, {"overlap": Overlap.BUFFER_ALL}):
+        of = replace(waited.definition, **values)
+        assert why(replace(waited, definition=of), HOUR) is None
+        first = replace(waited, definition=of, attempt=1)
+        assert why(first, GRACE + TICK) == SINCE
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,7 @@ class InstanceTable:
         """Make a row that has ended pending again, due now, as if it were new."""
         self._ended.remove(row)
         row.begin_anew(now)
-        row.of.open += 1
+        row.of.open += row.is_awaited
         self._enter(row, State.PENDING)
         self.list_pending(row)
 

@@ -163,6 +163,7 @@ class StoredInstance:
         self.runs = self.hangs = 0
         self.due_at = now
         self.queue = self.of.definition.queue
+        self.priority = self.of.definition.priority
         self.follow()
         # Somebody wants it to run: it waits for its turn, whatever runs.
         self.overlap = None

@@ -32,6 +32,7 @@ from go_scheduler.testing.builders import (
     waiting_for_retry,
 )
 from go_scheduler.testing.clock import START
+from go_scheduler.testing.store.additions import add
 from go_scheduler.testing.store.slots import excluding, fired, go, is_parked, settled
 
 if TYPE_CHECKING:
@@ -140,10 +141,13 @@ class ReopenTests:
     def test_it_follows_its_definition_as_it_is_now(self, store: Store) -> None:
         instance = failed(store)
         of = store.get_definition(instance.definition.id)
-        put(store, replace(of, queue="other", expire_after=SECOND))
+        put(store, replace(of, queue="other", priority=3, expire_after=SECOND))
         reopen(store, instance)
         assert list(claim(store)) == []
+        other = pending(store, definition(START + SECOND, queue="other"))
+        [first] = claim(store, queues=["other"], ahead=SECOND, limit=1)
         [again] = claim(store, queues=["other"])
+        assert (first.id, again.id) == (other.id, instance.id)
         assert again.expires_at == START + SECOND
 
     def test_neither_an_edit_nor_a_pause_serves_its_fire_time_anew(
@@ -194,6 +198,21 @@ class ReopenTests:
         # Of two the later one, and never both.
         assert reopen(store, first, second) == {second.id}
         assert reopen(store, first) == set()
+
+    def test_one_that_was_made_by_hand_keeps_no_trigger_waiting(
+        self, store: Store
+    ) -> None:
+        of = put(store, definition(trigger=WAITING))
+        add(store, of)
+        [by_hand] = claim(store)
+        assert finish(store, by_hand, Outcome.FAILED, error="no")
+        assert reopen(store, by_hand) == {by_hand.id}
+        assert store.fire_definitions([firing(of)]).done == {of.id}
+        again, fired = sorted(claim(store), key=lambda each: each.fire_time is not None)
+        assert finish(store, fired, next_fire_time=START + HOUR)
+        assert finish(store, again)
+        stored = store.get_definition(of.id)
+        assert store.fire_definitions([firing(stored)]).done == {of.id}
 
     def test_a_fire_that_was_read_before_does_not_win_any_more(
         self, store: Store, clock: ManualClock
