@@ -153,9 +153,11 @@ class InstanceRules(StorePair):
         """A node finishes what it has claimed or lost."""
         [claim] = self._some(data, self._claims, most=1)
         now = self.clock.now()
+        # What is skipped has not been called.
+        called = outcome is None or (called and outcome is not Outcome.SKIPPED)
         end = RunOutcome(
             claim=claim,
-            started_at=now if called or outcome is None else None,
+            started_at=now if called else None,
             outcome=outcome,
             retry_in=retry_in,
             hung=hung,
