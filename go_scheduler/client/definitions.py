@@ -6,8 +6,17 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from go_scheduler.checks import check_type
+from go_scheduler.client.arguments import (
+    check_limit,
+    check_searched,
+    checked_ids,
+    metadata_query,
+    one_of,
+)
 from go_scheduler.client.awaitable import awaitable
 from go_scheduler.client.pages import Order, page_of, read_cursor
+from go_scheduler.client.selection import batches, conditions
+from go_scheduler.client.store_access import StoreAccess
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.events.definition_events import DefinitionDeleted
 from go_scheduler.models import (
@@ -21,16 +30,6 @@ if TYPE_CHECKING:
 
     from go_scheduler.client.pages import Page
     from go_scheduler.json import JSON
-
-from go_scheduler.client.arguments import (
-    check_limit,
-    check_searched,
-    checked_ids,
-    metadata_query,
-    one_of,
-)
-from go_scheduler.client.selection import batches, conditions
-from go_scheduler.client.store_access import StoreAccess
 
 
 class Definitions(StoreAccess):

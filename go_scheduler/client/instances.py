@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, NoReturn
 from uuid import UUID
 
 from go_scheduler.checks import check_type
+from go_scheduler.client.arguments import check_limit, check_searched, one_of
 from go_scheduler.client.awaitable import awaitable
 from go_scheduler.client.pages import Order, page_of, read_cursor
 from go_scheduler.client.preparation import next_after_end
+from go_scheduler.client.store_access import StoreAccess
 from go_scheduler.errors import (
     ConfigurationError,
     TaskDefinitionNotFoundError,
@@ -33,9 +35,6 @@ if TYPE_CHECKING:
 
     from go_scheduler.client.pages import Page
     from go_scheduler.task_run import TaskRun
-
-from go_scheduler.client.arguments import check_limit, check_searched, one_of
-from go_scheduler.client.store_access import StoreAccess
 
 _BATCH = 500
 

@@ -14,7 +14,7 @@ from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError, TaskDefinitionNotFoundError
 from go_scheduler.events.definition_events import InstanceAdded
 from go_scheduler.events.event import of_definition
-from go_scheduler.models import TaskDefinition
+from go_scheduler.handlers.task import task_id
 from go_scheduler.stores.messages import Addition
 
 if TYPE_CHECKING:
@@ -211,8 +211,3 @@ class OnDemand(StoreAccess):
                 joined=joined,
             )
         )
-
-
-def task_id(name: str) -> UUID:
-    """The id of the definition that is the task of this name."""
-    return TaskDefinition.id_for(f"task {name}")

@@ -7,7 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 from warnings import warn
 
+from go_scheduler.client.arguments import several
+from go_scheduler.client.awaitable import run_sync_of
 from go_scheduler.client.preparation import prepare
+from go_scheduler.client.store_access import StoreAccess
 from go_scheduler.errors import (
     ScheduleWarning,
 )
@@ -27,11 +30,6 @@ if TYPE_CHECKING:
         TaskDefinition,
     )
     from go_scheduler.triggers.base import Trigger
-
-
-from go_scheduler.client.arguments import several
-from go_scheduler.client.awaitable import run_sync_of
-from go_scheduler.client.store_access import StoreAccess
 
 
 class Scheduling(StoreAccess):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 from go_scheduler.checks import check_name, check_takes_one
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.handlers.task import Task
+from go_scheduler.handlers.task import Task, task_id
 from go_scheduler.models import TaskDefinition, TaskInstance
 from go_scheduler.shown import shown
 from go_scheduler.triggers.on_demand import OnDemandTrigger
@@ -112,7 +112,7 @@ class HandlerRegistry:
                 ``connection`` or ``payload``, which ``enqueue`` takes for itself.
         """
         known = TaskDefinition(
-            id=TaskDefinition.id_for(f"task {check_name('name', name)}"),
+            id=task_id(check_name("name", name)),
             name=name,
             trigger=OnDemandTrigger() if trigger is None else trigger,
             **definition,  # type: ignore[arg-type]

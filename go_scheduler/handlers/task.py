@@ -16,11 +16,13 @@ from typing import (
 
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.handlers.payload import Payload
+from go_scheduler.models import TaskDefinition
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
+    from uuid import UUID
 
-    from go_scheduler.models import TaskDefinition, TaskInstance
+    from go_scheduler.models import TaskInstance
 
 _Called = ParamSpec("_Called")
 _Enqueued = ParamSpec("_Enqueued")
@@ -151,3 +153,8 @@ class TaskDecorator(Protocol):
     def __call__(
         self, function: Callable[_Enqueued, _Result], /
     ) -> Task[_Enqueued, _Enqueued, _Result]: ...
+
+
+def task_id(name: str) -> UUID:
+    """The id of the definition that is the task of this name."""
+    return TaskDefinition.id_for(f"task {name}")
