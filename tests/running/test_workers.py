@@ -175,6 +175,10 @@ def pools() -> Iterator[Callable[..., Pool]]:
     yield make
     for pool in made:
         pool.workers.stop()
+    # A worker logs after it has told what came of a run: not into the next test. Those
+    # of handlers that hang stay.
+    for thread in threads_of_ours():
+        thread.join(0.2)
 
 
 def threads_of_ours() -> list[threading.Thread]:
