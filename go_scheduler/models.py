@@ -84,9 +84,9 @@ class TaskDefinition:
     """What to run, and when.
 
     Two definitions are equal if all that a user sets is; what the store keeps
-    (``named``, ``owner``, ``next_fire_time``, ``paused``, ``note``, ``completed_at``,
-    ``revision``) is not compared. A copy with another ``id`` is a new definition, at no
-    revision; that of a paused one is paused, too.
+    (``named``, ``owner``, ``next_fire_time``, ``paused``, ``note``, ``paused_at``,
+    ``completed_at``, ``revision``) is not compared. A copy with another ``id`` is a new
+    definition, at no revision; that of a paused one is paused, too.
 
     Attributes:
         trigger: Says when it fires.
@@ -122,6 +122,7 @@ class TaskDefinition:
             kept by the store: ``pause`` and ``resume`` change it, ``schedule`` does
             not.
         note: Why it was paused. Kept like that.
+        paused_at: Since when it has been paused. Kept by the store.
         completed_at: When its last fire time was given its instance. Kept by the store.
         revision: Rises with every change. Kept by the store; set it, or pass on a
             definition that was read, and scheduling it raises ``ConflictError`` if
@@ -150,6 +151,7 @@ class TaskDefinition:
     next_fire_time: datetime | None = field(default=None, compare=False)
     paused: bool = field(default=False, compare=False)
     note: str | None = field(default=None, compare=False)
+    paused_at: datetime | None = field(default=None, compare=False)
     completed_at: datetime | None = field(default=None, compare=False)
     revision: int | None = field(default=None, compare=False)
     # Whose revision it is: dataclasses.replace() passes it on, with whatever new id.
@@ -183,7 +185,7 @@ class TaskDefinition:
         object.__setattr__(self, "metadata", frozen)
         if self.revision is not None:
             check_type("revision", self.revision, int)
-        for name in ("next_fire_time", "completed_at"):
+        for name in ("next_fire_time", "paused_at", "completed_at"):
             if (value := getattr(self, name)) is not None:
                 object.__setattr__(self, name, utc(value, name=name))
 

@@ -70,7 +70,8 @@ def test_a_definition_needs_a_trigger_alone() -> None:
         None,
     )
     assert (made.next_fire_time, made.completed_at, made.revision) == (None, None, None)
-    assert (made.paused, made.note, made.named) == (False, None, False)
+    assert (made.paused, made.note, made.paused_at) == (False, None, None)
+    assert not made.named
 
 
 def test_a_definition_knows_whether_its_id_was_passed() -> None:
@@ -201,7 +202,7 @@ def test_metadata_has_at_most_64_kib() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["next_fire_time", "completed_at"])
+@pytest.mark.parametrize("name", ["next_fire_time", "paused_at", "completed_at"])
 def test_times_are_kept_in_utc(name: str) -> None:
     nepal = timezone(timedelta(hours=5, minutes=45))
     given = datetime(2030, 1, 1, 5, 45, tzinfo=nepal)
@@ -221,6 +222,7 @@ def test_times_are_kept_in_utc(name: str) -> None:
         {"next_fire_time": START},
         {"paused": True},
         {"note": "why"},
+        {"paused_at": START},
         {"completed_at": START},
         {"revision": 3},
     ],

@@ -63,6 +63,7 @@ def created(
         new,
         owner=owner,
         note=new.note if new.paused else None,
+        paused_at=now if new.paused else None,
         completed_at=_completed_at(new, now),
         revision=revision,
     )
@@ -87,6 +88,7 @@ def edited(
         next_fire_time=old.next_fire_time,
         paused=old.paused,
         note=old.note,
+        paused_at=old.paused_at,
         completed_at=old.completed_at,
         revision=next_revision(old),
     )
@@ -106,6 +108,7 @@ def rescheduled(
         owner=owner or old.owner,
         paused=old.paused,
         note=old.note,
+        paused_at=old.paused_at,
         completed_at=_completed_at(new, now),
         revision=next_revision(old),
     )

@@ -58,7 +58,8 @@ class DefinitionStore(ABC):
         Either way its open instances go to its queue, and those claimed and not started
         lose their claim if that is another one. With another ``overlap`` or ``lock``,
         those that have no slot go by the new one at their next start, and what is
-        parked is claimable again. ``paused`` and ``note`` stay as stored.
+        parked is claimable again. ``paused``, ``note`` and ``paused_at`` stay as
+        stored.
 
         Args:
             definitions: Each id once; anchored, and with the ``next_fire_time`` that a
@@ -176,7 +177,8 @@ class DefinitionStore(ABC):
         meanwhile, are frozen: pending, but not claimable. Running ones go on; if their
         claim lapses, nobody takes it over until the definition is resumed. A definition
         that gets a ``next_fire_time`` back is not completed any more. The revision
-        rises by one. A definition that is paused already only takes the note.
+        rises by one, and ``paused_at`` is the store's time. A definition that is paused
+        already only takes the note: since when it is stays.
 
         Args:
             ids: The definitions.
@@ -188,10 +190,11 @@ class DefinitionStore(ABC):
 
     @abstractmethod
     def resume_definitions(self, ids: Collection[UUID]) -> Sequence[TaskDefinition]:
-        """End a pause: the note goes, what was frozen is claimable, the revision rises.
+        """End a pause: what was frozen is claimable, the revision rises.
 
-        A definition that is not paused stays as it is. A claim of a paused one that has
-        lapsed, and that nobody might take over, lapses now.
+        Its ``note`` and ``paused_at`` are None again. A definition that is not paused
+        stays as it is. A claim of a paused one that has lapsed, and that nobody might
+        take over, lapses now.
 
         Returns:
             Those that exist, as now stored; in no order.

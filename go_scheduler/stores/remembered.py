@@ -25,6 +25,7 @@ def ended_before(new: TaskDefinition, remembered: Tombstone) -> TaskDefinition:
         owner=None,
         paused=False,
         note=None,
+        paused_at=None,
         next_fire_time=None,
         completed_at=remembered.completed_at,
         revision=remembered.revision,

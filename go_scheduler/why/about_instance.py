@@ -126,14 +126,19 @@ def _pending(facts: Facts, instance: TaskInstance) -> Why:
 
 def paused(facts: Facts, instance: TaskInstance | None) -> Why:
     """That nothing starts, as the definition is paused."""
-    note = facts.definition.note
-    text = "It is paused, so that nothing of it starts until it is resumed"
+    note, since = facts.definition.note, facts.definition.paused_at
+    text = (
+        f"It is paused since {_time(facts, since)}"
+        f" ({note or 'there is no note'}), so that nothing of it starts until it is"
+        " resumed."
+    )
     return Why(
         definition_id=facts.definition.id,
         at=facts.at,
         because=Because.PAUSED,
-        text=f"{text}: {note}." if note else f"{text}; there is no note.",
+        text=text,
         instance=instance,
+        since=since,
         reason=note,
     )
 

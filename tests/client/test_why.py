@@ -380,14 +380,17 @@ def test_it_is_paused_for_the_reason_in_the_note(
 ) -> None:
     house = House(store, clock)
     house.schedule(BERLIN)
+    clock.advance(MINUTE)
     house.scheduler.pause(house.definition.id, "the printer is away")
     house.run_for(9 * HOUR)
     for at in (None, NINE, NINE + DAY):
         why = house.why(at)
         assert (why.because, why.reason) == (Because.PAUSED, "the printer is away")
+        assert why.since == START + MINUTE
         assert why.text == (
-            "It is paused, so that nothing of it starts until it is resumed: the"
-            " printer is away."
+            "It is paused since 2030-01-01 01:01:00 Europe/Berlin (2030-01-01 00:01:00"
+            " UTC) (the printer is away), so that nothing of it starts until it is"
+            " resumed."
         )
 
 
@@ -402,7 +405,7 @@ def test_what_waits_for_a_retry_is_frozen_by_a_pause(
     why = house.why(NINE)
     assert why.because is Because.PAUSED
     assert why.instance is not None
-    assert why.text.endswith("; there is no note.")
+    assert " (there is no note), so that" in why.text
 
 
 def test_it_waits_for_another_one_of_its_definition_to_end() -> None:

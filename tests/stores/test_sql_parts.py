@@ -603,6 +603,7 @@ def test_a_row_that_cannot_be_read_keeps_what_its_trigger_can_say() -> None:
         next_fire_time=UNREADABLE,
         paused=False,
         note=None,
+        paused_at=None,
         completed_at=None,
         revision=1,
     )

@@ -478,6 +478,7 @@ class TestRowsWrittenByHand:
             ("revision", "first"),
             ("created_at", "once"),
             ("note", b"\xff"),
+            ("paused_at", "lately"),
         ],
     )
     def test_a_definition(

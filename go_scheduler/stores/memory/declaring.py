@@ -45,7 +45,7 @@ def declare(declaration: Declaration, tables: Tables, now: datetime) -> Declared
     if declaration.pauses:
         gone = [row for row in gone if not row.definition.paused]
         for row in gone:
-            definitions.pause(row, removal_note(owner))
+            definitions.pause(row, removal_note(owner), now)
     else:
         for row in gone:
             definitions.delete(row, now)

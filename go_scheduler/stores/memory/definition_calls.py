@@ -114,9 +114,10 @@ class MemoryDefinitions(DefinitionStore):
     ) -> Sequence[TaskDefinition]:
         """Pause definitions, so that nothing of theirs starts."""
         with self._lock:
+            now = self._time()
             rows = self._definitions.find(ids)
             for row in rows:
-                self._definitions.pause(row, note)
+                self._definitions.pause(row, note, now)
             return [row.definition for row in rows]
 
     def resume_definitions(self, ids: Collection[UUID]) -> Sequence[TaskDefinition]:

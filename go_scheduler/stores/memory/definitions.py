@@ -177,7 +177,7 @@ class DefinitionTable:
             for instance in row.rows:
                 self._instances.follow(instance)
 
-    def pause(self, row: StoredDefinition, note: str | None) -> None:
+    def pause(self, row: StoredDefinition, note: str | None, now: datetime) -> None:
         """Pause a definition; one that is paused already only takes the note."""
         if row.definition.paused:
             row.definition = replace(row.definition, note=note)
@@ -195,6 +195,7 @@ class DefinitionTable:
             row,
             paused=True,
             note=note,
+            paused_at=now,
             next_fire_time=again,
             completed_at=completed_at,
             revision=next_revision(row.definition),
@@ -207,9 +208,8 @@ class DefinitionTable:
         """End a definition's pause, if it is paused."""
         if not row.definition.paused:
             return
-        self.change(
-            row, paused=False, note=None, revision=next_revision(row.definition)
-        )
+        revision = next_revision(row.definition)
+        self.change(row, paused=False, note=None, paused_at=None, revision=revision)
         for instance in row.rows:
             if instance.state is State.PENDING:
                 self._instances.list_pending(instance)

@@ -94,9 +94,8 @@ class Edits:
             return replace(old, note=note)
         now = self._dialect.now(connection)
         revision = next_revision(old)
-        written = self.change(
-            connection, row, {"paused": True, "note": note, "revision": revision}
-        )
+        values = {"paused": True, "note": note, "paused_at": now, "revision": revision}
+        written = self.change(connection, row, values)
         open_instances = OpenInstances(connection, self._dialect, [row.key])
         open_instances.lock()
         open_instances.freeze()
@@ -116,6 +115,7 @@ class Edits:
             old,
             paused=True,
             note=note,
+            paused_at=now,
             revision=revision,
             next_fire_time=again,
             completed_at=read_time(written.completed_at) if again is None else None,
@@ -132,20 +132,21 @@ class Edits:
         if not row.paused:
             return old
         now = self._dialect.now(connection)
-        resumed = replace(old, paused=False, note=None, revision=next_revision(old))
+        revision = next_revision(old)
         self.change(
             connection,
             row,
             {
                 "paused": False,
                 "note": None,
-                "revision": resumed.revision,
+                "paused_at": None,
+                "revision": revision,
                 # Fire times may have passed for as long as it was paused.
                 "late": True,
             },
         )
         OpenInstances(connection, self._dialect, [row.key]).thaw(now)
-        return resumed
+        return replace(old, paused=False, note=None, paused_at=None, revision=revision)
 
     def delete(self, connection: Connection, ids: Collection[UUID]) -> Set[UUID]:
         """Delete definitions; their rows stay until their history is gone."""

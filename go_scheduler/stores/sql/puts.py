@@ -136,6 +136,7 @@ class Puts:
                 **_moment(each, how),
                 "paused": each.paused,
                 "note": each.note,
+                "paused_at": each.paused_at,
                 "key": key,
                 "id": each.id,
                 "shard": key.int % self._dialect.shards,

@@ -37,6 +37,7 @@ DEFINITION_COLUMNS = (
     "next_fire_time",
     "paused",
     "note",
+    "paused_at",
     "completed_at",
     "revision",
     "named",
@@ -63,6 +64,7 @@ class DefinitionRow(NamedTuple):
     next_fire_time: Any
     paused: Any
     note: Any
+    paused_at: Any
     completed_at: Any
     revision: Any
     named: Any
@@ -158,6 +160,7 @@ def read_definition(
             next_fire_time=row.next_fire_time,
             paused=bool(row.paused),
             note=_note(row.note),
+            paused_at=row.paused_at,
             completed_at=row.completed_at,
             revision=row.revision,
             **contents.policies,
@@ -177,6 +180,7 @@ def _stand_in(
         named=bool(row.named),
         next_fire_time=read_time(row.next_fire_time),
         paused=bool(row.paused),
+        paused_at=read_time(row.paused_at),
         completed_at=read_time(row.completed_at),
         revision=row.revision if isinstance(row.revision, int) else None,
     )

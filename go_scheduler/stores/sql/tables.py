@@ -62,6 +62,7 @@ definitions = Table(
     Column("late", Boolean, nullable=False, server_default=_NO),
     Column("paused", Boolean, nullable=False, server_default=_NO),
     Column("note", Text),
+    Column("paused_at", Time),
     Column("completed_at", Time),
     Column("deleted_at", Time),
     Column("revision", BigInteger, nullable=False),

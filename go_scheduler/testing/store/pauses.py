@@ -75,6 +75,39 @@ class PauseTests:
         assert second.revision == first.revision
         assert second.next_fire_time == first.next_fire_time
 
+    def test_it_is_kept_since_when_a_definition_is_paused(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        new = put(store)
+        assert new.paused_at is None
+        clock.advance(HOUR)
+        since = store.now()
+        paused = pause(store, new)
+        clock.advance(HOUR)
+        [again] = store.pause_definitions([new.id], note="another")
+        edited = put(store, replace(again, name="other"))
+        moved = put(store, replace(edited, trigger=WAITING))
+        found = store.get_definition(new.id)
+        for each in (paused, again, edited, moved, found):
+            assert each.paused_at == since
+        [resumed] = store.resume_definitions([new.id])
+        for each in (resumed, store.get_definition(new.id)):
+            assert each.paused_at is None
+
+    def test_since_when_a_definition_is_paused_is_not_the_users_to_say(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        clock.advance(HOUR)
+        now, other = store.now(), START - HOUR
+        paused = put(store, replace(definition(), paused=True, paused_at=other))
+        running = put(store, replace(definition(), paused_at=other))
+        for found in (paused, store.get_definition(paused.id)):
+            assert found.paused_at == now
+        for found in (running, store.get_definition(running.id)):
+            assert found.paused_at is None
+        edited = put(store, replace(running, name="other", paused_at=other))
+        assert edited.paused_at is None
+
     def test_a_new_definition_may_be_paused(self, store: Store) -> None:
         new = put(store, replace(definition(), paused=True, note="why"))
         assert (new.paused, new.note, new.revision) == (True, "why", 1)

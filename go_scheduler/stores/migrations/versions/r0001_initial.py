@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from alembic.operations import Operations
     from sqlalchemy.schema import SchemaItem
 
-revision = "2026.11.22g"
+revision = "2026.11.22h"
 down_revision = None
 
 _TIME = TIMESTAMP(timezone=True).with_variant(BigInteger(), "sqlite")
@@ -60,6 +60,7 @@ def _create_definitions(op: Operations) -> None:
         Column("late", Boolean(), nullable=False, server_default=false()),
         Column("paused", Boolean(), nullable=False, server_default=false()),
         Column("note", Text()),
+        Column("paused_at", _TIME),
         Column("completed_at", _TIME),
         Column("deleted_at", _TIME),
         Column("revision", BigInteger(), nullable=False),

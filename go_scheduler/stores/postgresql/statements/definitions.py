@@ -30,7 +30,7 @@ WITH x AS MATERIALIZED (
 made AS (
   INSERT INTO task_definitions
          (key, id, shard, queue, priority, expire_after, waits, slot, overlap,
-          next_fire_time, late, paused, note, completed_at, revision, named,
+          next_fire_time, late, paused, note, paused_at, completed_at, revision, named,
           created_at)
   SELECT x.key, x.id, x.shard, x.queue, x.priority, x.expire_after, x.waits, x.slot,
          x.overlap,
@@ -38,6 +38,7 @@ made AS (
          CAST(:is_late AS boolean)
          OR coalesce(x.next_fire_time <= now() - CAST(:late AS interval), false),
          x.paused, CASE WHEN x.paused THEN x.note END,
+         CASE WHEN x.paused THEN now() END,
          CASE WHEN x.over THEN now() END, 1, x.named,
          now()
     FROM x

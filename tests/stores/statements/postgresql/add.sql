@@ -23,6 +23,6 @@ made AS (
                       WHERE i.definition_key = d.key AND i.key = x.key
                         AND i.key IS NOT NULL OFFSET 0)
   RETURNING id, execute_at)
-SELECT d.key, d.id, d.queue, d.priority, d.expire_after, d.next_fire_time, d.paused, d.note, d.completed_at, d.revision, d.named, d.owner,
+SELECT d.key, d.id, d.queue, d.priority, d.expire_after, d.next_fire_time, d.paused, d.note, d.paused_at, d.completed_at, d.revision, d.named, d.owner,
        made.id AS made_id, made.execute_at
   FROM d LEFT JOIN made ON true;

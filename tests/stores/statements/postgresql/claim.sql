@@ -36,8 +36,9 @@ SELECT t.id, t.definition_key, t.fire_time, t.execute_at, t.due_at, t.attempt, t
          t.cancel_requested, t.payload, t.key,
        d.id AS d_id, d.queue AS d_queue, d.priority AS d_priority, d.expire_after AS
          d_expire_after, d.next_fire_time AS d_next_fire_time, d.paused AS
-         d_paused, d.note AS d_note, d.completed_at AS d_completed_at,
-         d.revision AS d_revision, d.named AS d_named, d.owner AS d_owner,
+         d_paused, d.note AS d_note, d.paused_at AS d_paused_at, d.completed_at
+         AS d_completed_at, d.revision AS d_revision, d.named AS d_named,
+         d.owner AS d_owner,
        t.place, now() AS now
   FROM t LEFT JOIN task_definitions AS d
                    ON d.key = t.definition_key;
