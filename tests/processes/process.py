@@ -14,9 +14,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from go_scheduler.stores.messages import Position
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.stores.base import Store
     from tests.processes.node import Role
 
 ROOT = Path(__file__).parents[2]
@@ -166,6 +170,16 @@ def wait_until(
         if not news.wait_for(lambda: told() >= count, FAILED_AFTER):
             errors = "\n".join(each.errors() for each in given)
             raise AssertionError(f"{word}: {told()} of {count}\n{errors}")
+
+
+def all_instances(store: Store) -> Sequence[TaskInstance]:
+    """All that nodes have left in a store, in the order of ``execute_at``."""
+    found: list[TaskInstance] = []
+    last = None
+    while page := store.list_instances(after=last, limit=1000):
+        found += page
+        last = Position.of_instance(page[-1])
+    return found
 
 
 @contextmanager

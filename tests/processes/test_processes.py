@@ -14,13 +14,12 @@ from go_scheduler.client import Client
 from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.models import State, TaskDefinition
 from go_scheduler.policies import CatchUp
-from go_scheduler.stores.messages import Position
 from go_scheduler.testing.builders import SECOND, definition, firing
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from tests.conftest import SHARED
 from tests.processes.node import Role
-from tests.processes.process import Processes, processes
+from tests.processes.process import Processes, all_instances, processes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -153,16 +152,6 @@ def due_instances(
     for read in stored:
         store.fire_definitions([firing(read, *times)])
     return all_instances(store)
-
-
-def all_instances(store: Store) -> Sequence[TaskInstance]:
-    """All that is stored, in the order of ``execute_at``."""
-    found: list[TaskInstance] = []
-    last = None
-    while page := store.list_instances(after=last, limit=1000):
-        found += page
-        last = Position.of_instance(page[-1])
-    return found
 
 
 def once(store: Store, at: datetime, *, queue: str = "default") -> TaskDefinition:
