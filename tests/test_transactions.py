@@ -40,7 +40,7 @@ from go_scheduler.errors import (
     TaskDefinitionNotFoundError,
     TaskInstanceNotFoundError,
 )
-from go_scheduler.events import Event, InstanceFinished
+from go_scheduler.events import DefinitionChanged, Event, InstanceFinished
 from go_scheduler.models import Cancelled, Outcome, State, TaskDefinition
 from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.run import HandedOn, Run, current_run, run_here
@@ -1251,6 +1251,85 @@ def test_a_pause_and_its_end_commit_with_the_users_rows(
         client.pause_definitions(queue="default", connection=connection)
         client.resume(new.id, connection=connection)
     assert client.get_definition(new.id).revision == 5
+
+
+def test_a_declaration_commits_with_the_users_rows(
+    client: Client, shop: Shop, begin: Begin
+) -> None:
+    one, two = (once(id=TaskDefinition.id_for(name)) for name in ("one", "two"))
+    for commits in (False, True):
+        with suppress(RollBack), begin() as connection:
+            shop.order(connection)
+            declared = client.declare(
+                [one], owner="app", version=2, connection=connection
+            )
+            assert [each.owner for each in declared] == ["app"]
+            if not commits:
+                raise RollBack
+        assert ids(client.list_definitions(owner="app")) == [one.id][: int(commits)]
+    assert shop.orders == 1
+    with begin() as connection:
+        outdated = client.declare([], owner="app", version=1, connection=connection)
+        assert outdated == []
+        client.declare([two], owner="app", version=2, connection=connection)
+        with pytest.raises(ConfigurationError, match="is there twice"):
+            client.declare([two, two], owner="app", version=2, connection=connection)
+    assert ids(client.list_definitions()) == [two.id]
+
+
+def test_what_is_declared_long_before_its_commit_still_fires(
+    store: Store, client: Client, clock: ManualClock, begin: Begin
+) -> None:
+    with begin() as connection:
+        reminder = once(id=TaskDefinition.id_for("one"))
+        client.declare([reminder], owner="app", connection=connection)
+        clock.advance(HOUR)
+    assert store.due_definitions(ahead=SECOND, limit=9) == [reminder]
+
+
+def test_a_scheduler_looks_as_soon_as_a_declaration_is_committed(
+    store: Store, clock: ManualClock, shop: Shop
+) -> None:
+    ran: list[str | None] = []
+    told: list[Event] = []
+    now = once(id=TaskDefinition.id_for("now"), name="now")
+    task = replace(SEND, trigger=OnDemandTrigger())
+
+    def note(instance: TaskInstance) -> None:
+        ran.append(instance.definition.name)
+
+    scheduler = Scheduler(note, store, clock=clock, listeners=[told.append])
+    scheduler.declare([task], owner="app")
+    scheduler.declare([], owner="app", removed="pause")
+    scheduler.enqueue("send")
+    with scheduler:
+        clock.advance(10 * SECOND)
+        told.clear()
+        with Session(shop.engine) as session:
+            scheduler.declare([task, now], owner="app", connection=session)
+            assert ran == []
+            session.commit()
+        clock.advance(SECOND / 100)
+        assert sorted(map(str, ran)) == ["now", "send"]
+    joined = [each for each in told if isinstance(each, DefinitionChanged)]
+    assert [each.joined for each in joined] == [True]
+
+
+@pytest.mark.parametrize("engine", SHARED[1:2])
+def test_a_set_is_declared_in_an_async_transaction(client: Client, shop: Shop) -> None:
+    async def declare() -> None:
+        engine = create_async_engine(shop.engine.url)
+        async with AsyncSession(engine) as session:
+            one = once(id=TaskDefinition.id_for("one"))
+            await client.adeclare([one], owner="app", connection=session)
+            assert await client.alist_definitions() == []
+            await session.commit()
+        await engine.dispose()
+        with Session(shop.engine) as sync, pytest.raises(ConfigurationError):
+            await client.adeclare([], owner="app", connection=sync)
+
+    asyncio.run(declare())
+    assert len(client.list_definitions(owner="app")) == 1
 
 
 def test_a_cancel_commits_with_the_users_rows(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from go_scheduler.checks import check_name, check_type
 from go_scheduler.client.arguments import several
+from go_scheduler.client.awaitable import run_sync_of
 from go_scheduler.client.scheduling import Scheduling, warn_author
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.events.definition_events import (
@@ -40,6 +42,7 @@ class Declaring(Scheduling):
         version: int | None = None,
         removed: Literal["delete", "pause"] = "delete",
         adopt: bool = False,
+        connection: object = None,
     ) -> list[TaskDefinition]:
         """Let an owner have these definitions and no others, in one write.
 
@@ -66,9 +69,13 @@ class Declaring(Scheduling):
                 the build; None: the owner has no versions. Once it has had one, a
                 declaration without one changes nothing.
             removed: What becomes of those that are declared no more: *delete*, and the
-                id is forgotten; or *pause*, until they are declared again.
+                id is forgotten; or *pause*, until they are declared again, by this
+                owner or by another one.
             adopt: Whether a definition of these ids that is in no set, as it was
                 scheduled by itself, is taken into this one.
+            connection: To make it part of a transaction of yours, as for ``schedule``.
+                Other declarations of this owner wait for its end. If this raises, roll
+                it back.
 
         Returns:
             The definitions as stored, in the order given; empty if a later version has
@@ -79,15 +86,21 @@ class Declaring(Scheduling):
                 the set of another owner, or in none. Nothing has changed.
             InvalidTriggerError: As for ``schedule``.
             ConflictError: As for ``schedule``.
+            StoreUnavailableError: As for ``schedule``.
 
         Warns:
             ScheduleWarning: The trigger of one is one that people often do not mean.
         """
         declaration, odd = self._declaration(
-            several("definitions", definitions), owner, version, removed, adopt
+            several("definitions", definitions),
+            owner,
+            version=version,
+            removed=removed,
+            adopt=adopt,
+            joins=connection is not None,
         )
         warn_author(odd)
-        return self._declare(declaration)
+        return self._declare(declaration, connection)
 
     async def adeclare(
         self,
@@ -97,26 +110,37 @@ class Declaring(Scheduling):
         version: int | None = None,
         removed: Literal["delete", "pause"] = "delete",
         adopt: bool = False,
+        connection: object = None,
     ) -> list[TaskDefinition]:
-        """Await what ``declare`` does; see there."""
+        """Await what ``declare`` does; see there.
+
+        Its ``connection`` is one as for ``aschedule``.
+        """
+        run_sync = None if connection is None else run_sync_of(connection, "declare")
         declaration, odd = await asyncio.to_thread(
             self._declaration,
             several("definitions", definitions),
             owner,
-            version,
-            removed,
-            adopt,
+            version=version,
+            removed=removed,
+            adopt=adopt,
+            joins=run_sync is not None,
         )
         warn_author(odd)
-        return await asyncio.to_thread(self._declare, declaration)
+        declare = partial(self._declare, declaration)
+        if run_sync is None:
+            return await asyncio.to_thread(declare, None)
+        return await run_sync(declare)
 
     def _declaration(
         self,
         definitions: Sequence[TaskDefinition],
         owner: str,
+        *,
         version: int | None,
         removed: str,
         adopt: bool,
+        joins: bool,
     ) -> tuple[Declaration, Sequence[str]]:
         owner = check_name("owner", owner)
         _check_version(version)
@@ -125,7 +149,7 @@ class Declaring(Scheduling):
                 f"removed must be 'delete' or 'pause', not {shown(removed)}"
             )
         check_type("adopt", adopt, bool)
-        prepared, odd = self._prepare(definitions, joins=False)
+        prepared, odd = self._prepare(definitions, joins=joins)
         _check_named(prepared)
         declaration = Declaration(
             owner=owner,
@@ -136,8 +160,11 @@ class Declaring(Scheduling):
         )
         return declaration, odd
 
-    def _declare(self, declaration: Declaration) -> list[TaskDefinition]:
-        declared = self._ready().declare_definitions(declaration)
+    def _declare(
+        self, declaration: Declaration, connection: object
+    ) -> list[TaskDefinition]:
+        store = self._within(connection, self._look_at_all)
+        declared = store.declare_definitions(declaration)
         if declared.outdated_by is not None:
             self._events.tell(
                 DeclarationOutdated(
@@ -147,16 +174,17 @@ class Declaring(Scheduling):
                 )
             )
             return []
-        for each in declared.definitions:
-            self._look(each)
-        if declared.resumed:
-            # Instances without a fire time have waited.
-            self._look_for_instances()
-        self._tell_declared(declared)
+        if connection is None:
+            for each in declared.definitions:
+                self._look(each)
+            if declared.resumed:
+                # Instances without a fire time have waited.
+                self._look_for_instances()
+        self._tell_declared(declared, joined=connection is not None)
         return list(declared.definitions)
 
-    def _tell_declared(self, declared: Declared) -> None:
-        self._tell_scheduled(declared.definitions, joined=False)
+    def _tell_declared(self, declared: Declared, *, joined: bool) -> None:
+        self._tell_scheduled(declared.definitions, joined=joined)
         for change, changed in (
             (Change.RESUMED, declared.resumed),
             (Change.PAUSED, declared.paused),
@@ -167,11 +195,11 @@ class Declaring(Scheduling):
                         **of_definition(each),
                         change=change,
                         note=each.note,
-                        joined=False,
+                        joined=joined,
                     )
                 )
         for gone in declared.deleted:
-            self._events.tell(DefinitionDeleted(definition_id=gone, joined=False))
+            self._events.tell(DefinitionDeleted(definition_id=gone, joined=joined))
 
 
 def _check_version(version: object) -> None:

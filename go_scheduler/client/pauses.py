@@ -170,11 +170,6 @@ class Pauses(StoreAccess):
             self._look_at_all()
         return resumed
 
-    def _look_at_all(self) -> None:
-        """Both may be due: fire times, and instances that have waited."""
-        self._look()
-        self._look_for_instances()
-
     def _tell(
         self, change: Change, changed: Sequence[TaskDefinition], connection: object
     ) -> None:

@@ -77,6 +77,11 @@ class StoreAccess:
     def _look_for_instances(self) -> None:
         """There may be an instance that is due: a scheduler looks."""
 
+    def _look_at_all(self) -> None:
+        """Both may be due: fire times, and instances that have waited."""
+        self._look()
+        self._look_for_instances()
+
 
 def _check_store(store: object) -> None:
     # It is not shown: a URL may have a password.

@@ -80,6 +80,8 @@ def check_owners(
 ) -> None:
     """Refuse to take what belongs to somebody else, or to nobody.
 
+    What a set has paused, as it is declared there no more, may be taken.
+
     Args:
         declaration: What is declared.
         stored: Of its definitions those that there are.
@@ -93,10 +95,11 @@ def check_owners(
                 f"definition {each.id} is in no declared set: adopt=True takes it into"
                 f" that of {declaration.owner!r}"
             )
-        if each.owner not in (None, declaration.owner):
+        if each.owner not in (None, declaration.owner) and not was_removed(each):
             raise ConfigurationError(
                 f"definition {each.id} is in the set of {each.owner!r}: let that one"
-                f" declare it no more before {declaration.owner!r} does"
+                f" declare it no more, or delete it, before {declaration.owner!r}"
+                " declares it"
             )
 
 
@@ -105,6 +108,7 @@ def removal_note(owner: str) -> str:
     return f"no longer declared by {owner}"
 
 
-def was_removed(definition: TaskDefinition, owner: str) -> bool:
+def was_removed(definition: TaskDefinition) -> bool:
     """Whether its set has paused a definition, and not somebody by hand."""
-    return definition.paused and definition.note == removal_note(owner)
+    owner, note = definition.owner, definition.note
+    return definition.paused and owner is not None and note == removal_note(owner)

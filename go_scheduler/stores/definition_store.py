@@ -82,13 +82,15 @@ class DefinitionStore(ABC):
         Each is put as by ``put_definitions``, and has the ``owner`` from then on, which
         alone does not raise a revision. One that the owner has and that is not among
         them is deleted as by ``delete_definitions``, or else paused as by
-        ``pause_definitions`` with ``removal_note(owner)``, unless it is paused already;
-        one with that note that is among them again is resumed.
+        ``pause_definitions`` with ``removal_note(owner)``, unless it is paused already.
+        It stays in the set; but once it ``was_removed`` so, any owner may declare it,
+        which resumes it.
 
         The version and the time are kept for the owner, for good. A declaration
         ``is_outdated`` if one of a higher version has been made, or one of any version
         and this one has none: it changes nothing. Of two that are made at once, the
-        later one takes effect as a whole.
+        later one takes effect as a whole; of two owners that declare one definition at
+        once, one is refused.
 
         Nothing else changes an ``owner``: ``put_definitions`` ignores what is passed,
         keeps what is stored, and gives a new definition none.

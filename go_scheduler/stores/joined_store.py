@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.json import JSON
     from go_scheduler.models import Cancelled, TaskDefinition, TaskInstance
+    from go_scheduler.stores.declared import Declaration, Declared
     from go_scheduler.stores.messages import Addition, Position
 
 
@@ -24,6 +25,9 @@ class JoinedStore(Protocol):
         self, definitions: Sequence[TaskDefinition]
     ) -> Sequence[TaskDefinition]:
         """Insert each definition, or replace the one with its id."""
+
+    def declare_definitions(self, declaration: Declaration) -> Declared:
+        """Let an owner have exactly the definitions of a declaration."""
 
     def list_definitions(
         self,

@@ -33,7 +33,7 @@ def declare(declaration: Declaration, tables: Tables, now: datetime) -> Declared
     plans = [definitions.plan_put(each) for each in declaration.definitions]
     # Nothing is refused from here on.
     tables.sets[owner] = SetVersion(owner=owner, version=version, declared_at=now)
-    again = [row for row in rows if was_removed(row.definition, owner)]
+    again = [row for row in rows if was_removed(row.definition)]
     put = {
         plan.definition.id: definitions.put(plan, now, owner=owner) for plan in plans
     }

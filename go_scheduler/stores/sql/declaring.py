@@ -15,6 +15,7 @@ from go_scheduler.stores.declared import (
     removal_note,
     was_removed,
 )
+from go_scheduler.stores.sql.database import Overtaken
 from go_scheduler.stores.sql.edits import definition_of
 from go_scheduler.stores.sql.tables import definitions, sets
 
@@ -63,11 +64,14 @@ class Sets:
         rows = self._edits.live(connection, ids)
         stored = {row.id: definition_of(row) for row in rows}
         check_owners(declaration, stored)
-        put = self._puts.put(
-            connection, declaration.definitions, late=late, owner=owner
+        put = self._puts.put_over(
+            connection, rows, declaration.definitions, late=late, owner=owner
         )
-        again = [each.id for each in stored.values() if was_removed(each, owner)]
+        again = [each.id for each in stored.values() if was_removed(each)]
         resumed = self._edits.resume(connection, again) if again else ()
+        if any(each.owner != owner for each in resumed):
+            # One that is kept as it was is not written, and may have been taken.
+            raise Overtaken
         as_stored = {each.id: each for each in (*put, *resumed)}
         gone = self._owned(connection, owner, apart_from=ids)
         pauses = declaration.pauses
@@ -102,14 +106,22 @@ class Sets:
         self, connection: Connection, owner: str, *, apart_from: Collection[UUID]
     ) -> dict[UUID, bool]:
         """The others that an owner has, and whether each is paused."""
-        query = select(definitions.c.id, definitions.c.paused).where(
+        owned = select(definitions.c.id, definitions.c.paused).where(
             definitions.c.owner == owner, definitions.c.deleted_at.is_(None)
         )
-        query = self._dialect.looked_up(
-            query, definitions, "task_definitions_owner_idx"
+        found = self._dialect.looked_up(
+            owned, definitions, "task_definitions_owner_idx"
         )
-        found = {row.id: row.paused for row in connection.execute(query)}
-        return {each: found[each] for each in found.keys() - set(apart_from)}
+        others = {row.id for row in connection.execute(found)} - set(apart_from)
+        if not others:
+            return {}
+        # Locked: another owner may be about to take one that this one has paused.
+        locked = self._dialect.looked_up(
+            owned.where(self._dialect.among(definitions.c.id, others)),
+            definitions,
+            "task_definitions_id_key",
+        ).with_for_update()
+        return {row.id: row.paused for row in connection.execute(locked)}
 
     def _pause(
         self, connection: Connection, gone: dict[UUID, bool], owner: str

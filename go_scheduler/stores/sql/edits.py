@@ -67,6 +67,8 @@ class Edits:
             .where(
                 definitions.c.key == locked.scalar_subquery(),
                 definitions.c.revision == row.revision,
+                # Which may change without the revision.
+                definitions.c.owner.is_not_distinct_from(row.owner),
                 definitions.c.deleted_at.is_(None),
             )
             .values(values)

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from go_scheduler.models import Cancelled, TaskDefinition, TaskInstance
+    from go_scheduler.stores.declared import Declaration, Declared
     from go_scheduler.stores.messages import Addition
     from go_scheduler.stores.sql.additions import Additions
     from go_scheduler.stores.sql.database import Database
+    from go_scheduler.stores.sql.declaring import Sets
     from go_scheduler.stores.sql.dialect import Dialect
     from go_scheduler.stores.sql.edits import Edits
     from go_scheduler.stores.sql.puts import Puts
@@ -41,6 +43,7 @@ class Joined:
         database: Says what an error means.
         dialect: The engine's own words.
         puts: Puts definitions.
+        sets: Declares sets of them.
         edits: Changes and deletes them.
         additions: Adds instances.
     """
@@ -52,6 +55,7 @@ class Joined:
         dialect: Dialect,
         *,
         puts: Puts,
+        sets: Sets,
         edits: Edits,
         additions: Additions,
     ) -> None:
@@ -59,6 +63,7 @@ class Joined:
         self._database = database
         self._dialect = dialect
         self._puts = puts
+        self._sets = sets
         self._edits = edits
         self._additions = additions
 
@@ -72,6 +77,11 @@ class Joined:
         check_each_once(definitions)
         # The user may commit at any time later, below the bound of every scan.
         return self._run(lambda each: self._puts.put(each, definitions, late=True))
+
+    def declare_definitions(self, declaration: Declaration) -> Declared:
+        """Let an owner have exactly the definitions of a declaration."""
+        check_each_once(declaration.definitions)
+        return self._run(lambda each: self._sets.declare(each, declaration, late=True))
 
     def list_definitions(
         self, *, limit: int = 100, **conditions: Any

@@ -65,7 +65,6 @@ class Puts:
         given: Sequence[TaskDefinition],
         *,
         late: bool = False,
-        owner: str | None = None,
     ) -> Sequence[TaskDefinition]:
         """Insert or replace definitions.
 
@@ -73,11 +72,33 @@ class Puts:
             connection: In a transaction.
             given: The definitions, each once.
             late: Whether others may see them only much later.
+        """
+        rows = self._edits.live(connection, [each.id for each in given])
+        return self.put_over(connection, rows, given, late=late)
+
+    def put_over(
+        self,
+        connection: Connection,
+        rows: Sequence[Row[Any]],
+        given: Sequence[TaskDefinition],
+        *,
+        late: bool,
+        owner: str | None = None,
+    ) -> Sequence[TaskDefinition]:
+        """Insert or replace definitions, of which these have been read.
+
+        Args:
+            connection: In a transaction.
+            rows: Those that are there.
+            given: The definitions, each once.
+            late: Whether others may see them only much later.
             owner: Who declares them; None: nobody, they stay whose they are.
+
+        Raises:
+            Overtaken: One is not as it was read, or is there by now.
         """
         now = self._dialect.now(connection)
-        ids = [each.id for each in given]
-        stored = {row.id: row for row in self._edits.live(connection, ids)}
+        stored = {row.id: row for row in rows}
         named = [each.id for each in given if each.named and each.id not in stored]
         remembered = self._tombstones.find(connection, named)
         for new in given:

@@ -163,6 +163,7 @@ class SQLStore(TransactionalStore):
             self._database,
             self._dialect,
             puts=self._puts,
+            sets=self._sets,
             edits=self._edits,
             additions=self._additions,
         )

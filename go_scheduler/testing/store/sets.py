@@ -71,6 +71,15 @@ def _declare(
     )
 
 
+def _try(store: Store, wanted: TaskDefinition, owner: str, adopts: bool) -> str | None:
+    """Whose a definition is, as one of many that declare it is told."""
+    try:
+        [declared] = _declare(store, wanted, owner=owner, adopts=adopts).definitions
+    except ConfigurationError:
+        return None
+    return declared.owner
+
+
 def _owned(store: Store, owner: str = APP) -> list[UUID]:
     return [each.id for each in store.list_definitions(owner=owner)]
 
@@ -185,6 +194,32 @@ class SetTests:
         assert _owned(store) == [TWO.id]
         assert _owned(store, OTHER_APP) == [ONE.id]
         assert _declare(store, TWO, version=1).outdated_by is None
+
+    def test_what_its_set_has_paused_another_owner_may_take(self, store: Store) -> None:
+        _declare(store, ONE, TWO)
+        _declare(store, TWO, pauses=True)
+        taken = _declare(store, ONE, owner=OTHER_APP)
+        assert taken.resumed == [ONE]
+        assert kept_by_store(taken.definitions[0]) == (START, False, None, None, 3)
+        assert taken.definitions[0].owner == OTHER_APP
+        assert _owned(store, OTHER_APP) == [ONE.id]
+        assert _declare(store).deleted == {TWO.id}
+        with pytest.raises(ConfigurationError, match="the set of 'another app'"):
+            _declare(store, ONE)
+        assert store.list_definitions() == [ONE]
+
+    def test_what_is_paused_by_hand_is_taken_only_once_it_is_deleted(
+        self, store: Store
+    ) -> None:
+        _declare(store, ONE)
+        store.pause_definitions([ONE.id], note="by hand")
+        _declare(store, pauses=True)
+        with pytest.raises(ConfigurationError, match="or delete it, before 'another"):
+            _declare(store, ONE, owner=OTHER_APP)
+        [again] = _declare(store, ONE).definitions
+        assert (again.paused, again.note) == (True, "by hand")
+        store.delete_definitions([ONE.id])
+        assert not _declare(store, ONE, owner=OTHER_APP).definitions[0].paused
 
     def test_an_id_of_none_is_refused_unless_it_is_adopted(self, store: Store) -> None:
         put(store, ONE)
@@ -315,6 +350,18 @@ class SetTests:
             )
         )
         assert _owned(store) == [ONE.id, UUID(int=THREADS + 1)]
+
+    def test_what_several_owners_declare_at_once_one_has(self, store: Store) -> None:
+        for key, adopts in ((1, True), (2, True), (3, False), (4, False)):
+            wanted = definition(key=key)
+            if adopts:
+                put(store, wanted)
+            owners = [f"app {number}" for number in range(THREADS)]
+            told = at_once(
+                *(partial(_try, store, wanted, each, adopts) for each in owners)
+            )
+            [owner] = [each for each in told if each is not None]
+            assert store.get_definition(wanted.id).owner == owner
 
     def test_what_is_declared_twice_at_once_is_there_once(self, store: Store) -> None:
         at_once(*(partial(_declare, store, ONE, TWO) for _ in range(2)))
