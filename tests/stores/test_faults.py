@@ -20,6 +20,7 @@ from go_scheduler.stores.cockroachdb import CockroachDBStore
 from go_scheduler.stores.postgresql import driver
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql import database as sql_database
+from go_scheduler.task_run import RUNS_KEPT
 from go_scheduler.testing.builders import (
     HOUR,
     NODE,
@@ -36,6 +37,7 @@ from go_scheduler.testing.builders import (
 from go_scheduler.testing.store.claims import ClaimTests, LapsedTests
 from go_scheduler.testing.store.edits import DeleteTests, EditTests
 from go_scheduler.testing.store.firings import FireTests
+from go_scheduler.testing.store.history import fail_again
 from go_scheduler.testing.store.lists import CleanupTests
 from go_scheduler.testing.store.pauses import PauseTests
 from go_scheduler.testing.store.runs import FinishTests, NextFireTimeTests, ReleaseTests
@@ -52,7 +54,8 @@ from tests.faults import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from sqlalchemy import Connection
 
@@ -241,22 +244,59 @@ def test_an_unknown_end_is_not_repeated_where_that_would_lie(
     assert not finish(real_store, instance, Outcome.FAILED)
 
 
-def test_an_unknown_commit_of_a_delete_is_no_answer(
-    real_store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read = put(real_store)
-    begin = real_store._database._transaction
+def unknown(
+    store: PostgreSQLStore,
+) -> Callable[[Connection], AbstractContextManager[None]]:
+    """Begins transactions of which nobody is told that they were committed."""
+    begin = store._database._transaction
 
     @contextmanager
-    def unknown(connection: Connection) -> Iterator[None]:
+    def transaction(connection: Connection) -> Iterator[None]:
         with begin(connection):
             yield
         raise exc.OperationalError("", {}, ERRORS.StatementCompletionUnknown())
 
-    monkeypatch.setattr(real_store._database, "_transaction", unknown)
+    return transaction
+
+
+def test_an_unknown_commit_of_a_delete_is_no_answer(
+    real_store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = put(real_store)
+    monkeypatch.setattr(real_store._database, "_transaction", unknown(real_store))
     with pytest.raises(StoreUnavailableError, match="40003"):
         real_store.delete_definitions({read.id})
     assert real_store.list_definitions() == []
+
+
+def test_an_unknown_commit_of_a_retry_is_no_answer_and_is_not_repeated(
+    real_store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = running(real_store, definition(real_store.now()))
+    finish(real_store, instance, Outcome.FAILED, error="no paper")
+    monkeypatch.setattr(real_store._database, "_transaction", unknown(real_store))
+    with pytest.raises(StoreUnavailableError, match="40003"):
+        real_store.reopen_instances({instance.id})
+    monkeypatch.undo()
+    [again] = claim(real_store)
+    assert (again.id, again.attempt, again.runs) == (instance.id, 2, 1)
+    # Whoever asks once more, as nobody answered, does not disturb it.
+    assert real_store.reopen_instances({instance.id}) == set()
+    assert finish(real_store, again)
+
+
+def test_history_that_is_not_trimmed_leaves_what_was_finished_as_it_is(
+    real_store: PostgreSQLStore, postgresql_url: str
+) -> None:
+    instance = running(real_store, definition(real_store.now()))
+    instance = fail_again(real_store, instance, RUNS_KEPT)
+    with psycopg.connect(libpq(postgresql_url)) as locker:
+        locker.execute("SELECT 1 FROM task_runs FOR UPDATE")
+        assert finish(real_store, instance, None, error="no paper")
+        assert len(real_store.list_runs(instance.id)) == RUNS_KEPT + 1
+    [instance] = claim(real_store)
+    assert finish(real_store, instance, None, error="no paper")
+    assert len(real_store.list_runs(instance.id)) == RUNS_KEPT
 
 
 def test_an_unknown_end_is_repeated_where_that_is_harmless(

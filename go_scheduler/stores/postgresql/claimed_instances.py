@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from go_scheduler.errors import StoreError
 from go_scheduler.models import Cancelled
 from go_scheduler.stores.messages import Answer
 from go_scheduler.stores.postgresql import arrays
@@ -129,7 +131,10 @@ class ClaimedInstances:
         ]
         if ids:
             parameters = {"ids": arrays.ids(sorted(ids)), "kept": RUNS_KEPT}
-            self._statements.run(Lane.BY_KEY, "trim_runs", parameters)
+            # What was finished stays so: the next run of it trims what is left, or its
+            # cleanup does.
+            with suppress(StoreError):
+                self._statements.run(Lane.BY_KEY, "trim_runs", parameters)
 
     def release(self, releases: Sequence[Release]) -> Answer[Set[UUID]]:
         """Give back what was claimed and not called."""
