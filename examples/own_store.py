@@ -189,8 +189,8 @@ def load_snapshot(text: str) -> Snapshot:
         name: [load(kind, each) for each in kept[name]] for name, kind in KINDS.items()
     }
     rows["slots"] = {name: UUID(each) for name, each in kept["slots"].items()}
-    rows["handed_on"] = [UUID(each) for each in kept["handed_on"]]
-    rows["slots"] = {name: UUID(each) for name, each in kept["slots"].items()}
+    for name in ("handed_on", "accepted"):
+        rows[name] = [UUID(each) for each in kept[name]]
     return Snapshot(**{**kept, **rows, "definitions": definitions})
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from go_scheduler.stores.messages import Release, RunOutcome
+from go_scheduler.stores.slots import uses_slot
+
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from go_scheduler.running.held_run import HeldRun
-    from go_scheduler.stores.messages import Release, Renewal, RunOutcome
+    from go_scheduler.stores.messages import Renewal
 
 
 class Entry:
@@ -39,3 +42,12 @@ class Entry:
         self.joined = run.joined
         # Whether it has been sent and the answer was lost.
         self.unsure = False
+
+    @property
+    def frees_slot(self) -> bool:
+        """Whether a slot may be free when this has been recorded."""
+        record, instance = self.record, self.run.instance
+        if isinstance(record, RunOutcome):
+            return record.has_slot and (record.outcome is not None or self.joined)
+        is_uncalled = isinstance(record, Release) and instance.started_at is not None
+        return is_uncalled and uses_slot(instance.definition)

@@ -183,14 +183,14 @@ class Outbox:
         self._reports.failed(entry, error, retry_in=delay)
 
     def _take_out(self, entry: Entry, *, recorded: bool) -> None:
+        if entry.frees_slot:
+            self._slot_freed()
         if isinstance(entry.record, Renewal):
             self._freed.count += 1
             # It may have been ended already by whoever has it now.
             if recorded:
                 self._reports.handed_on(entry)
         if isinstance(entry.record, RunOutcome):
-            if entry.record.has_slot and (entry.record.outcome or entry.joined):
-                self._slot_freed()
             # A run that was given back has freed no worker.
             self._freed.count += entry.record.started_at is not None
             if recorded:

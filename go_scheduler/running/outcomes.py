@@ -164,7 +164,13 @@ def not_run(instance: TaskInstance, reason: str) -> Decision:
     if runs_before(instance):
         outcome = Outcome.FAILED
         reason = f"not run again: {reason}\n\n{instance.error or _NO_END}"
-    return Decision(RunOutcome(claim=Claim.of(instance), outcome=outcome, error=reason))
+    record = RunOutcome(
+        claim=Claim.of(instance),
+        outcome=outcome,
+        error=reason,
+        has_slot=uses_slot(instance.definition),
+    )
+    return Decision(record)
 
 
 def runs_before(instance: TaskInstance) -> int:

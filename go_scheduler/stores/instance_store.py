@@ -131,7 +131,8 @@ class InstanceStore(ABC):
         ``overlap``, has to have the slot of that name, which one instance has at a time
         (``go_scheduler.stores.slots`` has the names). It takes it with its first start,
         and has it until it ends or is removed: while it waits for a retry, too, and
-        when it was given back or its claim has lapsed. Of several in one batch the one
+        when its claim has lapsed. What is given back and has never been called lets go
+        of it. Of several in one batch the one
         takes it whose turn it is: by priority, ``due_at`` and ``execute_at``. One whose
         slot another instance has is parked instead: pending, but not claimable, with
         neither a claim nor one more in ``runs``.
@@ -220,8 +221,8 @@ class InstanceStore(ABC):
         """Give back what was claimed and not called.
 
         Each is pending again, due when it was or after ``delay``, whichever is later; a
-        run that was recorded as started is taken off ``runs``. It is frozen if its
-        definition is paused.
+        run that was recorded as started is taken off ``runs``. One that is left with
+        none lets go of its slot. It is frozen if its definition is paused.
 
         Args:
             releases: At most one for each instance.

@@ -19,6 +19,7 @@ from go_scheduler.running.outcomes import (
     hung,
     left_behind,
     not_called,
+    not_run,
     raised,
     returned,
     runs_before,
@@ -281,3 +282,5 @@ def test_only_an_end_of_what_excludes_others_may_have_a_slot(
     refused = not_called(over, TWICE, now=START)
     assert refused is not None
     assert refused.record.has_slot
+    assert not_run(excluding.instance, "late").record.has_slot
+    assert not not_run(run.instance, "late").record.has_slot

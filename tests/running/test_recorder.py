@@ -16,7 +16,7 @@ from go_scheduler.errors import (
     StoreUnavailableError,
 )
 from go_scheduler.models import Outcome, State, TaskInstance
-from go_scheduler.policies import RetryPolicy
+from go_scheduler.policies import Overlap, RetryPolicy
 from go_scheduler.running.calling.error_text import ERROR_LIMIT, describe_error
 from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.failure import Failure
@@ -37,6 +37,7 @@ from go_scheduler.testing.builders import (
     finish,
     pending,
     running,
+    start,
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers.base import Trigger
@@ -117,12 +118,14 @@ class Desk:
 
     def __init__(self, store: FaultyStore, clock: StoreClock) -> None:
         self.recorded = 0
+        self.freed: list[bool] = []
         self.recorder = Recorder(
             store,
             clock,
             defaults=Defaults(),
             max_hangs=3,
             recorded=self._has_recorded,
+            slot_freed=lambda: self.freed.append(True),
         )
         self.tick = self.recorder.tick
         self._wakes = noted_wakes(self.recorder.ticker)
@@ -1034,3 +1037,33 @@ def test_of_a_long_error_the_end_is_kept() -> None:
     text = describe_error(raised(ValueError("x" * 2 * ERROR_LIMIT + "the end")))
     assert len(text) == ERROR_LIMIT
     assert text.endswith("the end\n")
+
+
+@pytest.mark.parametrize(
+    ("lock", "was_started", "frees"),
+    [("disk", True, True), ("disk", False, False), (None, True, False)],
+)
+def test_what_is_given_back_uncalled_may_free_a_slot(
+    desk: Desk,
+    store: FaultyStore,
+    *,
+    lock: str | None,
+    was_started: bool,
+    frees: bool,
+) -> None:
+    given = claimed(store, replace(definition(START + seconds(1)), lock=lock))
+    if was_started:
+        [given] = start(store, given)
+    desk.recorder.release(HeldRun(given, expire_after=EXPIRE_AFTER), "no worker")
+    desk.tick()
+    assert bool(desk.freed) == frees
+
+
+def test_what_is_handed_on_keeps_its_slot(
+    desk: Desk, store: FaultyStore, clock: ManualClock
+) -> None:
+    of = replace(definition(START + seconds(1)), overlap=Overlap.SKIP)
+    [started] = start(store, claimed(store, of))
+    desk.recorder.hand_on(HeldRun(started, expire_after=EXPIRE_AFTER), None)
+    desk.tick()
+    assert desk.freed == []

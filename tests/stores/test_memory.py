@@ -10,6 +10,7 @@ import pytest
 
 from go_scheduler.clock import ZERO
 from go_scheduler.models import Outcome, TaskDefinition
+from go_scheduler.policies import Overlap
 from go_scheduler.stores.declared import Declaration
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.builders import (
@@ -22,6 +23,7 @@ from go_scheduler.testing.builders import (
     definition,
     ended,
     finish,
+    fire,
     hand_on,
     ids,
     pending,
@@ -105,6 +107,24 @@ def test_who_has_a_slot_has_it_in_a_restored_store(clock: ManualClock) -> None:
     waits = claimed(other, replace(second, lock="disk"))
     [parked] = start(other, waits)
     assert parked.parked
+
+
+def test_what_may_wait_for_its_slot_may_do_so_in_a_restored_store(
+    clock: ManualClock,
+) -> None:
+    one, other = MemoryStore(clock), MemoryStore(clock)
+    task = put(one, replace(definition(key=1), overlap=Overlap.SKIP))
+    again, holder = fire(one, task, START, START + SECOND)
+    assert finish(one, start(one, *claim(one, limit=1))[0], Outcome.FAILED)
+    assert ids(start(one, *claim(one, ahead=HOUR))) == [holder.id]
+    one.reopen_instances([again.id])
+    [parked] = start(one, *claim(one))
+    assert parked.parked
+    other.restore(one.snapshot())
+    assert other.snapshot() == one.snapshot()
+    clock.advance(HOUR)
+    assert other.settle_slots(limit=10).skipped == []
+    assert other.get_instance(again.id).parked
 
 
 def test_a_restored_store_has_the_runs_of_what_is_there_and_of_what_was_deleted(

@@ -55,6 +55,8 @@ def release(given: Release, tables: Tables, now: datetime) -> bool:
     if row is None:
         return False
     row.runs -= row.state is State.RUNNING
+    if not row.runs:
+        tables.instances.slots.free(row)
     due_at = max(row.due_at, now + given.delay)
     tables.instances.free(row, due_at if given.delay else row.due_at)
     return True

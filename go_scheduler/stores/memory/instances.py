@@ -86,6 +86,7 @@ class InstanceTable:
         *,
         handed_on: Set[UUID],
         slots: Mapping[str, UUID],
+        accepted: Set[UUID],
     ) -> None:
         """Take instances as they were seen, each with the row of its definition."""
         names = {holder: name for name, holder in slots.items()}
@@ -96,6 +97,8 @@ class InstanceTable:
                 row.handed_on = row.attempt
             if row.id in names:
                 self.slots.restore(names[row.id], row)
+            if row.id in accepted:
+                row.overlap = None
             self._take(row)
             if row.completed_at is not None:
                 over.append(row)

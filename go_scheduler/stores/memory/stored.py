@@ -118,6 +118,13 @@ class StoredInstance:
         self.overlap = overlap_of(self.of.definition, fired=fired)
 
     @property
+    def is_accepted(self) -> bool:
+        """Whether it may wait for its slot, though its overlap may end others."""
+        fired = self.fire_time is not None
+        judged_by = overlap_of(self.of.definition, fired=fired)
+        return self.completed_at is None and self.overlap is not judged_by
+
+    @property
     def place(self) -> datetime | UUID:
         """Where its definition has it."""
         return self.id if self.fire_time is None else self.fire_time

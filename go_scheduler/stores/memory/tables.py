@@ -67,6 +67,7 @@ class Tables:
             runs=[run for each in (*instances, *orphans) for run in each.past],
             handed_on=[each.id for each in instances if each.is_handed_on],
             slots=self.instances.slots.holders,
+            accepted=[each.id for each in instances if each.is_accepted],
             contacts=self.contacts.rows,
             tombstones=self.tombstones.rows,
             sets=tuple(self.sets.values()),
@@ -84,6 +85,7 @@ class Tables:
             kept + gone,
             handed_on=set(snapshot.handed_on),
             slots=snapshot.slots,
+            accepted=set(snapshot.accepted),
         )
         for run in snapshot.runs:
             row = tables.instances.get(run.instance_id)

@@ -203,6 +203,7 @@ class ClaimedInstances:
                 for each in releases
             ]
             rows = run_batch(connection, runs.RELEASE, batch, now=now)
+            _free_slots(connection, [row for row in rows if not row.runs])
             return {UUID(row.id) for row in rows}
 
         return Answer(done=self._database.transact(release))
@@ -246,8 +247,8 @@ def _start_in_slots(
     return connection.execute(runs.START_IN_SLOTS, {"ids": among, **terms}).all()
 
 
-def _free_slots(connection: Connection, ended: Sequence[Row[Any]]) -> None:
-    freed = [(row.slot, row.id) for row in ended if row.slot is not None]
+def _free_slots(connection: Connection, rows: Sequence[Row[Any]]) -> None:
+    freed = [(row.slot, row.id) for row in rows if row.slot is not None]
     write_all(connection, runs.FREE_SLOT, freed)
 
 

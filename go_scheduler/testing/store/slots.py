@@ -118,6 +118,12 @@ def pair(
     return runs, store.get_instance(second.id)
 
 
+def end_uncalled(store: Store, instance: TaskInstance) -> bool:
+    """Let a run be over that was never called, and is due again."""
+    end = RunOutcome(claim=claim_of(instance))
+    return store.finish_instances([end]).done == {instance.id}
+
+
 class SlotTests:
     """Slots are taken by starts, kept, and let go of by ends."""
 
@@ -314,13 +320,52 @@ class SlotTests:
         assert finish(store, again)
         assert ids(settled(store).unparked) == [parked.id]
 
-    def test_what_was_given_back_after_its_start_has_its_slot(
-        self, store: Store
+    def test_what_is_given_back_and_was_never_called_lets_go_of_its_slot(
+        self, store: Store, clock: ManualClock
     ) -> None:
-        runs, _ = pair(store)
+        runs, parked = pair(store)
+        assert release(store, runs, HOUR)
+        assert ids(settled(store).unparked) == [parked.id]
+        assert ids(go(store)) == [parked.id]
+        clock.advance(HOUR)
+        assert go(store) == []
+        assert is_parked(store, runs)
+
+    def test_what_lets_go_of_its_slot_may_take_it_again(self, store: Store) -> None:
+        runs, parked = pair(store)
         assert release(store, runs)
+        assert ids(settled(store).unparked) == [parked.id]
+        assert ids(go(store, node=OTHER_NODE)) == [runs.id]
+        assert is_parked(store, parked)
+
+    def test_what_is_given_back_and_ran_before_has_its_slot(self, store: Store) -> None:
+        runs, _ = pair(store)
+        assert finish(store, runs, None)
+        [again] = go(store)
+        assert release(store, again)
         assert settled(store).unparked == []
         assert ids(go(store, node=OTHER_NODE)) == [runs.id]
+
+    def test_what_is_given_back_and_may_have_run_elsewhere_has_its_slot(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        runs, _ = pair(store)
+        clock.advance(LEASE)
+        [taken] = claim(store, OTHER_NODE, lapsed=True)
+        assert release(store, taken)
+        assert settled(store).unparked == []
+        assert ids(go(store)) == [runs.id]
+
+    def test_what_is_made_to_run_again_and_given_back_lets_go_of_its_slot(
+        self, store: Store
+    ) -> None:
+        runs, parked = pair(store)
+        finish(store, runs, Outcome.FAILED)
+        store.reopen_instances([runs.id])
+        [again] = go(store)
+        assert (again.id, again.runs) == (runs.id, 1)
+        assert release(store, again)
+        assert ids(settled(store).unparked) == [parked.id]
 
     def test_what_was_given_back_before_its_start_has_none(self, store: Store) -> None:
         first, second = fired(store, excluding(), START, START + SECOND)
@@ -475,11 +520,9 @@ class SlotTests:
         given = put(store, excluding(lock="a"))
         fire(store, given)
         [runs] = go(store)
-        release(store, runs)
         [other] = fired(store, excluding(lock="a"), START + SECOND)
-        go_on = go(store)
-        assert ids(go_on) == [runs.id]
-        release(store, go_on[0])
+        assert go(store) == []
+        assert end_uncalled(store, runs)
         store.pause_definitions([given.id])
         assert instances(store, given) == []
         assert ids(settled(store).unparked) == [other.id]
@@ -492,7 +535,7 @@ class SlotTests:
         [runs] = go(store)
         [other] = fired(store, excluding(lock="a"), START + SECOND)
         assert go(store) == []
-        release(store, runs)
+        assert end_uncalled(store, runs)
         put(store, replace(given, trigger=IntervalTrigger(MINUTE), revision=None))
         assert ids(settled(store).unparked) == [other.id]
 

@@ -114,20 +114,6 @@ UPDATE task_instances@task_instances_pkey AS t
  WHERE {_OWNED}
 RETURNING t.id, t.cancel_requested
 """
-_RELEASE = f"""
-UPDATE task_instances@task_instances_pkey AS t
-   SET claimed_by = NULL, expires_at = NULL, started_at = NULL,
-       runs = t.runs - CASE WHEN t.started_at IS NOT NULL THEN 1 ELSE 0 END,
-       due_at = CASE WHEN x.delay > 0
-                THEN greatest(t.due_at, now() + x.delay * interval '1 microsecond')
-                ELSE t.due_at END,
-       claimable_at = CASE WHEN NOT t.frozen
-           THEN greatest(t.due_at, now() + x.delay * interval '1 microsecond') END
-  FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]),
-              CAST(:delays AS bigint[])) AS x (id, attempt, delay)
- WHERE {_OWNED}
-RETURNING t.id
-"""
 
 # The first success wins, of whichever attempt.
 _MAY_FINISH = """t.id = x.id
@@ -146,12 +132,34 @@ gone_on AS (
    WHERE e.goes_on AND d.key = e.definition_key AND d.waits
      AND d.completed_at IS NULL AND d.deleted_at IS NULL
   RETURNING d.key)"""
-_OF_SLOT = ", t.slot, x.outcome IS NOT NULL AS has_ended"
-_FREED = """
+_OF_SLOT = ", t.slot, x.outcome IS NOT NULL AS lets_go"
+
+
+def _freed(rows: str = "ended") -> str:
+    """Lets those go of their slots of which a former part says so."""
+    return f"""
 freed AS (
-  DELETE FROM task_slots@task_slots_pkey AS s USING ended AS e
-   WHERE e.has_ended AND s.name = e.slot AND s.instance_id = e.id
+  DELETE FROM task_slots@task_slots_pkey AS s USING {rows} AS e
+   WHERE e.lets_go AND s.name = e.slot AND s.instance_id = e.id
   RETURNING s.name)"""
+
+
+_RELEASE = f"""
+WITH released AS (
+  UPDATE task_instances@task_instances_pkey AS t
+     SET claimed_by = NULL, expires_at = NULL, started_at = NULL,
+         runs = t.runs - CASE WHEN t.started_at IS NOT NULL THEN 1 ELSE 0 END,
+         due_at = CASE WHEN x.delay > 0
+                  THEN greatest(t.due_at, now() + x.delay * interval '1 microsecond')
+                  ELSE t.due_at END,
+         claimable_at = CASE WHEN NOT t.frozen
+             THEN greatest(t.due_at, now() + x.delay * interval '1 microsecond') END
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]),
+                CAST(:delays AS bigint[])) AS x (id, attempt, delay)
+   WHERE {_OWNED}
+  RETURNING t.id, t.slot, t.runs = 0 AS lets_go),{_freed("released")}
+SELECT id FROM released
+"""
 
 
 # An instance that had failed has moved its definition on, and waits for nothing any
@@ -197,7 +205,7 @@ def _finish(*, keeps: bool = False, frees: bool = False) -> str:
             succeeded pays nothing for that.
         frees: Whether slots are let go of. What has none pays nothing for that.
     """
-    freed = _FREED + "," if frees else ""
+    freed = _freed() + "," if frees else ""
     return f"""
 WITH {_PRIOR if keeps else ""}ended AS (
   UPDATE task_instances@task_instances_pkey AS t
@@ -244,7 +252,7 @@ WITH ended AS (
    WHERE t.id = x.id AND t.completed_at IS NULL
   RETURNING t.id, t.definition_key, (t.waits AND t.started_at IS NULL) AS goes_on,
             x.next_at, (t.started_at IS NOT NULL) AS runs_on, t.slot,
-            (t.started_at IS NULL) AS has_ended),{_FREED},{_GONE_ON}
+            (t.started_at IS NULL) AS lets_go),{_freed()},{_GONE_ON}
 SELECT id, runs_on FROM ended
 """
 

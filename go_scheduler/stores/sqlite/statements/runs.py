@@ -97,7 +97,7 @@ UPDATE task_instances AS t
        claimable_at = CASE WHEN NOT t.frozen THEN max(t.due_at, x.free_at) END
   FROM x
  WHERE {_OWNED}
-RETURNING id
+RETURNING id, slot, runs
 """)
 CANCEL = text(f"""
 {batch("id")}

@@ -9,10 +9,10 @@ WITH ended AS (
    WHERE t.id = x.id AND t.completed_at IS NULL
   RETURNING t.id, t.definition_key, (t.waits AND t.started_at IS NULL) AS goes_on,
             x.next_at, (t.started_at IS NOT NULL) AS runs_on, t.slot,
-            (t.started_at IS NULL) AS has_ended),
+            (t.started_at IS NULL) AS lets_go),
 freed AS (
   DELETE FROM task_slots@{FORCE_INDEX=task_slots_pkey,NO_FULL_SCAN} AS s USING ended AS e
-   WHERE e.has_ended AND s.name = e.slot AND s.instance_id = e.id
+   WHERE e.lets_go AND s.name = e.slot AND s.instance_id = e.id
   RETURNING s.name),
 gone_on AS (
   UPDATE task_definitions@{FORCE_INDEX=task_definitions_pkey,NO_FULL_SCAN} AS d

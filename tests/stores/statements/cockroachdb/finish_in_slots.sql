@@ -32,12 +32,12 @@ ended AS (
           OR x.outcome = 'completed' AND x.attempt BETWEEN 1 AND t.attempt
              AND (t.completed_at IS NULL OR t.outcome = 'failed'))
   RETURNING t.id, t.definition_key, (t.waits AND x.outcome IS NOT NULL) AS goes_on,
-            x.next_at, t.slot, x.outcome IS NOT NULL AS has_ended,
+            x.next_at, t.slot, x.outcome IS NOT NULL AS lets_go,
             x.attempt AS ran_as, x.started_at AS began, x.outcome AS ended_by, x.hung,
             x.error AS raised),
 freed AS (
   DELETE FROM task_slots@{FORCE_INDEX=task_slots_pkey,NO_FULL_SCAN} AS s USING ended AS e
-   WHERE e.has_ended AND s.name = e.slot AND s.instance_id = e.id
+   WHERE e.lets_go AND s.name = e.slot AND s.instance_id = e.id
   RETURNING s.name),
 gone_on AS (
   UPDATE task_definitions@{FORCE_INDEX=task_definitions_pkey,NO_FULL_SCAN} AS d

@@ -12,4 +12,4 @@ UPDATE task_instances AS t
   FROM x
  WHERE t.id = x.id AND t.attempt = x.attempt
    AND t.completed_at IS NULL AND t.claimed_by IS NOT NULL
-RETURNING id;
+RETURNING id, slot, runs;
