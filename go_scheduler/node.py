@@ -45,6 +45,7 @@ class Node:
         clock: Measures time; the store's time is read from the store.
         settings: How the loops behave.
         events: Told of what happens.
+        tasks: Schedules the tasks of its handler, if the store was away before.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Node:
         settings: Settings,
         *,
         events: Events = LOG_ALONE,
+        tasks: Callable[[], None] | None = None,
     ) -> None:
         self._events = events
         self._tell = events.teller("node").tell
@@ -76,6 +78,9 @@ class Node:
         self._cleanup = Cleanup(store, settings.kept)
         self._cleaning = self._ticker(
             "cleanup", self._clean_up, interval=settings.cleanup_window / 2
+        )
+        self._scheduling = (
+            [] if tasks is None else [self._ticker("tasks", tasks, interval=None)]
         )
         self._stopper = self._ticker("stop", self._stop_step, interval=_STOP_STEP)
         self._condition = threading.Condition()
@@ -223,7 +228,12 @@ class Node:
         )
 
     def _tickers(self) -> list[Ticker]:
-        return [*self._execution.tickers, *self._creation.tickers, self._cleaning]
+        return [
+            *self._execution.tickers,
+            *self._creation.tickers,
+            *self._scheduling,
+            self._cleaning,
+        ]
 
     def _clean_up(self) -> timedelta | None:
         again = self._cleanup.tick()
@@ -262,6 +272,7 @@ class Node:
         """Claim and create nothing more, and give back what has not been called."""
         makers = [
             *self._creation.tickers,
+            *self._scheduling,
             self._cleaning,
             *self._execution.makers,
         ]

@@ -14,7 +14,7 @@ from go_scheduler.checks import check_type
 from go_scheduler.client import Client
 from go_scheduler.client.tasks import Tasks
 from go_scheduler.clock import Clock, DrivingClock, SystemClock
-from go_scheduler.errors import ConfigurationError, StoreError
+from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailableError
 from go_scheduler.events.hub import Events
 from go_scheduler.events.listening import checked_listeners
 from go_scheduler.events.node_events import NoticeGiven
@@ -222,8 +222,11 @@ class Scheduler(Lifecycle, Tasks, Client):
 
     def _connect(self) -> None:
         store = self._ready()
-        self._schedule_tasks(again=True)
-        # The loops report what they cannot reach, and go on once they can.
+        self._scheduled.clear()
+        # The loops report what they cannot reach, and go on once they can; so does what
+        # schedules the tasks.
+        with suppress(StoreUnavailableError):
+            self._schedule_tasks()
         with suppress(StoreError):
             store.connect()
 
@@ -236,6 +239,7 @@ class Scheduler(Lifecycle, Tasks, Client):
             self._clock,
             self._settings,
             events=self._hub,
+            tasks=self._schedule_tasks if self._unscheduled() else None,
         )
 
     def _prepare(

@@ -34,7 +34,7 @@ class OnDemand(StoreAccess):
         self,
         definition_id: UUID,
         *,
-        payload: Mapping[str, JSON] | None = None,
+        payload: Mapping[str, object] | None = None,
         at: datetime | None = None,
         key: str | None = None,
         connection: object = None,
@@ -48,7 +48,8 @@ class OnDemand(StoreAccess):
         Args:
             definition_id: Any definition, completed or not.
             payload: What the handler finds as ``instance.payload``: a JSON object of at
-                most 64 KiB.
+                most 64 KiB. For a task of this scheduler's own registry it is checked
+                as by ``enqueue``.
             at: When; None: as soon as possible.
             key: While an instance of the definition has this key, ended or not, a
                 second one is not made; at most 200 characters.
@@ -65,7 +66,9 @@ class OnDemand(StoreAccess):
                 key at the same moment; repeat the transaction.
         """
         check_type("definition_id", definition_id, UUID)
-        addition = Addition(at=at, payload=payload, key=key)
+        task = self._task_of(definition_id)
+        stored = self._payload_of(task, payload, connection)
+        addition = Addition(at=at, payload=stored, key=key)
         return self._add(definition_id, [addition], connection)[0]
 
     arun_now = awaitable(run_now)
@@ -171,8 +174,12 @@ class OnDemand(StoreAccess):
     aenqueue_all = awaitable(enqueue_all)
     """Await what ``enqueue_all`` does; see there."""
 
+    def _task_of(self, definition_id: UUID) -> str | None:
+        """The name of the task that a definition is; None if nobody knows here."""
+        return None
+
     def _payload_of(
-        self, name: str, payload: Mapping[str, object] | None, connection: object
+        self, task: str | None, payload: Mapping[str, object] | None, connection: object
     ) -> Mapping[str, JSON] | None:
         """A payload as it is stored; a scheduler that has the handler checks it."""
         return cast("Mapping[str, JSON] | None", payload)

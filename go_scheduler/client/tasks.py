@@ -12,9 +12,11 @@ from go_scheduler.handlers.registry import HandlerRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from uuid import UUID
 
     from go_scheduler.handlers.task import Task, TaskDecorator
     from go_scheduler.json import JSON
+    from go_scheduler.models import TaskDefinition
     from go_scheduler.triggers.base import Trigger
 
 
@@ -68,31 +70,34 @@ class Tasks(Scheduling, OnDemand):
         if self._registry is not None:
             self._registry.bind(self)
 
-    def _schedule_tasks(self, *, again: bool = False) -> None:
-        """Schedule the tasks that have not been, or all of them again."""
-        if self._registry is None:
-            return
-        done = set() if again else self._scheduled
-        new = {
+    def _schedule_tasks(self) -> None:
+        """Schedule the tasks that have not been since the last start."""
+        new = self._unscheduled()
+        if new:
+            self.schedule_all(new.values())
+            self._scheduled |= new.keys()
+
+    def _unscheduled(self) -> Mapping[str, TaskDefinition]:
+        """The definitions of these tasks, by their names."""
+        tasks = {} if self._registry is None else self._registry.tasks
+        return {
             name: task.definition
-            for name, task in self._registry.tasks.items()
-            if name not in done
+            for name, task in tasks.items()
+            if name not in self._scheduled
         }
-        if not new:
-            # Nothing is written that could fail: a start goes on without its store.
-            return
-        self.schedule_all(new.values())
-        self._scheduled |= new.keys()
+
+    def _task_of(self, definition_id: UUID) -> str | None:
+        return None if self._registry is None else self._registry.name_of(definition_id)
 
     def _payload_of(
-        self, name: str, payload: Mapping[str, object] | None, connection: object
+        self, task: str | None, payload: Mapping[str, object] | None, connection: object
     ) -> Mapping[str, JSON] | None:
-        task = None if self._registry is None else self._registry.tasks.get(name)
-        if task is None:
-            return super()._payload_of(name, payload, connection)
-        stored = task.payload.write({} if payload is None else payload)
+        tasks = {} if self._registry is None else self._registry.tasks
+        if task is None or task not in tasks:
+            return super()._payload_of(task, payload, connection)
+        stored = tasks[task].payload.write({} if payload is None else payload)
         # Within the user's transaction nothing else is to be written beside it.
-        if connection is None and name not in self._scheduled:
+        if connection is None and task not in self._scheduled:
             self._schedule_tasks()
         return stored or None
 

@@ -14,6 +14,9 @@ from go_scheduler.shown import shown
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from uuid import UUID
+
     from go_scheduler.handlers.task import Enqueues, TaskDecorator
     from go_scheduler.triggers.base import Trigger
 
@@ -21,6 +24,22 @@ Handler: TypeAlias = Callable[[TaskInstance], object]
 """Called with a due instance, sync or async: returning is success, raising failure."""
 
 NAMELESS = "no handler is registered for definitions without a name"
+
+TAKEN_BY_A_TASK = (
+    "queue",
+    "priority",
+    "metadata",
+    "expire_after",
+    "timeout",
+    "retry",
+    "catch_up",
+    "jitter",
+    "overlap",
+    "lock",
+    "paused",
+    "note",
+)
+"""What a task takes of its definition; all else is the store's, or its name's."""
 
 _Handler = TypeVar("_Handler", bound=Handler)
 
@@ -44,6 +63,7 @@ class HandlerRegistry:
 
     def __init__(self) -> None:
         self.tasks: dict[str, Task[..., ..., object]] = {}
+        self._names: dict[UUID, str] = {}
         self._handlers: dict[str | None, Handler] = {}
         self._async: set[str | None] = set()
         self._scheduler: Enqueues | None = None
@@ -104,19 +124,16 @@ class HandlerRegistry:
         Args:
             name: Of the task, and of the handler.
             trigger: When it fires by itself; None: an ``OnDemandTrigger``.
-            definition: What else ``TaskDefinition`` takes, such as ``queue``.
+            definition: What else ``TaskDefinition`` takes, such as ``queue``, but for
+                ``id`` and what the store keeps.
 
         Raises:
-            ConfigurationError: The name is taken or none; or what is decorated cannot
-                be a task, such as for a parameter called ``at``, ``delay``, ``key``,
-                ``connection`` or ``payload``, which ``enqueue`` takes for itself.
+            ConfigurationError: The name is taken or none; an argument is wrong, or is
+                none that a task takes; or what is decorated cannot be a task, such as
+                for a parameter called ``at``, ``delay``, ``key``, ``connection`` or
+                ``payload``, which ``enqueue`` takes for itself.
         """
-        known = TaskDefinition(
-            id=task_id(check_name("name", name)),
-            name=name,
-            trigger=OnDemandTrigger() if trigger is None else trigger,
-            **definition,  # type: ignore[arg-type]
-        )
+        known = _definition_of(check_name("name", name), trigger, definition)
         register = self.register(name)
 
         def add(function: Callable[..., object]) -> Task[..., ..., object]:
@@ -124,6 +141,7 @@ class HandlerRegistry:
             task: Task[..., ..., object] = Task(function, known)
             register(task.handler)
             self.tasks[task.name] = task
+            self._names[task.definition.id] = task.name
             if self._scheduler is not None:
                 task.bind(self._scheduler)
             return task
@@ -135,6 +153,10 @@ class HandlerRegistry:
         self._scheduler = scheduler
         for each in self.tasks.values():
             each.bind(scheduler)
+
+    def name_of(self, definition_id: UUID) -> str | None:
+        """The name of the task that has this definition; None if there is none."""
+        return self._names.get(definition_id)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -161,6 +183,23 @@ class HandlerRegistry:
                 f"no handler is registered as {shown(instance.definition.name)}"
             )
         return handler(instance)
+
+
+def _definition_of(
+    name: str, trigger: Trigger | None, more: Mapping[str, object]
+) -> TaskDefinition:
+    """The definition of a task, with whatever else is said of it."""
+    if wrong := more.keys() - TAKEN_BY_A_TASK:
+        raise ConfigurationError(
+            f"task {name!r} takes no {', '.join(sorted(wrong))}: its id follows from"
+            f" its name, and it takes {', '.join(TAKEN_BY_A_TASK)}"
+        )
+    return TaskDefinition(
+        id=task_id(name),
+        name=name,
+        trigger=OnDemandTrigger() if trigger is None else trigger,
+        **more,  # type: ignore[arg-type]
+    )
 
 
 def find_handler(handler: Handler, instance: TaskInstance) -> Handler | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import pickle
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Union
 from uuid import UUID
@@ -22,6 +22,7 @@ from go_scheduler import (
     RetryPolicy,
     Scheduler,
     State,
+    StoreError,
     StoreUnavailableError,
     Task,
     TaskDefinition,
@@ -30,6 +31,7 @@ from go_scheduler import (
 )
 from go_scheduler.client import Client
 from go_scheduler.handlers import adapters
+from go_scheduler.handlers.registry import TAKEN_BY_A_TASK
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.builders import HOUR, SECOND
 from go_scheduler.testing.clock import START
@@ -161,16 +163,44 @@ class TestScheduling:
         assert {"a": 1} in found
         assert {"a": 2} in found
 
-    def test_a_start_without_its_store_schedules_nothing_and_says_so(
+    def test_a_start_while_the_store_is_away_schedules_them_once_it_is_back(
         self, handlers: HandlerRegistry, clock: ManualClock
     ) -> None:
         class Away(MemoryStore):
-            def put_definitions(self, _: object) -> Any:
-                raise StoreUnavailableError("away")
+            away = True
+
+            def put_definitions(self, definitions: Any) -> Any:
+                if self.away:
+                    raise StoreUnavailableError("away")
+                return super().put_definitions(definitions)
 
         handlers.task("send")(anything)
-        with pytest.raises(StoreUnavailableError):
-            made(handlers, Away(clock), clock).start()
+        store = Away(clock)
+        with made(handlers, store, clock) as scheduler:
+            clock.advance(SECOND)
+            assert scheduler.list_definitions() == []
+            health = scheduler.health()
+            assert "away" in str(health.loops["tasks"].error)
+            assert (health.ok, health.store_reachable) == (False, False)
+            store.away = False
+            clock.advance(10 * SECOND)
+            [task] = scheduler.list_definitions()
+            assert task.name == "send"
+            assert scheduler.health().ok
+        with scheduler:
+            assert "tasks" not in scheduler.health().loops
+        assert scheduler.get_definition(task.id).revision == 1
+
+    def test_a_start_that_its_store_refuses_schedules_nothing_and_says_so(
+        self, handlers: HandlerRegistry, clock: ManualClock
+    ) -> None:
+        class Broken(MemoryStore):
+            def put_definitions(self, _: object) -> Any:
+                raise StoreError("full")
+
+        handlers.task("send")(anything)
+        with pytest.raises(StoreError, match="full"):
+            made(handlers, Broken(clock), clock).start()
 
     def test_a_start_without_tasks_writes_nothing(
         self, handlers: HandlerRegistry, clock: ManualClock
@@ -346,6 +376,10 @@ class TestEnqueueing:
             lambda: scheduler.enqueue("send", payload=payload),
             lambda: scheduler.enqueue_all("send", [{"order": 1}, payload]),
             lambda: send.enqueue(**payload),
+            lambda: scheduler.run_now(send.definition.id, payload=payload),
+            lambda: asyncio.run(
+                scheduler.arun_now(send.definition.id, payload=payload)
+            ),
         ):
             with pytest.raises(ConfigurationError, match=problem):
                 enqueue()
@@ -365,6 +399,22 @@ class TestEnqueueing:
             scheduler.enqueue("send", self=3)
             clock.advance(SECOND)
         assert taken == [{"self": 3}]
+
+    def test_what_a_task_is_run_with_by_hand_is_stored_as_if_enqueued(
+        self, handlers: HandlerRegistry, store: Store, clock: ManualClock
+    ) -> None:
+        @handlers.task("send")
+        def send(to: Parcel | None = None) -> None: ...
+
+        scheduler = made(handlers, store, clock)
+        sent = scheduler.run_now(send.definition.id, payload={"to": Parcel("me")})
+        assert sent.payload == {"to": {"to": "me", "weight": 1.0, "ids": []}}
+        assert scheduler.run_now(send.definition.id).payload is None
+        other = scheduler.schedule(TaskDefinition(trigger=OnDemandTrigger()))
+        assert scheduler.run_now(other.id, payload={"a": 1}).payload == {"a": 1}
+        plain = Scheduler(print, store, clock=clock)
+        unknown = plain.run_now(send.definition.id, payload={"a": 1})
+        assert unknown.payload == {"a": 1}
 
     @pytest.mark.parametrize("payload", [5, {1: 2}])
     def test_what_is_no_payload_is_refused(
@@ -487,6 +537,32 @@ class TestRefusals:
     ) -> None:
         with pytest.raises(ConfigurationError, match="give order a default"):
             handlers.task("needs", CronTrigger(hour=9))(needs)
+
+    @pytest.mark.parametrize(
+        "wrong",
+        ["id", "owner", "revision", "named", "next_fire_time", "quue", "_revision_of"],
+    )
+    def test_what_no_task_takes_is_refused(
+        self, handlers: HandlerRegistry, store: Store, wrong: str
+    ) -> None:
+        scheduler = Scheduler(handlers, store, clock=store.clock)
+        given: Any = {wrong: 5}
+        for decorate in (handlers.task, scheduler.task):
+            with pytest.raises(
+                ConfigurationError,
+                match=f"'send' takes no {wrong}: its id follows from its name, and it"
+                " takes queue, priority, .*, note$",
+            ):
+                decorate("send", **given)
+        with pytest.raises(ConfigurationError, match="takes no id, name_: its id"):
+            handlers.task("send", name_="a", id=5)
+        assert (handlers.names, handlers.tasks) == ((), {})
+
+    def test_a_task_takes_what_a_user_says_of_a_definition(self) -> None:
+        kept = ("next_fire_time", "paused_at", "completed_at", "revision")
+        others = {"id", "name", "trigger", "named", "owner", "_revision_of", *kept}
+        known = {each.name for each in fields(TaskDefinition)}
+        assert {*TAKEN_BY_A_TASK} == known - others
 
     def test_a_name_is_taken_once(self, handlers: HandlerRegistry) -> None:
         handlers.register("send")(print)
