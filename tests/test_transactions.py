@@ -52,6 +52,8 @@ from go_scheduler.stores.cockroachdb import CockroachDBStore
 from go_scheduler.stores.messages import Renewal
 from go_scheduler.stores.opening import open_store
 from go_scheduler.stores.sql import joining
+from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.testing.builders import (
     EXPIRE_AFTER,
     HOUR,
@@ -1152,6 +1154,30 @@ def test_who_adds_a_key_that_goes_meanwhile_is_told_to_repeat(
             client.enqueue("send", key="k", connection=connection)
     with shop.engine.begin() as connection:
         assert client.enqueue("send", key="k", connection=connection).key == "k"
+
+
+@pytest.mark.parametrize("engine", LOCKING)
+def test_a_key_whose_instance_is_cleaned_up_before_it_is_read_is_added_after_all(
+    client: Client, store: Store, shop: Shop
+) -> None:
+    assert isinstance(store, SQLStore)
+    client.schedule(SEND)
+    first = client.enqueue("send", key="k")
+    come_first = iter(["DELETE FROM task_instances"])
+
+    def clean_up(connection: Connection, *statement: object) -> None:
+        is_read = "FROM task_instances" in str(statement[1])
+        if is_read and "INSERT" not in str(statement[1]):
+            for each in come_first:
+                with shop.engine.begin() as other:
+                    other.execute(text(each))
+
+    engine = store._database._engines[Lane.BY_HAND]
+    event.listen(engine, "before_cursor_execute", clean_up)
+    again = client.enqueue("send", key="k")
+    event.remove(engine, "before_cursor_execute", clean_up)
+    assert again.id != first.id
+    assert client.get_instance(again.id) == again
 
 
 @pytest.mark.parametrize("engine", ["postgresql"])

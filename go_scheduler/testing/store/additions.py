@@ -421,6 +421,24 @@ class AddTests:
             assert len({each.id for each in answers}) == 1  # type: ignore[attr-defined]
         assert len(instances(store, of)) == 5
 
+    def test_a_key_that_is_added_while_its_instance_is_cleaned_up_has_one(
+        self, store: Store
+    ) -> None:
+        of = put(store, task())
+
+        def add_one() -> UUID:
+            return add(store, of, key="k").id
+
+        for _ in range(10):
+            clean_up(store)
+            first = add_one()
+            [run] = claim(store)
+            assert finish(store, run)
+            *answers, _ = at_once(add_one, add_one, lambda: clean_up(store))
+            left = ids(instances(store, of))
+            assert len(left) <= 1
+            assert {first, *left}.issuperset(answers)
+
     def test_what_is_added_beside_a_delete_is_gone_or_refused(
         self, store: Store
     ) -> None:
