@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -357,6 +358,23 @@ def test_a_process_that_cannot_be_started_leaves_nothing_open(
     monkeypatch.setattr(SpawnContext, "Pipe", note)
     assert isinstance(error_of(executor.submit(process)), BrokenExecutor)
     assert [each.closed for each in made] == [True, True]
+
+
+def test_a_process_that_has_ended_leaves_nothing_open(
+    executor: ProcessExecutor,
+) -> None:
+    def die_once() -> int:
+        assert isinstance(error_of(executor.submit(die, "exit")), ProcessError)
+        return len(os.listdir("/dev/fd"))
+
+    die_once()
+    # What is collected now and then does not count.
+    gc.disable()
+    try:
+        before = die_once()
+        assert [die_once() for _ in range(3)] == [before] * 3
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(

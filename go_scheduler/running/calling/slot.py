@@ -102,14 +102,14 @@ class Slot:
 
     def kill(self) -> None:
         """End the process, whatever it does; for any thread."""
-        if (child := self._child) is not None:
-            child.process.kill()
+        with self._lock:
+            if self._child is not None:
+                self._child.process.kill()
 
     def leave(self) -> None:
         """Let the process end, as nothing more is to be called."""
         if self._child is not None:
-            _end(self._child)
-            self._child = None
+            self._bury(self._child)
 
     def _ready(self) -> Child:
         """The process, started if there is none that lives."""
@@ -121,8 +121,7 @@ class Slot:
         except Exception as error:
             raise ProcessBroken(f"no process can be started: {error!r}") from error
         if self._exchange(child, None) is None:
-            self._child = None
-            raise ProcessBroken(f"a process did not come up: {_end(child)}")
+            raise ProcessBroken(f"a process did not come up: {self._bury(child)}")
         return child
 
     def _ask(self, child: Child, call: Call) -> Returned | Raised:
@@ -133,13 +132,22 @@ class Slot:
         with self._lock:
             self._calling = None
         if answer is None or self._ended:
-            self._child = None
-            how = _end(child)
+            how = self._bury(child)
             if answer is None:
                 died = f"its process died: {how}"
                 raise ProcessError("its process was ended" if self._ended else died)
         answered: Returned | Raised = pickle.loads(answer)
         return answered
+
+    def _bury(self, child: Child) -> str:
+        """Let the process end, and answer how it did."""
+        how = _end(child)
+        # Until it has ended, whoever ends them all has to find it.
+        with self._lock:
+            self._child = None
+        # It has files open here until then.
+        child.process.close()
+        return how
 
     def _exchange(self, child: Child, request: bytes | None) -> bytes | None:
         """Send this, if it is something, and wait for the answer; None: it has died."""
