@@ -33,7 +33,7 @@ from go_scheduler.events import (
     RunTimedOut,
     hears,
 )
-from go_scheduler.running.calling import process_executor, slot
+from go_scheduler.running.calling import process_executor, worker_process
 from go_scheduler.testing.clock import START
 from tests.conftest import seconds
 from tests.running.in_processes import handler
@@ -377,7 +377,7 @@ class TestProcesses:
             with scheduler:
                 scheduler.schedule(now("return"))
                 ended.wait()
-            while process_executor._SLOTS:
+            while process_executor._PROCESSES:
                 pass
         executor.shutdown()
 
@@ -400,7 +400,7 @@ class TestProcesses:
             ) as scheduler,
         ):
             with monkeypatch.context() as patched:
-                patched.setattr(slot, "_started", refuse)
+                patched.setattr(worker_process, "_started", refuse)
                 scheduler.schedule(now("return"))
                 assert failed.wait(FAILED_AFTER)
             ended.wait()

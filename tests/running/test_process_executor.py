@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from go_scheduler import ConfigurationError, ProcessExecutor
-from go_scheduler.running.calling import process_executor, slot
+from go_scheduler.running.calling import process_executor, worker_process
 from go_scheduler.running.calling.child import ProcessError, described_there
 from tests.running import in_processes
 from tests.running.in_processes import (
@@ -157,7 +157,7 @@ def test_a_process_that_died_while_it_was_idle_costs_nothing(
     executor: ProcessExecutor,
 ) -> None:
     first = executor.submit(process).result(FAILED_AFTER)
-    [only] = process_executor._SLOTS
+    [only] = process_executor._PROCESSES
     assert only._child is not None
     os.kill(first, signal.SIGKILL)
     only._child.process.join(FAILED_AFTER)
@@ -168,7 +168,7 @@ def test_one_that_dies_as_it_is_sent_something_costs_that(
     executor: ProcessExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     executor.submit(process).result(FAILED_AFTER)
-    [only] = process_executor._SLOTS
+    [only] = process_executor._PROCESSES
     assert only._child is not None
     child = only._child
     monkeypatch.setattr(child.process, "is_alive", lambda: True)
@@ -201,7 +201,7 @@ def test_a_call_can_be_ended_and_its_process_is_replaced(
 def test_one_that_does_not_end_is_killed(
     executor: ProcessExecutor, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slot, "_LOOK", 0.01)
+    monkeypatch.setattr(worker_process, "_LOOK", 0.01)
     future = executor.submit(block_past_sigterm, gate.called, gate.go)
     gate.wait()
     assert executor.end(future)
@@ -213,7 +213,7 @@ def test_one_that_cleans_up_and_returns_has_returned(
 ) -> None:
     future = executor.submit(answer_sigterm, gate.called, gate.go)
     gate.wait()
-    [only] = process_executor._SLOTS
+    [only] = process_executor._PROCESSES
     assert only._child is not None
     before = only._child.process.pid
     assert executor.end(future)
@@ -269,7 +269,7 @@ def test_once_shut_down_it_takes_nothing_more_and_its_processes_have_ended(
     gate.open()
     assert first.result(FAILED_AFTER)
     executor.shutdown()
-    assert not process_executor._SLOTS
+    assert not process_executor._PROCESSES
 
 
 def test_what_was_let_go_ends_and_the_next_call_starts_another_process(
@@ -283,7 +283,7 @@ def test_what_was_let_go_ends_and_the_next_call_starts_another_process(
     gate.open()
     assert future.result(FAILED_AFTER) != other
     crew.join()
-    assert len(process_executor._SLOTS) == 1
+    assert len(process_executor._PROCESSES) == 1
 
 
 @pytest.mark.parametrize("how", ["does not start", "dies at its start"])
@@ -297,10 +297,10 @@ def test_where_no_process_comes_up_it_is_broken_until_one_does(
 
     with monkeypatch.context() as patched:
         if how == "does not start":
-            patched.setattr(slot, "_started", refuse)
+            patched.setattr(worker_process, "_started", refuse)
             text = "no process can be started: OSError"
         else:
-            patched.setattr(slot, "serve", in_processes.die_at_start)
+            patched.setattr(worker_process, "serve", in_processes.die_at_start)
             text = "a process did not come up: exit code 5"
         begun: list[bool] = []
 
@@ -334,7 +334,7 @@ def test_what_was_cancelled_as_no_process_came_up_stays_so(
         assert go.wait(FAILED_AFTER)
         raise OSError("too many")
 
-    monkeypatch.setattr(slot, "_started", refuse)
+    monkeypatch.setattr(worker_process, "_started", refuse)
     with ProcessExecutor(1) as executor:
         future = executor.submit(process)
         assert trying.wait(FAILED_AFTER)
@@ -482,9 +482,9 @@ def test_a_fork_of_this_process_ends_none_of_its_processes(
 ) -> None:
     first = executor.submit(process).result(FAILED_AFTER)
     with monkeypatch.context() as patched:
-        patched.setattr(process_executor, "_PROCESS", 0)
+        patched.setattr(process_executor, "_THIS_PROCESS", 0)
         process_executor._kill_all()
-    [only] = process_executor._SLOTS
+    [only] = process_executor._PROCESSES
     assert only._child is not None
     assert only._child.process.is_alive()
     process_executor._kill_all()

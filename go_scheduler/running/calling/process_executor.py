@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 from go_scheduler.checks import check_type
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.instead import write_instead
-from go_scheduler.running.calling.slot import Call, ProcessBroken, Slot
+from go_scheduler.running.calling.worker_process import (
+    Call,
+    ProcessBroken,
+    WorkerProcess,
+)
 from go_scheduler.shown import shown
 
 if TYPE_CHECKING:
@@ -96,7 +100,7 @@ class ProcessExecutor(Executor):
         Returns:
             Whether it was being called.
         """
-        return any(slot.end(future) for slot in _SLOTS.copy())
+        return any(each.end(future) for each in _PROCESSES.copy())
 
     def let_go(self) -> None:
         """Let each process end once it is free; the next call starts others."""
@@ -131,7 +135,7 @@ class ProcessExecutor(Executor):
 
 
 class _Crew:
-    """Threads, each with a slot, that take calls from one queue until let go."""
+    """Threads, each with a process, that take calls from one queue until let go."""
 
     def __init__(self, size: int, context: _Context) -> None:
         self._size = size
@@ -174,18 +178,18 @@ class _Crew:
             thread.join()
 
     def _work(self) -> None:
-        slot = Slot(self._context)
-        _SLOTS[slot] = None
+        process = WorkerProcess(self._context)
+        _PROCESSES[process] = None
         while (call := self._next()) is not None:
             try:
-                slot.perform(call)
+                process.perform(call)
                 self.broken = None
             except ProcessBroken as error:
                 self.broken = str(error)
                 if call.future.set_running_or_notify_cancel():
                     call.future.set_exception(error)
-        slot.leave()
-        _SLOTS.pop(slot)
+        process.leave()
+        _PROCESSES.pop(process)
 
     def _next(self) -> Call | None:
         try:
@@ -199,16 +203,16 @@ def _always() -> bool:
     return True
 
 
-_SLOTS: dict[Slot, None] = {}
+_PROCESSES: dict[WorkerProcess, None] = {}
 """Those that have a thread; each change of it is atomic."""
 
-_PROCESS = os.getpid()
+_THIS_PROCESS = os.getpid()
 
 
 @atexit.register
 def _kill_all() -> None:
     """Leave no process behind, for which the interpreter would wait at its end."""
     # A fork of this process has none.
-    if os.getpid() == _PROCESS:
-        for slot in _SLOTS.copy():
-            slot.kill()
+    if os.getpid() == _THIS_PROCESS:
+        for each in _PROCESSES.copy():
+            each.kill()

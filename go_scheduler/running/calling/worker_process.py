@@ -1,4 +1,4 @@
-"""A slot of a ``ProcessExecutor``: a process, used again, and replaced if it ends."""
+"""A process of a ``ProcessExecutor``: used again, and replaced if it ends."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Child(NamedTuple):
     connection: Connection
 
 
-class Slot:
+class WorkerProcess:
     """Has one process at a time, and has it call what comes; for one thread.
 
     Args:
