@@ -25,7 +25,7 @@ from go_scheduler import (
 )
 from go_scheduler.clock import ZERO
 from go_scheduler.events import RunDeferred, RunFailed, hears
-from go_scheduler.running.failure import failure_of
+from go_scheduler.running.failure import Failure, failure_of
 from go_scheduler.testing.builders import claim, fire, put
 from go_scheduler.testing.clock import START
 from tests.conftest import seconds
@@ -194,6 +194,36 @@ def test_a_handler_says_that_it_fails_for_good(clock: ManualClock, kind: str) ->
     ended = run(handler, clock, once(retry=RetryPolicy(max_attempts=None)))
     assert (ended.state, ended.runs) == (State.FAILED, 1)
     assert (ended.error or "").rstrip().endswith("Fail: no such customer")
+
+
+def test_of_tasks_of_a_handler_that_end_alike_that_counts(clock: ManualClock) -> None:
+    async def look(customer: str) -> None:
+        raise Fail(f"no such customer: {customer}")
+
+    async def handler(instance: TaskInstance) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(look("a"))
+            tasks.create_task(look("b"))
+
+    ended = run(handler, clock, once(retry=RetryPolicy(max_attempts=None)))
+    assert (ended.state, ended.runs) == (State.FAILED, 1)
+    assert "no such customer: b" in (ended.error or "")
+
+
+def test_what_is_in_a_group_counts_where_all_agree() -> None:
+    def of(*raised: Exception) -> Failure:
+        return failure_of(ExceptionGroup("several", raised))
+
+    assert {"KeyError", "ExceptionGroup"} <= {*of(KeyError(1)).kinds}
+    assert {"LookupError"} <= {*of(KeyError(1), IndexError()).kinds}
+    assert {"KeyError", "IndexError"}.isdisjoint(of(KeyError(), IndexError()).kinds)
+    assert not of(Fail("a"), RetryAfter(HOUR)).is_chosen
+    assert not of(Fail("a"), ValueError()).is_chosen
+    assert not of(RetryAfter(HOUR), ValueError()).is_chosen
+    assert of(RetryAfter(MINUTE), RetryAfter(HOUR)).retry_in == HOUR
+    assert of(ExceptionGroup("more", [Fail("a")]), Fail("b")).is_final
+    names = failure_of(KeyError(1)).kinds
+    assert len({*names}) == len(names)
 
 
 def test_a_delay_that_is_none_is_refused_where_it_is_raised() -> None:

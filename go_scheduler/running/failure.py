@@ -38,17 +38,46 @@ class Failure(NamedTuple):
 def failure_of(error: BaseException, *, callers: Collection[CodeType] = ()) -> Failure:
     """What is known of a run in which this was raised.
 
+    Of a group, such as that of a ``TaskGroup``, what all in it have in common counts.
+
     Args:
         error: What was raised.
         callers: The code that calls handlers: a ``TypeError`` that comes out of a call
             made there, and not from within the handler, will come at each call.
     """
+    raised = _members(error)
+    fails = all(isinstance(each, Fail) for each in raised)
     return Failure(
         error=describe_error(error),
-        kinds=names_of(type(error)),
-        is_final=isinstance(error, Fail) or _is_wrong_call(error, callers),
-        retry_in=error.delay if isinstance(error, RetryAfter) else None,
+        kinds=_kinds(error, raised),
+        is_final=fails or _is_wrong_call(error, callers),
+        retry_in=_retry_in(raised),
     )
+
+
+def _members(error: BaseException) -> list[BaseException]:
+    """What is in a group, and in groups in it; of any other error itself."""
+    rest, found = [error], []
+    while rest:
+        each = rest.pop()
+        if isinstance(each, BaseExceptionGroup):
+            rest.extend(each.exceptions)
+        else:
+            found.append(each)
+    return found
+
+
+def _kinds(error: BaseException, raised: list[BaseException]) -> tuple[str, ...]:
+    """The names of what was raised, and of all in it alike."""
+    first, *others = (names_of(type(each)) for each in raised)
+    alike = (name for name in first if all(name in each for each in others))
+    return tuple(dict.fromkeys((*names_of(type(error)), *alike)))
+
+
+def _retry_in(raised: list[BaseException]) -> timedelta | None:
+    """After how long another run is asked for: the longest, if all ask for one."""
+    delays = [each.delay for each in raised if isinstance(each, RetryAfter)]
+    return max(delays) if len(delays) == len(raised) else None
 
 
 def _is_wrong_call(error: BaseException, callers: Collection[CodeType]) -> bool:

@@ -837,6 +837,10 @@ def raise_any(kind: str, instance: TaskInstance) -> None:
         "again": ValueError("once more"),
         "fails": Fail("for good"),
         "later": RetryAfter(HOUR, "not yet"),
+        "all stop": ExceptionGroup("all", [KeyError(1), Unpicklable("a", "b")]),
+        "all fail": ExceptionGroup("", [Fail("a"), ExceptionGroup("", [Fail("b")])]),
+        "all later": ExceptionGroup("", [RetryAfter(HOUR), RetryAfter(MINUTE * 2)]),
+        "mixed": ExceptionGroup("", [Fail("a"), RetryAfter(HOUR), KeyError(1)]),
     }[kind]
 
 
@@ -858,7 +862,16 @@ class TakesNothingAsync:
 
 @pytest.mark.parametrize(
     ("kind", "due_in"),
-    [("stops", None), ("again", MINUTE), ("fails", None), ("later", HOUR)],
+    [
+        ("stops", None),
+        ("again", MINUTE),
+        ("fails", None),
+        ("later", HOUR),
+        ("all stop", None),
+        ("all fail", None),
+        ("all later", HOUR),
+        ("mixed", MINUTE),
+    ],
 )
 @pytest.mark.parametrize(
     "place", ["thread", "event loop", pytest.param("process", marks=pytest.mark.slow)]
