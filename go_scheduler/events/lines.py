@@ -169,7 +169,8 @@ def _(event: RunFailed) -> Line:
 def _(event: RunDeferred) -> Line:
     what = f"asks to be run again in {event.retry_in}"
     # What it raised to say so is no fault: where that was is not worth its lines.
-    why = event.error.rstrip().rpartition("\n")[2]
+    # Below the last of a group is a rule.
+    why = event.error.rstrip(" +-\n").rpartition("\n")[2].lstrip(" |")
     return _run_failed(INFO, event, what, why)
 
 

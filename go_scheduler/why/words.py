@@ -54,7 +54,8 @@ def length(duration: timedelta) -> str:
 
 def summary(error: str) -> str:
     """The line of a traceback that says what was raised; else the first line."""
-    lines = error.strip().splitlines() or [""]
+    # The frames of an exception group, and what it is, stand behind a rule.
+    lines = [each.removeprefix("  | ") for each in error.strip().splitlines()] or [""]
     frames = [i for i, line in enumerate(lines) if line.startswith("  File ")]
     behind = lines[frames[-1] :] if frames else lines
     return next(

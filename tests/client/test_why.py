@@ -630,6 +630,16 @@ def test_durations_are_written_in_two_units(duration: timedelta, text: str) -> N
             "ValueError: no\nand more",
             "ValueError: no",
         ),
+        (
+            "  + Exception Group Traceback (most recent call last):\n"
+            '  |   File "a.py", line 1, in work\n'
+            "  |     work()\n"
+            "  | ExceptionGroup: all of them (1 sub-exception)\n"
+            "  +-+---------------- 1 ----------------\n"
+            "    | ValueError: no\n"
+            "    +------------------------------------\n",
+            "ExceptionGroup: all of them (1 sub-exception)",
+        ),
         ('cut off\n  File "a.py", line 1\n    work()', "work()"),
     ],
 )

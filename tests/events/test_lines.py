@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from go_scheduler import events
+from go_scheduler import RetryAfter, events
 from go_scheduler.events import (
     Change,
     ClaimAnswerLost,
@@ -67,6 +67,7 @@ from go_scheduler.events import (
 )
 from go_scheduler.events.hub import LOG_ALONE
 from go_scheduler.models import Outcome
+from go_scheduler.running.calling.error_text import describe_error
 
 if TYPE_CHECKING:
     from go_scheduler.events.event import DefinitionIds, InstanceIds
@@ -163,6 +164,15 @@ WRITTEN = [
         RunDeferred(**OF_I, retry_in=SECOND, error="File x\nRetryAfter: not yet\n"),
         f"INFO instance {TWO} of report: attempt 4 asks to be run again in 0:00:01:"
         " RetryAfter: not yet",
+    ),
+    (
+        RunDeferred(
+            **OF_I,
+            retry_in=SECOND,
+            error=describe_error(ExceptionGroup("all", [RetryAfter(SECOND, "not")])),
+        ),
+        f"INFO instance {TWO} of report: attempt 4 asks to be run again in 0:00:01:"
+        " go_scheduler.raised.RetryAfter: to be run again in 0:00:01: not",
     ),
     (
         RunLeftBehind(**OF_I, error="no"),
