@@ -73,9 +73,9 @@ ALLOWED: Mapping[str, set[str | None]] = {
     "start": {KEY, DEFINITION},
     "renew": {KEY},
     "due queues": {"task_instances_claimable_idx"},
-    "release": {KEY},
-    "finish": {KEY, DEFINITION, SLOT},
     # Where there are no slots, their table is read as it is.
+    "release": {KEY, SLOT, None},
+    "finish": {KEY, DEFINITION, SLOT},
     "cancel": {KEY, DEFINITION, SLOT, None},
     "clean up": {
         "task_instances_ended_idx",
