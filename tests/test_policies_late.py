@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -37,6 +37,8 @@ HOURLY = CronTrigger("0 * * * *")
 LEFT = MIDNIGHT + HOUR / 2
 BACK = MIDNIGHT + 7 * HOUR / 2
 SOON_BACK = MIDNIGHT + 3 * HOUR + 5 * SECOND
+# While nothing is to happen, for hours.
+SELDOM: dict[str, Any] = {"schedule_window": MINUTE, "runner_window": MINUTE}
 
 
 class Row(NamedTuple):
@@ -80,7 +82,7 @@ def leave(
     clock: ManualClock, store: Store, task: TaskDefinition, back: datetime
 ) -> None:
     """Schedule it, and be away over three of its fire times."""
-    with Scheduler(print, store, clock=clock) as scheduler:
+    with Scheduler(print, store, clock=clock, **SELDOM) as scheduler:
         scheduler.schedule(task)
         clock.advance(LEFT - clock.now())
     clock.advance(back - clock.now())
@@ -90,7 +92,7 @@ def pause(
     clock: ManualClock, store: Store, task: TaskDefinition, back: datetime
 ) -> None:
     """Schedule it, and have it paused over three of its fire times."""
-    with Scheduler(print, store, clock=clock) as scheduler:
+    with Scheduler(print, store, clock=clock, **SELDOM) as scheduler:
         scheduler.schedule(task)
         clock.advance(LEFT - clock.now())
         scheduler.pause(task.id)

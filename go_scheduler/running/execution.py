@@ -172,7 +172,11 @@ class Execution:
             events=self._events,
         )
         self._slots = Slots(
-            self._store, self._clock, freed=self.look, events=self._events
+            self._store,
+            self._clock,
+            freed=self.look,
+            lease=self._settings.lease,
+            events=self._events,
         )
         timer = Timer(self._clock, hand_over=self.workers.submit, events=self._events)
         starter = Starter(

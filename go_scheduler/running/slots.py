@@ -30,8 +30,6 @@ _BATCH = 500
 _PAUSE = timedelta(seconds=1)
 # While another transaction has locked what could go on.
 _SHORT_PAUSE = timedelta(milliseconds=100)
-# While nothing is parked, for what other nodes may have left behind.
-_LONG_PAUSE = timedelta(seconds=20)
 
 
 class Slots:
@@ -44,6 +42,8 @@ class Slots:
         store: Where it is parked.
         clock: The store's time, as this node has it.
         freed: Called when something may go on.
+        lease: How long to wait while nothing is parked: sooner than that nothing lapses
+            that another node has left behind.
         events: Told of it.
 
     Attributes:
@@ -56,18 +56,20 @@ class Slots:
         clock: StoreClock,
         *,
         freed: Callable[[], None],
+        lease: timedelta,
         events: Events = LOG_ALONE,
     ) -> None:
         self._store = store
         self._clock = clock
         self._freed = freed
+        self._lease = lease
         self._events = events.teller("running", bounded=True)
         # Elapsed times at which there is something to look after.
         self._expected: deque[timedelta] = deque()
         self.ticker = Ticker(
             "slots",
             self.tick,
-            interval=_LONG_PAUSE,
+            interval=lease,
             clock=clock.base,
             events=events,
         )
@@ -95,7 +97,7 @@ class Slots:
         self._tell(settled)
         if settled.unparked:
             self._freed()
-        pause = _PAUSE if settled.parked else _LONG_PAUSE
+        pause = _PAUSE if settled.parked else self._lease
         if settled.busy:
             pause = _SHORT_PAUSE
         elif settled.skipped or settled.replaced:

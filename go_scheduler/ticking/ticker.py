@@ -56,6 +56,7 @@ class Ticker:
         self._tick = tick
         self._interval = interval
         self._clock = clock
+        self._is_driven = isinstance(clock, DrivingClock)
         self._condition = threading.Condition()
         self._due: timedelta | None = None
         self._failures = 0
@@ -164,7 +165,7 @@ class Ticker:
         if self._interval is None:
             return asked
         interval = self._interval
-        if not isinstance(self._clock, DrivingClock):
+        if not self._is_driven:
             interval *= 1 - _JITTER * random.random()
         return interval if asked is None else min(asked, interval)
 

@@ -219,7 +219,7 @@ class House:
             held=self.held,
             admission=admission,
             timer=self.timer,
-            slots=Slots(store, clock, freed=lambda: None),
+            slots=Slots(store, clock, freed=lambda: None, lease=LEASE),
         )
         self._wakes = noted_wakes(self.starter.ticker)
         settings = Settings(

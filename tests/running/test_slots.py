@@ -12,6 +12,7 @@ from go_scheduler.clock import ZERO
 from go_scheduler.running.slots import Slots
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Settled
+from go_scheduler.testing.builders import LEASE
 from tests.conftest import instance, seconds
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class SettledStore(MemoryStore):
 @pytest.mark.parametrize(
     ("found", "pause"),
     [
-        (Settled(), seconds(20)),
+        (Settled(), LEASE),
         (Settled(parked=True), seconds(1)),
         (Settled(parked=True, busy=True), timedelta(milliseconds=100)),
         (Settled(parked=True, replaced=[PARKED]), ZERO),
@@ -47,7 +48,7 @@ def test_it_looks_again_as_soon_as_there_may_be_something_to_do(
 ) -> None:
     store, freed = SettledStore(clock), []
     store.found = found
-    slots = Slots(store, store_clock, freed=lambda: freed.append(1))
+    slots = Slots(store, store_clock, freed=lambda: freed.append(1), lease=LEASE)
     assert slots.tick() == pause
     assert freed == []
 
@@ -55,11 +56,11 @@ def test_it_looks_again_as_soon_as_there_may_be_something_to_do(
 def test_it_looks_when_what_was_parked_here_is_due(
     clock: ManualClock, store_clock: StoreClock
 ) -> None:
-    slots = Slots(SettledStore(clock), store_clock, freed=lambda: None)
+    slots = Slots(SettledStore(clock), store_clock, freed=lambda: None, lease=LEASE)
     slots.park([replace(PARKED, due_at=clock.now() + timedelta(seconds=0.5))])
     assert slots.tick() == timedelta(seconds=0.5)
     clock.advance(seconds(1))
-    assert slots.tick() == seconds(20)
+    assert slots.tick() == LEASE
 
 
 def test_what_may_go_on_is_looked_for_at_once(
@@ -67,5 +68,5 @@ def test_what_may_go_on_is_looked_for_at_once(
 ) -> None:
     store, freed = SettledStore(clock), []
     store.found = Settled(unparked=[PARKED], parked=True)
-    Slots(store, store_clock, freed=lambda: freed.append(1)).tick()
+    Slots(store, store_clock, freed=lambda: freed.append(1), lease=LEASE).tick()
     assert freed == [1]
