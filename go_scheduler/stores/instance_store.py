@@ -273,6 +273,17 @@ class InstanceStore(ABC):
         """
 
     @abstractmethod
+    def slot_holder(self, slot: str) -> TaskInstance | None:
+        """Read which instance has a slot.
+
+        Args:
+            slot: Its name, of ``go_scheduler.stores.slots.slot_of``.
+
+        Returns:
+            The instance, which is open; None: no instance has it.
+        """
+
+    @abstractmethod
     def list_runs(self, instance_id: UUID) -> Sequence[TaskRun]:
         """Read what is kept of the runs of an instance.
 
@@ -289,6 +300,8 @@ class InstanceStore(ABC):
         name: str | None = None,
         state: State | None = None,
         since: datetime | None = None,
+        fired_since: datetime | None = None,
+        fired_before: datetime | None = None,
         newest_first: bool = False,
         after: Position | None = None,
         limit: int = 100,
@@ -301,6 +314,8 @@ class InstanceStore(ABC):
             name: Their definition has this name.
             state: They are in this state.
             since: Their ``execute_at`` is not before this.
+            fired_since: They have a ``fire_time``, not before this.
+            fired_before: They have a ``fire_time``, before this.
             newest_first: In the order of ``(execute_at, id)`` backwards.
             after: They come after this: where the page before ends.
             limit: Most instances to return; at least 1.

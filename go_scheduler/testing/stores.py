@@ -41,6 +41,7 @@ from go_scheduler.testing.store.runs import (
     RetryTests,
 )
 from go_scheduler.testing.store.sets import SetTests
+from go_scheduler.testing.store.slot_holders import SlotHolderTests
 from go_scheduler.testing.store.slots import OverlapTests, SlotEditTests, SlotTests
 from go_scheduler.testing.store.starts import RenewTests, StartTests
 from go_scheduler.testing.store.successes import SuccessTests
@@ -76,6 +77,7 @@ class StoreSuite(
     StartTests,
     SlotTests,
     SlotEditTests,
+    SlotHolderTests,
     OverlapTests,
     RenewTests,
     FinishTests,

@@ -685,6 +685,40 @@ class IsOldestFirst(MemoryStore):
         return super().list_instances(**conditions)
 
 
+class ListsByTheTimeOfTheRun(MemoryStore):
+    """Takes when an instance is to run for its fire time."""
+
+    def list_instances(
+        self,
+        *,
+        fired_since: datetime | None = None,
+        fired_before: datetime | None = None,
+        **conditions: Any,
+    ) -> Sequence[TaskInstance]:
+        return [
+            each
+            for each in super().list_instances(**conditions)
+            if (fired_since is None or each.execute_at >= fired_since)
+            and (fired_before is None or each.execute_at < fired_before)
+        ]
+
+
+class NamesWhoHasEnded(MemoryStore):
+    """Says who had a slot last."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self._last: dict[str, UUID] = {}
+
+    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
+        self._last.update(self._instances.slots.holders)
+        return super().finish_instances(outcomes)
+
+    def slot_holder(self, slot: str) -> TaskInstance | None:
+        last = self._last.get(slot)
+        return super().slot_holder(slot) if last is None else self.get_instance(last)
+
+
 class ChecksThenActs(NoCompareAndSet):
     """Compares in one step and sets in another."""
 
@@ -794,6 +828,8 @@ NOTICED: dict[type[MemoryStore], str] = {
     SelectsThenMarks: "test_two_nodes_never_take_over_the_same_claim",
     RepeatsThePage: "test_pages_of_instances_follow_each_other",
     IsOldestFirst: "test_newest_first_is_the_same_backwards",
+    ListsByTheTimeOfTheRun: "test_by_the_fire_time_whenever_they_are_to_run",
+    NamesWhoHasEnded: "test_nobody_has_it_after_the_end",
 }
 PAIRS = list(NOTICED.items())
 THEIR_TEST = """

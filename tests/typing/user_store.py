@@ -162,6 +162,9 @@ class StubStore(Store):
     def get_instance(self, instance_id: UUID) -> TaskInstance:
         raise NotImplementedError
 
+    def slot_holder(self, slot: str) -> TaskInstance | None:
+        raise NotImplementedError
+
     def list_instances(
         self,
         *,
@@ -169,6 +172,8 @@ class StubStore(Store):
         name: str | None = None,
         state: State | None = None,
         since: datetime | None = None,
+        fired_since: datetime | None = None,
+        fired_before: datetime | None = None,
         newest_first: bool = False,
         after: Position | None = None,
         limit: int = 100,

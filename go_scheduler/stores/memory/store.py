@@ -208,6 +208,12 @@ class MemoryStore(MemoryDefinitions, Store):
                 raise TaskInstanceNotFoundError(instance_id)
             return row.view()
 
+    def slot_holder(self, slot: str) -> TaskInstance | None:
+        """Read which instance has a slot."""
+        with self._lock:
+            row = self._instances.slots.holder(slot)
+            return None if row is None else row.view()
+
     def list_runs(self, instance_id: UUID) -> Sequence[TaskRun]:
         """Read what is kept of the runs of an instance."""
         with self._lock:
@@ -221,6 +227,8 @@ class MemoryStore(MemoryDefinitions, Store):
         name: str | None = None,
         state: State | None = None,
         since: datetime | None = None,
+        fired_since: datetime | None = None,
+        fired_before: datetime | None = None,
         newest_first: bool = False,
         after: Position | None = None,
         limit: int = 100,
@@ -232,6 +240,7 @@ class MemoryStore(MemoryDefinitions, Store):
             for instance in self._lists.instances(definition_id, span)
             if (name is None or instance.definition.name == name)
             and (state is None or instance.state is state)
+            and _fired(instance.fire_time, fired_since, fired_before)
         )
         return list(islice(found, limit))
 
@@ -255,3 +264,14 @@ class MemoryStore(MemoryDefinitions, Store):
         self._instances = tables.instances
         self._definitions = tables.definitions
         self._lists = Lists(self._lock, tables)
+
+
+def _fired(
+    fire_time: datetime | None, since: datetime | None, before: datetime | None
+) -> bool:
+    """Whether a fire time is within these bounds."""
+    if fire_time is None:
+        return since is None and before is None
+    return (since is None or fire_time >= since) and (
+        before is None or fire_time < before
+    )

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from go_scheduler.stores.messages import Position
     from go_scheduler.stores.sql.dialect import Dialect
 
+_OPEN = (State.PENDING, State.CLAIMED, State.RUNNING)
+
 BOTH = select(
     *(instances.c[name] for name in INSTANCE_COLUMNS),
     *(definitions.c[name].label(f"d_{name}") for name in DEFINITION_COLUMNS),
@@ -75,6 +77,8 @@ def instances_like(
     name: str | None,
     state: State | None,
     since: datetime | None,
+    fired_since: datetime | None,
+    fired_before: datetime | None,
     newest_first: bool,
     after: Position | None,
 ) -> Select[Any]:
@@ -87,6 +91,8 @@ def instances_like(
         name: As there.
         state: As there.
         since: As there.
+        fired_since: As there.
+        fired_before: As there.
         newest_first: As there.
         after: As there.
     """
@@ -103,15 +109,22 @@ def instances_like(
         query = dialect.looked_up(
             query.where(column.definition_key == live.scalar_subquery()),
             instances,
-            "task_instances_fire_key",
+            "task_instances_open_idx" if state in _OPEN else "task_instances_fire_key",
         )
     if name is not None:
         named = select(contents.c.key).where(contents.c.name == name)
         query = query.where(column.definition_key.in_(named))
     if state is not None:
         query = query.where(instance_state == state.value)
+    if state in _OPEN:
+        # By this alone it is known that the index of what is open has them all.
+        query = query.where(column.completed_at.is_(None), column.outcome.is_(None))
     if since is not None:
         query = query.where(column.execute_at >= since)
+    if fired_since is not None:
+        query = query.where(column.fire_time >= fired_since)
+    if fired_before is not None:
+        query = query.where(column.fire_time < fired_before)
     if after is not None:
         query = query.where(comes_after(after, newest_first=newest_first))
     return query

@@ -6,17 +6,13 @@ engines, in ``postgresql`` and ``sqlite``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
-
-from sqlalchemy import func, select
+from typing import TYPE_CHECKING
 
 from go_scheduler.checks import LONGEST
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import (
     TaskDefinitionNotFoundError,
-    TaskInstanceNotFoundError,
 )
-from go_scheduler.models import DefinitionState, State
 from go_scheduler.stores.base import TransactionalStore
 from go_scheduler.stores.changes import check_each_once
 from go_scheduler.stores.sql.additions import Additions
@@ -25,20 +21,18 @@ from go_scheduler.stores.sql.declaring import Sets
 from go_scheduler.stores.sql.due_queues import due_queues
 from go_scheduler.stores.sql.edits import Edits, definition_of
 from go_scheduler.stores.sql.finishing import finish_run
-from go_scheduler.stores.sql.history import read_runs
+from go_scheduler.stores.sql.instance_lists import InstanceLists
 from go_scheduler.stores.sql.joined import Joined
 from go_scheduler.stores.sql.joining import join, when_committed
 from go_scheduler.stores.sql.lists import (
     BOTH,
     definitions_like,
-    instance_state,
-    instances_like,
 )
 from go_scheduler.stores.sql.puts import Puts
 from go_scheduler.stores.sql.reader import Reader
 from go_scheduler.stores.sql.reopening import reopen
 from go_scheduler.stores.sql.settling import Settling
-from go_scheduler.stores.sql.tables import definitions, instances
+from go_scheduler.stores.sql.tables import definitions
 from go_scheduler.stores.sql.tombstones import Tombstones
 
 if TYPE_CHECKING:
@@ -50,7 +44,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import Clock
     from go_scheduler.json import JSON
-    from go_scheduler.models import TaskDefinition, TaskInstance
+    from go_scheduler.models import DefinitionState, TaskDefinition, TaskInstance
     from go_scheduler.stores.declared import Declaration, Declared
     from go_scheduler.stores.joined_store import JoinedStore
     from go_scheduler.stores.messages import (
@@ -63,14 +57,11 @@ if TYPE_CHECKING:
     from go_scheduler.stores.sql.database import Database
     from go_scheduler.stores.sql.dialect import Dialect
     from go_scheduler.stores.sql.schema import Schema
-    from go_scheduler.task_run import TaskRun
-
-Listed = TypeVar("Listed")
 
 _LARGE_BATCH = 500
 
 
-class SQLStore(TransactionalStore):
+class SQLStore(InstanceLists, TransactionalStore):
     """Keeps definitions and instances in a database."""
 
     def __init__(
@@ -272,18 +263,6 @@ class SQLStore(TransactionalStore):
         """Go over what is parked."""
         return self._settling.settle(limit)
 
-    # Instances, as users read them.
-
-    def get_instance(self, instance_id: UUID) -> TaskInstance:
-        """Read one instance."""
-        query = self._both.where(instances.c.id == instance_id)
-        rows = self._database.run(
-            Lane.BY_HAND, lambda connection: connection.execute(query).all()
-        )
-        if not rows:
-            raise TaskInstanceNotFoundError(instance_id)
-        return self._reader.instances(Lane.BY_HAND, rows)[0]
-
     def reopen_instances(self, ids: Collection[UUID]) -> Set[UUID]:
         """Make instances run again that have failed."""
         return self._database.transact(
@@ -292,35 +271,6 @@ class SQLStore(TransactionalStore):
             repeatable=False,
         )
 
-    def list_runs(self, instance_id: UUID) -> Sequence[TaskRun]:
-        """Read what is kept of the runs of an instance."""
-        return self._list(lambda connection: read_runs(connection, instance_id))
-
-    def list_instances(
-        self,
-        *,
-        definition_id: UUID | None = None,
-        name: str | None = None,
-        state: State | None = None,
-        since: datetime | None = None,
-        newest_first: bool = False,
-        after: Position | None = None,
-        limit: int = 100,
-    ) -> Sequence[TaskInstance]:
-        """Read a page of the instances that meet every condition given."""
-        query = instances_like(
-            self._both,
-            self._dialect,
-            definition_id=definition_id,
-            name=name,
-            state=state,
-            since=since,
-            newest_first=newest_first,
-            after=after,
-        ).limit(limit)
-        rows = self._list(lambda connection: connection.execute(query).all())
-        return self._reader.instances(Lane.BY_HAND, rows)
-
     def list_due_queues(self, *, apart_from: Collection[str]) -> Collection[str]:
         """Name queues in which something is due that nobody has claimed."""
         return self._database.run(
@@ -328,18 +278,4 @@ class SQLStore(TransactionalStore):
             lambda connection: self._dialect.past_locks(
                 connection, lambda each: due_queues(each, self._dialect, apart_from)
             ),
-        )
-
-    def counts(self) -> Mapping[State, int]:
-        """How many instances are in each state; every state has a number."""
-        query = select(instance_state, func.count()).group_by(instance_state)
-        found = self._list(
-            lambda connection: {row[0]: row[1] for row in connection.execute(query)}
-        )
-        return {state: found.get(state.value, 0) for state in State}
-
-    def _list(self, read: Callable[[Connection], Listed]) -> Listed:
-        """Read a list; it need not be of this very moment."""
-        return self._database.run(
-            Lane.BY_HAND, lambda connection: self._dialect.listed(connection, read)
         )

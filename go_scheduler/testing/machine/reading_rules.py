@@ -11,7 +11,17 @@ from hypothesis.stateful import rule
 
 from go_scheduler.models import DefinitionState, State, TaskDefinition, TaskInstance
 from go_scheduler.stores.messages import Announcement, Position
-from go_scheduler.testing.machine.drawn import ALL, QUEUES, ids, nodes, offsets, seconds
+from go_scheduler.stores.slots import LOCK
+from go_scheduler.testing.machine.drawn import (
+    ALL,
+    ALL_IDS,
+    EXCLUSIONS,
+    QUEUES,
+    ids,
+    nodes,
+    offsets,
+    seconds,
+)
 from go_scheduler.testing.machine.pair import StorePair
 from go_scheduler.testing.settling import settle
 
@@ -22,6 +32,10 @@ if TYPE_CHECKING:
     from go_scheduler.stores.base import Store
 
 _ANY = UUID(int=0)
+SLOTS = (
+    *map(str, ALL_IDS),
+    *(LOCK + lock for _, lock in EXCLUSIONS if lock is not None),
+)
 
 
 class ReadingRules(StorePair):
@@ -104,6 +118,7 @@ class ReadingRules(StorePair):
         definition_id=st.none() | ids,
         state=st.none() | st.sampled_from(State),
         since=st.none() | offsets,
+        fired_since=st.none() | offsets,
         newest_first=st.booleans(),
         limit=st.integers(1, 3),
     )
@@ -111,12 +126,15 @@ class ReadingRules(StorePair):
         self,
         *,
         since: timedelta | None,
+        fired_since: timedelta | None,
         newest_first: bool,
         limit: int,
         **conditions: Any,
     ) -> None:
         """Somebody pages through instances, which each store orders by its own ids."""
-        conditions["since"] = None if since is None else self.clock.now() + since
+        for name, offset in (("since", since), ("fired_since", fired_since)):
+            if offset is not None:
+                conditions[name] = self.clock.now() + offset
 
         def read(store: Store) -> object:
             found: list[TaskInstance] = []
@@ -129,5 +147,15 @@ class ReadingRules(StorePair):
             order = [(each.execute_at, each.id) for each in found]
             assert order == sorted(order, reverse=newest_first), f"no order: {order}"
             return sorted(str(self._known(store, each)) for each in found)
+
+        self._alike(read)
+
+    @rule(slot=st.sampled_from(SLOTS))
+    def slot_holder(self, slot: str) -> None:
+        """Somebody asks who has a slot."""
+
+        def read(store: Store) -> object:
+            found = store.slot_holder(slot)
+            return None if found is None else self._known(store, found)
 
         self._alike(read)

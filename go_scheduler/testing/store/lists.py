@@ -14,7 +14,7 @@ from go_scheduler.errors import (
     TaskInstanceNotFoundError,
 )
 from go_scheduler.models import DefinitionState, Outcome, Skipped, State
-from go_scheduler.stores.messages import Position
+from go_scheduler.stores.messages import Addition, Position
 from go_scheduler.testing.builders import (
     HOUR,
     MINUTE,
@@ -41,6 +41,7 @@ from go_scheduler.testing.clock import START
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
     from go_scheduler.json import JSON
     from go_scheduler.models import TaskDefinition, TaskInstance
@@ -336,6 +337,29 @@ class InstanceListTests:
                 definition_id=of, since=START, newest_first=True
             )
             assert [each.fire_time for each in found] == [START + HOUR, START]
+
+    def test_by_the_fire_time_whenever_they_are_to_run(self, store: Store) -> None:
+        new, other = put(store), put(store)
+        times = (START, START + SECOND, START + HOUR)
+        later = tuple(each + 2 * HOUR for each in times)
+        step = replace(firing(new, *times), execute_times=later)
+        assert store.fire_definitions([step]).done == {new.id}
+        fire(store, other, START)
+        store.add_instances(new.id, [Addition(id=NOBODY, at=START)])
+
+        def listed(
+            since: datetime | None = None, before: datetime | None = None
+        ) -> Sequence[datetime | None]:
+            found = store.list_instances(
+                definition_id=new.id, fired_since=since, fired_before=before
+            )
+            return [each.fire_time for each in found]
+
+        assert listed(START, START + SECOND) == [START]
+        assert listed(START + SECOND) == [*times[1:]]
+        assert listed(before=START + HOUR) == [*times[:2]]
+        assert listed(START + TICK, START + SECOND) == []
+        assert len(listed()) == 4
 
     @pytest.mark.parametrize("limit", [1, 2, 4])
     @pytest.mark.parametrize("newest_first", [False, True])
