@@ -3,6 +3,7 @@
 import typing
 
 from go_scheduler import on_demand as _on_demand
+from go_scheduler.client.backfilling import Backfill
 from go_scheduler.client.pages import Page
 from go_scheduler.errors import (
     ClaimLostError,
@@ -64,6 +65,7 @@ else:
     )
 
 __all__ = [
+    "Backfill",
     "Because",
     "Cancelled",
     "CatchUp",

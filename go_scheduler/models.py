@@ -269,12 +269,12 @@ class TaskInstance:
 
     Attributes:
         id: Its identity, the same over all attempts: use it to recognise a repetition.
-        definition: The definition as it was when this was read, or when its run
-            started.
+        definition: Its definition, as of this reading or of the start of its run.
         fire_time: The trigger's own time; None: it was made without one, or is the
             record of several.
         payload: What it was enqueued or run by hand with; read-only. None: nothing.
         key: No other instance of its definition has the same; None: it has none.
+        backfilled: The overlap it was backfilled with; None: it was not.
         execute_at: When it is to run. A retry does not change it.
         due_at: When it may run next: ``execute_at`` at first, later for a retry.
         attempt: Rises with every claim: ``(id, attempt)`` is the fencing token.
@@ -290,8 +290,7 @@ class TaskInstance:
         cancel_requested: Whether its run has been asked to stop.
         parked: Whether it waits for another instance to end, by ``overlap`` or
             ``lock`` of its definition.
-        skipped: Which fire times it stands for and why they do not run, if it is
-            skipped.
+        skipped: Which fire times it stands for, and why they do not run.
     """
 
     id: UUID
@@ -314,6 +313,7 @@ class TaskInstance:
     skipped: Skipped | None = None
     payload: Mapping[str, JSON] | None = field(default=None, hash=False)
     key: str | None = None
+    backfilled: Overlap | None = None
 
     @property
     def metadata(self) -> Mapping[str, JSON]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections import Counter
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 
 import pytest
@@ -48,14 +46,13 @@ if TYPE_CHECKING:
 
     from go_scheduler.events import Event
     from go_scheduler.stores.base import Store
-    from go_scheduler.stores.messages import Claimant, Reviewed
+    from go_scheduler.stores.messages import Claimant, Settled
     from go_scheduler.testing import ManualClock
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 FAILED_AFTER = 30.0
-CONCEPTS = (Path(__file__).parents[1] / "docs/concepts.md").read_text()
 HOUR = seconds(3600)
 BEGIN = START + seconds(1)
 
@@ -404,9 +401,9 @@ class CountingStore(MemoryStore):
         self.claims.update(each.id for each in claimed)
         return claimed
 
-    def review_parked(self, *, limit: int) -> Reviewed:
+    def settle_slots(self, *, limit: int) -> Settled:
         self.looks += 1
-        return super().review_parked(limit=limit)
+        return super().settle_slots(limit=limit)
 
 
 class TestMany:
@@ -448,11 +445,3 @@ class TestMany:
             scheduler.schedule(every(seconds(1)))
             clock.advance(seconds(60))
         assert store.looks <= 5
-
-
-def test_each_row_of_the_table_in_the_documentation_has_a_test_of_its_name() -> None:
-    rows = re.findall(r"^\| `([A-Z_]+)` \| .+ \|$", CONCEPTS, re.MULTILINE)
-    assert rows == [each.name for each in Overlap]
-    for row in rows:
-        own = f"test_{row.lower()}"
-        assert any(each.startswith(own) for each in dir(TestOverlap)), own

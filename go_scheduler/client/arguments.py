@@ -36,6 +36,14 @@ def check_limit(limit: int) -> None:
         raise ConfigurationError(f"limit must be 1 to {MOST_LISTED}: {shown(limit)}")
 
 
+def check_most(limit: int | None) -> None:
+    """Refuse what is no number of what a call may do at most; None: it does all."""
+    if limit is not None:
+        check_type("limit", limit, int)
+        if limit < 1:
+            raise ConfigurationError(f"limit must be at least 1: {shown(limit)}")
+
+
 def check_searched(what: str, text: str | None) -> None:
     """Refuse what no name or queue can be."""
     if text is not None:

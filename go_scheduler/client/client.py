@@ -1,5 +1,6 @@
 """The client: what users do to definitions and instances, without running any."""
 
+from go_scheduler.client.backfilling import Backfilling
 from go_scheduler.client.declaring import Declaring
 from go_scheduler.client.definitions import Definitions
 from go_scheduler.client.explaining import Explaining
@@ -9,7 +10,16 @@ from go_scheduler.client.pauses import Pauses
 from go_scheduler.client.runs import Runs
 
 
-class Client(Declaring, OnDemand, Definitions, Pauses, Instances, Runs, Explaining):
+class Client(
+    Declaring,
+    OnDemand,
+    Backfilling,
+    Definitions,
+    Pauses,
+    Instances,
+    Runs,
+    Explaining,
+):
     """Schedules, reads and changes definitions; the half of a scheduler without loops.
 
     Each call waits for the store. Its form that begins with an ``a``, such as

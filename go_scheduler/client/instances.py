@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, NoReturn
 from uuid import UUID
 
 from go_scheduler.checks import check_type
-from go_scheduler.client.arguments import check_limit, check_searched, one_of
+from go_scheduler.client.arguments import (
+    check_limit,
+    check_most,
+    check_searched,
+    one_of,
+)
 from go_scheduler.client.awaitable import awaitable
 from go_scheduler.client.pages import Order, page_of, read_cursor
 from go_scheduler.client.preparation import next_after_end
 from go_scheduler.client.store_access import StoreAccess
 from go_scheduler.errors import (
-    ConfigurationError,
     TaskDefinitionNotFoundError,
     TaskInstanceStateError,
 )
@@ -25,7 +29,6 @@ from go_scheduler.models import (
     State,
     TaskInstance,
 )
-from go_scheduler.shown import shown
 from go_scheduler.stores.messages import Position
 from go_scheduler.triggers.base import utc
 
@@ -229,10 +232,7 @@ class Instances(StoreAccess):
         Raises:
             ConfigurationError: An argument is wrong.
         """
-        if limit is not None:
-            check_type("limit", limit, int)
-            if limit < 1:
-                raise ConfigurationError(f"limit must be at least 1: {shown(limit)}")
+        check_most(limit)
         reopened, after = 0, None
         while limit is None or reopened < limit:
             page = self.list_instances(

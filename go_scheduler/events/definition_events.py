@@ -8,6 +8,7 @@ from enum import StrEnum
 from uuid import UUID
 
 from go_scheduler.events.event import DefinitionEvent, Event
+from go_scheduler.policies import Overlap
 
 
 class Change(StrEnum):
@@ -147,6 +148,26 @@ class InstanceAdded(DefinitionEvent):
     instance_id: UUID
     execute_at: datetime
     key: str | None
+    joined: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstancesBackfilled(DefinitionEvent):
+    """Fire times of it that have passed were given instances, by hand.
+
+    Attributes:
+        first: The first of them.
+        last: The last of them.
+        count: How many there are.
+        overlap: By which the instances exclude each other.
+        joined: Whether they are part of a transaction of the caller's, which may be
+            rolled back yet.
+    """
+
+    first: datetime
+    last: datetime
+    count: int
+    overlap: Overlap
     joined: bool
 
 

@@ -10,6 +10,7 @@ from go_scheduler.events.definition_events import (
     DefinitionLocked,
     DefinitionSetAside,
     DefinitionsMoved,
+    InstancesBackfilled,
     InstanceSkipped,
     TimeZonesRenewed,
     TriggerFailed,
@@ -115,12 +116,16 @@ def _(event: TimeZonesRenewed) -> Line:
 
 @line_of.register
 def _(event: DefinitionsMoved) -> Line:
-    return Line(
-        INFO,
-        "%d definitions fire at other instants, by the present data of their time"
-        " zones",
-        (event.count,),
-    )
+    what = "fire at other instants, by the present data of their time zones"
+    return Line(INFO, f"%d definitions {what}", (event.count,))
+
+
+@line_of.register
+def _(event: InstancesBackfilled) -> Line:
+    of = event.name or f"definition {event.definition_id}"
+    text = "%s: %d of its fire times from %s to %s are run after all, by hand"
+    args = of, event.count, event.first, event.last
+    return Line(INFO, text, args, _definition(event))
 
 
 @line_of.register
@@ -323,18 +328,9 @@ def _(event: EventsDropped) -> Line:
 
 
 def _run_failed(level: int, event: InstanceEvent, what: str, error: str | None) -> Line:
-    return Line(
-        level,
-        "instance %s of %s: attempt %d %s: %s",
-        (
-            event.instance_id,
-            event.name or event.definition_id,
-            event.attempt,
-            what,
-            error,
-        ),
-        _run(event),
-    )
+    of = event.name or event.definition_id
+    args = event.instance_id, of, event.attempt, what, error
+    return Line(level, "instance %s of %s: attempt %d %s: %s", args, _run(event))
 
 
 def _definition(event: DefinitionEvent) -> Mapping[str, object]:

@@ -56,7 +56,8 @@ def too_late(
 def dropped(instance: TaskInstance, defaults: Defaults, *, now: datetime) -> str | None:
     """Why an instance is not run in any case, as it comes too late; None: it may be."""
     catch_up = instance.definition.catch_up or defaults.catch_up
-    if not catch_up.drops(now - instance.execute_at):
+    # What is backfilled is late by what it is.
+    if instance.backfilled or not catch_up.drops(now - instance.execute_at):
         return None
     # It has failed before if its runs are counted anew: somebody wants it all the same.
     is_retried_by_hand = instance.error is not None and not runs_before(instance)
@@ -68,7 +69,7 @@ def dropped(instance: TaskInstance, defaults: Defaults, *, now: datetime) -> str
 def _may_be_missed(instance: TaskInstance) -> bool:
     """Whether it was made for a fire time of a series, and never ran."""
     never_ran = not runs_before(instance) and instance.error is None
-    is_fired = instance.fire_time is not None
+    is_fired = instance.fire_time is not None and not instance.backfilled
     return never_ran and is_fired and not instance.definition.trigger.waits
 
 

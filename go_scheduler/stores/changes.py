@@ -45,6 +45,16 @@ def check_revision(
         raise ConflictError(new.id, expected=new.revision, revision=revision)
 
 
+def check_is_as_read(read: TaskDefinition, revision: int | None) -> None:
+    """Refuse what was decided by a definition that somebody has changed since.
+
+    Raises:
+        ConflictError: The revision that is stored is not the one that was read.
+    """
+    if read.revision != revision:
+        raise ConflictError(read.id, expected=read.revision, revision=revision)
+
+
 def goes_on(old: TaskDefinition, new: TaskDefinition) -> bool:
     """Whether a put leaves as it is when a stored definition fires.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from go_scheduler.errors import ConfigurationError
@@ -13,8 +13,6 @@ from go_scheduler.models import TaskDefinition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-Removed: TypeAlias = Literal["delete", "pause", "keep"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,15 +23,14 @@ class Declaration:
         owner: Whose set it is.
         definitions: The set; each id once.
         version: Which version of the program wants it; None: the owner has no versions.
-        removed: What becomes of those of the owner's that are not in it: they are
-            deleted or paused, or stay as they are.
+        pauses: Whether those that are no longer in the set are paused, and not deleted.
         adopts: Whether definitions that are in no set are taken into this one.
     """
 
     owner: str
     definitions: Sequence[TaskDefinition]
     version: int | None = None
-    removed: Removed = "delete"
+    pauses: bool = False
     adopts: bool = False
 
 

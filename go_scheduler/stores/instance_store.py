@@ -12,47 +12,20 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import Cancelled, State, TaskInstance
     from go_scheduler.stores.messages import (
-        Addition,
         Answer,
         Claim,
         Claimant,
         Position,
         Release,
         Renewal,
-        Reviewed,
         RunOutcome,
+        Settled,
     )
     from go_scheduler.task_run import TaskRun
 
 
 class InstanceStore(ABC):
     """Hands instances to nodes, records what becomes of them, and lists them."""
-
-    @abstractmethod
-    def add_instances(
-        self, definition_id: UUID, additions: Sequence[Addition]
-    ) -> Sequence[TaskInstance]:
-        """Make instances of a definition that are no fire times'.
-
-        Each is pending, in the definition's queue, without a ``fire_time``, and with
-        ``execute_at`` and ``due_at`` at the time given, which may have passed. It is
-        frozen if the definition is paused, and counts as soon as that is resumed.
-        Neither a pause nor an edit removes it, and ``next_fire_time`` stays; a trigger
-        that waits does not wait for its end.
-
-        If an instance has its ``id`` already, or the definition has an instance with
-        its ``key``, ended or not, nothing is made, and that is the answer.
-
-        Args:
-            definition_id: The definition, completed or not.
-            additions: What to make, each by its own ``id``.
-
-        Returns:
-            The instances in the order given.
-
-        Raises:
-            TaskDefinitionNotFoundError: There is none with this id. Nothing was made.
-        """
 
     @abstractmethod
     def claim_instances(
@@ -144,23 +117,21 @@ class InstanceStore(ABC):
         """
 
     @abstractmethod
-    def review_parked(self, *, limit: int) -> Reviewed:
+    def settle_slots(self, *, limit: int) -> Settled:
         """Go over what is parked, and let go on or end what can.
 
         Of each slot that no instance has which is open, the parked instance whose turn
         it is becomes claimable. Whoever has ended an instance with a slot calls this
         soon after, and every node now and then.
 
-        Then the ``overlap`` of its definition decides on what is parked, due and not
-        decided on yet, if its slot is taken; of one slot in the order of ``due_at``.
-        ``stores.slots.fate_of`` has the rule: it waits, or ends as *skipped*, with
-        itself and a reason as ``skipped``. What it replaces is cancelled as by
+        Then what is parked, due and not judged yet is judged by the ``overlap`` of its
+        definition, in the order of ``due_at``, if its slot is taken;
+        ``stores.slots.judge`` decides: it waits, or ends as *skipped*, with itself and
+        a reason as ``skipped``. What it replaces is cancelled as by
         ``cancel_instances``; but one whose definition's trigger waits is only asked to
         stop.
 
-        Instances that are frozen are left alone. What another transaction has locked is
-        left for later, and keeps nothing else from its turn: if there is more than
-        ``limit``, the next call goes on behind. Where nothing is parked this costs one
+        Instances that are frozen are left alone. Where nothing is parked this costs one
         statement.
 
         Args:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.json import JSON
     from go_scheduler.models import Cancelled, TaskDefinition, TaskInstance
+    from go_scheduler.policies import Overlap
     from go_scheduler.stores.declared import Declaration, Declared
     from go_scheduler.stores.messages import Addition, Position
 
@@ -56,6 +57,15 @@ class JoinedStore(Protocol):
         self, definition_id: UUID, additions: Sequence[Addition]
     ) -> Sequence[TaskInstance]:
         """Make instances of a definition that are no fire times'."""
+
+    def backfill_instances(
+        self,
+        definition: TaskDefinition,
+        fire_times: Sequence[datetime],
+        *,
+        overlap: Overlap,
+    ) -> Sequence[datetime]:
+        """Make instances for fire times of a definition that have none."""
 
     def get_instance(self, instance_id: UUID) -> TaskInstance:
         """Read one instance."""

@@ -33,7 +33,9 @@ def uses_slot(definition: TaskDefinition) -> bool:
     return definition.overlap is not Overlap.ALLOW or definition.lock is not None
 
 
-def slot_of(definition: TaskDefinition, *, fired: bool) -> str | None:
+def slot_of(
+    definition: TaskDefinition, *, fired: bool, backfilled: Overlap | None = None
+) -> str | None:
     """The name of the slot that an instance takes; None: it excludes none.
 
     A lock is waited for by whatever is to run. Without one the slot is the definition's
@@ -42,17 +44,30 @@ def slot_of(definition: TaskDefinition, *, fired: bool) -> str | None:
     Args:
         definition: Its definition.
         fired: Whether it has a fire time, and was not made by hand.
+        backfilled: The overlap that it was backfilled with, if it was.
     """
     if definition.lock is not None:
         return LOCK + definition.lock
+    if backfilled is not None:
+        return None if backfilled is Overlap.ALLOW else f"{definition.id}"
     return None if overlap_of(definition, fired=fired) is None else f"{definition.id}"
 
 
 def overlap_of(definition: TaskDefinition, *, fired: bool) -> Overlap | None:
-    """What decides on an instance that is due and parked; None: it waits."""
+    """By what an instance is judged that is due and parked; None: it waits."""
     if definition.overlap is Overlap.ALLOW or (fired and definition.trigger.waits):
         return None
     return definition.overlap
+
+
+def overlap_of_backfilled(backfilled: Overlap) -> Overlap | None:
+    """By what one is judged that was backfilled with an overlap; None: it waits.
+
+    Somebody wants each of them to run one after another: however many wait, none is
+    skipped.
+    """
+    waits = backfilled in (Overlap.ALLOW, Overlap.BUFFER_ALL)
+    return None if waits else backfilled
 
 
 def exclusion_of(definition: TaskDefinition) -> tuple[object, ...]:
@@ -60,7 +75,7 @@ def exclusion_of(definition: TaskDefinition) -> tuple[object, ...]:
     return definition.overlap, definition.lock, definition.trigger.waits
 
 
-class Fate(NamedTuple):
+class Verdict(NamedTuple):
     """What becomes of an instance that is due and parked.
 
     Attributes:
@@ -74,18 +89,19 @@ class Fate(NamedTuple):
     stops: bool = False
 
 
-def fate_of(overlap: Overlap, *, runs: bool, waiting: Sequence[UUID]) -> Fate:
-    """What becomes of an instance that is due while its slot is taken.
+def judge(overlap: Overlap, *, runs: bool, waiting: Sequence[UUID]) -> Verdict:
+    """Decide on an instance that is due while its slot is taken.
 
     Args:
         overlap: That of its definition, which is not to allow it.
         runs: Whether it is one of the same definition that has the slot.
-        waiting: Those of the same definition that wait for it already.
+        waiting: Those of the same definition that wait for it already; of what was
+            backfilled, those that were, and else the others.
     """
     if overlap is Overlap.REPLACE:
-        return Fate(replaced=waiting, stops=runs)
+        return Verdict(replaced=waiting, stops=runs)
     if overlap is Overlap.SKIP and runs:
-        return Fate(_RUNS)
+        return Verdict(_RUNS)
     if overlap is Overlap.BUFFER_ALL:
-        return Fate(_TOO_MANY if len(waiting) >= MOST_BUFFERED else None)
-    return Fate(_WAITS if waiting else None)
+        return Verdict(_TOO_MANY if len(waiting) >= MOST_BUFFERED else None)
+    return Verdict(_WAITS if waiting else None)

@@ -8,6 +8,7 @@ import pytest
 
 from go_scheduler.testing.clock import ManualClock
 from go_scheduler.testing.store.additions import AddTests, OnDemandTests
+from go_scheduler.testing.store.backfills import BackfillOverlapTests, BackfillTests
 from go_scheduler.testing.store.claims import ClaimTests, LapsedTests
 from go_scheduler.testing.store.definitions import PutTests
 from go_scheduler.testing.store.edits import DeleteTests, EditTests
@@ -69,6 +70,8 @@ class StoreSuite(
     WaitingTests,
     OnDemandTests,
     AddTests,
+    BackfillTests,
+    BackfillOverlapTests,
     ClaimTests,
     PriorityTests,
     LapsedTests,

@@ -40,6 +40,7 @@ from go_scheduler.events import (
     InstanceReopened,
     InstanceReplaced,
     InstanceRetried,
+    InstancesBackfilled,
     InstanceSkipped,
     InstanceStarted,
     InstanceTakenOver,
@@ -67,6 +68,7 @@ from go_scheduler.events import (
 )
 from go_scheduler.events.hub import LOG_ALONE
 from go_scheduler.models import Outcome
+from go_scheduler.policies import Overlap
 from go_scheduler.running.calling.error_text import describe_error
 
 if TYPE_CHECKING:
@@ -123,6 +125,18 @@ WRITTEN = [
         DefinitionsMoved(count=3),
         "INFO 3 definitions fire at other instants, by the present data of their time"
         " zones",
+    ),
+    (
+        InstancesBackfilled(
+            **OF_D,
+            first=NOON,
+            last=NOON,
+            count=3,
+            overlap=Overlap.ALLOW,
+            joined=False,
+        ),
+        f"INFO report: 3 of its fire times from {NOON} to {NOON} are run after all, by"
+        " hand",
     ),
     (
         InstanceSkipped(**OF_D, first=NOON, last=NOON, count=3, reason="late"),

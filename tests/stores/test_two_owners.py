@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import event
 
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.stores.declared import Declaration, Removed
+from go_scheduler.stores.declared import Declaration
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.testing.builders import definition, put
@@ -56,10 +56,10 @@ def once_it_has_read(
 
 
 def declare(
-    store: Store, owner: str, *definitions: TaskDefinition, removed: Removed = "delete"
+    store: Store, owner: str, *definitions: TaskDefinition, pauses: bool = False
 ) -> None:
     store.declare_definitions(
-        Declaration(owner=owner, definitions=definitions, removed=removed, adopts=True)
+        Declaration(owner=owner, definitions=definitions, pauses=pauses, adopts=True)
     )
 
 
@@ -99,7 +99,7 @@ def test_who_declares_again_what_another_has_just_taken_is_refused(
     store: Store,
 ) -> None:
     declare(store, "app", ONE)
-    declare(store, "app", removed="pause")
+    declare(store, "app", pauses=True)
     with (
         once_it_has_read(store, lambda: declare(store, "other", ONE)),
         pytest.raises(ConfigurationError, match="the set of 'other'"),
@@ -108,17 +108,15 @@ def test_who_declares_again_what_another_has_just_taken_is_refused(
     assert store.get_definition(ONE.id).owner == "other"
 
 
-@pytest.mark.parametrize("removed", ["pause", "delete"])
-def test_what_another_has_just_taken_is_not_removed(
-    store: Store, removed: Removed
-) -> None:
+@pytest.mark.parametrize("pauses", [True, False])
+def test_what_another_has_just_taken_is_not_removed(store: Store, pauses: bool) -> None:
     declare(store, "app", ONE)
-    declare(store, "app", removed="pause")
+    declare(store, "app", pauses=True)
 
     def take() -> None:
         declare(store, "other", ONE)
 
     with once_it_has_read(store, take, statement=LIST):
-        declare(store, "app", removed=removed)
+        declare(store, "app", pauses=pauses)
     taken = store.get_definition(ONE.id)
     assert (taken.owner, taken.paused) == ("other", False)

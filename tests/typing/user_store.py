@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from uuid import UUID
 
-    from go_scheduler import TaskDefinition, TaskInstance, TaskRun
+    from go_scheduler import Overlap, TaskDefinition, TaskInstance, TaskRun
     from go_scheduler.clock import Clock
     from go_scheduler.json import JSON
     from go_scheduler.models import Cancelled, DefinitionState, State
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
         Release,
         Renewal,
         Retention,
-        Reviewed,
         RunOutcome,
+        Settled,
         Tombstone,
     )
 
@@ -136,6 +136,15 @@ class StubStore(Store):
     ) -> Sequence[TaskInstance]:
         raise NotImplementedError
 
+    def backfill_instances(
+        self,
+        definition: TaskDefinition,
+        fire_times: Sequence[datetime],
+        *,
+        overlap: Overlap,
+    ) -> Sequence[datetime]:
+        raise NotImplementedError
+
     def cancel_instances(
         self, cancellations: Mapping[UUID, datetime | None]
     ) -> Mapping[UUID, Cancelled]:
@@ -183,7 +192,7 @@ class StubStore(Store):
     def counts(self) -> Mapping[State, int]:
         raise NotImplementedError
 
-    def review_parked(self, *, limit: int) -> Reviewed:
+    def settle_slots(self, *, limit: int) -> Settled:
         raise NotImplementedError
 
 

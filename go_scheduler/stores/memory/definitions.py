@@ -271,7 +271,7 @@ class DefinitionTable:
         row = ended.of
         definition = row.definition
         if (
-            ended.fire_time is not None
+            ended.is_fired
             and definition.trigger.waits
             and definition.next_fire_time is None
             and definition.completed_at is None

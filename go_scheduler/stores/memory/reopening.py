@@ -19,7 +19,7 @@ def reopen(ids: Collection[UUID], tables: Tables, now: datetime) -> Set[UUID]:
     """Make failed instances run again, as ``Store.reopen_instances``."""
     reopened = set()
     for row in sorted(_failed(ids, tables), key=_when, reverse=True):
-        if row.of.definition.trigger.waits and row.fire_time is not None:
+        if row.of.definition.trigger.waits and row.is_fired:
             # Of such a definition a single instance is open at a time.
             if any(each.is_awaited for each in row.of.rows):
                 continue

@@ -11,11 +11,12 @@ from go_scheduler.errors import TaskInstanceNotFoundError
 from go_scheduler.models import State
 from go_scheduler.stores.base import Store
 from go_scheduler.stores.memory.additions import add
+from go_scheduler.stores.memory.backfilling import backfill
 from go_scheduler.stores.memory.definition_calls import MemoryDefinitions
 from go_scheduler.stores.memory.finishing import cancel, finish, release
 from go_scheduler.stores.memory.lists import Lists
 from go_scheduler.stores.memory.reopening import reopen
-from go_scheduler.stores.memory.reviewing import review_parked
+from go_scheduler.stores.memory.settling import settle_slots
 from go_scheduler.stores.memory.span import Span
 from go_scheduler.stores.memory.tables import Tables
 from go_scheduler.stores.messages import Answer, NodeContact
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.clock import Clock
-    from go_scheduler.models import Cancelled, TaskInstance
+    from go_scheduler.models import Cancelled, TaskDefinition, TaskInstance
+    from go_scheduler.policies import Overlap
     from go_scheduler.stores.memory.snapshot import Snapshot
     from go_scheduler.stores.memory.stored import StoredInstance
     from go_scheduler.stores.messages import (
@@ -39,8 +41,8 @@ if TYPE_CHECKING:
         Release,
         Renewal,
         Retention,
-        Reviewed,
         RunOutcome,
+        Settled,
     )
     from go_scheduler.task_run import TaskRun
 
@@ -79,6 +81,18 @@ class MemoryStore(MemoryDefinitions, Store):
         """Make instances of a definition that are no fire times'."""
         with self._lock:
             return add(definition_id, additions, self._tables, self._time())
+
+    def backfill_instances(
+        self,
+        definition: TaskDefinition,
+        fire_times: Sequence[datetime],
+        *,
+        overlap: Overlap,
+    ) -> Sequence[datetime]:
+        """Make instances for fire times of a definition that have none."""
+        with self._lock:
+            now = self._time()
+            return backfill(definition, fire_times, overlap, self._tables, now)
 
     def claim_instances(
         self,
@@ -163,10 +177,10 @@ class MemoryStore(MemoryDefinitions, Store):
             }
         return {id: each for id, each in found.items() if each is not None}
 
-    def review_parked(self, *, limit: int) -> Reviewed:
+    def settle_slots(self, *, limit: int) -> Settled:
         """Go over what is parked."""
         with self._lock:
-            return review_parked(self._tables, self._time(), limit)
+            return settle_slots(self._tables, self._time(), limit)
 
     def delete_finished(self, retention: Retention, *, limit: int) -> int:
         """Delete what ended long ago."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from go_scheduler.models import State, TaskInstance
-from go_scheduler.stores.slots import overlap_of, slot_of
+from go_scheduler.stores.slots import overlap_of, overlap_of_backfilled, slot_of
 from go_scheduler.task_run import RUNS_KEPT, RunEnd, TaskRun
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.json import JSON
     from go_scheduler.models import Outcome, Skipped, TaskDefinition
+    from go_scheduler.policies import Overlap
     from go_scheduler.stores.messages import Claimant
 
 
@@ -40,6 +41,7 @@ class StoredInstance:
 
     __slots__ = (
         "attempt",
+        "backfilled",
         "cancel_requested",
         "claimed_by",
         "completed_at",
@@ -75,12 +77,14 @@ class StoredInstance:
         execute_at: datetime,
         *,
         fire_time: datetime | None,
+        backfilled: Overlap | None = None,
     ) -> None:
         self.id = id
         self.of = of
         self.queue = of.definition.queue
         self.priority = of.definition.priority
         self.fire_time = fire_time
+        self.backfilled = backfilled
         self.parked = False
         self.follow()
         self.execute_at = execute_at
@@ -106,23 +110,37 @@ class StoredInstance:
     @classmethod
     def restored(cls, instance: TaskInstance, of: StoredDefinition) -> StoredInstance:
         """The row that others saw as this instance."""
-        row = cls(instance.id, of, instance.execute_at, fire_time=instance.fire_time)
+        row = cls(
+            instance.id,
+            of,
+            instance.execute_at,
+            fire_time=instance.fire_time,
+            backfilled=instance.backfilled,
+        )
         for name in _RESTORED:
             setattr(row, name, getattr(instance, name))
         return row
 
     def follow(self) -> None:
         """Exclude what its definition says now."""
-        fired = self.fire_time is not None
-        self.slot = slot_of(self.of.definition, fired=fired)
-        self.overlap = overlap_of(self.of.definition, fired=fired)
+        of, fired, backfilled = self.of.definition, self.is_fired, self.backfilled
+        self.slot = slot_of(of, fired=fired, backfilled=backfilled)
+        if backfilled is None:
+            self.overlap = overlap_of(of, fired=fired)
+        else:
+            self.overlap = overlap_of_backfilled(backfilled)
+
+    @property
+    def is_fired(self) -> bool:
+        """Whether its definition's schedule has made it, and nobody by hand."""
+        return self.fire_time is not None and self.backfilled is None
 
     @property
     def is_accepted(self) -> bool:
         """Whether it may wait for its slot, though its overlap may end others."""
         fired = self.fire_time is not None
-        decides = overlap_of(self.of.definition, fired=fired)
-        return self.completed_at is None and self.overlap is not decides
+        judged_by = overlap_of(self.of.definition, fired=fired)
+        return self.completed_at is None and self.overlap is not judged_by
 
     @property
     def place(self) -> datetime | UUID:
@@ -142,7 +160,7 @@ class StoredInstance:
     @property
     def is_awaited(self) -> bool:
         """Whether a trigger that waits does so for its end, and it has not ended."""
-        return self.completed_at is None and self.fire_time is not None
+        return self.completed_at is None and self.is_fired
 
     @property
     def removable(self) -> bool:
@@ -152,7 +170,7 @@ class StoredInstance:
             and not self.runs
             # One that has failed, and was made to run again, has run.
             and self.error is None
-            and self.fire_time is not None
+            and self.is_fired
         )
 
     def start(self, claimant: Claimant, now: datetime) -> None:
@@ -216,6 +234,7 @@ class StoredInstance:
             skipped=self.skipped,
             payload=self.payload,
             key=self.key,
+            backfilled=self.backfilled,
         )
 
 

@@ -5,7 +5,6 @@ In words that every engine and every driver understands.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlalchemy import or_, select
@@ -74,15 +73,14 @@ class Sets:
             # One that is kept as it was is not written, and may have been taken.
             raise Overtaken
         as_stored = {each.id: each for each in (*put, *resumed)}
-        declared = Declared(
-            definitions=[as_stored[each] for each in ids], resumed=resumed
-        )
-        if declaration.removed == "keep":
-            return declared
         gone = self._owned(connection, owner, apart_from=ids)
-        if declaration.removed == "pause":
-            return replace(declared, paused=self._pause(connection, gone, owner))
-        return replace(declared, deleted=self._edits.delete(connection, [*gone]))
+        pauses = declaration.pauses
+        return Declared(
+            definitions=[as_stored[each] for each in ids],
+            resumed=resumed,
+            deleted=set() if pauses else self._edits.delete(connection, [*gone]),
+            paused=self._pause(connection, gone, owner) if pauses else (),
+        )
 
     def _enter(self, connection: Connection, declaration: Declaration) -> bool:
         """Enter a declaration, unless a later one has been made.

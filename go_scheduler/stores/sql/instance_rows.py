@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from go_scheduler.models import Outcome, Skipped, TaskInstance
+from go_scheduler.policies import Overlap
 from go_scheduler.stores.sql.rows import LATEST, NO_ID, unknown
 from go_scheduler.stores.sql.types import UNREADABLE, Unreadable
 
@@ -35,6 +36,7 @@ CLAIMED_COLUMNS = (
     "cancel_requested",
     "payload",
     "key",
+    "backfilled",
 )
 """The columns to be read of an instance that has just been claimed."""
 INSTANCE_COLUMNS = (
@@ -51,6 +53,7 @@ INSTANCE_COLUMNS = (
 
 _OUTCOMES = {None: None} | {outcome.value: outcome for outcome in Outcome}
 _OUTCOME = INSTANCE_COLUMNS.index("outcome")
+_OVERLAPS = {None: None} | {overlap.value: overlap for overlap in Overlap}
 _STAND_INS = {
     "id": NO_ID,
     "execute_at": LATEST,
@@ -66,7 +69,7 @@ def read_instance(values: Sequence[Any], definition: TaskDefinition) -> TaskInst
         definition, values = _repaired(values, definition)
     id, _, fire_time, execute_at, due_at, attempt, runs, hangs, *rest = values
     claimed_by, expires_at, started_at, outcome, error, *rest = rest
-    cancel_requested, payload, key, *rest = rest
+    cancel_requested, payload, key, backfilled, *rest = rest
     completed_at, ended_attempt, parked, *of_skipped = rest
     return TaskInstance(
         id=id,
@@ -89,6 +92,7 @@ def read_instance(values: Sequence[Any], definition: TaskDefinition) -> TaskInst
         skipped=_skipped(fire_time or execute_at, *of_skipped),
         payload=payload,
         key=key,
+        backfilled=_OVERLAPS.get(backfilled, Overlap.ALLOW),
     )
 
 

@@ -8,6 +8,7 @@ from sqlalchemy import select
 
 from go_scheduler.errors import TaskInstanceNotFoundError
 from go_scheduler.stores.changes import check_each_once
+from go_scheduler.stores.sql.backfilling import backfill
 from go_scheduler.stores.sql.cancelling import cancel_one
 from go_scheduler.stores.sql.edits import WITH_CONTENTS, definition_of
 from go_scheduler.stores.sql.instance_rows import INSTANCE_COLUMNS, read_instance
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from go_scheduler.models import Cancelled, TaskDefinition, TaskInstance
+    from go_scheduler.policies import Overlap
     from go_scheduler.stores.declared import Declaration, Declared
     from go_scheduler.stores.messages import Addition
     from go_scheduler.stores.sql.additions import Additions
@@ -112,6 +114,18 @@ class Joined:
         """Make instances of a definition that are no fire times'."""
         return self._run(
             lambda each: self._additions.add(each, definition_id, additions)
+        )
+
+    def backfill_instances(
+        self,
+        definition: TaskDefinition,
+        fire_times: Sequence[datetime],
+        *,
+        overlap: Overlap,
+    ) -> Sequence[datetime]:
+        """Make instances for fire times of a definition that have none."""
+        return self._run(
+            lambda each: backfill(each, self._dialect, definition, fire_times, overlap)
         )
 
     def get_instance(self, instance_id: UUID) -> TaskInstance:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from sqlalchemy import and_, case, delete, exists, literal, not_, null, select, update
+from sqlalchemy import and_, case, delete, exists, literal, not_, select, update
 
 from go_scheduler.models import Outcome
-from go_scheduler.stores.slots import LOCK
+from go_scheduler.policies import Overlap
+from go_scheduler.stores.slots import overlap_of, overlap_of_backfilled, slot_of
 from go_scheduler.stores.sql.rows import EARLIEST, LATEST, read_time
 from go_scheduler.stores.sql.tables import instances, runs, slots
 
@@ -18,7 +19,11 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection
 
+    from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.sql.dialect import Dialect, Query
+
+IS_FIRED = and_(instances.c.fire_time.is_not(None), instances.c.backfilled.is_(None))
+"""Whether its definition's schedule has made an instance, and nobody by hand."""
 
 
 class OpenInstances:
@@ -62,35 +67,28 @@ class OpenInstances:
             claimable_at = _no_earlier(instances.c.claimable_at, now)
             values = {**values, "claimable_at": claimable_at}
         if "waits" in values:
-            # No trigger waits for the end of what is no fire time's.
-            fired = instances.c.fire_time.is_not(None)
-            values = {**values, "waits": and_(fired, literal(values["waits"]))}
+            # No trigger waits for the end of what its schedule has not made.
+            values = {**values, "waits": and_(IS_FIRED, literal(values["waits"]))}
         self._update(values)
         if "queue" in values:
             self.free_unstarted(now)
 
-    def exclude(self, columns: Mapping[str, object], now: datetime) -> None:
+    def exclude(self, of: TaskDefinition, now: datetime) -> None:
         """Give those without a slot what they exclude now; what was parked goes on.
 
         Args:
-            columns: The ``slot``, ``overlap`` and ``waits`` of their definition.
+            of: Their definition.
             now: The store's time.
         """
         column = instances.c
-        slot, overlap = columns["slot"], columns["overlap"]
-        by_hand = column.fire_time.is_(None)
-        fired_slot = slot
-        if columns["waits"]:
-            is_lock = isinstance(slot, str) and slot.startswith(LOCK)
-            fired_slot = slot if is_lock else None
-            overlap = case((by_hand, overlap), else_=null())
+        slot, overlap = _exclusion(of)
         has_slot = exists().where(
             slots.c.name == column.slot, slots.c.instance_id == column.id
         )
         goes_on = case((column.parked, _claimable_at(now)), else_=column.claimable_at)
         self._update(
             {
-                "slot": case((by_hand, slot), else_=fired_slot),
+                "slot": slot,
                 "overlap": overlap,
                 "parked": False,
                 "claimable_at": goes_on,
@@ -107,6 +105,7 @@ class OpenInstances:
                 instances.c.runs == 0,
                 # One that has failed, and was made to run again, has run.
                 instances.c.error.is_(None),
+                IS_FIRED,
                 # A fire time that cannot be read could not be served anew.
                 instances.c.fire_time.between(EARLIEST, LATEST),
             )
@@ -171,6 +170,27 @@ class OpenInstances:
         return self._dialect.looked_up(
             statement.where(*self._theirs), instances, "task_instances_open_idx"
         )
+
+
+def _exclusion(of: TaskDefinition) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
+    """Of an instance of a definition its slot, and by what it is judged."""
+    column = instances.c
+    fired, by_hand = overlap_of(of, fired=True), overlap_of(of, fired=False)
+    slots_by = [
+        (column.backfilled == each.value, slot_of(of, fired=False, backfilled=each))
+        for each in Overlap
+    ]
+    overlaps_by = [
+        (column.backfilled == each.value, overlap_of_backfilled(each))
+        for each in Overlap
+    ]
+    slot = case(
+        *slots_by,
+        (column.fire_time.is_(None), slot_of(of, fired=False)),
+        else_=slot_of(of, fired=True),
+    )
+    overlap = case(*overlaps_by, (column.fire_time.is_(None), by_hand), else_=fired)
+    return slot, overlap
 
 
 def _claimable_at(now: datetime) -> ColumnElement[Any]:

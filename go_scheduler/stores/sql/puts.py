@@ -220,7 +220,7 @@ class Puts:
             .where(contents.c.key == row.key)
             .values(self._dialect.write_contents(changed))
         )
-        self._follow(connection, row, columns, how.now)
+        self._follow(connection, row, changed, how.now)
         if moment:
             OpenInstances(connection, self._dialect, [row.key]).remove_unstarted()
             if row.slot is not None:
@@ -235,10 +235,11 @@ class Puts:
         self,
         connection: Connection,
         row: Row[Any],
-        columns: Mapping[str, object],
+        new: TaskDefinition,
         now: datetime,
     ) -> None:
         """Give open instances the columns that have changed."""
+        columns = write_definition(new)
         changed = {
             name: columns[name]
             for name in _FOLLOWING
@@ -252,7 +253,7 @@ class Puts:
             if changed:
                 open_instances.follow(changed, now)
             if excludes:
-                open_instances.exclude(columns, now)
+                open_instances.exclude(new, now)
 
     def _keep(
         self,

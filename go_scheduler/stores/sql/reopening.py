@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, case, literal, not_, null, select, update
+from sqlalchemy import and_, case, literal, not_, null, or_, select, update
 
 from go_scheduler.models import Outcome
+from go_scheduler.policies import Overlap
 from go_scheduler.stores.slots import LOCK
+from go_scheduler.stores.sql.open_instances import IS_FIRED
 from go_scheduler.stores.sql.tables import definitions, instances
 
 if TYPE_CHECKING:
@@ -21,6 +23,11 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
     from go_scheduler.stores.sql.dialect import Dialect
+
+_EXCLUDES = and_(
+    instances.c.backfilled.is_not(None),
+    instances.c.backfilled != Overlap.ALLOW.value,
+)
 
 
 def reopen(
@@ -34,25 +41,28 @@ def reopen(
         ids: Those of the instances.
     """
     failed = _lock_failed(connection, dialect, ids)
-    waits = _lock_definitions(
+    locked = _lock_definitions(
         connection, dialect, {row.definition_key for row in failed}
     )
-    # Those whose trigger waits for the end of it, if it has a fire time.
-    keys = {row.id: row.definition_key for row in failed if row.fire_time is not None}
-    waiting = {key for key in keys.values() if waits.get(key)}
+    # Those whose trigger waits for the end of it, if its schedule has made it.
+    keys = {row.id: row.definition_key for row in failed if row.fired}
+    waiting = {each for each in keys.values() if each in locked and locked[each].waits}
     awaited = _awaited(connection, dialect, waiting)
     chosen: list[UUID] = []
     begun: set[UUID] = set()
     for row in failed:
         key = keys.get(row.id)
-        if row.definition_key in waits and key not in awaited:
+        if row.definition_key in locked and key not in awaited:
             chosen.append(row.id)
             # Of such a definition a single instance is open at a time.
             if key is not None and key in waiting:
                 awaited.add(key)
                 begun.add(key)
     _await(connection, dialect, begun)
-    return _reopen(connection, dialect, chosen)
+    reopened = _reopen(connection, dialect, chosen)
+    for key in {row.definition_key for row in failed if row.excludes} & locked.keys():
+        _exclude(connection, dialect, locked[key], reopened)
+    return reopened
 
 
 def _lock_failed(
@@ -61,7 +71,12 @@ def _lock_failed(
     """Those that have failed, latest first; none of them succeeds after all now."""
     column = instances.c
     query = (
-        select(column.id, column.definition_key, column.fire_time)
+        select(
+            column.id,
+            column.definition_key,
+            IS_FIRED.label("fired"),
+            _EXCLUDES.label("excludes"),
+        )
         .where(dialect.among(column.id, ids), column.outcome == Outcome.FAILED.value)
         .order_by(column.execute_at.desc(), column.id.desc())
         .with_for_update()
@@ -71,17 +86,18 @@ def _lock_failed(
 
 def _lock_definitions(
     connection: Connection, dialect: Dialect, keys: Collection[UUID]
-) -> Mapping[UUID, bool]:
-    """Of each that is there whether it waits; none is edited, or fires, until then."""
+) -> Mapping[UUID, Row[Any]]:
+    """Those that are there; none is edited, or fires, until then."""
+    column = definitions.c
     query = (
-        select(definitions.c.key, definitions.c.waits)
+        select(column.key, column.id, column.waits, column.slot)
         .where(
             dialect.among(definitions.c.key, keys), definitions.c.deleted_at.is_(None)
         )
         .order_by(definitions.c.key)
         .with_for_update()
     )
-    return {row.key: row.waits for row in connection.execute(query)}
+    return {row.key: row for row in connection.execute(query)}
 
 
 def _awaited(
@@ -93,7 +109,7 @@ def _awaited(
         dialect.among(column.definition_key, keys),
         column.completed_at.is_(None),
         column.outcome.is_(None),
-        column.fire_time.is_not(None),
+        IS_FIRED,
     )
     query = dialect.looked_up(query, instances, "task_instances_open_idx")
     return set(connection.execute(query).scalars())
@@ -116,8 +132,8 @@ def _reopen(
     now: datetime = dialect.now(connection)
     at = literal(now, column.due_at.type)
     # As ``slot_of`` has it.
-    fired = column.fire_time.is_not(None)
-    of_its_own = and_(of.waits, fired, not_(of.slot.startswith(LOCK)))
+    none = or_(and_(of.waits, IS_FIRED), column.backfilled.is_not(None))
+    of_its_own = and_(none, not_(of.slot.startswith(LOCK)))
     statement = (
         update(instances)
         .where(dialect.among(column.id, ids), column.definition_key == of.key)
@@ -128,7 +144,7 @@ def _reopen(
             slot=case((of_its_own, null()), else_=of.slot),
             # Somebody wants it to run: it waits for its turn, whatever runs.
             overlap=None,
-            waits=and_(of.waits, fired),
+            waits=and_(of.waits, IS_FIRED),
             frozen=of.paused,
             parked=False,
             due_at=at,
@@ -146,3 +162,20 @@ def _reopen(
         .returning(column.id)
     )
     return set(connection.execute(statement).scalars())
+
+
+def _exclude(
+    connection: Connection, dialect: Dialect, of: Row[Any], ids: Collection[UUID]
+) -> None:
+    """Let what was backfilled of a definition exclude others by its own overlap."""
+    column = instances.c
+    connection.execute(
+        update(instances)
+        .where(
+            dialect.among(column.id, ids),
+            column.definition_key == of.key,
+            column.slot.is_(None),
+            _EXCLUDES,
+        )
+        .values(slot=f"{of.id}")
+    )

@@ -16,6 +16,7 @@ from go_scheduler.errors import (
 from go_scheduler.stores.base import TransactionalStore
 from go_scheduler.stores.changes import check_each_once
 from go_scheduler.stores.sql.additions import Additions
+from go_scheduler.stores.sql.by_hand import SQLByHand
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.declaring import Sets
 from go_scheduler.stores.sql.due_queues import due_queues
@@ -31,7 +32,7 @@ from go_scheduler.stores.sql.lists import (
 from go_scheduler.stores.sql.puts import Puts
 from go_scheduler.stores.sql.reader import Reader
 from go_scheduler.stores.sql.reopening import reopen
-from go_scheduler.stores.sql.reviewing import Reviewing
+from go_scheduler.stores.sql.settling import Settling
 from go_scheduler.stores.sql.tables import definitions
 from go_scheduler.stores.sql.tombstones import Tombstones
 
@@ -44,14 +45,13 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import Clock
     from go_scheduler.json import JSON
-    from go_scheduler.models import DefinitionState, TaskDefinition, TaskInstance
+    from go_scheduler.models import DefinitionState, TaskDefinition
     from go_scheduler.stores.declared import Declaration, Declared
     from go_scheduler.stores.joined_store import JoinedStore
     from go_scheduler.stores.messages import (
-        Addition,
         Position,
-        Reviewed,
         RunOutcome,
+        Settled,
         Tombstone,
     )
     from go_scheduler.stores.sql.database import Database
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 _LARGE_BATCH = 500
 
 
-class SQLStore(InstanceLists, TransactionalStore):
+class SQLStore(SQLByHand, InstanceLists, TransactionalStore):
     """Keeps definitions and instances in a database."""
 
     def __init__(
@@ -83,7 +83,7 @@ class SQLStore(InstanceLists, TransactionalStore):
         self._sets = Sets(self._puts, self._edits, dialect)
         self._reader = Reader(database, dialect)
         self._both = dialect.looked_up(BOTH, definitions, "task_definitions_pkey")
-        self._reviewing = Reviewing(database, dialect, self._reader)
+        self._settling = Settling(database, dialect, self._reader)
         self._elapsed = (clock or SystemClock()).elapsed
 
     @property
@@ -247,21 +247,11 @@ class SQLStore(InstanceLists, TransactionalStore):
             lambda connection: self._edits.resume(connection, ids)
         )
 
-    # Instances, as users add and read them.
-
-    def add_instances(
-        self, definition_id: UUID, additions: Sequence[Addition]
-    ) -> Sequence[TaskInstance]:
-        """Make instances of a definition that are no fire times'."""
-        return self._database.transact(
-            lambda connection: self._additions.add(connection, definition_id, additions)
-        )
-
     # Instances that wait for their slots.
 
-    def review_parked(self, *, limit: int) -> Reviewed:
+    def settle_slots(self, *, limit: int) -> Settled:
         """Go over what is parked."""
-        return self._reviewing.review(limit)
+        return self._settling.settle(limit)
 
     def reopen_instances(self, ids: Collection[UUID]) -> Set[UUID]:
         """Make instances run again that have failed."""

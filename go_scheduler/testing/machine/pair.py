@@ -148,6 +148,10 @@ class StorePair(RuleBasedStateMachine):
             return set(store.fire_definitions([replace(firing, definition=read)]).done)
 
         self._alike(fire)
+        self._note_made(definition_id)
+
+    def _note_made(self, definition_id: UUID) -> None:
+        """Note which new instance of the store is which of the oracle."""
 
         def by_time(store: Store) -> Mapping[object, UUID]:
             twins = self._twins
@@ -199,5 +203,5 @@ def seen_of(given: TaskInstance) -> object:
         given.cancel_requested and owned,
         given.parked,
         given.skipped,
-        (given.payload, given.key),
+        (given.payload, given.key, given.backfilled),
     )

@@ -12,6 +12,7 @@ from hypothesis.stateful import initialize, invariant, rule
 from go_scheduler.models import TaskDefinition
 from go_scheduler.stores.messages import Firing, Retention
 from go_scheduler.testing.machine.addition_rules import AdditionRules
+from go_scheduler.testing.machine.backfill_rules import BackfillRules
 from go_scheduler.testing.machine.declaration_rules import DeclarationRules
 from go_scheduler.testing.machine.definition_rules import DefinitionRules
 from go_scheduler.testing.machine.drawn import (
@@ -34,7 +35,12 @@ if TYPE_CHECKING:
 
 
 class StoreMachine(
-    DefinitionRules, DeclarationRules, AdditionRules, InstanceRules, ReadingRules
+    DefinitionRules,
+    DeclarationRules,
+    AdditionRules,
+    BackfillRules,
+    InstanceRules,
+    ReadingRules,
 ):
     """Calls a store and a ``MemoryStore`` alike, and compares what can be seen of both.
 
