@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
+from itertools import chain
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -10,21 +12,26 @@ from go_scheduler.checks import check_type
 from go_scheduler.client.awaitable import awaitable
 from go_scheduler.client.nodes import Nodes
 from go_scheduler.errors import TaskDefinitionNotFoundError, TaskInstanceNotFoundError
+from go_scheduler.models import State
 from go_scheduler.stores.messages import Position
+from go_scheduler.stores.slots import slot_of
 from go_scheduler.triggers.base import utc
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.base import Store
     from go_scheduler.why.answer import Why
     from go_scheduler.why.facts import Facts
 
-# Around an instant on each side: enough to find it among runs that were moved.
+# Of each list that is read: enough to find what is most urgent, or was last.
 _MOST = 100
+_SECOND = timedelta(seconds=1)
 _LAST_ID = UUID(int=2**128 - 1)
+# What runs comes first, then what is held.
+_OPEN = (State.RUNNING, State.CLAIMED, State.PENDING)
 
 
 class Explaining(Nodes):
@@ -40,7 +47,7 @@ class Explaining(Nodes):
         print(scheduler.why(definition.id, datetime(2026, 11, 22, 9, tzinfo=UTC)))
         ```
 
-        It reads a handful of rows, and changes nothing.
+        It reads a few short lists, however much there is, and changes nothing.
 
         Args:
             definition_id: The definition; or an instance, about which it is then
@@ -67,7 +74,7 @@ class Explaining(Nodes):
         except TaskDefinitionNotFoundError:
             return self._why_other(store, definition_id, asked or store.now())
         if asked is None:
-            return why_now(self._facts(store, definition, _latest(store, definition)))
+            return why_now(self._facts(store, definition, _standing(store, definition)))
         around = _around(store, definition, asked)
         return why_then(replace(self._facts(store, definition, around), at=asked))
 
@@ -105,26 +112,61 @@ class Explaining(Nodes):
             now=now,
             instances=instances,
             nodes=nodes,
+            holder=_holder(store, instances),
             retention=self._retention,
         )
 
 
-def _latest(store: Store, definition: TaskDefinition) -> Sequence[TaskInstance]:
-    return store.list_instances(
-        definition_id=definition.id, newest_first=True, limit=_MOST
+def _standing(store: Store, definition: TaskDefinition) -> Sequence[TaskInstance]:
+    """What is open, of the most urgent kind that there is, and what was last."""
+    of = definition.id
+    for state in _OPEN:
+        found = store.list_instances(definition_id=of, state=state, limit=_MOST)
+        if found:
+            break
+    last = store.list_instances(
+        definition_id=of,
+        newest_first=True,
+        # What is to come has no end to tell of.
+        after=Position(at=store.now(), id=_LAST_ID),
+        limit=_MOST,
     )
+    return _once(found, last)
 
 
 def _around(
     store: Store, definition: TaskDefinition, at: datetime
 ) -> Sequence[TaskInstance]:
-    """The instances before and after an instant, the latest first."""
-    before = store.list_instances(
-        definition_id=definition.id,
-        newest_first=True,
-        after=Position(at=at, id=_LAST_ID),
-        limit=_MOST,
+    """The instances of an instant, by their fire time first, and those before it."""
+    of, before = definition.id, Position(at=at, id=_LAST_ID)
+    return _once(
+        # Jitter moves what is to run far away from its fire time.
+        store.list_instances(
+            definition_id=of, fired_since=at, fired_before=at + _SECOND, limit=_MOST
+        ),
+        store.list_instances(definition_id=of, since=at, limit=_MOST),
+        store.list_instances(
+            definition_id=of,
+            state=State.SKIPPED,
+            newest_first=True,
+            after=before,
+            limit=_MOST,
+        ),
+        store.list_instances(
+            definition_id=of, newest_first=True, after=before, limit=_MOST
+        ),
     )
-    after = store.list_instances(definition_id=definition.id, since=at, limit=_MOST)
-    known = {each.id for each in before}
-    return [*reversed([each for each in after if each.id not in known]), *before]
+
+
+def _once(*lists: Sequence[TaskInstance]) -> Sequence[TaskInstance]:
+    """All that was read, each once, in the order in which it was."""
+    return list({each.id: each for each in chain(*lists)}.values())
+
+
+def _holder(store: Store, instances: Sequence[TaskInstance]) -> TaskInstance | None:
+    """What those wait for that are parked: they are of one definition."""
+    for each in instances:
+        slot = slot_of(each.definition, fired=each.fire_time is not None)
+        if each.parked and slot is not None:
+            return store.slot_holder(slot)
+    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -87,6 +88,7 @@ def _running(facts: Facts, instance: TaskInstance) -> Why:
     )
     if instance.cancel_requested:
         text += " It has been asked to stop."
+    text += _before(instance)
     return _why(
         facts,
         instance,
@@ -100,7 +102,7 @@ def _running(facts: Facts, instance: TaskInstance) -> Why:
 def _held(facts: Facts, instance: TaskInstance) -> Why:
     text = (
         f"It is due at {facts.times(instance.due_at)}, and held by"
-        f" {_owner(facts, instance)}.{_claim(facts, instance)}"
+        f" {_owner(facts, instance)}.{_claim(facts, instance)}{_before(instance)}"
     )
     return _why(facts, instance, Because.HELD, text, until=instance.expires_at)
 
@@ -119,6 +121,7 @@ def _pending(facts: Facts, instance: TaskInstance) -> Why:
         because = Because.RETRY
     else:
         text, because = f"It is due at {due}, in {soon}.", Because.PENDING
+    text += but_nobody_would(facts)
     return _why(
         facts, instance, because, text, until=instance.due_at, reason=instance.error
     )
@@ -132,6 +135,7 @@ def paused(facts: Facts, instance: TaskInstance | None) -> Why:
         f" ({note or 'there is no note'}), so that nothing of it starts until it is"
         " resumed."
     )
+    text += _after_pause(facts) if instance is None else _before(instance)
     return Why(
         definition_id=facts.definition.id,
         at=facts.at,
@@ -143,39 +147,76 @@ def paused(facts: Facts, instance: TaskInstance | None) -> Why:
     )
 
 
+def _after_pause(facts: Facts) -> str:
+    """What a definition would do if it were resumed."""
+    following = facts.definition.next_fire_time
+    if following is None:
+        return ""
+    if following > facts.now:
+        return f" Its next fire time is {facts.times(following)}."
+    return (
+        f" Its fire times since {facts.times(following)} are missed; once it is"
+        " resumed, its catch_up decides what becomes of them."
+    )
+
+
+def frozen(facts: Facts, instance: TaskInstance) -> str:
+    """Which instance waits for the end of a pause."""
+    due = facts.times(instance.due_at)
+    return f"Instance {instance.id}, due at {due}, waits for that.{_before(instance)}"
+
+
+def but_nobody_would(facts: Facts) -> str:
+    """What is wrong already, for something that is due later."""
+    obstacle = _obstacle(facts)
+    return "" if obstacle is None else f" But {obstacle}."
+
+
 def _parked(facts: Facts, instance: TaskInstance) -> Why:
     """What is due, and whose turn is another instance's."""
-    lock = instance.definition.lock
-    what = "another one of its definition has ended"
+    lock, holder = instance.definition.lock, facts.holder
+    has, what = "runs", "another one of its definition has ended"
     if lock is not None:
-        what = f"whatever has the lock {lock!r} has ended"
+        has, what = "has the lock", f"whatever has the lock {lock!r} has ended"
     since = facts.times(instance.due_at)
     text = f"It has been due since {since}, and waits until {what}."
-    holders = [each for each in facts.instances if each.state is State.RUNNING]
-    for holder in holders:
-        text += f" Instance {holder.id}: {_running(facts, holder).text}"
-    return _why(facts, instance, Because.PARKED, text, since=instance.due_at)
+    if holder is None:
+        text += f" Just now nothing {has}, and the next goes on in a moment."
+        text += but_nobody_would(facts)
+    else:
+        its = replace(facts, definition=holder.definition, holder=None)
+        text += f" Instance {holder.id}{_of(facts, holder)}: {about(its, holder).text}"
+    return _why(
+        facts,
+        instance,
+        Because.PARKED,
+        text,
+        holder=holder,
+        since=instance.due_at,
+        reason=instance.error,
+    )
+
+
+def _of(facts: Facts, holder: TaskInstance) -> str:
+    """Whose an instance is, if it is another definition's."""
+    of = holder.definition
+    if of.id == facts.definition.id:
+        return ""
+    return f" of definition {of.id}" + ("" if of.name is None else f" ({of.name})")
 
 
 def _waits(facts: Facts, instance: TaskInstance) -> Why:
     """What is due, and nobody has taken."""
-    since = facts.times(instance.due_at)
-    queue, name = instance.definition.queue, instance.definition.name
-    served = [each for each in facts.takers if each.serves(queue)]
-    known = [each for each in served if each.knows(name)]
-    if not facts.takers:
-        what = "no node is alive that takes anything: start a scheduler"
-    elif not served:
-        what = f"no living node serves the queue {queue!r}{_served_last(facts, queue)}"
-    elif not known:
-        handler = "definitions without a name" if name is None else f"the name {name!r}"
-        what = f"no living node that serves its queue has a handler for {handler}"
-    else:
-        nodes = ", ".join(map(str, known))
+    what = _obstacle(facts)
+    if what is None:
+        queue, name = facts.definition.queue, facts.definition.name
+        able = [each for each in facts.takers if each.serves(queue)]
+        nodes = ", ".join(str(each) for each in able if each.knows(name))
         what = (
             f"no node has taken it yet; it may be taken by {nodes}, once there is room"
         )
-    text = f"It has been due since {since}, and {what}.{_after_runs(instance)}"
+    since = facts.times(instance.due_at)
+    text = f"It has been due since {since}, and {what}.{_before(instance)}"
     return _why(
         facts,
         instance,
@@ -184,6 +225,20 @@ def _waits(facts: Facts, instance: TaskInstance) -> Why:
         since=instance.due_at,
         reason=instance.error,
     )
+
+
+def _obstacle(facts: Facts) -> str | None:
+    """Why no node would take anything of the definition; None: one would."""
+    queue, name = facts.definition.queue, facts.definition.name
+    served = [each for each in facts.takers if each.serves(queue)]
+    if not facts.takers:
+        return "no node is alive that takes anything: start a scheduler"
+    if not served:
+        return f"no living node serves the queue {queue!r}{_served_last(facts, queue)}"
+    if not any(each.knows(name) for each in served):
+        handler = "definitions without a name" if name is None else f"the name {name!r}"
+        return f"no living node that serves its queue has a handler for {handler}"
+    return None
 
 
 def _served_last(facts: Facts, queue: str) -> str:
@@ -225,8 +280,12 @@ def _owner(facts: Facts, instance: TaskInstance) -> str:
     return node_text(facts.node(instance.claimed_by), instance.claimed_by)
 
 
-def _after_runs(instance: TaskInstance) -> str:
-    return f" It has run before.{_last_error(instance)}" if instance.runs else ""
+def _before(instance: TaskInstance) -> str:
+    """What came of the runs before the present one, or the next."""
+    # One that has failed and is to run again counts its runs anew.
+    if instance.runs > (instance.state is State.RUNNING) or instance.error:
+        return f" It has run before.{_last_error(instance)}"
+    return ""
 
 
 def _last_error(instance: TaskInstance) -> str:

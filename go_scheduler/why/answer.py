@@ -65,6 +65,8 @@ class Why:
         instance: The instance that it is about; None: there is none.
         node: The node that has that instance, or had it; None: there is none, or
             nothing is known of it any more.
+        holder: The instance that it waits for, of this definition or of another one
+            with the same lock; None: it waits for none.
         since: Since when that is so, or when it was; None: it is not known.
         until: Until when, or when it is to be; None: it is not known.
         reason: What somebody wrote down of it: the note of a pause, the error of the
@@ -79,6 +81,7 @@ class Why:
     text: str
     instance: TaskInstance | None = None
     node: NodeInfo | None = None
+    holder: TaskInstance | None = None
     since: datetime | None = None
     until: datetime | None = None
     reason: str | None = None

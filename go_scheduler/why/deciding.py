@@ -6,10 +6,11 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from go_scheduler.firing.jitter import jitter_of
 from go_scheduler.models import State
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.stored import UnknownTrigger
-from go_scheduler.why.about_instance import about, paused
+from go_scheduler.why.about_instance import about, but_nobody_would, frozen, paused
 from go_scheduler.why.answer import Because, Why
 from go_scheduler.why.words import length
 
@@ -31,13 +32,17 @@ def why_now(facts: Facts) -> Why:
     """Where a definition stands now, and what it did last."""
     open_ones = [each for each in facts.instances if each.completed_at is None]
     ended = [each for each in facts.instances if each.completed_at is not None]
-    if open_ones and not _is_only_paused(facts, open_ones):
-        return about(facts, min(open_ones, key=_urgency))
+    first = min(open_ones, key=_urgency, default=None)
+    if first is not None and not _is_only_paused(facts, open_ones):
+        answer = about(facts, first)
+        return replace(answer, text=answer.text + _besides(facts, first))
     answer = _of_definition(facts)
-    if not ended:
-        return answer
-    last = about(facts, ended[0])
-    return replace(answer, text=f"{answer.text} Its last instance: {last.text}")
+    text = answer.text
+    if first is not None:
+        text += f" {frozen(facts, first)}"
+    if ended:
+        text += f" Its last instance: {about(facts, ended[0]).text}"
+    return replace(answer, text=text)
 
 
 def why_then(facts: Facts) -> Why:
@@ -77,6 +82,17 @@ def why_gone(tombstone: Tombstone, *, at: datetime) -> Why:
     )
 
 
+def _besides(facts: Facts, instance: TaskInstance) -> str:
+    """What there is to say of a definition besides an open instance of it."""
+    if facts.definition.paused:
+        return f" {paused(facts, None).text}"
+    following = facts.definition.next_fire_time
+    if following is not None and not facts.definition.trigger.waits:
+        # It may have instances of several fire times by now.
+        following = facts.next_after(max(facts.now, instance.fire_time or facts.now))
+    return "" if following is None else f" It fires next at {facts.times(following)}."
+
+
 def _is_only_paused(facts: Facts, open_ones: Sequence[TaskInstance]) -> bool:
     pending = all(each.state is State.PENDING for each in open_ones)
     return facts.definition.paused and pending
@@ -88,13 +104,12 @@ def _urgency(instance: TaskInstance) -> tuple[int, datetime]:
 
 
 def _is_of_then(facts: Facts, instance: TaskInstance) -> bool:
-    if skipped := instance.skipped:
-        covers = skipped.first <= facts.at <= skipped.last
-        is_one = facts.fire_time() is not None
-        return (covers and is_one) or facts.is_then(skipped.first)
-    return facts.is_then(instance.fire_time or instance.execute_at) or facts.is_then(
-        instance.execute_at
-    )
+    if facts.is_then(instance.fire_time) or facts.is_then(instance.execute_at):
+        return True
+    if (skipped := instance.skipped) is None:
+        return False
+    covers = skipped.first <= facts.at <= skipped.last
+    return covers and facts.fire_time() is not None
 
 
 def _of_definition(facts: Facts) -> Why:
@@ -125,7 +140,10 @@ def _fires(facts: Facts, fire_time: datetime) -> Why:
         return _answer(facts, Because.OVERDUE, text, since=following)
     soon = fire_time - facts.now
     when = f", in {length(soon)}" if soon > timedelta(0) else ""
+    if later := jitter_of(facts.definition, fire_time):
+        when += f", and is to run at {facts.times(fire_time + later)} by its jitter"
     text = f"It fires at {at}{when}; its instance is made shortly before."
+    text += but_nobody_would(facts)
     return _answer(facts, Because.TO_COME, text, until=fire_time)
 
 

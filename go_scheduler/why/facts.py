@@ -32,8 +32,10 @@ class Facts:
         definition: The definition, as it is now.
         at: The instant.
         now: The store's time.
-        instances: Some of its instances, the latest first.
+        instances: Some of its instances: those first that tell most.
         nodes: The nodes of the last hour.
+        holder: What those of them wait for that are parked, whosever it is; None:
+            nothing has their slot.
         retention: How long ended instances are kept; None: it is not known.
     """
 
@@ -42,6 +44,7 @@ class Facts:
     now: datetime
     instances: Sequence[TaskInstance]
     nodes: Sequence[NodeInfo]
+    holder: TaskInstance | None = None
     retention: timedelta | None = None
 
     @property
@@ -66,17 +69,18 @@ class Facts:
 
     def fire_time(self) -> datetime | None:
         """The fire time that was asked about, if the schedule has one then."""
-        found = self._next(self.at - MICROSECOND)
+        found = self.next_after(self.at - MICROSECOND)
         return found if self.is_then(found) else None
 
     def nearest(self) -> tuple[PreviewedTime, ...]:
         """The fire time before the instant, and the one after it."""
-        found = (self._before(), self._next(self.at))
+        found = (self._before(), self.next_after(self.at))
         trigger = self.definition.trigger
         times = [each for each in found if each is not None]
         return tuple(preview(trigger, 1, each - MICROSECOND)[0] for each in times)
 
-    def _next(self, after: datetime) -> datetime | None:
+    def next_after(self, after: datetime) -> datetime | None:
+        """The next fire time after an instant, if there is one and it can be known."""
         # A trigger that cannot tell is no reason to tell nothing at all.
         try:
             return next_fire_time_of(self.definition.trigger, after)
@@ -87,7 +91,7 @@ class Facts:
         """The latest fire time before the instant: from as far back as it takes."""
         step = _FIRST_STEP
         while step < self.at - _BEGINNING:
-            found = self._next(self.at - step)
+            found = self.next_after(self.at - step)
             if found is not None and found < self.at:
                 until = self.at - MICROSECOND
                 return latest_fire_time(self.definition.trigger, found, until)

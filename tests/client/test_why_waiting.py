@@ -1,0 +1,341 @@
+"""Why: what waits, for what and since when, as the real loops leave it."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from go_scheduler.handlers.registry import HandlerRegistry
+from go_scheduler.models import State
+from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
+from go_scheduler.stores.memory import MemoryStore
+from go_scheduler.testing.builders import HOUR, MINUTE, SECOND
+from go_scheduler.testing.clock import START
+from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
+from go_scheduler.triggers.interval import IntervalTrigger
+from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.why.answer import Because
+from tests.client.house import House, fail
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.stores.base import Store
+    from go_scheduler.testing import ManualClock
+
+FAILED_AFTER = 30.0
+ONCE = RetryPolicy(max_attempts=1)
+LATER = RetryPolicy(delay=30 * MINUTE)
+DB = "db"
+
+
+@contextmanager
+def busy_house(store: Store, clock: ManualClock) -> Iterator[House]:
+    """A house in which each handler runs until the end."""
+    began, end = threading.Event(), threading.Event()
+
+    def work(_: TaskInstance) -> None:
+        began.set()
+        assert end.wait(FAILED_AFTER)
+
+    with ThreadPoolExecutor() as executor:
+        try:
+            house = House(store, clock, work, executor=executor)
+            house.schedule(OnDemandTrigger(), lock=DB, name="first")
+            house.scheduler.run_now(house.definition.id)
+            house.run_for(SECOND)
+            assert began.wait(FAILED_AFTER)
+            yield house
+        finally:
+            end.set()
+
+
+def test_it_is_paused_and_when_it_is_next(store: Store, clock: ManualClock) -> None:
+    house = House(store, clock)
+    house.schedule(IntervalTrigger(HOUR))
+    clock.advance(SECOND)
+    house.scheduler.pause(house.definition.id, "the printer is away")
+    assert house.why().text == (
+        "It is paused since 2030-01-01 00:00:01 UTC (the printer is away), so that"
+        " nothing of it starts until it is resumed. Its next fire time is 2030-01-01"
+        " 01:00:00 UTC."
+    )
+
+
+def test_what_runs_of_a_paused_one_is_told_and_that_it_is_paused(
+    store: Store, clock: ManualClock
+) -> None:
+    with busy_house(store, clock) as house:
+        house.scheduler.pause(house.definition.id, "no more")
+        why = house.why()
+    assert why.because is Because.RUNNING
+    assert " It is paused since 2030-01-01 00:00:01 UTC (no more), so that" in why.text
+
+
+def test_it_runs_on_a_node_of_a_host_until_then(
+    store: Store, clock: ManualClock
+) -> None:
+    with busy_house(store, clock) as house:
+        [node] = house.scheduler.nodes()
+        of = house.definition.id
+        [runs] = house.scheduler.list_instances(definition_id=of)
+        why = house.why()
+    assert (why.because, why.instance) == (Because.RUNNING, runs)
+    assert why.node is not None
+    assert why.node.id == node.id
+    assert why.until == runs.expires_at
+    assert f" on node {node.id} (host {node.host}, pid {node.pid})." in why.text
+    assert " Its claim holds until 2030-01-01 00:05:0" in why.text
+
+
+def test_it_is_held_by_a_node_of_a_host_until_then(
+    store: Store, clock: ManualClock
+) -> None:
+    house = House(store, clock)
+    house.schedule(IntervalTrigger(HOUR))
+    house.run_for(SECOND)
+    [node] = house.scheduler.nodes()
+    why = house.why()
+    assert why.because is Because.HELD
+    assert why.node is not None
+    assert why.instance is not None
+    assert why.until == why.instance.expires_at
+    assert f"2030-01-01 01:00:00 UTC, and held by {node}. Its claim holds" in why.text
+    assert node.pid is not None
+    assert f"pid {node.pid}" in why.text
+    assert why.text.endswith(" It fires next at 2030-01-01 02:00:00 UTC.")
+
+
+def test_it_waits_in_a_queue_that_no_node_has_served_since(
+    store: Store, clock: ManualClock
+) -> None:
+    mail = House(store, clock, queues=["mail"])
+    mail.run_for(SECOND)
+    [gone] = mail.scheduler.nodes()
+    mail.scheduler.stop()
+    house = House(store, clock)
+    house.schedule(ExecuteOnceTrigger(START + MINUTE), queue="mail")
+    to_come = house.why().text
+    house.run_for(10 * MINUTE)
+    why = house.why()
+    assert (why.because, why.since) == (Because.WAITS_FOR_NODE, START + MINUTE)
+    since = "the last was " + str(gone) + ", seen at 2030-01-01 00:00:01 UTC"
+    assert f"no living node serves the queue 'mail'; {since}." in why.text
+    # It is known before it is due that nobody would take it.
+    assert " But no " in to_come
+
+
+def test_its_name_is_unknown_to_every_node(store: Store, clock: ManualClock) -> None:
+    handlers = HandlerRegistry()
+    handlers.register("send")(print)
+    house = House(store, clock, handlers)
+    house.schedule(ExecuteOnceTrigger(START + MINUTE), name="sned")
+    for span in (SECOND, 10 * MINUTE):
+        house.run_for(span)
+        assert "has a handler for the name 'sned'" in house.why().text
+
+
+def test_it_is_run_again_at_a_time_after_an_error(
+    store: Store, clock: ManualClock
+) -> None:
+    house = House(store, clock, fail, retry=LATER)
+    house.schedule(ExecuteOnceTrigger(START + MINUTE))
+    house.run_for(2 * MINUTE)
+    [instance] = house.scheduler.list_instances()
+    for why in (house.why(), house.scheduler.why(instance.id)):
+        assert (why.because, why.until) == (Because.RETRY, START + 31 * MINUTE)
+        assert why.text == (
+            "It runs again at 2030-01-01 00:31:00 UTC, in 29 min. Last error:"
+            " ValueError: no paper."
+        )
+
+
+def test_as_many_were_skipped_for_this_reason(store: Store, clock: ManualClock) -> None:
+    house = House(store, clock)
+    latest = CatchUp(mode="latest", grace=SECOND)
+    house.schedule(IntervalTrigger(MINUTE), catch_up=latest)
+    clock.advance(55 * MINUTE + SECOND / 2)
+    house.run_for(SECOND)
+    why = house.why(START + 20 * MINUTE)
+    assert why.because is Because.SKIPPED
+    assert why.instance is not None
+    skipped = why.instance.skipped
+    assert skipped is not None
+    assert why.text == (
+        f"{skipped.count} fire times were skipped, from 2030-01-01 00:01:00 UTC to"
+        f" 2030-01-01 00:54:00 UTC: {skipped.reason}."
+    )
+    assert skipped.count == 54
+
+
+def test_it_is_found_by_its_fire_time_whenever_its_jitter_lets_it_run(
+    store: Store, clock: ManualClock
+) -> None:
+    house = House(store, clock)
+    house.schedule(IntervalTrigger(SECOND * 5), jitter=HOUR)
+    house.run_for(timedelta(0))
+    while not any(each.completed_at for each in house.scheduler.list_instances()):
+        clock.advance(10 * MINUTE)
+    done = house.scheduler.list_instances(state=State.COMPLETED)
+    for each in done[:: len(done) // 5]:
+        assert each.fire_time is not None
+        why = house.why(each.fire_time)
+        assert why.instance is not None
+        assert (why.because, why.instance.id) == (Because.COMPLETED, each.id)
+
+
+def test_when_its_jitter_will_let_it_run_is_told_before(
+    store: Store, clock: ManualClock
+) -> None:
+    house = House(store, clock)
+    house.schedule(ExecuteOnceTrigger(START + HOUR), jitter=HOUR)
+    text = house.why().text
+    house.run_for(SECOND)
+    [made] = house.scheduler.list_instances()
+    at = made.execute_at.replace(tzinfo=None).isoformat(" ", "microseconds")
+    assert f", and is to run at {at} UTC by its jitter; " in text
+
+
+def test_of_a_task_what_waits_is_found_among_all_that_is_to_come(
+    store: Store, clock: ManualClock
+) -> None:
+    house = House(store, clock, queues=["other"])
+    house.schedule(OnDemandTrigger())
+    waits = house.scheduler.run_now(house.definition.id)
+    for _ in range(101):
+        house.scheduler.run_now(house.definition.id, at=START + 9 * HOUR)
+    house.run_for(MINUTE)
+    why = house.why()
+    assert why.instance is not None
+    assert (why.because, why.instance.id) == (Because.WAITS_FOR_NODE, waits.id)
+
+
+def test_of_a_task_what_runs_is_found_behind_all_that_waits(
+    store: Store, clock: ManualClock
+) -> None:
+    with busy_house(store, clock) as house:
+        of = house.definition.id
+        for _ in range(101):
+            house.scheduler.run_now(of, at=START)
+        why = house.why()
+    assert why.because is Because.RUNNING
+
+
+def test_the_one_of_its_own_definition_that_it_waits_for_is_named(
+    store: Store, clock: ManualClock
+) -> None:
+    with busy_house(store, clock) as house:
+        house.schedule(OnDemandTrigger(), overlap=Overlap.BUFFER_ALL)
+        runs = house.scheduler.run_now(house.definition.id)
+        clock.advance(SECOND)
+        waits = house.scheduler.run_now(house.definition.id)
+        clock.advance(SECOND)
+        asked = [house.scheduler.why(waits.id), house.why(waits.execute_at)]
+        [node] = house.scheduler.nodes()
+    for why in asked:
+        assert why.because is Because.PARKED
+        assert why.holder is not None
+        assert why.holder.id == runs.id
+        assert (
+            "and waits until another one of its definition has ended. Instance"
+            f" {runs.id}: It is running, since 2030-01-01 00:00:01 UTC, on {node}."
+        ) in why.text
+
+
+def test_who_has_the_lock_that_it_waits_for_is_named(
+    store: Store, clock: ManualClock
+) -> None:
+    with busy_house(store, clock) as house:
+        first = house.definition
+        [runs] = house.scheduler.list_instances()
+        house.schedule(OnDemandTrigger(), lock=DB)
+        waits = house.scheduler.run_now(house.definition.id)
+        clock.advance(SECOND)
+        asked = [house.why(), house.scheduler.why(waits.id)]
+        [node] = house.scheduler.nodes()
+    for why in asked:
+        assert why.because is Because.PARKED
+        assert why.holder is not None
+        assert why.holder.id == runs.id
+        assert (
+            f"waits until whatever has the lock 'db' has ended. Instance {runs.id} of"
+            f" definition {first.id} (first): It is running, since 2030-01-01 00:00:00"
+            f" UTC, on {node}. Its claim holds until"
+        ) in why.text
+
+
+def test_a_lock_may_be_had_by_what_is_paused_and_has_failed(
+    store: Store, clock: ManualClock
+) -> None:
+    house = House(store, clock, fail, retry=LATER)
+    first = house.schedule(OnDemandTrigger(), lock=DB)
+    failed = house.scheduler.run_now(first.id)
+    house.run_for(SECOND)
+    house.scheduler.pause(first.id, "not now")
+    house.schedule(OnDemandTrigger(), lock=DB)
+    house.scheduler.run_now(house.definition.id)
+    clock.advance(HOUR)
+    assert house.why().text == (
+        "It has been due since 2030-01-01 00:00:01 UTC, and waits until whatever has"
+        f" the lock 'db' has ended. Instance {failed.id} of definition {first.id}: It"
+        " is paused since 2030-01-01 00:00:01 UTC (not now), so that nothing of it"
+        " starts until it is resumed. It has run before. Last error: ValueError: no"
+        " paper."
+    )
+    assert house.scheduler.why(first.id).text == (
+        "It is paused since 2030-01-01 00:00:01 UTC (not now), so that nothing of it"
+        f" starts until it is resumed. Instance {failed.id}, due at 2030-01-01"
+        " 00:30:00 UTC, waits for that. It has run before. Last error: ValueError: no"
+        " paper."
+    )
+
+
+def test_what_is_run_again_by_hand_has_its_last_error(
+    store: Store, clock: ManualClock
+) -> None:
+    house = House(store, clock, fail, retry=ONCE)
+    house.schedule(OnDemandTrigger())
+    failed = house.scheduler.run_now(house.definition.id)
+    house.run_for(SECOND)
+    house.scheduler.stop()
+    house.scheduler.retry(failed.id)
+    for why in (house.why(), house.scheduler.why(failed.id)):
+        assert why.because is Because.WAITS_FOR_NODE
+        assert why.text.endswith(
+            " It has run before. Last error: ValueError: no paper."
+        )
+
+
+@pytest.mark.parametrize("at", [None, START, START + HOUR])
+def test_it_takes_a_few_short_reads(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch, at: Any
+) -> None:
+    store = MemoryStore(clock)
+    with busy_house(store, clock) as house:
+        house.schedule(OnDemandTrigger(), lock=DB)
+        house.scheduler.run_now(house.definition.id)
+        clock.advance(SECOND)
+        reads = list[str]()
+
+        def noted(name: str) -> None:
+            read = getattr(MemoryStore, name)
+
+            def note(self: MemoryStore, *args: object, **asked: Any) -> object:
+                reads.append(name)
+                assert asked.get("limit", 1) <= 100
+                return read(self, *args, **asked)
+
+            monkeypatch.setattr(MemoryStore, name, note)
+
+        for name in vars(MemoryStore).keys() | vars(MemoryStore.__bases__[0]).keys():
+            if name.startswith(("get_", "list_", "slot_")):
+                noted(name)
+        house.why(at)
+    assert len(reads) <= 8
+    assert "list_contacts" in reads
