@@ -339,6 +339,7 @@ def test_a_driver_that_is_told_when_to_begin_is_not_in_autocommit(
         ({"name": "new", "metadata": {"new": True}}, set()),
         ({"catch_up": CatchUp(grace=MINUTE)}, set()),
         ({"trigger": IntervalTrigger(MINUTE)}, {"to come"}),
+        ({"jitter": SECOND}, {"to come"}),
         ({"expire_after": MINUTE}, {"to come", "runs", "retried"}),
         ({"queue": "other"}, {"to come", "runs", "retried"}),
     ],
@@ -372,7 +373,7 @@ def test_an_open_edit_locks_only_the_instances_that_it_changes(
         assert busy == changed
         assert len(answer.done) == len(given) - len(changed)
     kept = {name for name, each in given.items() if renew(store, each)}
-    lost = {"to come"} if "trigger" in edit or "queue" in edit else set()
+    lost = {"to come"} if edit.keys() & {"trigger", "jitter", "queue"} else set()
     assert kept == {*given} - lost
 
 

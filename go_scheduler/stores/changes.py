@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.messages import RunOutcome, Tombstone
 
+EDITED = "its definition was given another trigger before it ran"
+"""Why an instance is skipped whose fire time had passed when that happened."""
+
 
 def check_each_once(definitions: Iterable[TaskDefinition]) -> None:
     """Refuse to put two definitions of one id: which one is to be kept?
@@ -56,13 +59,8 @@ def check_is_as_read(read: TaskDefinition, revision: int | None) -> None:
 
 
 def goes_on(old: TaskDefinition, new: TaskDefinition) -> bool:
-    """Whether a put leaves as it is when a stored definition fires.
-
-    Another jitter moves what is made already, and is like another trigger; but one that
-    has ended begins no second life by it.
-    """
-    moves = new.jitter != old.jitter and old.completed_at is None
-    return new.trigger == old.trigger and not moves
+    """Whether a put leaves a stored definition its series of fire times."""
+    return new.trigger == old.trigger
 
 
 def created(
@@ -89,7 +87,7 @@ def kept(
 def edited(
     old: TaskDefinition, new: TaskDefinition, *, owner: str | None = None
 ) -> TaskDefinition:
-    """A stored definition that keeps its trigger: when it fires stays."""
+    """A stored definition that keeps its trigger, and with it its fire times."""
     return replace(
         new,
         trigger=old.trigger,
@@ -111,7 +109,7 @@ def rescheduled(
     *,
     owner: str | None = None,
 ) -> TaskDefinition:
-    """A stored definition that gets another trigger or jitter: it starts anew."""
+    """A stored definition that gets another trigger: it starts anew."""
     return replace(
         new,
         named=old.named or new.named,

@@ -47,13 +47,16 @@ class DefinitionStore(ABC):
         from then on if the one put is. Otherwise the revision rises by one, and what
         else happens depends on trigger and jitter:
 
-        * Both equal, or completed with an equal trigger: the stored trigger stays, with
-          its anchor, and so does ``next_fire_time``. The next start of each instance
-          uses the new values.
-        * Another trigger or jitter: its instances that have a ``fire_time``, have not
-          started and never ran are removed, ``next_fire_time`` is as passed, and the
-          definition is live again if it was completed. Instances that run or wait for a
-          retry stay, and so do those without a ``fire_time``.
+        * Both equal: the stored trigger stays, with its anchor, and so does
+          ``next_fire_time``. The next start of each instance uses the new values.
+        * Another jitter alone: the same, but what is still to come is taken back, as by
+          ``pause_definitions``. What has passed stays as it was made.
+        * Another trigger: of its instances that have a ``fire_time``, have not started
+          and never ran, those still to come are removed, and those whose ``fire_time``
+          has passed are *skipped* by ``Skipped.itself(fire_time, EDITED)`` and leave
+          their ``fire_time`` free. ``next_fire_time`` is as passed, and the definition
+          is live again if it was completed. Instances that run or wait for a retry
+          stay, and so do those without a ``fire_time``.
 
         Either way its open instances go to its queue, and those claimed and not started
         lose their claim if that is another one. With another ``overlap`` or ``lock``,
@@ -173,12 +176,17 @@ class DefinitionStore(ABC):
     ) -> Sequence[TaskDefinition]:
         """Pause definitions, so that nothing of theirs starts.
 
-        Instances that have a ``fire_time``, have not started and never ran are removed,
-        and ``next_fire_time`` goes back to the earliest fire time among them. Instances
-        without one, and those that wait for a retry, or are given back or fail
-        meanwhile, are frozen: pending, but not claimable. Running ones go on; if their
-        claim lapses, nobody takes it over until the definition is resumed. A definition
-        that gets a ``next_fire_time`` back is not completed any more. The revision
+        What is still to come is taken back: instances that have not started and never
+        ran are removed if their ``fire_time`` is after the store's time, and after that
+        of any instance that has started or ended; ``next_fire_time`` goes back to the
+        earliest of theirs, and a definition that gets one back is not completed any
+        more. So nothing is fired twice, however soon what has ended is deleted, and in
+        whichever order a jitter lets fire times run.
+
+        All other instances that are not running are frozen: pending, but not claimable,
+        and without a slot if they never ran; so are those that wait for a retry, or are
+        given back or fail meanwhile. Running ones go on; if their claim lapses, nobody
+        takes it over until the definition is resumed. The revision
         rises by one, and ``paused_at`` is the store's time. A definition that is paused
         already only takes the note: since when it is stays.
 

@@ -98,13 +98,14 @@ class TestEdits:
     """Definitions that cannot be read are paused, resumed and deleted like others."""
 
     def test_of_a_definition(self, store: Store, write: Write, value: str) -> None:
-        read = put(store)
-        fire(store, read, next_fire_time=START + HOUR)
+        later = START + HOUR
+        read = put(store, definition(later))
+        fire(store, read, next_fire_time=later + HOUR)
         write("task_definitions", f"next_fire_time = {value}", read.id)
         [paused] = store.pause_definitions([read.id], note="odd")
         assert (paused.paused, paused.note) == (True, "odd")
         # What was removed is served anew, for that can be read.
-        assert paused.next_fire_time == START
+        assert paused.next_fire_time == later
         [resumed] = store.resume_definitions([read.id])
         assert not resumed.paused
         assert store.delete_definitions([read.id]) == {read.id}

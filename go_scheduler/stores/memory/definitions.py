@@ -22,6 +22,7 @@ from go_scheduler.stores.changes import (
 )
 from go_scheduler.stores.memory.put_plan import PutPlan
 from go_scheduler.stores.memory.stored import StoredDefinition, StoredInstance
+from go_scheduler.stores.memory.unstarted import discard, take_back
 from go_scheduler.stores.messages import Tombstone
 from go_scheduler.stores.remembered import ended_before, is_over
 from go_scheduler.stores.slots import exclusion_of
@@ -152,11 +153,11 @@ class DefinitionTable:
         elif plan.equal:
             row.definition = kept(row.definition, new, owner=owner)
         elif plan.goes_on:
+            if new.jitter != row.definition.jitter:
+                self._take_back(row, now)
             self._replace(row, edited(row.definition, new, owner=owner))
         else:
-            for instance in row.rows:
-                if instance.removable:
-                    self._instances.remove(instance)
+            discard(row, self._instances, now)
             self._replace(row, rescheduled(row.definition, new, now, owner=owner))
         return row.definition
 
@@ -182,27 +183,28 @@ class DefinitionTable:
         if row.definition.paused:
             row.definition = replace(row.definition, note=note)
             return
-        again = row.definition.next_fire_time
+        self._take_back(row, now)
         for instance in row.rows:
-            if instance.removable:
-                self._instances.remove(instance)
-                assert instance.fire_time is not None
-                again = min(again or instance.fire_time, instance.fire_time)
-            elif instance.state is State.CLAIMED:
+            if instance.state is State.CLAIMED:
                 self._instances.free(instance, instance.due_at)
-        completed_at = row.definition.completed_at if again is None else None
+            if instance.is_unused:
+                self._instances.slots.free(instance)
         self.change(
             row,
             paused=True,
             note=note,
             paused_at=now,
-            next_fire_time=again,
-            completed_at=completed_at,
             revision=next_revision(row.definition),
         )
         for instance in row.rows:
             if instance.state is State.PENDING:
                 self._instances.unlist_pending(instance)
+
+    def _take_back(self, row: StoredDefinition, now: datetime) -> None:
+        """Let a definition fire anew what is to come and has not begun."""
+        if removed := take_back(row, self._instances, now):
+            times = filter(None, [*removed, row.definition.next_fire_time])
+            self.change(row, next_fire_time=min(times), completed_at=None)
 
     def resume(self, row: StoredDefinition, now: datetime) -> None:
         """End a definition's pause, if it is paused."""

@@ -163,8 +163,8 @@ class StoredInstance:
         return self.completed_at is None and self.is_fired
 
     @property
-    def removable(self) -> bool:
-        """Whether its fire time may be served anew: it never started."""
+    def is_unused(self) -> bool:
+        """Whether it is a fire time's, and never started."""
         return (
             self.state in (State.PENDING, State.CLAIMED)
             and not self.runs
@@ -192,6 +192,15 @@ class StoredInstance:
         self.follow()
         # Somebody wants it to run: it waits for its turn, whatever runs.
         self.overlap = None
+
+    def leave_fire_time(self) -> datetime:
+        """Be no fire time's any more; answer whose it was."""
+        assert self.fire_time is not None
+        assert self.of.instances is not None
+        left = self.fire_time
+        self.of.instances[self.id] = self.of.instances.pop(left)
+        self.fire_time = None
+        return left
 
     def leave_run(self, now: datetime) -> None:
         """Keep its present run, if it has one, as lost to who claims it now."""

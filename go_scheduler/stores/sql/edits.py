@@ -28,6 +28,7 @@ from go_scheduler.stores.sql.tables import contents, definitions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence, Set
+    from datetime import datetime
     from uuid import UUID
 
     from sqlalchemy import Connection, Row, Select
@@ -101,27 +102,56 @@ class Edits:
         open_instances = OpenInstances(connection, self._dialect, [row.key])
         open_instances.lock()
         open_instances.freeze()
-        removed = open_instances.remove_unstarted()
+        written = self.take_back(connection, row, written, now)
         open_instances.free_unstarted(now)
         if row.slot is not None:
-            free_slots(connection, [row.slot])
-        times = [*removed, read_time(written.next_fire_time)]
-        again = min(filter(None, times), default=None)
-        if removed:
-            connection.execute(
-                update(definitions)
-                .where(definitions.c.key == row.key)
-                .values(next_fire_time=again, completed_at=None)
-            )
+            open_instances.leave_slots()
         return replace(
             old,
             paused=True,
             note=note,
             paused_at=now,
             revision=revision,
-            next_fire_time=again,
-            completed_at=read_time(written.completed_at) if again is None else None,
+            next_fire_time=read_time(written.next_fire_time),
+            completed_at=read_time(written.completed_at),
         )
+
+    def take_back(
+        self, connection: Connection, row: Row[Any], written: Row[Any], now: datetime
+    ) -> Row[Any]:
+        """Let a definition fire anew what is to come and has not begun.
+
+        That is what comes after the last that has, so that nothing is fired twice.
+
+        Args:
+            connection: In a transaction that has changed it.
+            row: The definition's, as it was.
+            written: What ``change`` answered.
+            now: The store's time.
+
+        Returns:
+            The same, as it is by then.
+        """
+        open_instances = OpenInstances(connection, self._dialect, [row.key])
+        open_instances.lock_unused(now)
+        removed = open_instances.remove_unused(open_instances.last_to_stay(now))
+        if row.slot is not None:
+            free_slots(connection, [row.slot])
+        if not removed:
+            return written
+        times = filter(None, [*removed, read_time(written.next_fire_time)])
+        statement = (
+            update(definitions)
+            .where(definitions.c.key == row.key)
+            .values(
+                next_fire_time=min(times),
+                completed_at=None,
+                # It may be seen only when that has passed, if the transaction is long.
+                late=True,
+            )
+            .returning(definitions.c.next_fire_time, definitions.c.completed_at)
+        )
+        return connection.execute(statement).one()
 
     def resume(
         self, connection: Connection, ids: Collection[UUID]

@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from sqlalchemy import and_, case, delete, exists, literal, not_, select, update
+from sqlalchemy import (
+    and_,
+    case,
+    delete,
+    exists,
+    func,
+    literal,
+    not_,
+    select,
+    update,
+)
 
 from go_scheduler.models import Outcome
 from go_scheduler.policies import Overlap
@@ -48,8 +58,16 @@ class OpenInstances:
 
     def lock(self) -> None:
         """Let nothing be claimed, start or end between the statements that follow."""
+        self._lock()
+
+    def lock_unused(self, after: datetime) -> None:
+        """Let none of these that never ran start, of fire times after an instant."""
+        self._lock(*_UNUSED, _is_coming(after))
+
+    def _lock(self, *which: ColumnElement[bool]) -> None:
         self._connection.execute(
             self._only_theirs(select(instances.c.id))
+            .where(*which)
             # One order for all nodes, so that none waits for another in a circle.
             .order_by(instances.c.id)
             .with_for_update()
@@ -96,23 +114,61 @@ class OpenInstances:
             not_(has_slot),
         )
 
-    def remove_unstarted(self) -> Sequence[datetime]:
-        """Remove those whose fire times may be served anew, and answer these."""
+    def last_to_stay(self, now: datetime) -> datetime:
+        """The latest fire time to come of what has begun or ended; now: there is none.
+
+        What ended is not open, but says as well that it was its turn.
+        """
+        column = instances.c
+        query = select(func.max(column.fire_time)).where(
+            self._theirs[0],
+            _is_coming(now),
+            not_(and_(column.completed_at.is_(None), *_UNUSED)),
+        )
+        query = self._dialect.looked_up(query, instances, "task_instances_fire_key")
+        return read_time(self._connection.execute(query).scalar()) or now
+
+    def remove_unused(self, after: datetime) -> Sequence[datetime]:
+        """Remove those that never ran, of fire times after this; answer these."""
         statement = (
             self._only_theirs(delete(instances))
-            .where(
-                instances.c.started_at.is_(None),
-                instances.c.runs == 0,
-                # One that has failed, and was made to run again, has run.
-                instances.c.error.is_(None),
-                IS_FIRED,
-                # A fire time that cannot be read could not be served anew.
-                instances.c.fire_time.between(EARLIEST, LATEST),
-            )
+            .where(*_UNUSED, _is_coming(after))
             .returning(instances.c.fire_time)
         )
         removed = map(read_time, self._connection.execute(statement).scalars())
         return [each for each in removed if each is not None]
+
+    def skip_unused(self, now: datetime, reason: str) -> None:
+        """End those that never ran, whose fire times have passed."""
+        column = instances.c
+        self._update(
+            {
+                "outcome": Outcome.SKIPPED.value,
+                "completed_at": now,
+                "skipped_first": column.fire_time,
+                "skipped_last": column.fire_time,
+                "skipped_count": 1,
+                "skipped_reason": reason,
+                "fire_time": None,
+                "parked": False,
+                "claimable_at": None,
+            },
+            *_UNUSED,
+            column.fire_time.between(EARLIEST, now),
+        )
+
+    def leave_slots(self) -> None:
+        """Let those that never ran go of their slots."""
+        query = select(instances.c.id, instances.c.slot)
+        query = self._only_theirs(query).where(*_UNUSED, instances.c.slot.is_not(None))
+        unused = {row.id: row.slot for row in self._connection.execute(query)}
+        if unused:
+            self._connection.execute(
+                delete(slots).where(
+                    slots.c.name.in_(sorted(set(unused.values()))),
+                    self._dialect.among(slots.c.instance_id, unused),
+                )
+            )
 
     def free_unstarted(self, now: datetime) -> None:
         """Take back the claims that have not started."""
@@ -191,6 +247,21 @@ def _exclusion(of: TaskDefinition) -> tuple[ColumnElement[Any], ColumnElement[An
     )
     overlap = case(*overlaps_by, (column.fire_time.is_(None), by_hand), else_=fired)
     return slot, overlap
+
+
+# That they are a fire time's and never started.
+_UNUSED = (
+    IS_FIRED,
+    instances.c.started_at.is_(None),
+    instances.c.runs == 0,
+    # One that has failed, and was made to run again, has run.
+    instances.c.error.is_(None),
+)
+
+
+def _is_coming(now: datetime) -> ColumnElement[bool]:
+    """Whether their fire time is after this; one that cannot be read is not."""
+    return and_(instances.c.fire_time > now, instances.c.fire_time <= LATEST)
 
 
 def _claimable_at(now: datetime) -> ColumnElement[Any]:

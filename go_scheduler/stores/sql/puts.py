@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 from sqlalchemy import func, insert, select, update
 
 from go_scheduler.stores.changes import (
+    EDITED,
     check_revision,
     created,
     edited,
@@ -207,9 +208,9 @@ class Puts:
         old = definition_of(row)
         if new.is_same(old):
             return self._keep(connection, row, old, kept(old, new, owner=how.owner))
+        moment: dict[str, object] = {}
         if goes_on(old, new):
             changed = edited(old, new, owner=how.owner)
-            moment: dict[str, object] = {}
         else:
             changed = rescheduled(old, new, how.now, owner=how.owner)
             moment = _moment(changed, how)
@@ -222,14 +223,22 @@ class Puts:
         )
         self._follow(connection, row, changed, how.now)
         if moment:
-            OpenInstances(connection, self._dialect, [row.key]).remove_unstarted()
-            if row.slot is not None:
-                free_slots(connection, [row.slot])
+            self._discard(connection, row, how.now)
+        elif changed.jitter != old.jitter:
+            written = self._edits.take_back(connection, row, written, how.now)
         return replace(
             changed,
             next_fire_time=written.next_fire_time,
             completed_at=written.completed_at,
         )
+
+    def _discard(self, connection: Connection, row: Row[Any], now: datetime) -> None:
+        """Remove what is to come by the former trigger, and skip what has passed."""
+        open_instances = OpenInstances(connection, self._dialect, [row.key])
+        open_instances.remove_unused(now)
+        open_instances.skip_unused(now, EDITED)
+        if row.slot is not None:
+            free_slots(connection, [row.slot])
 
     def _follow(
         self,

@@ -46,6 +46,7 @@ class DefinitionRules(StorePair):
         queue=st.sampled_from(QUEUES),
         priority=st.integers(0, 3),
         expire_after=st.sampled_from([None, 5 * SECOND]),
+        jitter=st.sampled_from([None, None, SECOND]),
         exclusion=exclusions,
         edits=st.none() | st.integers(0, 2),
     )
@@ -58,6 +59,7 @@ class DefinitionRules(StorePair):
         queue: str,
         priority: int,
         expire_after: timedelta | None,
+        jitter: timedelta | None,
         exclusion: tuple[Overlap, str | None] | None,
         edits: int | None,
     ) -> None:
@@ -77,6 +79,7 @@ class DefinitionRules(StorePair):
             queue=queue,
             priority=priority,
             expire_after=expire_after,
+            jitter=jitter,
             next_fire_time=fires_first(trigger, at),
         )
         self._put(new, edits=edits)

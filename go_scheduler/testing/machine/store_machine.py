@@ -27,6 +27,7 @@ from go_scheduler.testing.machine.drawn import (
 from go_scheduler.testing.machine.instance_rules import InstanceRules
 from go_scheduler.testing.machine.pair import seen_of
 from go_scheduler.testing.machine.reading_rules import ReadingRules
+from go_scheduler.testing.machine.series_rules import SeriesRules
 from go_scheduler.testing.settling import settle
 from go_scheduler.triggers.stored import dump_trigger
 
@@ -41,6 +42,7 @@ class StoreMachine(
     BackfillRules,
     InstanceRules,
     ReadingRules,
+    SeriesRules,
 ):
     """Calls a store and a ``MemoryStore`` alike, and compares what can be seen of both.
 

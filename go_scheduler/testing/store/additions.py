@@ -94,7 +94,7 @@ class OnDemandTests:
         assert instances(store, new) == []
 
     def test_one_that_fired_becomes_one_on_demand(self, store: Store) -> None:
-        old = put(store)
+        old = put(store, definition(START + HOUR))
         fire(store, old)
         new = put(store, replace(task(), id=old.id))
         assert (new.next_fire_time, new.completed_at) == (None, None)
@@ -373,7 +373,7 @@ class AddTests:
         assert ids(claim(store)) == [added.id]
 
     def test_another_trigger_keeps_it(self, store: Store) -> None:
-        of = put(store)
+        of = put(store, definition(START + HOUR))
         added = add(store, of)
         fire(store, of)
         new = put(store, replace(task(), id=of.id))

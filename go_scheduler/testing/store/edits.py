@@ -13,6 +13,7 @@ from go_scheduler.errors import (
     TaskInstanceNotFoundError,
 )
 from go_scheduler.models import Outcome, Skipped, State
+from go_scheduler.stores.changes import EDITED
 from go_scheduler.testing.builders import (
     EXPIRE_AFTER,
     HOUR,
@@ -143,8 +144,10 @@ class EditTests:
         put(store, replace(instance.definition, name="b", next_fire_time=START + HOUR))
         assert ids(instances(store, instance.definition)) == [instance.id]
 
-    def test_another_trigger_removes_what_is_pending(self, store: Store) -> None:
-        instance = pending(store)
+    def test_another_trigger_removes_what_is_pending_and_still_to_come(
+        self, store: Store
+    ) -> None:
+        instance = pending(store, definition(START + SECOND))
         put(store, replace(instance.definition, trigger=EVERY_TWO_HOURS))
         assert instances(store, instance.definition) == []
         assert claim(store, ahead=HOUR) == []
@@ -159,6 +162,39 @@ class EditTests:
         assert not finish(store, instance)
         with pytest.raises(TaskInstanceNotFoundError):
             store.get_instance(instance.id)
+
+    @pytest.mark.parametrize("trigger", [HOURLY, WAITING])
+    def test_another_trigger_skips_what_has_passed(
+        self, store: Store, trigger: Trigger
+    ) -> None:
+        instance = pending(store, definition(trigger=trigger))
+        put(store, replace(instance.definition, trigger=EVERY_TWO_HOURS))
+        assert claim(store, ahead=HOUR) == []
+        found = store.get_instance(instance.id)
+        assert (found.state, found.completed_at) == (State.SKIPPED, START)
+        assert found.skipped == Skipped.itself(START, EDITED)
+        assert found.fire_time is None
+        assert ids(instances(store, instance.definition)) == [instance.id]
+
+    def test_another_trigger_skips_what_has_passed_and_is_claimed(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = claimed(store)
+        clock.advance(SECOND)
+        put(store, replace(instance.definition, trigger=EVERY_TWO_HOURS))
+        assert start(store, instance) == []
+        assert renew(store, instance) == {}
+        assert store.get_instance(instance.id).state is State.SKIPPED
+
+    def test_another_trigger_skips_what_is_frozen_and_has_passed(
+        self, store: Store
+    ) -> None:
+        instance = pending(store)
+        [paused] = store.pause_definitions([instance.definition.id])
+        put(store, replace(paused, trigger=EVERY_TWO_HOURS))
+        assert store.get_instance(instance.id).state is State.SKIPPED
+        store.resume_definitions([paused.id])
+        assert claim(store) == []
 
     def test_another_trigger_leaves_what_runs(self, store: Store) -> None:
         instance = running(store)
@@ -182,14 +218,58 @@ class EditTests:
         put(store, replace(instance.definition, trigger=EVERY_TWO_HOURS))
         assert ids(instances(store, instance.definition)) == [instance.id]
 
-    def test_another_jitter_is_like_another_trigger(self, store: Store) -> None:
+    def test_another_jitter_has_what_is_still_to_come_made_anew(
+        self, store: Store
+    ) -> None:
         old = put(store)
-        fire(store, old, next_fire_time=START + 2 * HOUR)
-        again = replace(old, next_fire_time=START + HOUR, jitter=SECOND)
-        stored = put(store, again)
+        later = START + HOUR
+        fire(store, old, later, next_fire_time=START + 2 * HOUR)
+        stored = put(store, replace(old, next_fire_time=START, jitter=SECOND))
         assert instances(store, stored) == []
         found = store.get_definition(stored.id)
-        assert (found.jitter, found.next_fire_time) == (SECOND, START + HOUR)
+        for each in (stored, found):
+            assert (each.jitter, each.next_fire_time) == (SECOND, later)
+            assert each.revision == 2
+        assert ids(due(store)) == [stored.id]
+        assert times(fire(store, found)) == [later]
+
+    def test_another_jitter_has_a_one_off_that_is_still_to_come_made_anew(
+        self, store: Store
+    ) -> None:
+        instance = pending(store, definition(START + SECOND))
+        completed = store.get_definition(instance.definition.id)
+        assert completed.completed_at is not None
+        stored = put(store, replace(completed, jitter=SECOND))
+        assert (stored.next_fire_time, stored.completed_at) == (START + SECOND, None)
+
+    def test_another_jitter_leaves_what_has_passed(self, store: Store) -> None:
+        old = put(store)
+        later = START + HOUR
+        fire(store, old, START, START + SECOND, next_fire_time=later)
+        stored = put(store, replace(old, jitter=SECOND))
+        assert stored.next_fire_time == START + SECOND
+        assert times(claim(store)) == [START]
+
+    def test_another_jitter_leaves_what_was_missed_to_be_caught_up(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        old = put(store)
+        clock.advance(HOUR)
+        later = clock.now() + HOUR
+        stored = put(store, replace(old, next_fire_time=later, jitter=SECOND))
+        assert stored.next_fire_time == START
+
+    def test_another_jitter_goes_back_over_nothing_that_has_begun(
+        self, store: Store
+    ) -> None:
+        old = put(store)
+        step = [START + number * SECOND for number in (1, 2, 3)]
+        fire(store, old, *step, next_fire_time=START + HOUR)
+        _, second, third = claim(store, ahead=HOUR)
+        start(store, second)
+        stored = put(store, replace(old, jitter=SECOND))
+        assert stored.next_fire_time == third.fire_time
+        assert times(instances(store, stored)) == step[:2]
 
     def test_another_jitter_begins_no_second_life(self, store: Store) -> None:
         instance = ended(store)
@@ -211,9 +291,20 @@ class EditTests:
         assert record.skipped == skipped
 
     def test_a_removed_instance_leaves_its_fire_time_free(self, store: Store) -> None:
+        later = START + SECOND
+        old = pending(store, definition(later))
+        changed = put(store, replace(old.definition, trigger=EVERY_TWO_HOURS))
+        [new] = fire(store, changed, later)
+        assert new.fire_time == later
+        assert new.id != old.id
+
+    def test_an_instance_that_an_edit_skips_leaves_its_fire_time_free(
+        self, store: Store
+    ) -> None:
         old = pending(store)
         changed = put(store, replace(old.definition, trigger=EVERY_TWO_HOURS))
-        [new] = fire(store, replace(changed), START)
+        fire(store, changed, START)
+        [new] = claim(store)
         assert new.fire_time == START
         assert new.id != old.id
 

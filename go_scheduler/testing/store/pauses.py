@@ -11,7 +11,9 @@ from go_scheduler.errors import TaskInstanceNotFoundError
 from go_scheduler.models import Cancelled, State
 from go_scheduler.testing.builders import (
     HOUR,
+    HOURLY,
     LEASE,
+    MINUTE,
     NOBODY,
     OTHER_NODE,
     SECOND,
@@ -19,6 +21,7 @@ from go_scheduler.testing.builders import (
     cancel,
     claim,
     claimed,
+    clean_up,
     definition,
     due,
     ended,
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.base import Store
     from go_scheduler.testing.clock import ManualClock
+    from go_scheduler.triggers.base import Trigger
 
 
 def pause(store: Store, read: TaskDefinition) -> TaskDefinition:
@@ -149,14 +153,14 @@ class PauseTests:
         pause(store, read)
         assert store.fire_definitions([firing(read)]).done == set()
 
-    def test_pending_instances_are_removed(self, store: Store) -> None:
-        instance = pending(store)
+    def test_what_is_pending_and_still_to_come_is_removed(self, store: Store) -> None:
+        instance = pending(store, definition(START + SECOND))
         pause(store, instance.definition)
-        assert claim(store) == []
+        assert claim(store, ahead=HOUR) == []
         with pytest.raises(TaskInstanceNotFoundError):
             store.get_instance(instance.id)
 
-    def test_claimed_instances_are_removed(self, store: Store) -> None:
+    def test_what_is_claimed_and_still_to_come_is_removed(self, store: Store) -> None:
         instance = claimed(store)
         pause(store, instance.definition)
         assert start(store, instance) == []
@@ -168,8 +172,9 @@ class PauseTests:
         self, store: Store
     ) -> None:
         read = put(store)
-        fire(store, read, START + HOUR, START, next_fire_time=START + 2 * HOUR)
-        assert pause(store, read).next_fire_time == START
+        later = START + HOUR
+        fire(store, read, START + 2 * HOUR, later, next_fire_time=START + 3 * HOUR)
+        assert pause(store, read).next_fire_time == later
 
     def test_the_next_fire_time_goes_back_over_a_claimed_one(
         self, store: Store
@@ -191,9 +196,9 @@ class PauseTests:
     def test_a_completed_definition_with_a_removed_instance_is_live_again(
         self, store: Store
     ) -> None:
-        instance = pending(store)
+        instance = pending(store, definition(START + SECOND))
         paused = pause(store, instance.definition)
-        assert (paused.next_fire_time, paused.completed_at) == (START, None)
+        assert (paused.next_fire_time, paused.completed_at) == (START + SECOND, None)
 
     def test_a_completed_definition_without_one_stays_completed(
         self, store: Store
@@ -205,8 +210,62 @@ class PauseTests:
     def test_a_definition_whose_trigger_waits_goes_back_as_well(
         self, store: Store
     ) -> None:
-        instance = pending(store, definition(trigger=WAITING))
-        assert pause(store, instance.definition).next_fire_time == START
+        instance = pending(store, definition(START + SECOND, trigger=WAITING))
+        assert pause(store, instance.definition).next_fire_time == START + SECOND
+
+    @pytest.mark.parametrize("trigger", [HOURLY, WAITING])
+    def test_what_has_passed_and_not_started_is_frozen(
+        self, store: Store, trigger: Trigger
+    ) -> None:
+        instance = pending(store, definition(trigger=trigger))
+        paused = pause(store, instance.definition)
+        assert paused.next_fire_time is None
+        assert paused.completed_at == instance.definition.completed_at
+        assert claim(store, ahead=HOUR) == []
+        assert store.get_instance(instance.id).state is State.PENDING
+
+    def test_what_has_passed_and_is_claimed_is_frozen(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = claimed(store, definition(START + SECOND))
+        clock.advance(SECOND)
+        pause(store, instance.definition)
+        assert start(store, instance) == []
+        assert renew(store, instance) == {}
+        assert claim(store, ahead=HOUR) == []
+        assert store.get_instance(instance.id).state is State.PENDING
+
+    def test_no_fire_time_that_has_passed_fires_again(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        read = put(store)
+        # The first one is to run after the second one, as by a jitter.
+        later = firing(read, START, START + SECOND, next_fire_time=START + HOUR)
+        execute_times = (START + MINUTE, START + SECOND)
+        store.fire_definitions([replace(later, execute_times=execute_times)])
+        clock.advance(SECOND)
+        [second] = claim(store)
+        assert finish(store, second)
+        assert clean_up(store) == 1
+        assert pause(store, read).next_fire_time == START + HOUR
+        assert times(instances(store, read)) == [START]
+
+    @pytest.mark.parametrize("begun", ["started", "cancelled"])
+    def test_the_next_fire_time_goes_back_over_nothing_that_has_begun(
+        self, store: Store, begun: str
+    ) -> None:
+        read = put(store)
+        step = [START + number * SECOND for number in (1, 2, 3)]
+        fire(store, read, *step, next_fire_time=START + HOUR)
+        first, second, third = claim(store, ahead=HOUR)
+        if begun == "started":
+            start(store, second)
+        else:
+            cancel(store, second)
+        assert pause(store, read).next_fire_time == third.fire_time
+        assert ids(instances(store, read)) == [first.id, second.id]
+        assert store.get_instance(first.id).state is State.PENDING
+        assert claim(store, ahead=HOUR) == []
 
     def test_running_instances_go_on(self, store: Store) -> None:
         instance = running(store)
@@ -322,11 +381,17 @@ class ResumeTests:
         assert (resumed.paused, resumed.revision) == (False, 1)
 
     def test_what_was_removed_at_the_pause_fires_after_it(self, store: Store) -> None:
-        old = pending(store)
+        old = pending(store, definition(START + SECOND))
         pause(store, old.definition)
         [resumed] = store.resume_definitions([old.definition.id])
         assert ids(due(store, ahead=HOUR, limit=10)) == [resumed.id]
-        assert times(fire(store, resumed)) == [START]
+        assert times(fire(store, resumed)) == [START + SECOND]
+
+    def test_what_had_passed_at_the_pause_goes_on(self, store: Store) -> None:
+        instance = pending(store)
+        pause(store, instance.definition)
+        store.resume_definitions([instance.definition.id])
+        assert ids(claim(store)) == [instance.id]
 
     def test_what_waited_for_a_retry_is_claimable(self, store: Store) -> None:
         instance = waiting_for_retry(store)

@@ -398,10 +398,10 @@ class ReleaseTests:
         assert (found.runs, found.due_at) == (1, START + MINUTE)
 
     def test_what_never_ran_is_removed_by_another_pause(self, store: Store) -> None:
-        instance = running(store)
+        [instance] = start(store, claimed(store, definition(START + SECOND)))
         assert release(store, instance)
         [paused] = store.pause_definitions([instance.definition.id])
-        assert paused.next_fire_time == START
+        assert paused.next_fire_time == START + SECOND
         assert store.list_instances() == []
 
     def test_nobody_claims_it_before_its_delay_is_over(

@@ -128,12 +128,13 @@ class SetTests:
 
     def test_what_is_declared_no_more_may_be_paused(self, store: Store) -> None:
         _declare(store, ONE, TWO)
-        fire(store, store.get_definition(TWO.id))
+        later = START + HOUR
+        fire(store, store.get_definition(TWO.id), later)
         declared = _declare(store, ONE, pauses=True)
         assert declared.deleted == set()
         assert declared.paused == [TWO]
         [paused] = declared.paused
-        assert kept_by_store(paused) == (START, True, removal_note(APP), None, 2)
+        assert kept_by_store(paused) == (later, True, removal_note(APP), None, 2)
         assert kept_by_store(store.get_definition(TWO.id)) == kept_by_store(paused)
         assert _owned(store) == [ONE.id, TWO.id]
         assert store.list_instances() == []

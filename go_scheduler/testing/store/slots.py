@@ -516,7 +516,7 @@ class SlotTests:
         assert ids(settled(store).unparked) == [plain.id]
         assert ids(go(store)) == [plain.id]
 
-    def test_a_pause_removes_what_never_ran_and_its_slot(self, store: Store) -> None:
+    def test_a_pause_takes_the_slot_of_what_never_ran(self, store: Store) -> None:
         given = put(store, excluding(lock="a"))
         fire(store, given)
         [runs] = go(store)
@@ -524,8 +524,12 @@ class SlotTests:
         assert go(store) == []
         assert end_uncalled(store, runs)
         store.pause_definitions([given.id])
-        assert instances(store, given) == []
+        assert ids(instances(store, given)) == [runs.id]
         assert ids(settled(store).unparked) == [other.id]
+        assert ids(go(store)) == [other.id]
+        store.resume_definitions([given.id])
+        assert go(store) == []
+        assert is_parked(store, runs)
 
     def test_another_trigger_removes_what_never_ran_and_its_slot(
         self, store: Store
@@ -650,7 +654,7 @@ class SlotEditTests:
 
     def test_a_trigger_that_waits_needs_no_slot_of_its_own(self, store: Store) -> None:
         given = put(store, excluding(Overlap.SKIP))
-        fire(store, given)
+        fire(store, given, START + HOUR)
         put(store, replace(given, trigger=WAITING, revision=None))
         read = store.get_definition(given.id)
         [instance] = fire(store, read)

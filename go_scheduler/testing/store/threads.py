@@ -141,14 +141,14 @@ class ThreadTests:
         self, store: Store
     ) -> None:
         for _ in range(ROUNDS):
-            read = put(store)
+            read = put(store, definition(START + MINUTE))
             step = firing(read, next_fire_time=START + HOUR)
             at_once(
                 partial(store.fire_definitions, [step]),
                 partial(store.pause_definitions, [read.id]),
             )
             assert instances(store, read) == []
-            assert store.get_definition(read.id).next_fire_time == START
+            assert store.get_definition(read.id).next_fire_time == START + MINUTE
 
     def test_a_fire_and_a_delete_leave_no_instance(self, store: Store) -> None:
         for _ in range(ROUNDS):
@@ -164,8 +164,8 @@ class ThreadTests:
         self, store: Store
     ) -> None:
         for _ in range(ROUNDS):
-            read = put(store)
             later = START + MINUTE
+            read = put(store, definition(later))
             new = replace(read, trigger=WAITING, next_fire_time=later)
             step = firing(read, next_fire_time=START + HOUR)
             at_once(partial(store.fire_definitions, [step]), partial(put, store, new))
