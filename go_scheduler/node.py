@@ -262,7 +262,8 @@ class Node:
         if self._quiet_since is None:
             self._quiet_since = self._clock.elapsed()
         waited = self._clock.elapsed() - self._quiet_since
-        if ended and not self._execution.recorder.unrecorded:
+        recorded = ended and not self._execution.recorder.unrecorded
+        if recorded and self._stop_the_rest():
             self._close(clean=not self._execution.keeper.stuck())
         elif waited >= self._settings.lease:
             # The store has been away for so long that the claims have lapsed anyway.
@@ -280,6 +281,12 @@ class Node:
             ticker.stop()
         self._execution.give_back()
         return all(ticker.ended for ticker in makers)
+
+    def _stop_the_rest(self) -> bool:
+        """Stop what recorded and renewed; false while one is still at the store."""
+        for ticker in self._tickers():
+            ticker.stop()
+        return all(ticker.ended for ticker in self._tickers())
 
     def _close(self, *, clean: bool) -> None:
         for ticker in [*self._tickers(), self._stopper]:

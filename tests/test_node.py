@@ -277,6 +277,27 @@ def test_whoever_waits_for_the_stop_finds_the_loops_ended(
     assert ended == [True]
 
 
+def test_whoever_waits_for_the_stop_may_close_the_store() -> None:
+    renewing, go = threading.Event(), threading.Event()
+    one = node(print, MemoryStore(), SystemClock())
+
+    def renew() -> None:
+        renewing.set()
+        assert go.wait(FAILED_AFTER)
+
+    one._execution.keeper.ticker._tick = renew
+    one.start()
+    assert renewing.wait(FAILED_AFTER)
+    one.request_stop()
+    thread = one._execution.recorder.ticker._thread
+    assert thread is not None
+    thread.join(FAILED_AFTER)
+    assert not thread.is_alive()
+    assert not one.stopped
+    go.set()
+    assert one.stop(None)
+
+
 @pytest.mark.parametrize("started", range(11))
 def test_a_node_that_cannot_start_all_its_threads_starts_none(
     monkeypatch: pytest.MonkeyPatch, started: int
