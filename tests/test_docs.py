@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
-from dataclasses import fields, is_dataclass
+from contextlib import suppress
+from dataclasses import fields, is_dataclass, replace
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
@@ -12,8 +14,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from go_scheduler import Scheduler, errors, events
+from go_scheduler import Scheduler, TaskDefinition, errors, events
 from go_scheduler.events import DefinitionEvent, Event, InstanceEvent
+from go_scheduler.handlers.registry import HandlerRegistry
+from go_scheduler.handlers.task import Task
 from go_scheduler.health import Health
 from go_scheduler.stores import Store, opening
 from go_scheduler.stores.cockroachdb import CockroachDBStore
@@ -28,6 +32,7 @@ ROOT = Path(__file__).parents[1]
 REFERENCE = (ROOT / "docs/reference.md").read_text()
 OPERATING = (ROOT / "docs/operating.md").read_text()
 EVENTS = (ROOT / "docs/events.md").read_text()
+COMING_FROM = (ROOT / "docs/coming-from.md").read_text()
 STORES = (ROOT / "docs/stores.md").read_text()
 README = (ROOT / "README.md").read_text()
 PACKAGES = (
@@ -43,6 +48,7 @@ DATABASES = {
     "PostgreSQL": PostgreSQLStore,
     "SQLite": SQLiteStore,
 }
+NOT_OURS = ("timedelta", "subprocess.")
 UNITS = {"day": 86_400, "minute": 60, "second": 1}
 
 
@@ -197,3 +203,28 @@ def test_every_event_is_explained_with_its_fields(kind: type[Event]) -> None:
     shared = {each.name for base in BASES for each in fields(base)}
     for field in fields(kind):
         assert f"`{field.name}`" in row or field.name in shared, field.name
+
+
+def written_instead() -> list[ast.Call]:
+    """The calls in the tables for those who come from elsewhere, as they are here."""
+    rows = re.findall(r"^\| .+ \| (.+) \|$", COMING_FROM, re.MULTILINE)
+    calls = {}
+    for code in re.findall(r"`([^`]+)`", " ".join(rows)):
+        # Part of a statement, such as an argument, is no program.
+        with suppress(SyntaxError):
+            for each in ast.walk(ast.parse(code.lstrip("@"))):
+                if isinstance(each, ast.Call) and not isinstance(each.func, ast.Call):
+                    calls[ast.unparse(each)] = each
+    return [each for text, each in calls.items() if not text.startswith(NOT_OURS)]
+
+
+@pytest.mark.parametrize("call", written_instead(), ids=ast.unparse)
+def test_what_is_to_be_written_instead_can_be_written(call: ast.Call) -> None:
+    ours = {"replace": replace}
+    for owner in (Task, TaskDefinition, HandlerRegistry, Scheduler):
+        ours |= {name: getattr(owner, name) for name in dir(owner)}
+    ours |= {name: getattr(import_module(each), name) for each, name in public_names()}
+    called = ours[ast.unparse(call.func).rpartition(".")[2]]
+    given = {each.arg: None for each in call.keywords if each.arg is not None}
+    args = [each for each in call.args if ast.unparse(each) != "..."]
+    inspect.signature(called).bind_partial(*args, **given)

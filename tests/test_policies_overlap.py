@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import Counter
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 
 import pytest
@@ -53,6 +55,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 FAILED_AFTER = 30.0
+CONCEPTS = (Path(__file__).parents[1] / "docs/concepts.md").read_text()
 HOUR = seconds(3600)
 BEGIN = START + seconds(1)
 
@@ -445,3 +448,11 @@ class TestMany:
             scheduler.schedule(every(seconds(1)))
             clock.advance(seconds(60))
         assert store.looks <= 5
+
+
+def test_each_row_of_the_table_in_the_documentation_has_a_test_of_its_name() -> None:
+    rows = re.findall(r"^\| `([A-Z_]+)` \| .+ \|$", CONCEPTS, re.MULTILINE)
+    assert rows == [each.name for each in Overlap]
+    for row in rows:
+        own = f"test_{row.lower()}"
+        assert any(each.startswith(own) for each in dir(TestOverlap)), own

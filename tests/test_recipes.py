@@ -254,12 +254,19 @@ def test_two_backups_of_one_disk_wait_for_each_other(
     assert recipes["sync"].overlap is Overlap.SKIP
 
 
-def test_the_customers_runs_are_spread_and_stay_where_they_are(
-    recipes: Recipes,
+@pytest.mark.slow
+def test_the_customers_runs_are_spread_over_half_an_hour(
+    recipes: Recipes, clock: ManualClock
 ) -> None:
-    nightly = recipes["nightly"]
-    assert nightly(7) == nightly(7)
-    assert len({nightly(each).trigger for each in range(100)}) > 90
+    recipes.handlers.register("nightly")(recipes.ran.append)
+    recipes.scheduler.schedule_all([recipes["nightly"](each) for each in range(50)])
+    clock.advance(timedelta(hours=4))
+    assert len(recipes.ran) == 50
+    three = START.replace(hour=3)
+    assert {each.fire_time for each in recipes.ran} == {three}
+    seconds_late = {(each.execute_at - three).seconds for each in recipes.ran}
+    assert len(seconds_late) > 40
+    assert 20 * 60 < max(seconds_late) <= 30 * 60
 
 
 def test_a_run_is_logged_as_done_or_failed(
