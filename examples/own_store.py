@@ -155,7 +155,7 @@ class FileStore(MemoryStore):
     finish_instances = in_file(MemoryStore.finish_instances)
     release_instances = in_file(MemoryStore.release_instances)
     cancel_instances = in_file(MemoryStore.cancel_instances)
-    settle_slots = in_file(MemoryStore.settle_slots)
+    review_parked = in_file(MemoryStore.review_parked)
     delete_finished = in_file(MemoryStore.delete_finished)
     note_contact = in_file(MemoryStore.note_contact)
     list_contacts = in_file(MemoryStore.list_contacts)

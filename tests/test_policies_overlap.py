@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.events import Event
     from go_scheduler.stores.base import Store
-    from go_scheduler.stores.messages import Claimant, Settled
+    from go_scheduler.stores.messages import Claimant, Reviewed
     from go_scheduler.testing import ManualClock
 
 P = ParamSpec("P")
@@ -404,9 +404,9 @@ class CountingStore(MemoryStore):
         self.claims.update(each.id for each in claimed)
         return claimed
 
-    def settle_slots(self, *, limit: int) -> Settled:
+    def review_parked(self, *, limit: int) -> Reviewed:
         self.looks += 1
-        return super().settle_slots(limit=limit)
+        return super().review_parked(limit=limit)
 
 
 class TestMany:

@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from go_scheduler.clock import StoreClock
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
-    from go_scheduler.stores.messages import Settled
+    from go_scheduler.stores.messages import Reviewed
 
 _BATCH = 500
 _PAUSE = timedelta(seconds=1)
-# While another transaction has locked what could go on.
+# While there is more than a look goes over, or others have locked what could go on.
 _SHORT_PAUSE = timedelta(milliseconds=100)
 
 
 class Slots:
-    """Lets what is parked go on soon after its slot is free, and be judged when due.
+    """Lets what is parked go on soon after its slot is free, or end when it is due.
 
     What this node has parked or ended is looked after at once, and whatever is parked
     each second, for other nodes may have died, or parked beside an end.
@@ -93,30 +93,34 @@ class Slots:
             at = self._expected.popleft()
             if at > elapsed:
                 self._expected.append(at)
-        settled = self._store.settle_slots(limit=_BATCH)
-        self._tell(settled)
-        if settled.unparked:
+        found = self._store.review_parked(limit=_BATCH)
+        self._tell(found)
+        if found.unparked:
             self._freed()
-        pause = _PAUSE if settled.parked else self._lease
-        if settled.busy:
-            pause = _SHORT_PAUSE
-        elif settled.skipped or settled.replaced:
-            # They may have left their slots to others.
-            pause = ZERO
+        pause = self._pause_after(found)
         at = min(self._expected.copy(), default=elapsed + pause)
         return max(ZERO, min(pause, at - elapsed))
+
+    def _pause_after(self, found: Reviewed) -> timedelta:
+        """How soon there may be something to do again."""
+        if found.skipped or found.replaced:
+            # They may have left their slots to others.
+            return ZERO
+        if found.more:
+            return _SHORT_PAUSE
+        return _PAUSE if found.parked else self._lease
 
     def _expect(self, at: datetime) -> None:
         wait = max(ZERO, at - self._clock.now())
         self._expected.append(self._clock.elapsed() + wait)
         self.ticker.wake()
 
-    def _tell(self, settled: Settled) -> None:
-        for each in settled.unparked:
+    def _tell(self, found: Reviewed) -> None:
+        for each in found.unparked:
             self._events.tell(InstanceUnparked(**of_instance(each)))
-        for each in settled.replaced:
+        for each in found.replaced:
             self._events.tell(InstanceReplaced(**of_instance(each)))
-        for each in settled.skipped:
+        for each in found.skipped:
             assert each.skipped is not None
             self._events.tell(
                 InstanceSkipped(

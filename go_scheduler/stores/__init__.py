@@ -22,8 +22,8 @@ from go_scheduler.stores.messages import (
     Release,
     Renewal,
     Retention,
+    Reviewed,
     RunOutcome,
-    Settled,
     Tombstone,
 )
 
@@ -52,9 +52,9 @@ __all__ = [
     "Release",
     "Renewal",
     "Retention",
+    "Reviewed",
     "RunOutcome",
     "SetVersion",
-    "Settled",
     "Skipped",
     "Snapshot",
     "State",

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
         Position,
         Release,
         Renewal,
+        Reviewed,
         RunOutcome,
-        Settled,
     )
     from go_scheduler.task_run import TaskRun
 
@@ -117,21 +117,23 @@ class InstanceStore(ABC):
         """
 
     @abstractmethod
-    def settle_slots(self, *, limit: int) -> Settled:
+    def review_parked(self, *, limit: int) -> Reviewed:
         """Go over what is parked, and let go on or end what can.
 
         Of each slot that no instance has which is open, the parked instance whose turn
         it is becomes claimable. Whoever has ended an instance with a slot calls this
         soon after, and every node now and then.
 
-        Then what is parked, due and not judged yet is judged by the ``overlap`` of its
-        definition, in the order of ``due_at``, if its slot is taken;
-        ``stores.slots.judge`` decides: it waits, or ends as *skipped*, with itself and
-        a reason as ``skipped``. What it replaces is cancelled as by
+        Then the ``overlap`` of its definition decides on what is parked, due and not
+        decided on yet, if its slot is taken; of one slot in the order of ``due_at``.
+        ``stores.slots.fate_of`` has the rule: it waits, or ends as *skipped*, with
+        itself and a reason as ``skipped``. What it replaces is cancelled as by
         ``cancel_instances``; but one whose definition's trigger waits is only asked to
         stop.
 
-        Instances that are frozen are left alone. Where nothing is parked this costs one
+        Instances that are frozen are left alone. What another transaction has locked is
+        left for later, and keeps nothing else from its turn: if there is more than
+        ``limit``, the next call goes on behind. Where nothing is parked this costs one
         statement.
 
         Args:

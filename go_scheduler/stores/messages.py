@@ -308,7 +308,7 @@ class NodeContact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
+class Reviewed:
     """What came of going over what is parked.
 
     Attributes:
@@ -316,12 +316,12 @@ class Settled:
         skipped: Those that have ended as skipped, with the reason.
         replaced: Those that were asked to stop, or were cancelled as they did not run.
         parked: Whether anything may be parked still.
-        busy: Whether another transaction had locked any that could have gone on, or be
-            judged: asking again may help.
+        more: Whether asking again soon may help: there was more than was asked for, or
+            another transaction had locked some of it.
     """
 
     unparked: Sequence[TaskInstance] = ()
     skipped: Sequence[TaskInstance] = ()
     replaced: Sequence[TaskInstance] = ()
     parked: bool = False
-    busy: bool = False
+    more: bool = False

@@ -54,7 +54,7 @@ def slot_of(
 
 
 def overlap_of(definition: TaskDefinition, *, fired: bool) -> Overlap | None:
-    """By what an instance is judged that is due and parked; None: it waits."""
+    """What decides on an instance that is due and parked; None: it waits."""
     if definition.overlap is Overlap.ALLOW or (fired and definition.trigger.waits):
         return None
     return definition.overlap
@@ -75,7 +75,7 @@ def exclusion_of(definition: TaskDefinition) -> tuple[object, ...]:
     return definition.overlap, definition.lock, definition.trigger.waits
 
 
-class Verdict(NamedTuple):
+class Fate(NamedTuple):
     """What becomes of an instance that is due and parked.
 
     Attributes:
@@ -89,8 +89,8 @@ class Verdict(NamedTuple):
     stops: bool = False
 
 
-def judge(overlap: Overlap, *, runs: bool, waiting: Sequence[UUID]) -> Verdict:
-    """Decide on an instance that is due while its slot is taken.
+def fate_of(overlap: Overlap, *, runs: bool, waiting: Sequence[UUID]) -> Fate:
+    """What becomes of an instance that is due while its slot is taken.
 
     Args:
         overlap: That of its definition, which is not to allow it.
@@ -99,9 +99,9 @@ def judge(overlap: Overlap, *, runs: bool, waiting: Sequence[UUID]) -> Verdict:
             backfilled, those that were, and else the others.
     """
     if overlap is Overlap.REPLACE:
-        return Verdict(replaced=waiting, stops=runs)
+        return Fate(replaced=waiting, stops=runs)
     if overlap is Overlap.SKIP and runs:
-        return Verdict(_RUNS)
+        return Fate(_RUNS)
     if overlap is Overlap.BUFFER_ALL:
-        return Verdict(_TOO_MANY if len(waiting) >= MOST_BUFFERED else None)
-    return Verdict(_WAITS if waiting else None)
+        return Fate(_TOO_MANY if len(waiting) >= MOST_BUFFERED else None)
+    return Fate(_WAITS if waiting else None)

@@ -11,7 +11,7 @@ import pytest
 from go_scheduler.clock import ZERO
 from go_scheduler.running.slots import Slots
 from go_scheduler.stores.memory.store import MemoryStore
-from go_scheduler.stores.messages import Settled
+from go_scheduler.stores.messages import Reviewed
 from go_scheduler.testing.builders import LEASE
 from tests.conftest import instance, seconds
 
@@ -22,31 +22,31 @@ if TYPE_CHECKING:
 PARKED = replace(instance(claimed_by=None), parked=True)
 
 
-class SettledStore(MemoryStore):
+class ReviewedStore(MemoryStore):
     """Answers what it is told to."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock)
-        self.found = Settled()
+        self.found = Reviewed()
 
-    def settle_slots(self, *, limit: int) -> Settled:
+    def review_parked(self, *, limit: int) -> Reviewed:
         return self.found
 
 
 @pytest.mark.parametrize(
     ("found", "pause"),
     [
-        (Settled(), LEASE),
-        (Settled(parked=True), seconds(1)),
-        (Settled(parked=True, busy=True), timedelta(milliseconds=100)),
-        (Settled(parked=True, replaced=[PARKED]), ZERO),
+        (Reviewed(), LEASE),
+        (Reviewed(parked=True), seconds(1)),
+        (Reviewed(parked=True, more=True), timedelta(milliseconds=100)),
+        (Reviewed(parked=True, replaced=[PARKED]), ZERO),
     ],
-    ids=["nothing", "parked", "locked", "replaced"],
+    ids=["nothing", "parked", "more", "replaced"],
 )
 def test_it_looks_again_as_soon_as_there_may_be_something_to_do(
-    clock: ManualClock, store_clock: StoreClock, found: Settled, pause: timedelta
+    clock: ManualClock, store_clock: StoreClock, found: Reviewed, pause: timedelta
 ) -> None:
-    store, freed = SettledStore(clock), []
+    store, freed = ReviewedStore(clock), []
     store.found = found
     slots = Slots(store, store_clock, freed=lambda: freed.append(1), lease=LEASE)
     assert slots.tick() == pause
@@ -56,7 +56,7 @@ def test_it_looks_again_as_soon_as_there_may_be_something_to_do(
 def test_it_looks_when_what_was_parked_here_is_due(
     clock: ManualClock, store_clock: StoreClock
 ) -> None:
-    slots = Slots(SettledStore(clock), store_clock, freed=lambda: None, lease=LEASE)
+    slots = Slots(ReviewedStore(clock), store_clock, freed=lambda: None, lease=LEASE)
     slots.park([replace(PARKED, due_at=clock.now() + timedelta(seconds=0.5))])
     assert slots.tick() == timedelta(seconds=0.5)
     clock.advance(seconds(1))
@@ -66,7 +66,7 @@ def test_it_looks_when_what_was_parked_here_is_due(
 def test_what_may_go_on_is_looked_for_at_once(
     clock: ManualClock, store_clock: StoreClock
 ) -> None:
-    store, freed = SettledStore(clock), []
-    store.found = Settled(unparked=[PARKED], parked=True)
+    store, freed = ReviewedStore(clock), []
+    store.found = Reviewed(unparked=[PARKED], parked=True)
     Slots(store, store_clock, freed=lambda: freed.append(1), lease=LEASE).tick()
     assert freed == [1]

@@ -6,6 +6,7 @@ Every call here is made, and has answered, while another connection holds its lo
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from sqlalchemy import make_url
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, StoreUnavailableError
 from go_scheduler.models import Outcome, State
+from go_scheduler.policies import Overlap
 from go_scheduler.stores.messages import Release, Renewal, RunOutcome
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql.contents import ContentsCache
@@ -44,6 +46,7 @@ from go_scheduler.testing.builders import (
     start,
 )
 from go_scheduler.testing.clock import START
+from go_scheduler.testing.settling import settle
 from tests import servers
 from tests.faults import failing_statements
 
@@ -380,6 +383,45 @@ def test_an_instance_that_somebody_has_made_and_not_committed_delays_no_other(
         answer = store.fire_definitions([firing(each) for each in given])
         assert_divided(answer.done, answer.busy, given, [made.id])
     assert store.fire_definitions([firing(made)]).done == {made.id}
+
+
+def test_what_waits_beside_a_locked_instance_keeps_no_other_from_its_turn(
+    store: PostgreSQLStore, store_url: str, clock: ManualClock
+) -> None:
+    [busy, _] = [excluded(store, lock) for lock in "ab"]
+    clock.advance(MINUTE)
+    settle(store)
+    with locked(store_url, INSTANCES, [busy.id]):
+        found = [store.review_parked(limit=2) for _ in range(4)]
+        assert [len(each.skipped) for each in found] == [0, 2, 0, 0]
+        assert all(each.more for each in found)
+    found = [store.review_parked(limit=2) for _ in range(6)]
+    assert sum(len(each.skipped) for each in found) == 2
+    assert not found[-1].more
+
+
+def test_what_is_locked_and_may_go_on_keeps_no_other_from_its_turn(
+    store: PostgreSQLStore, store_url: str, clock: ManualClock
+) -> None:
+    for lock in "abc":
+        finish(store, excluded(store, lock))
+    parked = store.list_instances(state=State.PENDING)
+    first = [each for each in parked if each.fire_time == START + MINUTE / 4]
+    aside = [each.id for each in first if each.definition.lock != "c"]
+    settle(store)
+    with locked(store_url, INSTANCES, aside):
+        assert not store.review_parked(limit=2).unparked
+        [unparked] = store.review_parked(limit=2).unparked
+        assert unparked.definition.lock == "c"
+
+
+def excluded(store: PostgreSQLStore, lock: str) -> TaskInstance:
+    """One that runs, and keeps two more of its definition parked."""
+    new = replace(definition(trigger=HOURLY), lock=lock, overlap=Overlap.SKIP)
+    fire(store, put(store, new), *(START + n * MINUTE / 4 for n in range(3)))
+    started = start(store, *claim(store, ahead=HOUR))
+    [runs] = [each for each in started if not each.parked]
+    return runs
 
 
 def test_of_many_locks_only_some_are_waited_for(

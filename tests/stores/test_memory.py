@@ -123,7 +123,7 @@ def test_what_may_wait_for_its_slot_may_do_so_in_a_restored_store(
     other.restore(one.snapshot())
     assert other.snapshot() == one.snapshot()
     clock.advance(HOUR)
-    assert other.settle_slots(limit=10).skipped == []
+    assert other.review_parked(limit=10).skipped == []
     assert other.get_instance(again.id).parked
 
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
         Release,
         Renewal,
         Retention,
+        Reviewed,
         RunOutcome,
-        Settled,
         Tombstone,
     )
 
@@ -192,7 +192,7 @@ class StubStore(Store):
     def counts(self) -> Mapping[State, int]:
         raise NotImplementedError
 
-    def settle_slots(self, *, limit: int) -> Settled:
+    def review_parked(self, *, limit: int) -> Reviewed:
         raise NotImplementedError
 
 

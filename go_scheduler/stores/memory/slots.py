@@ -30,7 +30,7 @@ class SlotTable:
     def __init__(self) -> None:
         self._holders: dict[str, StoredInstance] = {}
         self._parked: SortedDict[str, SortedList[StoredInstance]] = SortedDict()
-        self._unjudged: SortedList[StoredInstance] = SortedList(key=_when_due)
+        self._undecided: SortedList[StoredInstance] = SortedList(key=_when_due)
 
     @property
     def holders(self) -> Mapping[str, UUID]:
@@ -64,20 +64,20 @@ class SlotTable:
         assert row.slot is not None
         self._parked.setdefault(row.slot, SortedList(key=in_turn)).add(row)
         if row.overlap is not None:
-            self._unjudged.add(row)
+            self._undecided.add(row)
 
     def unpark(self, row: StoredInstance) -> None:
         """Let go of a parked row; one that is frozen is not there."""
         assert row.slot is not None
         if (parked := self._parked.get(row.slot)) is not None:
-            self._unjudged.discard(row)
+            self._undecided.discard(row)
             parked.discard(row)
             if not parked:
                 del self._parked[row.slot]
 
     def accept(self, row: StoredInstance) -> None:
-        """Let a parked row wait, whatever is judged."""
-        self._unjudged.remove(row)
+        """Let a parked row wait, whatever its overlap."""
+        self._undecided.remove(row)
         row.overlap = None
 
     def __bool__(self) -> bool:
@@ -89,17 +89,17 @@ class SlotTable:
         free = (name for name in self._parked if name not in self._holders)
         return [self._parked[name][0] for name in islice(free, limit)]
 
-    def unjudged(self, until: datetime, limit: int) -> Sequence[StoredInstance]:
-        """Rows due by then that have not been judged, and whose slot is taken."""
+    def undecided(self, until: datetime, limit: int) -> Sequence[StoredInstance]:
+        """Rows due by then that nothing has decided on, and whose slot is taken."""
         due = (
             row
-            for row in self._unjudged
+            for row in self._undecided
             if row.due_at <= until and row.slot in self._holders
         )
         return list(islice(due, limit))
 
     def waiting(self, like: StoredInstance) -> Sequence[StoredInstance]:
-        """Rows of the same definition that wait for the same slot, judged or so.
+        """Rows of the same definition that wait for the same slot, and may do so.
 
         What was backfilled, and what was not, are apart.
         """

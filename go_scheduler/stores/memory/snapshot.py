@@ -26,7 +26,7 @@ class Snapshot:
         runs: What is kept of their runs, earliest attempt first.
         handed_on: The ids of those instances whose run is handed on.
         slots: Which instances have which slot: their ids by its name.
-        accepted: The ids of those that may wait for their slot, and are judged no more.
+        accepted: The ids of those that may wait for a slot, whatever the ``overlap``.
         contacts: When nodes were in contact with the store, one for each.
         tombstones: What is remembered of definitions that have ended and are gone.
         sets: The last declaration of each owner of a set.

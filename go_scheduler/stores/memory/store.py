@@ -16,7 +16,7 @@ from go_scheduler.stores.memory.definition_calls import MemoryDefinitions
 from go_scheduler.stores.memory.finishing import cancel, finish, release
 from go_scheduler.stores.memory.lists import Lists
 from go_scheduler.stores.memory.reopening import reopen
-from go_scheduler.stores.memory.settling import settle_slots
+from go_scheduler.stores.memory.reviewing import review_parked
 from go_scheduler.stores.memory.span import Span
 from go_scheduler.stores.memory.tables import Tables
 from go_scheduler.stores.messages import Answer, NodeContact
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
         Release,
         Renewal,
         Retention,
+        Reviewed,
         RunOutcome,
-        Settled,
     )
     from go_scheduler.task_run import TaskRun
 
@@ -177,10 +177,10 @@ class MemoryStore(MemoryDefinitions, Store):
             }
         return {id: each for id, each in found.items() if each is not None}
 
-    def settle_slots(self, *, limit: int) -> Settled:
+    def review_parked(self, *, limit: int) -> Reviewed:
         """Go over what is parked."""
         with self._lock:
-            return settle_slots(self._tables, self._time(), limit)
+            return review_parked(self._tables, self._time(), limit)
 
     def delete_finished(self, retention: Retention, *, limit: int) -> int:
         """Delete what ended long ago."""

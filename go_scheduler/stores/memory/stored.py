@@ -139,8 +139,8 @@ class StoredInstance:
     def is_accepted(self) -> bool:
         """Whether it may wait for its slot, though its overlap may end others."""
         fired = self.fire_time is not None
-        judged_by = overlap_of(self.of.definition, fired=fired)
-        return self.completed_at is None and self.overlap is not judged_by
+        decides = overlap_of(self.of.definition, fired=fired)
+        return self.completed_at is None and self.overlap is not decides
 
     @property
     def place(self) -> datetime | UUID:

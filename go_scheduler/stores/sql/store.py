@@ -32,7 +32,7 @@ from go_scheduler.stores.sql.lists import (
 from go_scheduler.stores.sql.puts import Puts
 from go_scheduler.stores.sql.reader import Reader
 from go_scheduler.stores.sql.reopening import reopen
-from go_scheduler.stores.sql.settling import Settling
+from go_scheduler.stores.sql.reviewing import Reviewing
 from go_scheduler.stores.sql.tables import definitions
 from go_scheduler.stores.sql.tombstones import Tombstones
 
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from go_scheduler.stores.joined_store import JoinedStore
     from go_scheduler.stores.messages import (
         Position,
+        Reviewed,
         RunOutcome,
-        Settled,
         Tombstone,
     )
     from go_scheduler.stores.sql.database import Database
@@ -83,7 +83,7 @@ class SQLStore(SQLByHand, InstanceLists, TransactionalStore):
         self._sets = Sets(self._puts, self._edits, dialect)
         self._reader = Reader(database, dialect)
         self._both = dialect.looked_up(BOTH, definitions, "task_definitions_pkey")
-        self._settling = Settling(database, dialect, self._reader)
+        self._reviewing = Reviewing(database, dialect, self._reader)
         self._elapsed = (clock or SystemClock()).elapsed
 
     @property
@@ -249,9 +249,9 @@ class SQLStore(SQLByHand, InstanceLists, TransactionalStore):
 
     # Instances that wait for their slots.
 
-    def settle_slots(self, *, limit: int) -> Settled:
+    def review_parked(self, *, limit: int) -> Reviewed:
         """Go over what is parked."""
-        return self._settling.settle(limit)
+        return self._reviewing.review(limit)
 
     def reopen_instances(self, ids: Collection[UUID]) -> Set[UUID]:
         """Make instances run again that have failed."""

@@ -50,8 +50,8 @@ definitions = Table(
     Column("queue", Text, nullable=False),
     Column("priority", SmallInteger, nullable=False, server_default=_NORMAL),
     Column("expire_after", BigInteger),
-    # Which slot its instances have in common, one at a time, and by what those are
-    # judged that are due while another one has it.
+    # Which slot its instances have in common, one at a time, and what decides on those
+    # that are due while another one has it.
     Column("overlap", Text),
     Column("slot", Text),
     # Whether its trigger waits for the end of a run.
@@ -107,7 +107,7 @@ instances = Table(
     Column("slot", Text),
     Column("waits", Boolean, nullable=False, server_default=_NO),
     Column("frozen", Boolean, nullable=False, server_default=_NO),
-    # By what it is judged when it is due and parked; empty: it waits.
+    # What decides on it when it is due and parked; empty: it waits.
     Column("overlap", Text),
     # Whether its slot is another instance's.
     Column("parked", Boolean, nullable=False, server_default=_NO),
@@ -240,7 +240,7 @@ settings = Table(
 # IS NOT NULL), so that no planner can take one of these indexes for them.
 _is_claimable = text("claimable_at IS NOT NULL")
 _is_parked = text("parked AND NOT frozen")
-_is_unjudged = text("parked AND NOT frozen AND overlap IS NOT NULL")
+_is_undecided = text("parked AND NOT frozen AND overlap IS NOT NULL")
 _may_lapse = text("claimed_by IS NOT NULL AND completed_at IS NULL AND NOT frozen")
 _is_open = text("completed_at IS NULL AND outcome IS NULL")
 _has_ended = text("completed_at IS NOT NULL AND outcome <> 'failed'")
@@ -300,10 +300,11 @@ indexes = (
         where=_is_parked,
     ),
     _index(
-        "task_instances_unjudged_idx",
+        "task_instances_undecided_idx",
+        instances.c.slot,
         instances.c.due_at,
         instances.c.execute_at,
-        where=_is_unjudged,
+        where=_is_undecided,
     ),
     _index(
         "task_instances_lease_idx",

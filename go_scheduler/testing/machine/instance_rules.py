@@ -204,12 +204,12 @@ class InstanceRules(StorePair):
         self._alike(cancel)
 
     @rule()
-    def settle_slots(self) -> None:
+    def review_parked(self) -> None:
         """Somebody goes over what is parked."""
 
         def go_over(store: Store) -> object:
             settle(store)
-            found = store.settle_slots(limit=ALL)
+            found = store.review_parked(limit=ALL)
             parts = found.unparked, found.skipped, found.replaced
             return [
                 {self._known(store, each): seen_of(each) for each in part}

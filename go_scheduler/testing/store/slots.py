@@ -10,7 +10,7 @@ import pytest
 
 from go_scheduler.models import Cancelled, Outcome, State
 from go_scheduler.policies import Overlap
-from go_scheduler.stores.messages import Addition, RunOutcome, Settled
+from go_scheduler.stores.messages import Addition, Reviewed, RunOutcome
 from go_scheduler.stores.slots import MOST_BUFFERED
 from go_scheduler.testing.builders import (
     HOUR,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from go_scheduler.triggers.base import Trigger
 
 ALL = 10_000
-NOTHING = Settled(unparked=[], skipped=[], replaced=[])
+NOTHING = Reviewed(unparked=[], skipped=[], replaced=[])
 EXCLUSIVE = [each for each in Overlap if each is not Overlap.ALLOW]
 
 
@@ -87,10 +87,10 @@ def go(
     return [each for each in started.done if each.state is State.RUNNING]
 
 
-def settled(store: Store) -> Settled:
+def settled(store: Store) -> Reviewed:
     """What comes of going over what is parked."""
     settle(store)
-    found = store.settle_slots(limit=ALL)
+    found = store.review_parked(limit=ALL)
     return replace(
         found,
         unparked=earliest_first(found.unparked),
@@ -305,7 +305,28 @@ class SlotTests:
         for each in go(store):
             finish(store, each)
         settle(store)
-        assert len(store.settle_slots(limit=2).unparked) == 2
+        found = store.review_parked(limit=2)
+        assert (len(found.unparked), found.more) == (2, True)
+
+    def test_what_is_more_than_asked_for_is_gone_over_by_the_next_calls(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        for lock in "abcde":
+            fired(store, excluding(lock=lock), START, START + SECOND)
+        fired(store, excluding(Overlap.SKIP), *(START + n * SECOND for n in range(6)))
+        for each in go(store):
+            if each.definition.lock is not None:
+                finish(store, each)
+        clock.advance(MINUTE)
+        unparked, skipped = [], []
+        more = True
+        while more:
+            settle(store)
+            found = store.review_parked(limit=2)
+            unparked += ids(found.unparked)
+            skipped += ids(found.skipped)
+            more = found.more
+        assert (len(unparked), len(skipped)) == (5, 5)
 
     def test_a_run_that_waits_for_a_retry_has_its_slot(
         self, store: Store, clock: ManualClock
@@ -843,7 +864,7 @@ class OverlapTests:
         clock.advance(MINUTE)
         settle(store)
         for _ in range(3):
-            assert not store.settle_slots(limit=1).skipped
+            assert not store.review_parked(limit=1).skipped
 
     def test_what_only_waits_for_a_lock_is_not_judged(
         self, store: Store, clock: ManualClock
@@ -878,7 +899,7 @@ class OverlapTests:
         go(store)
         clock.advance(MINUTE)
         settle(store)
-        skipped = store.settle_slots(limit=2).skipped
+        skipped = store.review_parked(limit=2).skipped
         assert set(ids(skipped)) == set(ids(made[1:3]))
 
     def test_nobody_is_judged_twice_whoever_looks_at_the_same_moment(
@@ -889,7 +910,7 @@ class OverlapTests:
         go(store)
         clock.advance(MINUTE)
         settle(store)
-        answers = at_once(*(4 * [lambda: store.settle_slots(limit=ALL)]))
+        answers = at_once(*(4 * [lambda: store.review_parked(limit=ALL)]))
         skipped = [each.id for answer in answers for each in answer.skipped]  # type: ignore[attr-defined]
         skipped += ids(settled(store).skipped)
         assert sorted(skipped) == sorted(ids(made[2:]))

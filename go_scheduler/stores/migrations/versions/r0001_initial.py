@@ -256,8 +256,8 @@ def _index_instances(op: Operations) -> None:
     of_key = ["definition_key", "key"]
     _create_index(op, table, "claimable_idx", claimable, where=in_line)
     _create_index(op, table, "parked_idx", ["slot", "priority", *in_turn], where=parked)
-    unjudged = f"{parked} AND overlap IS NOT NULL"
-    _create_index(op, table, "unjudged_idx", in_turn, where=unjudged)
+    undecided = f"{parked} AND overlap IS NOT NULL"
+    _create_index(op, table, "undecided_idx", ["slot", *in_turn], where=undecided)
     _create_index(op, table, "lease_idx", ["expires_at", "queue"], where=claimed)
     _create_index(op, table, "open_idx", ["definition_key"], where=is_open)
     _create_index(op, table, "ended_idx", ["completed_at"], where=ended)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.models import Outcome, Skipped
 from go_scheduler.stores.memory.finishing import cancel
-from go_scheduler.stores.messages import Settled
-from go_scheduler.stores.slots import REPLACED, judge
+from go_scheduler.stores.messages import Reviewed
+from go_scheduler.stores.slots import REPLACED, fate_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from go_scheduler.stores.memory.tables import Tables
 
 
-def settle_slots(tables: Tables, now: datetime, limit: int) -> Settled:
-    """Let go on what can, and end what its overlap ends, as ``Store.settle_slots``."""
+def review_parked(tables: Tables, now: datetime, limit: int) -> Reviewed:
+    """Let go on what can, and end what its overlap ends, as ``Store.review_parked``."""
     slots = tables.instances.slots
     unparked = slots.next_ones(limit)
     for row in unparked:
@@ -32,27 +32,29 @@ def settle_slots(tables: Tables, now: datetime, limit: int) -> Settled:
         tables.instances.end(row, Outcome.SKIPPED, now)
         skipped.append(row.view())
 
-    for row in slots.unjudged(now, limit):
+    undecided = slots.undecided(now, limit)
+    for row in undecided:
         assert row.overlap is not None
         holder = slots.holder(row.slot)
         # One that was replaced a moment ago may have left the slot to nobody.
         runs = holder is not None and holder.of is row.of
         waiting = {each.id: each for each in slots.waiting(row)}
-        verdict = judge(row.overlap, runs=runs, waiting=list(waiting))
-        for each in verdict.replaced:
+        fate = fate_of(row.overlap, runs=runs, waiting=list(waiting))
+        for each in fate.replaced:
             skip(waiting[each], REPLACED)
-        if verdict.reason is not None:
-            skip(row, verdict.reason)
+        if fate.reason is not None:
+            skip(row, fate.reason)
         else:
             slots.accept(row)
-        if verdict.stops and holder is not None and not holder.cancel_requested:
+        if fate.stops and holder is not None and not holder.cancel_requested:
             _stop(holder, tables, now)
             replaced.append(holder.view())
-    return Settled(
+    return Reviewed(
         unparked=[row.view() for row in unparked],
         skipped=skipped,
         replaced=replaced,
         parked=bool(slots),
+        more=limit in (len(unparked), len(undecided)),
     )
 
 

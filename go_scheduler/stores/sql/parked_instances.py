@@ -1,0 +1,199 @@
+"""Parked instances of SQL stores, in a transaction that goes over some of them.
+
+Nothing here waits for a row that somebody else has locked: whoever does while it has a
+slot locked might be waited for in a circle.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from sqlalchemy import case, func, literal, not_, select, update
+
+from go_scheduler.models import Outcome
+from go_scheduler.policies import Overlap
+from go_scheduler.stores.slots import REPLACED, fate_of
+from go_scheduler.stores.sql.slots import free_slots
+from go_scheduler.stores.sql.tables import instances, slots
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from uuid import UUID
+
+    from sqlalchemy import Connection, Row, Select, Table
+
+    from go_scheduler.stores.sql.dialect import Dialect
+
+# The key of a definition, and whether it is of what was backfilled of that.
+_Class: TypeAlias = "tuple[UUID, bool]"
+
+
+class ParkedInstances:
+    """Instances that are parked, in a transaction that goes over them.
+
+    Args:
+        connection: In that transaction.
+        dialect: The engine's own words.
+        names: Those of their slots, by their ids.
+
+    Attributes:
+        skipped: Why they were skipped, by their ids.
+        replaced: What is to stop for their sake, by the ids of that.
+    """
+
+    def __init__(
+        self, connection: Connection, dialect: Dialect, names: Mapping[UUID, str]
+    ) -> None:
+        self._connection = connection
+        self._dialect = dialect
+        self._names = names
+        self._now = dialect.now(connection)
+        self.skipped: dict[UUID, str] = {}
+        self.replaced: dict[UUID, Row[Any]] = {}
+
+    def let_go_on(self) -> Sequence[UUID]:
+        """Make them claimable, but for those that are locked; answer which."""
+        free = self._lock(self._parked())
+        # Nobody is to find a slot taken by one that has ended.
+        free_slots(self._connection, [row.slot for row in free])
+        due_at, now = instances.c.due_at, literal(self._now, instances.c.due_at.type)
+        ids = [row.id for row in free]
+        self._update(
+            ids,
+            parked=False,
+            # An earlier time would lie below the bound of every scan.
+            claimable_at=case((due_at < now, now), else_=due_at),
+        )
+        return ids
+
+    def decide(self) -> int:
+        """Decide on them, but for those that are locked; answer on how many."""
+        # Whoever has locked the slots decides on what waits for them, and nobody else.
+        query = select(slots).where(slots.c.name.in_(sorted({*self._names.values()})))
+        holding = {row.name: row.instance_id for row in self._lock(query, slots)}
+        holders = self._holders([*holding.values()])
+        taken = [name for name, holder in holding.items() if holder in holders]
+        undecided = self._parked().where(
+            instances.c.overlap.is_not(None), instances.c.slot.in_(taken)
+        )
+        rows = self._lock(undecided)
+        waiting = self._waiting({row.definition_key for row in rows})
+        accepted = [
+            row.id
+            for row in rows
+            if self._waits(row, holders[holding[row.slot]], waiting[_class_of(row)])
+        ]
+        self._update(accepted, overlap=None)
+        self._skip()
+        self._stop()
+        return len(rows)
+
+    def _waits(self, row: Row[Any], holder: Row[Any], waiting: list[UUID]) -> bool:
+        """Decide on one; true: it waits."""
+        runs = holder.definition_key == row.definition_key
+        fate = fate_of(Overlap(row.overlap), runs=runs, waiting=tuple(waiting))
+        for each in fate.replaced:
+            self.skipped[each] = REPLACED
+            waiting.remove(each)
+        if fate.stops and not holder.cancel_requested:
+            self.replaced[holder.id] = holder
+        if fate.reason is not None:
+            self.skipped[row.id] = fate.reason
+            return False
+        waiting.append(row.id)
+        return True
+
+    def _parked(self) -> Select[Any]:
+        column = instances.c
+        return (
+            select(instances)
+            .where(
+                self._dialect.among(column.id, [*self._names]),
+                column.parked,
+                not_(column.frozen),
+                column.completed_at.is_(None),
+            )
+            .order_by(column.due_at, column.execute_at, column.id)
+        )
+
+    def _holders(self, ids: Collection[UUID]) -> Mapping[UUID, Row[Any]]:
+        """Those of some instances that have not ended."""
+        among = self._dialect.among(instances.c.id, ids)
+        query = select(instances).where(among, instances.c.completed_at.is_(None))
+        return {row.id: row for row in self._lock(query)}
+
+    def _waiting(self, keys: Collection[UUID]) -> Mapping[_Class, list[UUID]]:
+        """What waits of some definitions, in its turn."""
+        column = instances.c
+        query = (
+            select(instances)
+            .where(
+                self._dialect.among(column.definition_key, keys),
+                column.completed_at.is_(None),
+                column.outcome.is_(None),
+                column.parked,
+                column.overlap.is_(None),
+            )
+            .order_by(column.due_at, column.execute_at, column.id)
+        )
+        found: dict[_Class, list[UUID]] = defaultdict(list)
+        for row in self._lock(query, index="task_instances_open_idx"):
+            found[_class_of(row)].append(row.id)
+        return found
+
+    def _skip(self) -> None:
+        column = instances.c
+        at = func.coalesce(column.fire_time, column.execute_at)
+        for reason in set(self.skipped.values()):
+            self._update(
+                [each for each, why in self.skipped.items() if why == reason],
+                parked=False,
+                outcome=Outcome.SKIPPED.value,
+                completed_at=self._now,
+                skipped_first=at,
+                skipped_last=at,
+                skipped_count=1,
+                skipped_reason=reason,
+            )
+
+    def _stop(self) -> None:
+        asked = {
+            id
+            for id, row in self.replaced.items()
+            # Whoever ends one that its trigger waits for says when that fires next.
+            if row.started_at is not None or row.waits
+        }
+        self._update(asked, cancel_requested=True)
+        ended = self.replaced.keys() - asked
+        self._update(
+            ended,
+            outcome=Outcome.CANCELLED.value,
+            completed_at=self._now,
+            claimable_at=None,
+        )
+        free_slots(self._connection, [self.replaced[each].slot for each in ended])
+
+    def _lock(
+        self,
+        query: Select[Any],
+        table: Table = instances,
+        index: str = "task_instances_pkey",
+    ) -> Sequence[Row[Any]]:
+        """The rows of a query that nobody else has locked."""
+        if table is instances:
+            query = self._dialect.looked_up(query, table, index)
+        return self._connection.execute(query.with_for_update(skip_locked=True)).all()
+
+    def _update(self, ids: Collection[UUID], **values: object) -> None:
+        if ids:
+            among = self._dialect.among(instances.c.id, ids)
+            statement = self._dialect.looked_up(
+                update(instances).where(among), instances, "task_instances_pkey"
+            )
+            self._connection.execute(statement.values(values))
+
+
+def _class_of(row: Row[Any]) -> _Class:
+    """With which others of its definition one is decided on."""
+    return row.definition_key, row.backfilled is not None

@@ -1,0 +1,155 @@
+"""How SQL stores go over what is parked: a look, and a short transaction if need be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from sqlalchemy import bindparam, text
+
+from go_scheduler.stores.messages import Reviewed
+from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.lists import BOTH
+from go_scheduler.stores.sql.parked_instances import ParkedInstances
+from go_scheduler.stores.sql.tables import definitions, instances
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from uuid import UUID
+
+    from sqlalchemy import Connection
+    from sqlalchemy.sql.selectable import TextualSelect
+
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.stores.sql.database import Database
+    from go_scheduler.stores.sql.dialect import Dialect
+    from go_scheduler.stores.sql.reader import Reader
+
+Found = TypeVar("Found")
+
+_PARKED = text("SELECT id FROM task_instances WHERE parked AND NOT frozen LIMIT 1")
+# Each name is looked up behind the one before: as many look-ups as there are names,
+# however many instances are parked under one.
+_TURNS = """
+WITH RECURSIVE names (name) AS (
+  SELECT min(slot) FROM task_instances WHERE parked AND NOT frozen AND slot > :after
+  UNION ALL
+  SELECT (SELECT min(t.slot) FROM task_instances AS t
+           WHERE t.parked AND NOT t.frozen AND t.slot > names.name)
+    FROM names WHERE names.name IS NOT NULL)
+SELECT names.name AS slot,
+       (SELECT t.id FROM task_instances AS t
+         WHERE t.parked AND NOT t.frozen AND t.slot = names.name
+         ORDER BY t.priority, t.due_at, t.execute_at, t.id LIMIT 1) AS id
+  FROM names
+ WHERE names.name IS NOT NULL
+   AND NOT EXISTS (
+         SELECT 1 FROM task_slots AS s JOIN task_instances AS h ON h.id = s.instance_id
+          WHERE s.name = names.name AND h.completed_at IS NULL)
+ ORDER BY names.name LIMIT :limit
+"""
+_UNDECIDED = """
+SELECT id, slot FROM task_instances
+ WHERE parked AND NOT frozen AND overlap IS NOT NULL AND due_at <= :now
+   AND slot > :after
+ ORDER BY slot, due_at, execute_at, id LIMIT :limit
+"""
+_NOW = bindparam("now", type_=instances.c.due_at.type)
+
+
+class Walk:
+    """Looks at parked instances by the names of their slots, a part in each look.
+
+    If a look finds as many as it may, the next one begins behind it: what can not be
+    done now, as others have locked it, keeps nothing else from its turn.
+
+    Args:
+        statement: Finds some behind a name.
+    """
+
+    def __init__(self, statement: TextualSelect) -> None:
+        self._statement = statement
+        self._after = ""
+
+    def find(
+        self, connection: Connection, limit: int, **parameters: object
+    ) -> tuple[Mapping[UUID, str], bool]:
+        """The names of their slots by their ids, and whether there may be more."""
+        after = self._after
+        terms = {"after": after, "limit": limit, **parameters}
+        rows = connection.execute(self._statement, terms).all()
+        self._after = rows[-1].slot if len(rows) == limit else ""
+        return {row.id: row.slot for row in rows}, after != self._after
+
+
+class Reviewing:
+    """Goes over what is parked. Reads are not part of what is written by them.
+
+    Args:
+        database: Where.
+        dialect: The engine's own words.
+        reader: Makes instances of rows.
+    """
+
+    def __init__(self, database: Database, dialect: Dialect, reader: Reader) -> None:
+        self._database = database
+        self._dialect = dialect
+        self._reader = reader
+        columns = instances.c.slot, instances.c.id
+        self._turns = Walk(text(_TURNS).columns(*columns))
+        self._undecided = Walk(text(_UNDECIDED).bindparams(_NOW).columns(*columns))
+
+    def review(self, limit: int) -> Reviewed:
+        """Let go on, and decide, as ``Store.review_parked``."""
+        if not self._look(lambda connection: connection.execute(_PARKED).all()):
+            return Reviewed()
+        unparked, turns_left = self._let_go_on(limit)
+        decided, undecided_left = self._decide(limit)
+        return Reviewed(
+            unparked=self._instances(unparked),
+            skipped=self._instances(decided.skipped if decided else ()),
+            replaced=self._instances(decided.replaced if decided else ()),
+            parked=True,
+            more=turns_left or undecided_left,
+        )
+
+    def _let_go_on(self, limit: int) -> tuple[Sequence[UUID], bool]:
+        """Let those go on whose turn it is; whether there may be more."""
+        turns, more = self._look(lambda each: self._turns.find(each, limit))
+        if not turns:
+            return (), more
+        unparked = self._database.transact(
+            lambda each: ParkedInstances(each, self._dialect, turns).let_go_on()
+        )
+        return unparked, more or len(unparked) < len(turns)
+
+    def _decide(self, limit: int) -> tuple[ParkedInstances | None, bool]:
+        """Decide on those that are due; whether there may be more."""
+
+        def find(connection: Connection) -> tuple[Mapping[UUID, str], bool]:
+            now = self._dialect.now(connection)
+            return self._undecided.find(connection, limit, now=now)
+
+        undecided, more = self._look(find)
+        if not undecided:
+            return None, more
+
+        def decide(connection: Connection) -> tuple[ParkedInstances, int]:
+            parked = ParkedInstances(connection, self._dialect, undecided)
+            return parked, parked.decide()
+
+        parked, decided = self._database.transact(decide)
+        return parked, more or decided < len(undecided)
+
+    def _look(self, read: Callable[[Connection], Found]) -> Found:
+        return self._database.run(
+            Lane.BY_TIME, lambda connection: self._dialect.past_locks(connection, read)
+        )
+
+    def _instances(self, ids: Collection[UUID]) -> Sequence[TaskInstance]:
+        if not ids:
+            return ()
+        query = BOTH.where(self._dialect.among(instances.c.id, ids))
+        query = self._dialect.looked_up(query, instances, "task_instances_pkey")
+        query = self._dialect.looked_up(query, definitions, "task_definitions_pkey")
+        rows = self._look(lambda connection: connection.execute(query).all())
+        return self._reader.instances(Lane.BY_TIME, rows)
