@@ -171,13 +171,7 @@ class Execution:
             defaults=self._defaults,
             events=self._events,
         )
-        self._slots = Slots(
-            self._store,
-            self._clock,
-            freed=self.look,
-            lease=self._settings.lease,
-            events=self._events,
-        )
+        self._slots = self._make_slots()
         timer = Timer(self._clock, hand_over=self.workers.submit, events=self._events)
         starter = Starter(
             claiming,
@@ -219,6 +213,15 @@ class Execution:
             contact=self._contact,
             pace=Pace(self._settings.runner_window),
             unanswered=unanswered,
+        )
+
+    def _make_slots(self) -> Slots:
+        return Slots(
+            self._store,
+            self._clock,
+            freed=self.look,
+            lease=self._settings.lease,
+            events=self._events,
         )
 
     def _make_takeover(self) -> Takeover:
