@@ -21,6 +21,8 @@ NAME_LIMIT = 200
 NOTE_LIMIT = 10_000
 """The most characters that the note of a pause may have."""
 
+_LATEST_VERSION = 2**63 - 1
+
 PRIORITIES = range(4)
 """The classes of priority; what is in a smaller one goes first."""
 
@@ -171,6 +173,22 @@ def check_priority(value: object) -> None:
     if value not in PRIORITIES:
         raise ConfigurationError(
             f"priority must be from 0 to {PRIORITIES[-1]}: {shown(value)}"
+        )
+
+
+def check_version(value: object) -> None:
+    """Refuse what cannot be the version of a declared set; it may have none.
+
+    Raises:
+        ConfigurationError: It is no whole number, or out of range.
+    """
+    if value is None:
+        return
+    check_type("version", value, int)
+    assert isinstance(value, int)
+    if not 0 <= value <= _LATEST_VERSION:
+        raise ConfigurationError(
+            f"version must be a whole number from 0 to 2**63 - 1: {shown(value)}"
         )
 
 

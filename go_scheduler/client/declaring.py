@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
-from go_scheduler.checks import check_name, check_type
+from go_scheduler.checks import check_name, check_type, check_version
 from go_scheduler.client.arguments import several
 from go_scheduler.client.awaitable import run_sync_of
 from go_scheduler.client.scheduling import Scheduling, warn_author
@@ -19,16 +19,15 @@ from go_scheduler.events.definition_events import (
 )
 from go_scheduler.events.event import of_definition
 from go_scheduler.shown import shown
-from go_scheduler.stores.declared import Declaration
+from go_scheduler.stores.declared import Declaration, Removed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from typing import Literal
 
     from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.declared import Declared
 
-_LATEST_VERSION = 2**63 - 1
+_REMOVED = get_args(Removed)
 
 
 class Declaring(Scheduling):
@@ -40,7 +39,7 @@ class Declaring(Scheduling):
         *,
         owner: str,
         version: int | None = None,
-        removed: Literal["delete", "pause"] = "delete",
+        removed: Removed = "delete",
         adopt: bool = False,
         connection: object = None,
     ) -> list[TaskDefinition]:
@@ -69,8 +68,8 @@ class Declaring(Scheduling):
                 the build; None: the owner has no versions. Once it has had one, a
                 declaration without one changes nothing.
             removed: What becomes of those that are declared no more: *delete*, and the
-                id is forgotten; or *pause*, until they are declared again, by this
-                owner or by another one.
+                id is forgotten; *pause*, until they are declared again, by this owner
+                or by another one; or *keep*: nothing, they stay in the set as they are.
             adopt: Whether a definition of these ids that is in no set, as it was
                 scheduled by itself, is taken into this one.
             connection: To make it part of a transaction of yours, as for ``schedule``.
@@ -108,7 +107,7 @@ class Declaring(Scheduling):
         *,
         owner: str,
         version: int | None = None,
-        removed: Literal["delete", "pause"] = "delete",
+        removed: Removed = "delete",
         adopt: bool = False,
         connection: object = None,
     ) -> list[TaskDefinition]:
@@ -138,15 +137,15 @@ class Declaring(Scheduling):
         owner: str,
         *,
         version: int | None,
-        removed: str,
+        removed: Removed,
         adopt: bool,
         joins: bool,
     ) -> tuple[Declaration, Sequence[str]]:
         owner = check_name("owner", owner)
-        _check_version(version)
-        if removed not in ("delete", "pause"):
+        check_version(version)
+        if removed not in _REMOVED:
             raise ConfigurationError(
-                f"removed must be 'delete' or 'pause', not {shown(removed)}"
+                f"removed must be 'delete', 'pause' or 'keep', not {shown(removed)}"
             )
         check_type("adopt", adopt, bool)
         prepared, odd = self._prepare(definitions, joins=joins)
@@ -155,7 +154,7 @@ class Declaring(Scheduling):
             owner=owner,
             definitions=prepared,
             version=version,
-            pauses=removed == "pause",
+            removed=removed,
             adopts=adopt,
         )
         return declaration, odd
@@ -200,17 +199,6 @@ class Declaring(Scheduling):
                 )
         for gone in declared.deleted:
             self._events.tell(DefinitionDeleted(definition_id=gone, joined=joined))
-
-
-def _check_version(version: object) -> None:
-    if version is None:
-        return
-    check_type("version", version, int)
-    assert isinstance(version, int)
-    if not 0 <= version <= _LATEST_VERSION:
-        raise ConfigurationError(
-            f"version must be a whole number from 0 to 2**63 - 1: {shown(version)}"
-        )
 
 
 def _check_named(definitions: Sequence[TaskDefinition]) -> None:

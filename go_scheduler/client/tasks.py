@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, cast
 
+from go_scheduler.client.declaring import Declaring
 from go_scheduler.client.on_demand import OnDemand
-from go_scheduler.client.scheduling import Scheduling
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.handlers.registry import HandlerRegistry
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from go_scheduler.triggers.base import Trigger
 
 
-class Tasks(Scheduling, OnDemand):
+class Tasks(Declaring, OnDemand):
     """Schedules the tasks of a registry, and checks what they are enqueued with."""
 
     _registry: HandlerRegistry | None
@@ -73,9 +73,21 @@ class Tasks(Scheduling, OnDemand):
     def _schedule_tasks(self) -> None:
         """Schedule the tasks that have not been since the last start."""
         new = self._unscheduled()
-        if new:
+        if not new:
+            return
+        assert self._registry is not None
+        if (owner := self._registry.owner) is None:
             self.schedule_all(new.values())
-            self._scheduled |= new.keys()
+        else:
+            # Those of others may be in another program, and all have work that waits.
+            self.declare(
+                new.values(),
+                owner=owner,
+                version=self._registry.version,
+                removed="keep",
+                adopt=True,
+            )
+        self._scheduled |= new.keys()
 
     def _unscheduled(self) -> Mapping[str, TaskDefinition]:
         """The definitions of these tasks, by their names."""

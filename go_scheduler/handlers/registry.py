@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
-from go_scheduler.checks import check_name, check_takes_one
+from go_scheduler.checks import check_name, check_takes_one, check_version
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.handlers.task import Task, task_id
 from go_scheduler.models import TaskDefinition, TaskInstance
@@ -59,9 +59,30 @@ class HandlerRegistry:
 
     An instance whose name is not registered on this node is given back, a little later
     each time, for a node that knows it.
+
+    Its tasks may have an ``owner`` and a ``version``: they are then declared when they
+    are scheduled, as by ``declare(..., adopt=True, removed="keep")``. In a rolling
+    deploy a process of an older version that starts late leaves them as they are.
+
+    Args:
+        owner: Whose set the tasks are declared in, which has nothing else; None: they
+            are scheduled, in no set.
+        version: Rises with each release, such as the number of the build; None: the
+            owner has no versions.
+
+    Raises:
+        ConfigurationError: The owner is no name, the version none that ``declare``
+            takes, or there is a version without an owner.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, owner: str | None = None, version: int | None = None) -> None:
+        self.owner = None if owner is None else check_name("owner", owner)
+        check_version(version)
+        if version is not None and owner is None:
+            raise ConfigurationError(
+                "a version is one of an owner's set: pass owner= too"
+            )
+        self.version = version
         self.tasks: dict[str, Task[..., ..., object]] = {}
         self._names: dict[UUID, str] = {}
         self._handlers: dict[str | None, Handler] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 from uuid import UUID
 
 from go_scheduler.errors import ConfigurationError
@@ -13,6 +13,8 @@ from go_scheduler.models import TaskDefinition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+Removed: TypeAlias = Literal["delete", "pause", "keep"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,14 +25,15 @@ class Declaration:
         owner: Whose set it is.
         definitions: The set; each id once.
         version: Which version of the program wants it; None: the owner has no versions.
-        pauses: Whether those that are no longer in the set are paused, and not deleted.
+        removed: What becomes of those of the owner's that are not in it: they are
+            deleted or paused, or stay as they are.
         adopts: Whether definitions that are in no set are taken into this one.
     """
 
     owner: str
     definitions: Sequence[TaskDefinition]
     version: int | None = None
-    pauses: bool = False
+    removed: Removed = "delete"
     adopts: bool = False
 
 

@@ -84,8 +84,9 @@ class DefinitionStore(ABC):
 
         Each is put as by ``put_definitions``, and has the ``owner`` from then on, which
         alone does not raise a revision. One that the owner has and that is not among
-        them is deleted as by ``delete_definitions``, or else paused as by
-        ``pause_definitions`` with ``removal_note(owner)``, unless it is paused already.
+        them is deleted as by ``delete_definitions``; or paused as by
+        ``pause_definitions`` with ``removal_note(owner)``, unless it is paused already;
+        or stays as it is, as ``removed`` says.
         It stays in the set; but once it ``was_removed`` so, any owner may declare it,
         which resumes it.
 

@@ -144,9 +144,9 @@ class TestRefusals:
             ({"version": 2**63}, "version must be a whole number from 0"),
             (
                 {"removed": "forget"},
-                "removed must be 'delete' or 'pause', not 'forget'",
+                "removed must be 'delete', 'pause' or 'keep', not 'forget'",
             ),
-            ({"removed": None}, "removed must be 'delete' or 'pause', not None"),
+            ({"removed": ["keep"]}, r"'keep', not \['keep'\]"),
             ({"adopt": 1}, "adopt must be a bool"),
             ({"definitions": ONE}, "definitions must be an Iterable"),
             ({"definitions": ["one"]}, "must be a TaskDefinition, not 'one'"),

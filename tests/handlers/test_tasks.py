@@ -242,6 +242,84 @@ class TestScheduling:
             Scheduler(print, store, clock=store.clock).task("send")
 
 
+class TestVersions:
+    """Tasks of an owner, through a rolling deploy."""
+
+    def started(
+        self, store: Store, version: int | None, hour: int, *names: str
+    ) -> Scheduler:
+        """A scheduler of a version, that has been started and stopped."""
+        handlers = HandlerRegistry(owner="shop", version=version)
+        for name in names:
+            handlers.task(name, CronTrigger(hour=hour))(anything)
+        scheduler = Scheduler(handlers, store, clock=store.clock)
+        with scheduler:
+            pass
+        return scheduler
+
+    def hours(self, store: Store) -> dict[str | None, str]:
+        found = store.list_definitions(owner="shop")
+        assert found == store.list_definitions()
+        return {each.name: each.trigger.describe()[-5:] for each in found}
+
+    def test_an_older_version_that_starts_late_changes_nothing(
+        self, store: Store
+    ) -> None:
+        self.started(store, 1, 1, "report", "gone")
+        self.started(store, 2, 2, "report")
+        late = self.started(store, 1, 1, "report", "gone", "late")
+        assert self.hours(store) == {"report": "02:00", "gone": "01:00"}
+        late.enqueue("report")
+        assert self.hours(store)["report"] == "02:00"
+        self.started(store, 3, 3, "report", "late")
+        assert self.hours(store) == {
+            "report": "03:00",
+            "gone": "01:00",
+            "late": "03:00",
+        }
+
+    def test_what_is_no_longer_there_goes_by_a_declaration(self, store: Store) -> None:
+        self.started(store, 1, 1, "report", "gone")
+        scheduler = self.started(store, 2, 2, "report")
+        left = [scheduler.get_definition(TaskDefinition.id_for("task report"))]
+        scheduler.declare(left, owner="shop", version=2)
+        assert self.hours(store) == {"report": "02:00"}
+
+    def test_what_was_in_no_set_is_taken_into_it(
+        self, handlers: HandlerRegistry, store: Store, clock: ManualClock
+    ) -> None:
+        handlers.task("report", CronTrigger(hour=9))(anything)
+        with made(handlers, store, clock):
+            pass
+        self.started(store, None, 9, "report")
+        assert self.hours(store) == {"report": "09:00"}
+        assert store.list_definitions()[0].revision == 1
+
+    def test_one_that_is_decorated_while_it_runs_is_in_the_set_too(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        handlers = HandlerRegistry(owner="shop", version=1)
+        handlers.task("early", CronTrigger(hour=9))(anything)
+        with made(handlers, store, clock) as scheduler:
+            scheduler.task("late", CronTrigger(hour=9))(anything)
+            assert self.hours(store) == {"early": "09:00", "late": "09:00"}
+
+    @pytest.mark.parametrize(
+        ("wrong", "problem"),
+        [
+            ({"owner": ""}, "owner must have 1 to 200"),
+            ({"owner": "shop", "version": "1"}, "version must be an int"),
+            ({"owner": "shop", "version": -1}, "version must be a whole number"),
+            ({"version": 1}, "pass owner= too"),
+        ],
+    )
+    def test_what_no_set_has_is_refused(
+        self, wrong: dict[str, Any], problem: str
+    ) -> None:
+        with pytest.raises(ConfigurationError, match=problem):
+            HandlerRegistry(**wrong)
+
+
 class TestRunning:
     def test_sync_and_async_handlers_are_given_their_arguments(
         self,

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import event
 
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.stores.declared import Declaration
+from go_scheduler.stores.declared import Declaration, Removed
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.testing.builders import definition, put
@@ -56,10 +56,10 @@ def once_it_has_read(
 
 
 def declare(
-    store: Store, owner: str, *definitions: TaskDefinition, pauses: bool = False
+    store: Store, owner: str, *definitions: TaskDefinition, removed: Removed = "delete"
 ) -> None:
     store.declare_definitions(
-        Declaration(owner=owner, definitions=definitions, pauses=pauses, adopts=True)
+        Declaration(owner=owner, definitions=definitions, removed=removed, adopts=True)
     )
 
 
@@ -99,7 +99,7 @@ def test_who_declares_again_what_another_has_just_taken_is_refused(
     store: Store,
 ) -> None:
     declare(store, "app", ONE)
-    declare(store, "app", pauses=True)
+    declare(store, "app", removed="pause")
     with (
         once_it_has_read(store, lambda: declare(store, "other", ONE)),
         pytest.raises(ConfigurationError, match="the set of 'other'"),
@@ -108,15 +108,17 @@ def test_who_declares_again_what_another_has_just_taken_is_refused(
     assert store.get_definition(ONE.id).owner == "other"
 
 
-@pytest.mark.parametrize("pauses", [True, False])
-def test_what_another_has_just_taken_is_not_removed(store: Store, pauses: bool) -> None:
+@pytest.mark.parametrize("removed", ["pause", "delete"])
+def test_what_another_has_just_taken_is_not_removed(
+    store: Store, removed: Removed
+) -> None:
     declare(store, "app", ONE)
-    declare(store, "app", pauses=True)
+    declare(store, "app", removed="pause")
 
     def take() -> None:
         declare(store, "other", ONE)
 
     with once_it_has_read(store, take, statement=LIST):
-        declare(store, "app", pauses=pauses)
+        declare(store, "app", removed=removed)
     taken = store.get_definition(ONE.id)
     assert (taken.owner, taken.paused) == ("other", False)

@@ -42,18 +42,17 @@ def declare(declaration: Declaration, tables: Tables, now: datetime) -> Declared
         put[row.definition.id] = row.definition
     owned = [row for row in definitions.rows if row.definition.owner == owner]
     gone = [row for row in owned if row.definition.id not in ids]
-    if declaration.pauses:
-        gone = [row for row in gone if not row.definition.paused]
-        for row in gone:
-            definitions.pause(row, removal_note(owner), now)
-    else:
-        for row in gone:
-            definitions.delete(row, now)
-            tables.tombstones.forget(row.definition.id)
-    left = [row.definition for row in gone]
+    deleted = gone if declaration.removed == "delete" else []
+    for row in deleted:
+        definitions.delete(row, now)
+        tables.tombstones.forget(row.definition.id)
+    pauses = declaration.removed == "pause"
+    paused = [row for row in gone if pauses and not row.definition.paused]
+    for row in paused:
+        definitions.pause(row, removal_note(owner), now)
     return Declared(
         definitions=[put[each.id] for each in declaration.definitions],
         resumed=[row.definition for row in again],
-        deleted=set() if declaration.pauses else {each.id for each in left},
-        paused=left if declaration.pauses else (),
+        deleted={row.definition.id for row in deleted},
+        paused=[row.definition for row in paused],
     )

@@ -5,6 +5,7 @@ In words that every engine and every driver understands.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlalchemy import or_, select
@@ -73,14 +74,15 @@ class Sets:
             # One that is kept as it was is not written, and may have been taken.
             raise Overtaken
         as_stored = {each.id: each for each in (*put, *resumed)}
-        gone = self._owned(connection, owner, apart_from=ids)
-        pauses = declaration.pauses
-        return Declared(
-            definitions=[as_stored[each] for each in ids],
-            resumed=resumed,
-            deleted=set() if pauses else self._edits.delete(connection, [*gone]),
-            paused=self._pause(connection, gone, owner) if pauses else (),
+        declared = Declared(
+            definitions=[as_stored[each] for each in ids], resumed=resumed
         )
+        if declaration.removed == "keep":
+            return declared
+        gone = self._owned(connection, owner, apart_from=ids)
+        if declaration.removed == "pause":
+            return replace(declared, paused=self._pause(connection, gone, owner))
+        return replace(declared, deleted=self._edits.delete(connection, [*gone]))
 
     def _enter(self, connection: Connection, declaration: Declaration) -> bool:
         """Enter a declaration, unless a later one has been made.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 from uuid import UUID
 
 from hypothesis import strategies as st
@@ -10,7 +10,7 @@ from hypothesis.stateful import rule
 
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import TaskDefinition
-from go_scheduler.stores.declared import Declaration
+from go_scheduler.stores.declared import Declaration, Removed
 from go_scheduler.testing.machine.drawn import ALL, TRIGGERS, fires_first, ids
 from go_scheduler.testing.machine.pair import StorePair, revision_of
 
@@ -29,7 +29,7 @@ class DeclarationRules(StorePair):
         triggers=st.dictionaries(ids, st.sampled_from(TRIGGERS), max_size=3),
         owner=st.sampled_from(["one", "other"]),
         version=st.none() | st.integers(0, 2),
-        pauses=st.booleans(),
+        removed=st.sampled_from(get_args(Removed)),
         adopts=st.booleans(),
     )
     def declare(
@@ -37,7 +37,7 @@ class DeclarationRules(StorePair):
         triggers: Mapping[UUID, Trigger],
         owner: str,
         version: int | None,
-        pauses: bool,
+        removed: Removed,
         adopts: bool,
     ) -> None:
         """A set is declared, or refused, or comes too late."""
@@ -54,7 +54,7 @@ class DeclarationRules(StorePair):
             owner=owner,
             definitions=new,
             version=version,
-            pauses=pauses,
+            removed=removed,
             adopts=adopts,
         )
         stored = {each.id for each in self._stored()}

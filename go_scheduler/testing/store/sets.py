@@ -11,7 +11,7 @@ import pytest
 
 from go_scheduler.errors import ConfigurationError, ConflictError
 from go_scheduler.models import State, TaskDefinition
-from go_scheduler.stores.declared import Declaration, Declared, removal_note
+from go_scheduler.stores.declared import Declaration, Declared, Removed, removal_note
 from go_scheduler.stores.messages import (
     Position,
 )
@@ -49,7 +49,7 @@ def _declare(
     *definitions: TaskDefinition,
     owner: str = APP,
     version: int | None = None,
-    pauses: bool = False,
+    removed: Removed = "delete",
     adopts: bool = False,
 ) -> Declared:
     declared = store.declare_definitions(
@@ -57,7 +57,7 @@ def _declare(
             owner=owner,
             definitions=definitions,
             version=version,
-            pauses=pauses,
+            removed=removed,
             adopts=adopts,
         )
     )
@@ -130,7 +130,7 @@ class SetTests:
         _declare(store, ONE, TWO)
         later = START + HOUR
         fire(store, store.get_definition(TWO.id), later)
-        declared = _declare(store, ONE, pauses=True)
+        declared = _declare(store, ONE, removed="pause")
         assert declared.deleted == set()
         assert declared.paused == [TWO]
         [paused] = declared.paused
@@ -138,13 +138,24 @@ class SetTests:
         assert kept_by_store(store.get_definition(TWO.id)) == kept_by_store(paused)
         assert _owned(store) == [ONE.id, TWO.id]
         assert store.list_instances() == []
-        assert _declare(store, ONE, pauses=True).paused == []
+        assert _declare(store, ONE, removed="pause").paused == []
+
+    def test_what_is_declared_no_more_may_be_kept(self, store: Store) -> None:
+        _declare(store, ONE, TWO)
+        kept = _declare(store, TWO, removed="keep")
+        assert (kept.deleted, kept.paused) == (set(), [])
+        assert _declare(store, THREE, version=3, removed="keep").definitions == [THREE]
+        assert _owned(store) == [ONE.id, TWO.id, THREE.id]
+        assert kept_by_store(store.get_definition(ONE.id))[-1] == 1
+        outdated = _declare(store, ONE, version=2, removed="keep")
+        assert (outdated.outdated_by, outdated.definitions) == (3, [])
+        assert _declare(store, ONE, version=3).deleted == {TWO.id, THREE.id}
 
     def test_what_its_set_has_paused_goes_on_when_it_is_declared_again(
         self, store: Store
     ) -> None:
         _declare(store, ONE, TWO)
-        _declare(store, ONE, pauses=True)
+        _declare(store, ONE, removed="pause")
         declared = _declare(store, ONE, TWO)
         assert declared.resumed == [TWO]
         assert [each.paused for each in declared.definitions] == [False, False]
@@ -156,7 +167,7 @@ class SetTests:
     def test_what_is_paused_by_hand_stays_so(self, store: Store) -> None:
         _declare(store, ONE, TWO)
         store.pause_definitions([ONE.id, TWO.id], note="by hand")
-        assert _declare(store, ONE, pauses=True).paused == []
+        assert _declare(store, ONE, removed="pause").paused == []
         declared = _declare(store, ONE, TWO)
         assert declared.resumed == []
         assert {each.note for each in declared.definitions} == {"by hand"}
@@ -166,7 +177,7 @@ class SetTests:
         self, store: Store
     ) -> None:
         _declare(store, ONE, TWO)
-        _declare(store, ONE, pauses=True)
+        _declare(store, ONE, removed="pause")
         assert _declare(store, ONE).deleted == {TWO.id}
 
     def test_what_is_declared_otherwise_is_edited(self, store: Store) -> None:
@@ -198,7 +209,7 @@ class SetTests:
 
     def test_what_its_set_has_paused_another_owner_may_take(self, store: Store) -> None:
         _declare(store, ONE, TWO)
-        _declare(store, TWO, pauses=True)
+        _declare(store, TWO, removed="pause")
         taken = _declare(store, ONE, owner=OTHER_APP)
         assert taken.resumed == [ONE]
         assert kept_by_store(taken.definitions[0]) == (START, False, None, None, 3)
@@ -214,7 +225,7 @@ class SetTests:
     ) -> None:
         _declare(store, ONE)
         store.pause_definitions([ONE.id], note="by hand")
-        _declare(store, pauses=True)
+        _declare(store, removed="pause")
         with pytest.raises(ConfigurationError, match="or delete it, before 'another"):
             _declare(store, ONE, owner=OTHER_APP)
         [again] = _declare(store, ONE).definitions
