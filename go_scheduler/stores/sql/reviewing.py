@@ -48,7 +48,7 @@ SELECT names.name AS slot,
  ORDER BY names.name LIMIT :limit
 """
 _UNDECIDED = """
-SELECT id, slot FROM task_instances
+SELECT slot, id FROM task_instances
  WHERE parked AND NOT frozen AND overlap IS NOT NULL AND due_at <= :now
    AND slot > :after
  ORDER BY slot, due_at, execute_at, id LIMIT :limit

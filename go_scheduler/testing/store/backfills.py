@@ -324,9 +324,9 @@ class BackfillOverlapTests:
         for fire_time in PAST:
             [run] = self.started(store)
             assert run.fire_time == fire_time
-            assert not store.settle_slots(limit=10).skipped
+            assert not store.review_parked(limit=10).skipped
             assert finish(store, run)
-            store.settle_slots(limit=10)
+            store.review_parked(limit=10)
         assert store.counts()[State.COMPLETED] == 3
 
     def test_they_run_beside_each_other_whatever_the_definition_says(
@@ -341,7 +341,7 @@ class BackfillOverlapTests:
         of = put(store, replace(definition(START, trigger=HOURLY), lock="one"))
         backfill(store, of, *PAST, overlap=Overlap.ALLOW)
         [run] = self.started(store)
-        store.settle_slots(limit=10)
+        store.review_parked(limit=10)
         assert store.counts()[State.SKIPPED] == 0
         assert run.fire_time == PAST[0]
 
@@ -349,7 +349,7 @@ class BackfillOverlapTests:
         of = put(store, definition(START, trigger=HOURLY))
         backfill(store, of, *PAST, overlap=Overlap.SKIP)
         [run] = self.started(store)
-        settled = store.settle_slots(limit=10)
+        settled = store.review_parked(limit=10)
         assert times(settled.skipped) == PAST[1:]
         assert backfill(store, of, *PAST, overlap=Overlap.ALLOW) == []
         assert run.fire_time == PAST[0]
@@ -363,7 +363,7 @@ class BackfillOverlapTests:
         [first] = self.started(store)
         fire(store, of, START, next_fire_time=START + HOUR)
         self.started(store)
-        assert not store.settle_slots(limit=10).skipped
+        assert not store.review_parked(limit=10).skipped
         waiting = [each for each in instances(store, of) if each.parked]
         assert times(waiting) == [*PAST[1:], START]
         assert store.get_instance(first.id).cancel_requested
@@ -409,4 +409,4 @@ class BackfillOverlapTests:
         failed = instances(store, of)
         assert store.reopen_instances(ids(failed)) == set(ids(failed))
         assert len(self.started(store)) == together
-        assert not store.settle_slots(limit=10).skipped
+        assert not store.review_parked(limit=10).skipped
