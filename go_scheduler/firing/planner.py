@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.firing.displacement import DisplacedError, LastFired
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from datetime import datetime
 
     from go_scheduler.firing.guard import Guard
     from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Firing
 
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 MOST_DISPLACED = 50
 """The most definitions for which is read at once what has fired last, one by one."""
 
@@ -76,7 +78,12 @@ class Planner:
         return Planned([*firings, *found], complete=len(some) == len(displaced))
 
     def _last_fired(self, definition: TaskDefinition) -> LastFired:
-        newest = self._store.list_instances(
-            definition_id=definition.id, newest_first=True, limit=1
-        )
-        return LastFired(newest[0].fire_time if newest else None)
+        last, since = None, _EARLIEST
+        # By a jitter an earlier fire time may run later: each look is behind the last.
+        while newest := self._store.list_instances(
+            definition_id=definition.id, fired_since=since, newest_first=True, limit=1
+        ):
+            last = newest[0].fire_time
+            assert last is not None
+            since = last + _MICROSECOND
+        return LastFired(last)
