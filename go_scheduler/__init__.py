@@ -26,19 +26,20 @@ from go_scheduler.models import (
     Cancelled,
     DefinitionState,
     Extension,
+    NodeInfo,
     Outcome,
+    RunEnd,
     State,
     TaskDefinition,
     TaskInstance,
+    TaskRun,
 )
-from go_scheduler.node_info import NodeInfo
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
 from go_scheduler.raised import Fail, RetryAfter
 from go_scheduler.run import HandedOn, Run, current_run
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.base import Store
 from go_scheduler.stores.memory.store import MemoryStore
-from go_scheduler.task_run import RunEnd, TaskRun
 from go_scheduler.triggers import (
     DelayTrigger,
     ExecuteOnceTrigger,

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from go_scheduler.client.pages import Page
-    from go_scheduler.task_run import TaskRun
+    from go_scheduler.models import TaskRun
 
 _BATCH = 500
 

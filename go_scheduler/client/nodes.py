@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.client.awaitable import awaitable
 from go_scheduler.client.store_access import StoreAccess
-from go_scheduler.node_info import NodeInfo
+from go_scheduler.models import NodeInfo
 from go_scheduler.stores.base import CONTACTS_KEPT
 
 if TYPE_CHECKING:

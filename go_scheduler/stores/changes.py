@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import ConfigurationError, ConflictError
-from go_scheduler.models import Outcome
-from go_scheduler.task_run import RunEnd
+from go_scheduler.models import Outcome, RunEnd
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from uuid import UUID
 
-    from go_scheduler.models import Cancelled, State, TaskInstance
+    from go_scheduler.models import Cancelled, State, TaskInstance, TaskRun
     from go_scheduler.stores.messages import (
         Answer,
         Claim,
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
         Reviewed,
         RunOutcome,
     )
-    from go_scheduler.task_run import TaskRun
 
 
 class InstanceStore(ABC):

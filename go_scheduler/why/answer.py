@@ -7,8 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
 
-from go_scheduler.models import TaskInstance
-from go_scheduler.node_info import NodeInfo
+from go_scheduler.models import NodeInfo, TaskInstance
 from go_scheduler.triggers.previews import PreviewedTime
 
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.errors import GoSchedulerError
 from go_scheduler.firing.latest import latest_fire_time
-from go_scheduler.models import TaskDefinition, TaskInstance
-from go_scheduler.node_info import NodeInfo
+from go_scheduler.models import NodeInfo, TaskDefinition, TaskInstance
 from go_scheduler.triggers.base import next_fire_time_of
 from go_scheduler.triggers.instants import MICROSECOND
 from go_scheduler.triggers.previews import PreviewedTime, preview

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from go_scheduler.node_info import NodeInfo
+    from go_scheduler.models import NodeInfo
     from go_scheduler.triggers.base import Trigger
 
 _UNITS = (

@@ -14,13 +14,12 @@ from sqlalchemy import exc, make_url
 
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailableError
-from go_scheduler.models import Outcome, State, TaskDefinition
+from go_scheduler.models import RUNS_KEPT, Outcome, State, TaskDefinition
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.cockroachdb import CockroachDBStore
 from go_scheduler.stores.postgresql import driver
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql import database as sql_database
-from go_scheduler.task_run import RUNS_KEPT
 from go_scheduler.testing.builders import (
     HOUR,
     NODE,

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from go_scheduler.models import TaskDefinition, TaskInstance
+from go_scheduler.models import TaskDefinition, TaskInstance, TaskRun
 from go_scheduler.stores.declared import SetVersion
 from go_scheduler.stores.messages import (
     NodeContact,
     Tombstone,
 )
-from go_scheduler.task_run import TaskRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.clock import Clock
-    from go_scheduler.models import Cancelled, TaskDefinition, TaskInstance
+    from go_scheduler.models import Cancelled, TaskDefinition, TaskInstance, TaskRun
     from go_scheduler.policies import Overlap
     from go_scheduler.stores.memory.snapshot import Snapshot
     from go_scheduler.stores.memory.stored import StoredInstance
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
         Reviewed,
         RunOutcome,
     )
-    from go_scheduler.task_run import TaskRun
 
 
 class MemoryStore(MemoryDefinitions, Store):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from go_scheduler.models import State, TaskInstance
+from go_scheduler.models import RUNS_KEPT, RunEnd, State, TaskInstance, TaskRun
 from go_scheduler.stores.slots import overlap_of, overlap_of_backfilled, slot_of
-from go_scheduler.task_run import RUNS_KEPT, RunEnd, TaskRun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

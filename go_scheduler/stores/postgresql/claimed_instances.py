@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import StoreError
-from go_scheduler.models import Cancelled
+from go_scheduler.models import RUNS_KEPT, Cancelled
 from go_scheduler.stores.messages import Answer
 from go_scheduler.stores.postgresql import arrays
 from go_scheduler.stores.postgresql.writes import Write
@@ -15,7 +15,6 @@ from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.reader import as_parked, judged
 from go_scheduler.stores.sql.sweep import LATE_AFTER
 from go_scheduler.stores.sql.types import to_microseconds
-from go_scheduler.task_run import RUNS_KEPT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence, Set

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 
+from go_scheduler.models import RunEnd, TaskRun
 from go_scheduler.stores.sql.tables import runs
 from go_scheduler.stores.sql.types import UNREADABLE
-from go_scheduler.task_run import RunEnd, TaskRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

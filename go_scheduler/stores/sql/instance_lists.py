@@ -21,12 +21,11 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Select
 
-    from go_scheduler.models import TaskInstance
+    from go_scheduler.models import TaskInstance, TaskRun
     from go_scheduler.stores.messages import Position
     from go_scheduler.stores.sql.database import Database
     from go_scheduler.stores.sql.dialect import Dialect
     from go_scheduler.stores.sql.reader import Reader
-    from go_scheduler.task_run import TaskRun
 
 Listed = TypeVar("Listed")
 

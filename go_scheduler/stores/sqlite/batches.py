@@ -6,11 +6,10 @@ import json
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from go_scheduler.models import Outcome
+from go_scheduler.models import RUNS_KEPT, Outcome
 from go_scheduler.stores.changes import run_end
 from go_scheduler.stores.slots import LOCK
 from go_scheduler.stores.sql.types import to_microseconds, to_sqlite_time
-from go_scheduler.task_run import RUNS_KEPT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

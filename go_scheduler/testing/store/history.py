@@ -8,9 +8,8 @@ from uuid import uuid4
 
 import pytest
 
-from go_scheduler.models import Outcome
+from go_scheduler.models import RUNS_KEPT, Outcome, RunEnd, TaskRun
 from go_scheduler.stores.messages import RunOutcome
-from go_scheduler.task_run import RUNS_KEPT, RunEnd, TaskRun
 from go_scheduler.testing.builders import (
     HOUR,
     LEASE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import text
 
-from go_scheduler.task_run import RUNS_KEPT
+from go_scheduler.models import RUNS_KEPT
 
 KEEP_RUN = """
 INSERT OR IGNORE INTO task_runs

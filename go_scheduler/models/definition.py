@@ -1,11 +1,10 @@
-"""Definitions, instances, and the small frozen values they are made of."""
+"""A definition: what to run, and when."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from enum import StrEnum
 from uuid import UUID, uuid4, uuid5
 
 from go_scheduler.checks import (
@@ -21,61 +20,14 @@ from go_scheduler.checks import (
 )
 from go_scheduler.instead import write_instead
 from go_scheduler.json import JSON, FrozenObject, check_text, freeze, is_same
+from go_scheduler.models.states import DefinitionState
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
 from go_scheduler.triggers.base import Trigger, utc
 
 METADATA_LIMIT = 64 * 1024
 """The most bytes a definition's metadata may have, as JSON text in UTF-8."""
 
-PAYLOAD_LIMIT = METADATA_LIMIT
-"""The same for the payload of an instance."""
-
 _IDS = UUID("7c0ee4ed-6d0c-4dbb-8f5c-0b1a6c1d8a52")
-
-
-class Outcome(StrEnum):
-    """What became of an instance in the end."""
-
-    COMPLETED = "completed"
-    """Its handler returned."""
-    FAILED = "failed"
-    """Its last run failed, and its retry policy allows no more."""
-    CANCELLED = "cancelled"
-    """It will not run: somebody cancelled it or deleted its definition."""
-    SKIPPED = "skipped"
-    """It will not run, by a policy: ``skipped`` says why."""
-
-
-class State(StrEnum):
-    """Where an instance stands."""
-
-    PENDING = "pending"
-    """No node has it: it is not due yet, or waits for a node, for its next run, or for
-    another instance to end."""
-    CLAIMED = "claimed"
-    """A node has it, and has not called its handler."""
-    RUNNING = "running"
-    """Its handler is about to be called, runs, or ran where its node has died."""
-    COMPLETED = "completed"
-    """It has ended: its handler returned."""
-    FAILED = "failed"
-    """It has ended: its last run failed, and its retry policy allows no more."""
-    CANCELLED = "cancelled"
-    """It has ended: somebody cancelled it or deleted its definition."""
-    SKIPPED = "skipped"
-    """It has ended: it will not run, by a policy; ``skipped`` says why."""
-
-
-class DefinitionState(StrEnum):
-    """Where a definition stands."""
-
-    ACTIVE = "active"
-    """It has a fire time to come, waits for a run to end, or fires on demand."""
-    PAUSED = "paused"
-    """Nothing of it starts until it is resumed."""
-    COMPLETED = "completed"
-    """Each fire time has its instance, paused or not. The last may still be to run, as
-    instances are made shortly before they are due; ``list_instances`` shows it."""
 
 
 @write_instead('TaskDefinition(trigger=CronTrigger("0 9 * * *"), name="report")')
@@ -236,115 +188,3 @@ class TaskDefinition:
         check_type("key", key, str)
         check_text(key, "key")
         return uuid5(_IDS, key)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Skipped:
-    """What will not run, recorded in one instance.
-
-    Fire times for which no instance was made are one record of their own, without a
-    ``fire_time``. An instance that was made and is not run after all stands for itself.
-
-    Attributes:
-        first: The first of the fire times; of one without, when it was to run.
-        last: The last of them.
-        count: How many there are; at least so many if the reason says so.
-        reason: Why they do not run, for a person to read.
-    """
-
-    first: datetime
-    last: datetime
-    count: int
-    reason: str
-
-    @classmethod
-    def itself(cls, at: datetime, reason: str) -> Skipped:
-        """What an instance stands for that was made and is not run."""
-        return cls(first=at, last=at, count=1, reason=reason)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskInstance:
-    """One firing of a definition. All times are the store's, in UTC.
-
-    Attributes:
-        id: Its identity, the same over all attempts: use it to recognise a repetition.
-        definition: Its definition, as of this reading or of the start of its run.
-        fire_time: The trigger's own time; None: it was made without one, or is the
-            record of several.
-        payload: What it was enqueued or run by hand with; read-only. None: nothing.
-        key: No other instance of its definition has the same; None: it has none.
-        backfilled: The overlap it was backfilled with; None: it was not.
-        execute_at: When it is to run. A retry does not change it.
-        due_at: When it may run next: ``execute_at`` at first, later for a retry.
-        attempt: Rises with every claim: ``(id, attempt)`` is the fencing token.
-        runs: How often its handler has been started.
-        hangs: How many of its last runs in a row were presumed hung.
-        claimed_by: The node that has it; None: no node.
-        expires_at: Until when that claim holds unless it is renewed.
-        started_at: When the present or last run began.
-        completed_at: When it ended for good.
-        outcome: How it ended; None: not yet.
-        ended_attempt: The attempt whose run ended it; None: no run did, or not yet.
-        error: The text and traceback of the last run that failed.
-        cancel_requested: Whether its run has been asked to stop.
-        parked: Whether it waits for another instance to end, by ``overlap`` or
-            ``lock`` of its definition.
-        skipped: Which fire times it stands for, and why they do not run.
-    """
-
-    id: UUID
-    definition: TaskDefinition
-    fire_time: datetime | None
-    execute_at: datetime
-    due_at: datetime
-    attempt: int = 0
-    runs: int = 0
-    hangs: int = 0
-    claimed_by: UUID | None = None
-    expires_at: datetime | None = None
-    started_at: datetime | None = None
-    completed_at: datetime | None = None
-    outcome: Outcome | None = None
-    ended_attempt: int | None = None
-    error: str | None = None
-    cancel_requested: bool = False
-    parked: bool = False
-    skipped: Skipped | None = None
-    payload: Mapping[str, JSON] | None = field(default=None, hash=False)
-    key: str | None = None
-    backfilled: Overlap | None = None
-
-    @property
-    def metadata(self) -> Mapping[str, JSON]:
-        """Its definition's metadata."""
-        return self.definition.metadata
-
-    @property
-    def state(self) -> State:
-        """Where it stands, read from its fields."""
-        if self.outcome is not None:
-            return State(self.outcome.value)
-        if self.claimed_by is None:
-            return State.PENDING
-        return State.CLAIMED if self.started_at is None else State.RUNNING
-
-
-class Cancelled(StrEnum):
-    """What a request to cancel came to."""
-
-    CANCELLED = "cancelled"
-    """It will not run."""
-    REQUESTED = "requested"
-    """It runs, or is about to: its node will be told."""
-
-
-class Extension(StrEnum):
-    """What is said to a run that asks for more time."""
-
-    GO_ON = "go on"
-    """It has the time."""
-    STOP = "stop"
-    """It has the time, and somebody has asked it to stop."""
-    LOST = "lost"
-    """It has lost its claim: it runs elsewhere by now, or the instance is over."""

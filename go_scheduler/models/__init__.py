@@ -1,0 +1,30 @@
+"""Definitions, instances, runs and nodes, and the small frozen values of them."""
+
+from go_scheduler.models.definition import METADATA_LIMIT, TaskDefinition
+from go_scheduler.models.instance import PAYLOAD_LIMIT, Skipped, TaskInstance
+from go_scheduler.models.node_info import NodeInfo
+from go_scheduler.models.states import (
+    Cancelled,
+    DefinitionState,
+    Extension,
+    Outcome,
+    State,
+)
+from go_scheduler.models.task_run import RUNS_KEPT, RunEnd, TaskRun
+
+__all__ = [
+    "METADATA_LIMIT",
+    "PAYLOAD_LIMIT",
+    "RUNS_KEPT",
+    "Cancelled",
+    "DefinitionState",
+    "Extension",
+    "NodeInfo",
+    "Outcome",
+    "RunEnd",
+    "Skipped",
+    "State",
+    "TaskDefinition",
+    "TaskInstance",
+    "TaskRun",
+]

@@ -1,0 +1,108 @@
+"""An instance: one firing of a definition, or what is made of it by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+from go_scheduler.json import JSON
+from go_scheduler.models.definition import METADATA_LIMIT, TaskDefinition
+from go_scheduler.models.states import Outcome, State
+from go_scheduler.policies import Overlap
+
+PAYLOAD_LIMIT = METADATA_LIMIT
+"""The most bytes the payload of an instance may have, as JSON text in UTF-8."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """What will not run, recorded in one instance.
+
+    Fire times for which no instance was made are one record of their own, without a
+    ``fire_time``. An instance that was made and is not run after all stands for itself.
+
+    Attributes:
+        first: The first of the fire times; of one without, when it was to run.
+        last: The last of them.
+        count: How many there are; at least so many if the reason says so.
+        reason: Why they do not run, for a person to read.
+    """
+
+    first: datetime
+    last: datetime
+    count: int
+    reason: str
+
+    @classmethod
+    def itself(cls, at: datetime, reason: str) -> Skipped:
+        """What an instance stands for that was made and is not run."""
+        return cls(first=at, last=at, count=1, reason=reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskInstance:
+    """One firing of a definition. All times are the store's, in UTC.
+
+    Attributes:
+        id: Its identity, the same over all attempts: use it to recognise a repetition.
+        definition: Its definition, as of this reading or of the start of its run.
+        fire_time: The trigger's own time; None: it was made without one, or is the
+            record of several.
+        payload: What it was enqueued or run by hand with; read-only. None: nothing.
+        key: No other instance of its definition has the same; None: it has none.
+        backfilled: The overlap it was backfilled with; None: it was not.
+        execute_at: When it is to run. A retry does not change it.
+        due_at: When it may run next: ``execute_at`` at first, later for a retry.
+        attempt: Rises with every claim: ``(id, attempt)`` is the fencing token.
+        runs: How often its handler has been started.
+        hangs: How many of its last runs in a row were presumed hung.
+        claimed_by: The node that has it; None: no node.
+        expires_at: Until when that claim holds unless it is renewed.
+        started_at: When the present or last run began.
+        completed_at: When it ended for good.
+        outcome: How it ended; None: not yet.
+        ended_attempt: The attempt whose run ended it; None: no run did, or not yet.
+        error: The text and traceback of the last run that failed.
+        cancel_requested: Whether its run has been asked to stop.
+        parked: Whether it waits for another instance to end, by ``overlap`` or
+            ``lock`` of its definition.
+        skipped: Which fire times it stands for, and why they do not run.
+    """
+
+    id: UUID
+    definition: TaskDefinition
+    fire_time: datetime | None
+    execute_at: datetime
+    due_at: datetime
+    attempt: int = 0
+    runs: int = 0
+    hangs: int = 0
+    claimed_by: UUID | None = None
+    expires_at: datetime | None = None
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    outcome: Outcome | None = None
+    ended_attempt: int | None = None
+    error: str | None = None
+    cancel_requested: bool = False
+    parked: bool = False
+    skipped: Skipped | None = None
+    payload: Mapping[str, JSON] | None = field(default=None, hash=False)
+    key: str | None = None
+    backfilled: Overlap | None = None
+
+    @property
+    def metadata(self) -> Mapping[str, JSON]:
+        """Its definition's metadata."""
+        return self.definition.metadata
+
+    @property
+    def state(self) -> State:
+        """Where it stands, read from its fields."""
+        if self.outcome is not None:
+            return State(self.outcome.value)
+        if self.claimed_by is None:
+            return State.PENDING
+        return State.CLAIMED if self.started_at is None else State.RUNNING
