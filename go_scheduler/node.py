@@ -22,13 +22,15 @@ from go_scheduler.ticking.ticker import Ticker
 from go_scheduler.unserved import UnservedQueues
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from uuid import UUID
 
     from go_scheduler.clock import Clock
-    from go_scheduler.models import TaskDefinition
+    from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.running.calling.handling import Handling
     from go_scheduler.settings import Settings
     from go_scheduler.stores.base import Store
+    from go_scheduler.stores.messages import Addition
 
 _STOP_STEP = timedelta(milliseconds=10)
 _LATE = timedelta(seconds=10)
@@ -146,6 +148,40 @@ class Node:
     def look_for_instances(self) -> None:
         """Look for instances at once: there may be one that no fire made."""
         self._execution.look()
+
+    def put(
+        self, definition: TaskDefinition, created: Callable[[TaskDefinition], None]
+    ) -> TaskDefinition | None:
+        """Put a definition, and run it at once if it is due and new.
+
+        Args:
+            definition: As for ``Store.put_definitions``.
+            created: Told of it, as it was put, before it runs.
+
+        Returns:
+            It, as it was put; None: nothing was put, or nobody knows.
+        """
+        firing = self._creation.first_step(definition)
+        if firing is None:
+            return None
+
+        def tell(put: TaskDefinition, instance: TaskInstance | None) -> None:
+            created(put)
+            if instance is None:
+                self.look(put)
+            else:
+                self._creation.tell_fired(firing)
+
+        return self._execution.hand_over.put(firing, tell)
+
+    def add(
+        self,
+        definition_id: UUID,
+        additions: Sequence[Addition],
+        created: Callable[[Sequence[TaskInstance]], None],
+    ) -> Sequence[TaskInstance] | None:
+        """Add instances, and run at once those that are due, as ``HandOver.add``."""
+        return self._execution.hand_over.add(definition_id, additions, created)
 
     def request_stop(self) -> None:
         """Begin to stop; returns at once."""
@@ -277,10 +313,13 @@ class Node:
             self._cleaning,
             *self._execution.makers,
         ]
+        self._execution.hand_over.stop()
         for ticker in makers:
             ticker.stop()
+        # What is under way by then is given back by the next call.
+        ended = self._execution.hand_over.ended
         self._execution.give_back()
-        return all(ticker.ended for ticker in makers)
+        return ended and all(ticker.ended for ticker in makers)
 
     def _stop_the_rest(self) -> bool:
         """Stop what recorded and renewed; false while one is still at the store."""

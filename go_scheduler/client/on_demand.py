@@ -197,15 +197,22 @@ class OnDemand(StoreAccess):
     def _add(
         self, definition_id: UUID, additions: Sequence[Addition], connection: object
     ) -> Sequence[TaskInstance]:
+        def tell(found: Sequence[TaskInstance]) -> None:
+            if self._events.wanted(InstanceAdded):
+                made = {each.id for each in additions}
+                for each in found:
+                    if each.id in made:
+                        self._tell_added(each, joined=connection is not None)
+
+        if connection is None and (taker := self._taker()) is not None:
+            taken = taker.add(definition_id, additions, tell)
+            if taken is not None:
+                return taken
         store = self._within(connection, self._look_for_instances)
         found = store.add_instances(definition_id, additions)
         if connection is None:
             self._look_for_instances()
-        if self._events.wanted(InstanceAdded):
-            made = {each.id for each in additions}
-            for each in found:
-                if each.id in made:
-                    self._tell_added(each, joined=connection is not None)
+        tell(found)
         return found
 
     def _tell_added(self, instance: TaskInstance, *, joined: bool) -> None:

@@ -172,12 +172,23 @@ class Scheduling(StoreAccess):
     def _put(
         self, definitions: Sequence[TaskDefinition], connection: object
     ) -> list[TaskDefinition]:
+        if connection is None and (taken := self._put_here(definitions)) is not None:
+            return [taken]
         put = self._within(connection, self._look).put_definitions(definitions)
         if connection is None:
             for each in put:
                 self._look(each)
         self._tell_scheduled(put, joined=connection is not None)
         return list(put)
+
+    def _put_here(self, definitions: Sequence[TaskDefinition]) -> TaskDefinition | None:
+        """Put a single one that is due so that it runs here; None: it was not put."""
+        taker = self._taker()
+        if taker is None or len(definitions) != 1:
+            return None
+        return taker.put(
+            definitions[0], lambda put: self._tell_scheduled([put], joined=False)
+        )
 
     async def _aput(
         self, definitions: Sequence[TaskDefinition], run_sync: RunSync | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from go_scheduler.checks import check_type
@@ -12,14 +12,30 @@ from go_scheduler.events.hub import LOG_ALONE, Teller
 from go_scheduler.stores.base import Store, transactional
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from go_scheduler.models import (
-        TaskDefinition,
-    )
+    from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.joined_store import JoinedStore
+    from go_scheduler.stores.messages import Addition
 
 _NOBODYS = UUID(int=0)
+
+
+class Taker(Protocol):
+    """A node that creates and runs in one step; each answers None if it did not."""
+
+    def put(
+        self, definition: TaskDefinition, created: Callable[[TaskDefinition], None]
+    ) -> TaskDefinition | None:
+        """Put a definition; ``created`` is told of it before it runs."""
+
+    def add(
+        self,
+        definition_id: UUID,
+        additions: Sequence[Addition],
+        created: Callable[[Sequence[TaskInstance]], None],
+    ) -> Sequence[TaskInstance] | None:
+        """Add instances; ``created`` is told of them before they run."""
 
 
 class StoreAccess:
@@ -70,6 +86,10 @@ class StoreAccess:
         if connection is None:
             return self._ready()
         return transactional(self._store).join(connection, committed=committed)
+
+    def _taker(self) -> Taker | None:
+        """What runs at once what is created here and is due; None: nothing does."""
+        return None
 
     def _look(self, stored: TaskDefinition | None = None) -> None:
         """Something may be due, what was just stored perhaps: a scheduler looks."""

@@ -10,9 +10,12 @@ from go_scheduler.events.hub import LOG_ALONE, Events
 from go_scheduler.firing.definition_scheduler import DefinitionScheduler
 from go_scheduler.firing.guard import Guard
 from go_scheduler.firing.planner import Planner
+from go_scheduler.firing.telling import tell_fired
 from go_scheduler.firing.zone_watch import ZoneWatch
+from go_scheduler.stores.slots import uses_slot
 from go_scheduler.ticking.pace import Pace
 from go_scheduler.ticking.ticker import Ticker
+from go_scheduler.triggers.base import is_own
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskDefinition
     from go_scheduler.settings import Settings
     from go_scheduler.stores.base import Store
+    from go_scheduler.stores.messages import Firing
 
 _PATIENCE = timedelta(milliseconds=500)
 
@@ -49,6 +53,8 @@ class Creation:
         events: Events = LOG_ALONE,
     ) -> None:
         base = clock.base
+        self._clock = clock
+        self._events = events.teller("firing")
         # Whatever hangs in the one is not to keep the other from its work.
         guard = partial(Guard, base, patience=_PATIENCE, catch_up=settings.catch_up)
         self._guards = [guard() for _ in range(2)]
@@ -88,7 +94,35 @@ class Creation:
         self._definitions.look(stored)
         self._scheduling.wake()
 
+    def first_step(self, definition: TaskDefinition) -> Firing | None:
+        """The step of a definition that is to be put, if that is one run, and now.
+
+        None: it is for the loop to take it.
+        """
+        at, now = definition.next_fire_time, self._clock.now()
+        is_due = at is not None and at <= now and not definition.paused
+        if not is_due or not _is_plain(definition):
+            return None
+        firings = self._guards[0].plan(
+            [definition], now=now, until=now, failed=lambda *_: None
+        )
+        return next((each for each in firings if each.skipped is None), None)
+
+    def tell_fired(self, firing: Firing) -> None:
+        """Tell of a first step that was taken."""
+        tell_fired(self._events, [firing])
+
     @property
     def hanging(self) -> int:
         """How many definitions have a trigger that hangs."""
         return len(set().union(*(each.hanging() for each in self._guards)))
+
+
+def _is_plain(definition: TaskDefinition) -> bool:
+    """Whether it is new, runs once and needs no slot, by a trigger of our own."""
+    trigger = definition.trigger
+    runs_once = is_own(trigger) and not (trigger.recurring or trigger.waits)
+    is_new = definition.revision is None
+    return (
+        runs_once and is_new and definition.jitter is None and not uses_slot(definition)
+    )

@@ -29,13 +29,15 @@ class Announcing:
         settings: Which queues it serves.
 
     Attributes:
+        node: Its id.
+        queues: Those that it serves.
         stopping: Whether it takes nothing more.
     """
 
     def __init__(self, node: UUID, handler: Handler | None, settings: Settings) -> None:
-        self._node = node
+        self.node = node
         self._handler = handler
-        self._queues = () if handler is None else tuple(settings.queues)
+        self.queues = () if handler is None else tuple(settings.queues)
         self._lease = settings.lease
         self._host = socket.gethostname()
         self._pid = os.getpid()
@@ -44,17 +46,19 @@ class Announcing:
     def announcement(self) -> Announcement:
         """What there is to tell now: names may be registered at any time."""
         return Announcement(
-            node=self._node,
+            node=self.node,
             host=self._host,
             pid=self._pid,
             version=__version__,
-            queues=self._queues,
-            names=self._names(),
+            queues=self.queues,
+            names=self.names,
             lease=self._lease,
             stopping=self.stopping,
         )
 
-    def _names(self) -> tuple[str, ...] | None:
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The names of what it can run; None: any, or too many to say."""
         if self._handler is None:
             return ()
         if not isinstance(self._handler, HandlerRegistry):

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+from go_scheduler.errors import ConflictError, TaskDefinitionNotFoundError
 from go_scheduler.ticking.batches import write_in_halves
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence, Set
+    from collections.abc import Iterator, Mapping, Sequence, Set
     from uuid import UUID
 
     from go_scheduler.clock import StoreClock
-    from go_scheduler.models import TaskInstance
+    from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.running.contact import Contact
     from go_scheduler.running.unanswered import Unanswered
     from go_scheduler.stores.base import Store
-    from go_scheduler.stores.messages import Answer, Claim, Claimant
+    from go_scheduler.stores.messages import Addition, Answer, Claim, Claimant, Firing
     from go_scheduler.ticking.pace import Pace
 
 LONGEST_BACKOFF = timedelta(seconds=1)
@@ -77,16 +79,41 @@ class Claiming:
     ) -> Sequence[TaskInstance]:
         """Claim as ``Store.claim_instances`` does."""
         sent = self._clock.elapsed()
-        try:
+        with self._noting():
             instances = self._store.claim_instances(
                 self._claimant, ahead=ahead, lead=lead, limit=limit, lapsed=lapsed
             )
-        except BaseException:
-            self.unanswered.note()
-            raise
         self.contact.made()
         self.pace.took(self._clock.elapsed() - sent)
         return instances
+
+    def put(self, firing: Firing) -> tuple[TaskDefinition, TaskInstance | None]:
+        """Put, fire and start as ``Store.put_and_start`` does."""
+        with self._noting():
+            return self._store.put_and_start(firing, self._claimant)
+
+    def add(
+        self,
+        definition_id: UUID,
+        additions: Sequence[Addition],
+        names: Sequence[str] | None,
+    ) -> Sequence[TaskInstance]:
+        """Add and start as ``Store.add_and_start`` does."""
+        with self._noting():
+            return self._store.add_and_start(
+                definition_id, additions, self._claimant, names=names
+            )
+
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        """Note that what is claimed meanwhile may not be answered."""
+        try:
+            yield
+        except (ConflictError, TaskDefinitionNotFoundError):
+            raise
+        except BaseException:
+            self.unanswered.note()
+            raise
 
     def start(self, claims: Sequence[Claim]) -> Starts:
         """Record the starts of claimed instances, each that can be."""

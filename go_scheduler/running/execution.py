@@ -14,6 +14,7 @@ from go_scheduler.running.calling.workers import Workers
 from go_scheduler.running.claiming import Claiming
 from go_scheduler.running.contact import Contact
 from go_scheduler.running.defaults import Defaults
+from go_scheduler.running.hand_over import HandOver
 from go_scheduler.running.held import Held
 from go_scheduler.running.instance_runner import InstanceRunner
 from go_scheduler.running.keeper import Keeper
@@ -52,6 +53,7 @@ class Execution:
         events: Told of what happens.
 
     Attributes:
+        hand_over: Takes what is created here and due.
         makers: The tickers of what makes work; a stop ends these first.
         tickers: Those of all its parts.
     """
@@ -82,6 +84,7 @@ class Execution:
         self._wire_calling(handler, handling)
         self._wire_claiming(handler)
         if handling.handler is None:
+            self.hand_over.stop()
             self.makers.clear()
             self.tickers = [self._takeover.ticker]
 
@@ -183,19 +186,43 @@ class Execution:
             events=self._events,
         )
         self._takeover = self._make_takeover()
+        room = self._make_room()
         self._runner = InstanceRunner(
             claiming,
             self._clock,
-            room=self._make_room(),
+            room=room,
             admission=self.admission,
             starter=starter,
             takeover=self._takeover,
             events=self._events,
         )
+        self.hand_over = self._make_hand_over(claiming, room, starter)
         makers = (self._runner, starter, timer, self._slots)
         self.makers = [each.ticker for each in makers]
         others = [self.recorder.ticker, self.keeper.ticker]
         self.tickers = [self._takeover.ticker, *self.makers, *others]
+
+    def _make_slots(self) -> Slots:
+        return Slots(
+            self._store,
+            self._clock,
+            freed=self.look,
+            lease=self._settings.lease,
+            events=self._events,
+        )
+
+    def _make_hand_over(
+        self, claiming: Claiming, room: Room, starter: Starter
+    ) -> HandOver:
+        return HandOver(
+            claiming,
+            self._clock,
+            announcing=self._announcing,
+            room=room,
+            runner=self._runner,
+            admission=self.admission,
+            starter=starter,
+        )
 
     def _make_claiming(self) -> Claiming:
         unanswered = Unanswered(
@@ -204,6 +231,7 @@ class Execution:
             self._claimant.node,
             held=self.held,
             recorder=self.recorder,
+            under_way=lambda: self.hand_over.under_way,
             events=self._events,
         )
         return Claiming(

@@ -57,6 +57,17 @@ class Room:
         self._workers = workers
         self._calls = calls
 
+    @property
+    def free(self) -> int:
+        """How many workers there are for what is handed over at this moment."""
+        if self._workers.trouble is not None:
+            return 0
+        return self._workers.size - self._busy
+
+    @property
+    def _busy(self) -> int:
+        return self._held.busy + self._recorder.backlog
+
     def measure(self, *, all_due_taken: bool) -> Allowance:
         """How much there is now.
 
@@ -70,8 +81,7 @@ class Room:
             return Allowance(0, ahead=True)
         since = self._clock.elapsed() - self._settings.runner_window
         recently = self._recorder.written_since(since)
-        busy = self._held.busy + self._recorder.backlog
-        due = self._workers.size + recently - busy
+        due = self._workers.size + recently - self._busy
         ahead = self._settings.max_held - self._held.waiting
         if ahead <= 0:
             return Allowance(min(due, _BATCH), ahead=False)

@@ -11,7 +11,7 @@ from go_scheduler.stores.messages import Claim, Release
 from go_scheduler.ticking.batches import write_in_halves
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from uuid import UUID
 
     from go_scheduler.clock import StoreClock
@@ -34,6 +34,7 @@ class Unanswered:
         node: This node.
         held: The node's runs.
         recorder: Knows those whose outcome is not recorded yet.
+        under_way: Whether more may come that is not among these yet.
         events: Told of what is given back.
     """
 
@@ -45,6 +46,7 @@ class Unanswered:
         *,
         held: Held,
         recorder: Recorder,
+        under_way: Callable[[], bool],
         events: Events = LOG_ALONE,
     ) -> None:
         self._store = store
@@ -52,8 +54,14 @@ class Unanswered:
         self._node = node
         self._held = held
         self._recorder = recorder
+        self._under_way = under_way
         self._lost_at: timedelta | None = None
         self._events = events.teller("running", bounded=True)
+
+    @property
+    def any(self) -> bool:
+        """Whether a claim may have taken what this node does not know of."""
+        return self._lost_at is not None
 
     def note(self) -> None:
         """Note that the answer to a claim was lost."""
@@ -61,7 +69,8 @@ class Unanswered:
 
     def give_back(self) -> bool:
         """Give back what such a claim has taken; true if there was something."""
-        if self._lost_at is None:
+        # In this order: none comes under way once an answer is lost.
+        if self._lost_at is None or self._under_way():
             return False
         self._events.begin()
         unknown = self._list_unknown()

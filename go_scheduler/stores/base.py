@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.checks import check_type
 from go_scheduler.clock import ZERO, Clock
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.stores.by_hand_store import ByHandStore
-from go_scheduler.stores.definition_store import DefinitionStore
-from go_scheduler.stores.instance_store import InstanceStore
+from go_scheduler.stores.hand_over_store import HandOverStore
 from go_scheduler.stores.node_store import NodeStore
 
 if TYPE_CHECKING:
@@ -30,7 +28,7 @@ CONTACTS_KEPT = timedelta(hours=1)
 """How long ago a node may have been seen whose contact is still kept."""
 
 
-class Store(NodeStore, ByHandStore, InstanceStore, DefinitionStore):
+class Store(NodeStore, HandOverStore):
     """Where definitions and instances are kept.
 
     All methods may be called by any number of threads, and, if the store is shared, by

@@ -18,6 +18,7 @@ from go_scheduler.testing.store.firings import (
     SkipTests,
     WaitingTests,
 )
+from go_scheduler.testing.store.hand_over import HandOverTests
 from go_scheduler.testing.store.history import HistoryTests
 from go_scheduler.testing.store.lists import (
     CleanupTests,
@@ -72,6 +73,7 @@ class StoreSuite(
     AddTests,
     BackfillTests,
     BackfillOverlapTests,
+    HandOverTests,
     ClaimTests,
     PriorityTests,
     LapsedTests,

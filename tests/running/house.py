@@ -18,6 +18,7 @@ from go_scheduler.running.calling.workers import Workers
 from go_scheduler.running.claiming import Claiming
 from go_scheduler.running.contact import Contact
 from go_scheduler.running.defaults import Defaults
+from go_scheduler.running.hand_over import HandOver
 from go_scheduler.running.held import Held
 from go_scheduler.running.instance_runner import InstanceRunner
 from go_scheduler.running.keeper import Keeper
@@ -46,14 +47,20 @@ from go_scheduler.ticking.pace import Pace
 from tests.running.wakes import noted_wakes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence, Set
+    from collections.abc import Callable, Collection, Sequence, Set
     from uuid import UUID
 
     from go_scheduler.clock import StoreClock
     from go_scheduler.handlers.registry import Handler
-    from go_scheduler.models import State, TaskInstance
+    from go_scheduler.models import State, TaskDefinition, TaskInstance
     from go_scheduler.running.held_run import HeldRun
-    from go_scheduler.stores.messages import Claim, Claimant, Release
+    from go_scheduler.stores.messages import (
+        Addition,
+        Claim,
+        Claimant,
+        Firing,
+        Release,
+    )
     from go_scheduler.testing import ManualClock
 
 WINDOW = timedelta(seconds=1)
@@ -70,6 +77,7 @@ class FaultyStore(MemoryStore):
         self.manual = clock
         self.away = False
         self.claim_answer_lost = False
+        self.hand_over_lost = False
         self.start_answer_lost = False
         self.locked: set[UUID] = set()
         self.bad: set[UUID] = set()
@@ -101,6 +109,29 @@ class FaultyStore(MemoryStore):
         self.manual.advance(self.slow)
         self.meanwhile()
         if self.claim_answer_lost:
+            raise StoreUnavailableError("the answer is lost")
+        return found
+
+    def put_and_start(
+        self, firing: Firing, claimant: Claimant
+    ) -> tuple[TaskDefinition, TaskInstance | None]:
+        found = super().put_and_start(firing, claimant)
+        self.meanwhile()
+        if self.hand_over_lost:
+            raise StoreUnavailableError("the answer is lost")
+        return found
+
+    def add_and_start(
+        self,
+        definition_id: UUID,
+        additions: Sequence[Addition],
+        claimant: Claimant,
+        *,
+        names: Collection[str] | None,
+    ) -> Sequence[TaskInstance]:
+        found = super().add_and_start(definition_id, additions, claimant, names=names)
+        self.meanwhile()
+        if self.hand_over_lost:
             raise StoreUnavailableError("the answer is lost")
         return found
 
@@ -199,19 +230,21 @@ class House:
             spares=self.spares,
             defaults=DEFAULTS,
         )
+        unanswered = Unanswered(
+            store,
+            clock,
+            claimant().node,
+            held=self.held,
+            recorder=self.recorder,
+            under_way=lambda: self.hand_over.under_way,
+        )
         claiming = Claiming(
             store,
             clock,
             claimant(),
             contact=self.contact,
             pace=self.pace,
-            unanswered=Unanswered(
-                store,
-                clock,
-                claimant().node,
-                held=self.held,
-                recorder=self.recorder,
-            ),
+            unanswered=unanswered,
         )
         self.starter = Starter(
             claiming,
@@ -241,28 +274,39 @@ class House:
             remember=timedelta(days=400),
             clock_error=None,
         )
+        announcing = Announcing(NODE, handler, settings)
         self.takeover = Takeover(
             store,
             clock,
-            Announcing(NODE, print, settings),
+            announcing,
             lease=LEASE,
             contact=self.contact,
             look=lambda: None,
         )
+        room = Room(
+            clock,
+            settings,
+            held=self.held,
+            recorder=self.recorder,
+            workers=self.workers,
+            calls=self.calls,
+        )
         self.runner = InstanceRunner(
             claiming,
             clock,
-            room=Room(
-                clock,
-                settings,
-                held=self.held,
-                recorder=self.recorder,
-                workers=self.workers,
-                calls=self.calls,
-            ),
+            room=room,
             admission=admission,
             starter=self.starter,
             takeover=self.takeover,
+        )
+        self.hand_over = HandOver(
+            claiming,
+            clock,
+            announcing=announcing,
+            room=room,
+            runner=self.runner,
+            admission=admission,
+            starter=self.starter,
         )
 
     @property

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from go_scheduler.errors import TaskDefinitionNotFoundError
 from go_scheduler.json import contains
 from go_scheduler.stores.changes import check_each_once
-from go_scheduler.stores.definition_store import DefinitionStore
+from go_scheduler.stores.hand_over_store import HandOverStore
 from go_scheduler.stores.memory.declaring import declare
+from go_scheduler.stores.memory.hand_over import put_and_start
 from go_scheduler.stores.messages import Answer
 
 if TYPE_CHECKING:
@@ -19,19 +20,20 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.json import JSON
-    from go_scheduler.models import DefinitionState, TaskDefinition
+    from go_scheduler.models import DefinitionState, TaskDefinition, TaskInstance
     from go_scheduler.stores.declared import Declaration, Declared
     from go_scheduler.stores.memory.definitions import DefinitionTable
     from go_scheduler.stores.memory.lists import Lists
     from go_scheduler.stores.memory.tables import Tables
     from go_scheduler.stores.messages import (
+        Claimant,
         Firing,
         Position,
         Tombstone,
     )
 
 
-class MemoryDefinitions(DefinitionStore):
+class MemoryDefinitions(HandOverStore):
     """What a ``MemoryStore`` does with definitions, under its lock."""
 
     _lock: Lock
@@ -50,6 +52,14 @@ class MemoryDefinitions(DefinitionStore):
             plans = [self._definitions.plan_put(each) for each in definitions]
             now = self._time()
             return [self._definitions.put(plan, now) for plan in plans]
+
+    def put_and_start(
+        self, firing: Firing, claimant: Claimant
+    ) -> tuple[TaskDefinition, TaskInstance | None]:
+        """Put one definition, and start it if it is new."""
+        with self._lock:
+            plan = self._definitions.plan_put(firing.definition)
+            return put_and_start(plan, firing, self._tables, claimant, self._time())
 
     def declare_definitions(self, declaration: Declaration) -> Declared:
         """Let an owner have exactly the definitions of a declaration."""

@@ -26,3 +26,8 @@ class PutPlan(NamedTuple):
     over: Tombstone | None = None
     equal: bool = False
     goes_on: bool = False
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it makes a new row."""
+        return self.row is None and self.over is None

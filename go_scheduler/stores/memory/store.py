@@ -10,6 +10,7 @@ from go_scheduler.clock import SystemClock
 from go_scheduler.errors import TaskInstanceNotFoundError
 from go_scheduler.models import State
 from go_scheduler.stores.base import Store
+from go_scheduler.stores.memory import hand_over
 from go_scheduler.stores.memory.additions import add
 from go_scheduler.stores.memory.backfilling import backfill
 from go_scheduler.stores.memory.definition_calls import MemoryDefinitions
@@ -92,6 +93,21 @@ class MemoryStore(MemoryDefinitions, Store):
         with self._lock:
             now = self._time()
             return backfill(definition, fire_times, overlap, self._tables, now)
+
+    def add_and_start(
+        self,
+        definition_id: UUID,
+        additions: Sequence[Addition],
+        claimant: Claimant,
+        *,
+        names: Collection[str] | None,
+    ) -> Sequence[TaskInstance]:
+        """Make instances, and start those that are due."""
+        with self._lock:
+            now = self._time()
+            return hand_over.add_and_start(
+                definition_id, additions, self._tables, claimant, names, now
+            )
 
     def claim_instances(
         self,

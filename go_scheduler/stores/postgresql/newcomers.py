@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 from sqlalchemy.exc import IntegrityError
 
+from go_scheduler.models import TaskInstance
 from go_scheduler.stores.changes import created, is_over_at_once
 from go_scheduler.stores.postgresql import arrays
 from go_scheduler.stores.slots import overlap_of, slot_of
@@ -17,22 +19,23 @@ from go_scheduler.stores.sql.types import to_microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime
     from uuid import UUID
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Row
 
     from go_scheduler.models import TaskDefinition
+    from go_scheduler.stores.messages import Claimant, Firing
     from go_scheduler.stores.postgresql.executing import Statements
     from go_scheduler.stores.sql.rows import ContentsRow
 
 
 class Newcomer(NamedTuple):
-    """A definition that was inserted, as it is stored."""
+    """A definition that was inserted, as it is stored, and what the statement said."""
 
     definition: TaskDefinition
     key: UUID
     contents: ContentsRow
+    row: Row[Any]
 
 
 class Newcomers:
@@ -69,32 +72,81 @@ class Newcomers:
         )
         if not new:
             return {}
+        return self._insert(connection, "insert_new", new, {"is_late": late})
+
+    def start(
+        self, connection: Connection, firing: Firing, claimant: Claimant
+    ) -> tuple[Newcomer, TaskInstance] | None:
+        """Insert one that fires at once, and start its instance.
+
+        Args:
+            connection: Of ours.
+            firing: As for ``Store.put_and_start``.
+            claimant: Who has the instance.
+
+        Returns:
+            It, as it is after it has fired; None: its id is not new.
+
+        Raises:
+            Overtaken: Somebody else has inserted it at the same moment.
+        """
+        [fire_time] = firing.fire_times
+        instance_id = uuid4()
+        start = {
+            "is_late": False,
+            "instance_id": instance_id,
+            "instance_shard": instance_id.int % self._shards,
+            "fire_time": fire_time,
+            "node": claimant.node,
+            "lease": claimant.lease,
+            "expire_after": claimant.expire_after,
+        }
+        new = replace(firing.definition, next_fire_time=firing.next_fire_time)
+        made = self._insert(connection, "insert_and_start", [new], start)
+        if not made:
+            return None
+        newcomer = made[new.id]
+        return newcomer, TaskInstance(
+            id=instance_id,
+            definition=newcomer.definition,
+            fire_time=fire_time,
+            execute_at=fire_time,
+            due_at=fire_time,
+            attempt=1,
+            runs=1,
+            claimed_by=claimant.node,
+            started_at=newcomer.row.started_at,
+            expires_at=newcomer.row.expires_at,
+        )
+
+    def _insert(
+        self,
+        connection: Connection,
+        name: str,
+        new: Sequence[TaskDefinition],
+        parameters: Mapping[str, object],
+    ) -> Mapping[UUID, Newcomer]:
+        """Insert by the statement of this name; those inserted, by their ids."""
         keys = [uuid4() for _ in new]
         contents = [write_contents(each) for each in new]
         shards = (key.int % self._shards for key in keys)
         parameters = {
+            **parameters,
             **_columns(new, contents),
             "keys": arrays.ids(keys),
             "shards": arrays.numbers(shards),
-            "is_late": late,
+            "late": LATE_AFTER,
         }
-        now = self._execute(connection, parameters)
-        return {
-            each.id: Newcomer(created(each, now[each.id], revision=1), key, row)
-            for each, key, row in zip(new, keys, contents, strict=True)
-            if each.id in now
-        }
-
-    def _execute(
-        self, connection: Connection, parameters: Mapping[str, object]
-    ) -> Mapping[UUID, datetime]:
-        """When each was inserted, by its id."""
-        parameters = {**parameters, "late": LATE_AFTER}
         try:
-            rows = self._statements.execute(connection, "insert_new", parameters)
+            rows = self._statements.execute(connection, name, parameters)
         except IntegrityError as error:
             raise Overtaken from error
-        return {row.id: row.now for row in rows}
+        made = {row.id: row for row in rows}
+        return {
+            each.id: Newcomer(created(each, row.now, revision=1), key, of, row)
+            for each, key, of in zip(new, keys, contents, strict=True)
+            if (row := made.get(each.id)) is not None
+        }
 
 
 def _columns(

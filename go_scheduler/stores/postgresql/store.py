@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -29,7 +30,7 @@ from go_scheduler.stores.sql.spare import Spare
 from go_scheduler.stores.sql.store import SQLStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence, Set
+    from collections.abc import Collection, Iterator, Mapping, Sequence, Set
     from datetime import datetime, timedelta
 
     from sqlalchemy import Connection
@@ -163,6 +164,30 @@ class PostgreSQLStore(SQLStore):
             return [stored]
         return super().put_definitions(definitions)
 
+    def put_and_start(
+        self, firing: Firing, claimant: Claimant
+    ) -> tuple[TaskDefinition, TaskInstance | None]:
+        """Put one definition, and start it if it is new."""
+        started = None
+        if firing.definition.revision is None:
+            started = self._database.run(
+                Lane.BY_HAND,
+                lambda connection: self._newcomers.start(connection, firing, claimant),
+                # One that was done, and is repeated, finds an id that is not new.
+                repeatable=False,
+            )
+        if started is None:
+            return super().put_and_start(firing, claimant)
+        newcomer, instance = started
+        self._classes.seen([instance.definition])
+        self._reader.remember(newcomer.key, 1, newcomer.contents)
+        put = replace(
+            instance.definition,
+            next_fire_time=instance.fire_time,
+            completed_at=None,
+        )
+        return put, instance
+
     def _insert(self, definition: TaskDefinition) -> TaskDefinition | None:
         """Insert one that is new: no transaction has to be begun and ended for it."""
         made = self._database.run(
@@ -213,6 +238,19 @@ class PostgreSQLStore(SQLStore):
     ) -> Sequence[TaskInstance]:
         """Make instances of a definition that are no fire times'."""
         return self._added_instances.add(definition_id, additions)
+
+    def add_and_start(
+        self,
+        definition_id: UUID,
+        additions: Sequence[Addition],
+        claimant: Claimant,
+        *,
+        names: Collection[str] | None,
+    ) -> Sequence[TaskInstance]:
+        """Make instances, and start those that are due."""
+        return self._added_instances.start(
+            definition_id, additions, claimant, names=names
+        )
 
     def claim_instances(
         self,

@@ -9,6 +9,7 @@ from uuid import UUID
 from go_scheduler.models import Cancelled
 from go_scheduler.stores.messages import Answer
 from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.instance_rows import read_instance
 from go_scheduler.stores.sql.reader import earliest_first, judged, with_definitions
 from go_scheduler.stores.sql.rows import DefinitionRow
 from go_scheduler.stores.sql.sweep import LATE_AFTER
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row
 
-    from go_scheduler.models import TaskInstance
+    from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.messages import (
         Claim,
         Claimant,
@@ -109,6 +110,20 @@ class ClaimedInstances:
         if looks:
             self._classes.seen([each.definition for each in new])
         return earliest_first(old) + earliest_first(new)
+
+    def claim_made(
+        self,
+        connection: Connection,
+        claimant: Claimant,
+        ids: Sequence[str],
+        definition: TaskDefinition,
+    ) -> Sequence[TaskInstance]:
+        """Claim and start what this transaction has made of a definition."""
+        now = self._microseconds()
+        terms = {**_terms(claimant, now), "node": claimant.node.hex, "lead": now}
+        named = {**terms, "ids": json.dumps(ids)}
+        rows = connection.execute(claiming.CLAIM_NAMED, named).all()
+        return [read_instance(tuple(row), definition) for row in rows]
 
     def _instances(self, taken: _Taken) -> list[list[TaskInstance]]:
         """The instances of rows; read without keeping others from writing."""
@@ -261,7 +276,7 @@ def _claim_lapsed(
         return []
     named = {**terms, "ids": json.dumps(found)}
     connection.execute(history.KEEP_LOST, named)
-    return connection.execute(claiming.CLAIM_LAPSED, named).all()
+    return connection.execute(claiming.CLAIM_NAMED, named).all()
 
 
 def _claim_free(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import SystemClock
+from go_scheduler.stores.hand_over_store import may_start
 from go_scheduler.stores.remembered import note_forgotten
 from go_scheduler.stores.sql.classes import Classes
 from go_scheduler.stores.sql.contacts import read_contacts, write_announcement
 from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.edits import definition_of
 from go_scheduler.stores.sql.schema import Schema
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.stores.sql.types import to_microseconds, to_sqlite_time
@@ -21,7 +24,7 @@ from go_scheduler.stores.sqlite.due_definitions import DueDefinitions
 from go_scheduler.stores.sqlite.statements.cleanup import LIST_CONTACTS, NOTE_CONTACT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence, Set
+    from collections.abc import Collection, Mapping, Sequence, Set
     from datetime import datetime
     from uuid import UUID
 
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from go_scheduler.clock import Clock
     from go_scheduler.models import Cancelled, TaskDefinition, TaskInstance
     from go_scheduler.stores.messages import (
+        Addition,
         Announcement,
         Answer,
         Claim,
@@ -119,6 +123,29 @@ class SQLiteStore(SQLStore):
         """Insert each definition, or replace the one with its id."""
         return super().put_definitions(self._classes.seen(definitions))
 
+    def put_and_start(
+        self, firing: Firing, claimant: Claimant
+    ) -> tuple[TaskDefinition, TaskInstance | None]:
+        """Put one definition, and start it if it is new."""
+        [new] = self._classes.seen([firing.definition])
+
+        def put(connection: Connection) -> tuple[TaskDefinition, TaskInstance | None]:
+            is_known = bool(self._edits.live(connection, [new.id]))
+            [put] = self._put(connection, [new], late=False)
+            if is_known or put.next_fire_time is None:
+                return put, None
+            fired = self._due_definitions.fire_in(
+                connection, [replace(firing, definition=put)]
+            )
+            [row] = self._edits.live(connection, [put.id])
+            [started] = self._claimed_instances.claim_made(
+                connection, claimant, fired[put.id], definition_of(row)
+            )
+            return put, started
+
+        # One that was done, and is repeated, finds a definition that is not new.
+        return self._database.transact(put, repeatable=False)
+
     def due_definitions(
         self, *, ahead: timedelta, after: TaskDefinition | None = None, limit: int
     ) -> Sequence[TaskDefinition]:
@@ -131,6 +158,37 @@ class SQLiteStore(SQLStore):
         return self._due_definitions.fire(firings)
 
     # Instances.
+
+    def add_and_start(
+        self,
+        definition_id: UUID,
+        additions: Sequence[Addition],
+        claimant: Claimant,
+        *,
+        names: Collection[str] | None,
+    ) -> Sequence[TaskInstance]:
+        """Make instances, and start those that are due."""
+        ids = {each.id for each in additions}
+
+        def add(connection: Connection) -> Sequence[TaskInstance]:
+            added = self._additions.add(connection, definition_id, additions)
+            now = self._time()
+            due = [
+                each.id.hex
+                for each in added
+                if each.id in ids
+                and each.due_at <= now
+                and may_start(each, claimant, names)
+            ]
+            if not due:
+                return added
+            started = self._claimed_instances.claim_made(
+                connection, claimant, due, added[0].definition
+            )
+            by_id = {each.id: each for each in started}
+            return [by_id.get(each.id, each) for each in added]
+
+        return self._database.transact(add)
 
     def claim_instances(
         self,

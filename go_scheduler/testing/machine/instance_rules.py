@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from go_scheduler.models import Outcome, State, TaskInstance
-from go_scheduler.stores.messages import Claim, Claimant, Release, Renewal, RunOutcome
+from go_scheduler.models import Outcome, State
+from go_scheduler.stores.messages import Claim, Release, Renewal, RunOutcome
 from go_scheduler.stores.slots import uses_slot
 from go_scheduler.testing.machine.drawn import (
     ALL,
     QUEUES,
-    STEP,
     nodes,
     offsets,
     seconds,
@@ -26,11 +25,9 @@ from go_scheduler.testing.machine.pair import StorePair, seen_of
 from go_scheduler.testing.settling import settle
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime, timedelta
+    from datetime import timedelta
     from uuid import UUID
 
-    from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
 
 
@@ -230,18 +227,5 @@ class InstanceRules(StorePair):
             count == 1 or id in self._loosened for id, count in running.items()
         ), f"more than one runs of a definition: {running}"
 
-    def _note(self, claimed: Sequence[TaskInstance]) -> None:
-        # Ids are random, and Hypothesis has to draw the same again.
-        def order(instance: TaskInstance) -> tuple[UUID, datetime]:
-            return instance.definition.id, instance.execute_at
-
-        self._claims += [
-            Claim(instance_id=each.id, attempt=each.attempt)
-            for each in sorted(claimed, key=order)
-        ]
-
     def _claim(self, store: Store, claim: Claim) -> Claim:
         return replace(claim, instance_id=self._twin(store, claim.instance_id))
-
-    def _claimant(self, node: UUID, queues: tuple[str, ...]) -> Claimant:
-        return Claimant(node=node, queues=queues, lease=2 * STEP, expire_after=3 * STEP)

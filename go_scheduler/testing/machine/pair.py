@@ -12,18 +12,19 @@ from hypothesis.stateful import RuleBasedStateMachine
 from go_scheduler.errors import ConflictError
 from go_scheduler.models import State, TaskDefinition, TaskInstance
 from go_scheduler.stores.memory.store import MemoryStore
-from go_scheduler.stores.messages import Firing
+from go_scheduler.stores.messages import Claim, Claimant, Firing
 from go_scheduler.testing.clock import ManualClock
-from go_scheduler.testing.machine.drawn import ALL
+from go_scheduler.testing.machine.drawn import ALL, STEP
 from go_scheduler.triggers.stored import dump_trigger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import datetime
     from uuid import UUID
 
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.base import Store
-    from go_scheduler.stores.messages import Claim, Firing
+    from go_scheduler.stores.messages import Firing
 
     # The first revision of a definition's life: the oracle's (True) and the store's.
     Life: TypeAlias = dict[bool, int]
@@ -65,6 +66,19 @@ class StorePair(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Close the store."""
         self.store.close()
+
+    def _claimant(self, node: UUID, queues: tuple[str, ...]) -> Claimant:
+        return Claimant(node=node, queues=queues, lease=2 * STEP, expire_after=3 * STEP)
+
+    def _note(self, claimed: Iterable[TaskInstance]) -> None:
+        # Ids are random, and Hypothesis has to draw the same again.
+        def order(instance: TaskInstance) -> tuple[UUID, datetime]:
+            return instance.definition.id, instance.execute_at
+
+        self._claims += [
+            Claim(instance_id=each.id, attempt=each.attempt)
+            for each in sorted(claimed, key=order)
+        ]
 
     def _alike(self, call: Callable[[Store], object]) -> None:
         expected, found = call(self.oracle), call(self.store)

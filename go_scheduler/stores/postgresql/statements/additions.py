@@ -2,23 +2,66 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from go_scheduler.stores.postgresql.statements.statement import Statement
+from go_scheduler.stores.postgresql.statements.statement import LONGEST_LEASE, Statement
 from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _COLUMNS = ", ".join(f"d.{name}" for name in DEFINITION_COLUMNS)
+STARTED = ("claimed_by", "attempt", "runs", "started_at", "expires_at")
+"""The columns in which what was started differs from what was not."""
+
+
+class _Start(NamedTuple):
+    """What makes the statement start what it adds, each part where it belongs."""
+
+    definition: str = ""
+    columns: str = ""
+    unless: str = ""
+    values: str = ""
+    join: str = ""
+    returns: tuple[str, ...] = ()
+
+
+_IS_STARTED = "mine.starts AND x.at <= now()"
+_START = _Start(
+    definition="""
+mine AS MATERIALIZED (
+  SELECT NOT d.paused AND d.slot IS NULL AND d.queue = ANY(CAST(:queues AS text[]))
+         AND (CAST(:names AS text[]) IS NULL
+              OR EXISTS (SELECT 1 FROM task_contents@task_contents_pkey AS c
+                          WHERE c.key = d.key
+                            AND c.name = ANY(CAST(:names AS text[])))) AS starts
+    FROM d),""",
+    columns=f""",
+          {", ".join(STARTED)}""",
+    unless=f" AND NOT ({_IS_STARTED})",
+    values=f""",
+         CASE WHEN {_IS_STARTED} THEN CAST(:node AS uuid) END,
+         CASE WHEN {_IS_STARTED} THEN 1 ELSE 0 END,
+         CASE WHEN {_IS_STARTED} THEN 1 ELSE 0 END,
+         CASE WHEN {_IS_STARTED} THEN now() END,
+         CASE WHEN {_IS_STARTED} THEN now()
+             + {LONGEST_LEASE} END""",
+    join=" CROSS JOIN mine",
+    returns=STARTED,
+)
+
 
 # Whoever edits, pauses or deletes the definition waits for the end of this, and then
 # finds what was added; no fire and no other addition does. What is there already is a
 # look-up, by OFFSET 0 as in _NOTHING_OPEN.
-_ADD = f"""
+def _add(start: _Start) -> Statement:
+    returned = ("execute_at", *start.returns)
+    sql = f"""
 WITH d AS MATERIALIZED (
   SELECT * FROM task_definitions@task_definitions_id_key
-   WHERE id = CAST(:definition_id AS uuid) AND deleted_at IS NULL FOR KEY SHARE),
+   WHERE id = CAST(:definition_id AS uuid) AND deleted_at IS NULL FOR KEY SHARE),{
+        start.definition
+    }
 x AS MATERIALIZED (
   SELECT id, shard, key, payload,
          coalesce(at, now() + delay * interval '1 microsecond') AS at
@@ -30,23 +73,28 @@ x AS MATERIALIZED (
 made AS (
   INSERT INTO task_instances
          (id, definition_key, shard, queue, priority, expire_after, slot, overlap,
-          frozen, key, execute_at, due_at, claimable_at, payload)
+          frozen, key, execute_at, due_at, claimable_at, payload{start.columns})
   SELECT x.id, d.key, x.shard, d.queue, d.priority, d.expire_after, d.slot, d.overlap,
          d.paused, x.key, x.at, x.at,
-         CASE WHEN NOT d.paused THEN greatest(x.at, now()) END, x.payload
-    FROM d CROSS JOIN x
+         CASE WHEN NOT d.paused{start.unless} THEN greatest(x.at, now()) END, x.payload{
+        start.values
+    }
+    FROM d CROSS JOIN x{start.join}
    WHERE NOT EXISTS (SELECT 1 FROM task_instances@task_instances_pkey AS i
                       WHERE i.id = x.id OFFSET 0)
      AND NOT EXISTS (SELECT 1 FROM task_instances@task_instances_key_key AS i
                       WHERE i.definition_key = d.key AND i.key = x.key
                         AND i.key IS NOT NULL OFFSET 0)
-  RETURNING id, execute_at)
+  RETURNING id, {", ".join(returned)})
 SELECT {_COLUMNS},
-       made.id AS made_id, made.execute_at
+       made.id AS made_id, {", ".join(f"made.{each}" for each in returned)}
   FROM d LEFT JOIN made ON true
 """
+    return Statement(sql, (*DEFINITION_COLUMNS, "made_id", *returned))
+
 
 ADDITION_STATEMENTS: Mapping[str, Statement] = {
-    "add": Statement(_ADD, (*DEFINITION_COLUMNS, "made_id", "execute_at")),
+    "add": _add(_Start()),
+    "add_and_start": _add(_START),
 }
 """By name."""

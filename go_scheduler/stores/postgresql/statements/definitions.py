@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from go_scheduler.stores.postgresql.statements.statement import Statement
+from go_scheduler.stores.postgresql.statements.statement import LONGEST_LEASE, Statement
 from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
 
 # Ids that are new in every respect, so that nothing has to be read first. Each of the
 # conditions is a look-up, by OFFSET 0 as in _NOTHING_OPEN: for ON CONFLICT, CockroachDB
@@ -55,8 +56,25 @@ kept AS (
   SELECT x.key, x.name, x.metadata, CAST(x.metadata AS jsonb), x.trigger_kind,
          x.trigger_state, x.policies
     FROM x JOIN made ON made.key = x.key
-  RETURNING key)
+  RETURNING key)"""
+_INSERTED = """
 SELECT id, now() AS now FROM made
+"""
+_STARTED = f""",
+started AS (
+  INSERT INTO task_instances
+         (id, definition_key, shard, queue, priority, expire_after, waits, fire_time,
+          execute_at, due_at, claimed_by, attempt, runs, started_at, expires_at)
+  SELECT CAST(:instance_id AS uuid), d.key, CAST(:instance_shard AS bigint), d.queue,
+         d.priority, d.expire_after, d.waits, f.at, f.at, f.at, CAST(:node AS uuid), 1,
+         1, greatest(now(), f.at),
+         greatest(now(), f.at)
+             + {LONGEST_LEASE}
+    FROM x AS d JOIN made ON made.key = d.key
+         CROSS JOIN (SELECT CAST(:fire_time AS timestamptz) AS at) AS f
+  RETURNING definition_key, started_at, expires_at)
+SELECT made.id, now() AS now, started.started_at, started.expires_at
+  FROM made JOIN started ON started.definition_key = made.key
 """
 
 _COLUMNS = ", ".join(DEFINITION_COLUMNS)
@@ -172,7 +190,10 @@ def definition_statements(shards: int) -> Mapping[str, Statement]:
     """By name; ``_free`` and ``_current`` are for the rows of a batch past locks."""
     columns = (*DEFINITION_COLUMNS, "now")
     return {
-        "insert_new": Statement(_INSERT_NEW, ("id", "now")),
+        "insert_new": Statement(_INSERT_NEW + _INSERTED, ("id", "now")),
+        "insert_and_start": Statement(
+            _INSERT_NEW + _STARTED, ("id", "now", "started_at", "expires_at")
+        ),
         "due": Statement(_due(shards), columns),
         "due_after": Statement(_due(shards, _AFTER), columns),
         "fire": Statement(_fire(), ("id",)),

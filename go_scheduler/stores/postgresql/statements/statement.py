@@ -40,6 +40,13 @@ INSTANCE = _listed(f"t.{name}" for name in CLAIMED_COLUMNS)
 DEFINITION = _listed(f"d.{name} AS {OF_DEFINITION}{name}" for name in _OTHERS)
 BOTH = (*CLAIMED_COLUMNS, *(OF_DEFINITION + name for name in _OTHERS))
 
+LONGEST_LEASE = """least(CAST(:lease AS interval),
+               coalesce(
+                 CASE WHEN d.expire_after BETWEEN 0 AND 3155760000000000
+                 THEN d.expire_after END * interval '1 microsecond',
+                 CAST(:expire_after AS interval)))"""
+"""How long a claim holds of what is started, by the columns of ``d``."""
+
 APART = " AND false"
 """Leaves definitions out of a join, to be read after it.
 

@@ -27,7 +27,7 @@ STATEMENTS: Mapping[str, TextClause | TextualSelect | str] = {
     "go_on": definitions.GO_ON,
     "claim": claims.claim(2, (0, 1)),
     "find_lapsed": claims.FIND_LAPSED,
-    "claim_lapsed": claims.CLAIM_LAPSED,
+    "claim_lapsed": claims.CLAIM_NAMED,
     "list_claimed": claims.LIST_CLAIMED,
     "start": runs.START,
     "wanted_slots": runs.WANTED_SLOTS,

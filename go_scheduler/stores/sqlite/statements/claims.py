@@ -74,7 +74,7 @@ SELECT id FROM task_instances
    AND queue IN (SELECT value FROM json_each(:queues)){_SOUND}
  ORDER BY expires_at LIMIT :limit
 """)
-CLAIM_LAPSED = of_instances(f"""
+CLAIM_NAMED = of_instances(f"""
 UPDATE task_instances{_MARKED}
  WHERE id IN (SELECT value FROM json_each(:ids))
 RETURNING {INSTANCE}

@@ -1,0 +1,465 @@
+"""The hand-over: what is created here and is due runs here, by that very write."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from go_scheduler.errors import StoreUnavailableError, TaskDefinitionNotFoundError
+from go_scheduler.events import (
+    DefinitionCompleted,
+    DefinitionScheduled,
+    Event,
+    InstanceAdded,
+    InstanceClaimed,
+    InstanceCreated,
+)
+from go_scheduler.firing.creation import Creation
+from go_scheduler.handlers.registry import HandlerRegistry
+from go_scheduler.models import State, TaskDefinition
+from go_scheduler.policies import CatchUp, Overlap
+from go_scheduler.scheduler import Scheduler
+from go_scheduler.stores.memory.store import MemoryStore
+from go_scheduler.stores.messages import Addition
+from go_scheduler.testing.builders import (
+    HOUR,
+    NOBODY,
+    NODE,
+    SECOND,
+    TICK,
+    definition,
+    firing,
+    ids,
+    put,
+)
+from go_scheduler.testing.clock import START
+from go_scheduler.triggers.base import Trigger
+from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
+from go_scheduler.triggers.interval import IntervalTrigger
+from go_scheduler.triggers.on_demand import OnDemandTrigger
+from tests.conftest import SETTINGS
+from tests.running.house import FaultyStore, House, pending, state
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from go_scheduler.clock import StoreClock
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.testing import ManualClock
+
+FAILED_AFTER = 30.0
+ONCE = definition(trigger=ExecuteOnceTrigger(START))
+
+
+def nobody_hears(*_: object) -> None:
+    """Told of what was created."""
+
+
+@pytest.fixture
+def store(clock: ManualClock) -> FaultyStore:
+    return FaultyStore(clock)
+
+
+@pytest.fixture
+def house(store: FaultyStore, store_clock: StoreClock, clock: ManualClock) -> House:
+    return House(store, store_clock, clock)
+
+
+def task(store: FaultyStore, **fields: Any) -> TaskDefinition:
+    return put(store, replace(definition(None, trigger=OnDemandTrigger()), **fields))
+
+
+def add(
+    house: House, to: TaskDefinition, *additions: Addition
+) -> Sequence[TaskInstance] | None:
+    return house.hand_over.add(to.id, additions, nobody_hears)
+
+
+def handed_over(house: House) -> Sequence[TaskInstance]:
+    """What workers have been given, which is then performed."""
+    runs = list(house.due)
+    house.due.clear()
+    for run in runs:
+        house.perform(run)
+    house.record()
+    return [run.instance for run in runs]
+
+
+def test_what_is_added_and_due_is_handed_over_without_a_claim(
+    house: House, store: FaultyStore
+) -> None:
+    found = add(house, task(store), Addition(), Addition(at=START))
+    assert found is not None
+    assert ids(handed_over(house)) == ids(found)
+    assert (store.limits, store.starts) == ([], [])
+    assert {state(store, each) for each in found} == {State.COMPLETED}
+    assert house.wakes == 0
+    house.claim()
+    assert not house.due
+
+
+def test_what_is_not_due_is_not_added_here(house: House, store: FaultyStore) -> None:
+    stored = task(store)
+    assert add(house, stored, Addition(), Addition(at=START + TICK)) is None
+    assert add(house, stored, Addition(delay=TICK)) is None
+    assert store.list_instances() == []
+
+
+def test_what_a_definition_does_not_let_start_is_left_to_the_runner(
+    house: House, store: FaultyStore
+) -> None:
+    house.settle()
+    for fields in ({"queue": "other"}, {"overlap": Overlap.SKIP}, {"lock": "one"}):
+        claims = len(store.limits)
+        found = add(house, task(store, **fields), Addition())
+        assert found is not None
+        assert [each.claimed_by for each in found] == [None]
+        assert not house.due
+        # It was asked to look at once.
+        house.runner.tick()
+        assert len(store.limits) == claims + 1
+
+
+def test_a_name_without_a_handler_here_is_left_to_others(
+    store: FaultyStore, store_clock: StoreClock, clock: ManualClock
+) -> None:
+    handlers = HandlerRegistry()
+    handlers.register("send")(print)
+    house = House(store, store_clock, clock, handler=handlers)
+    assert add(house, task(store, name="report"), Addition())
+    assert not house.due
+    assert house.hand_over.put(firing(ONCE), nobody_hears) is None
+    assert add(house, task(store, name="send"), Addition())
+    assert house.hand_over.put(firing(replace(ONCE, name="send")), nobody_hears)
+    assert len(handed_over(house)) == 2
+
+
+def test_what_has_the_key_already_is_not_handed_over_again(
+    house: House, store: FaultyStore
+) -> None:
+    stored = task(store)
+    assert add(house, stored, Addition(key="one"))
+    [run] = house.due
+    [found] = add(house, stored, Addition(key="one")) or []
+    assert (found.id, found.claimed_by) == (run.instance.id, NODE)
+    assert list(house.due) == [run]
+
+
+def test_no_more_is_handed_over_than_there_are_free_workers(
+    house: House, store: FaultyStore
+) -> None:
+    stored = task(store)
+    assert add(house, stored, *(Addition() for _ in range(5))) is None
+    assert add(house, stored, *(Addition() for _ in range(3)))
+    assert add(house, stored, Addition(), Addition()) is None
+    assert add(house, stored, Addition())
+    assert add(house, stored, Addition()) is None
+    assert len(handed_over(house)) == 4
+    assert add(house, stored, Addition())
+
+
+def test_what_is_under_way_counts_as_well(house: House, store: FaultyStore) -> None:
+    stored = task(store)
+    meanwhile: list[object] = []
+
+    def add_more() -> None:
+        store.meanwhile = lambda: None
+        meanwhile.append(add(house, stored, *(Addition() for _ in range(4))))
+
+    store.meanwhile = add_more
+    assert add(house, stored, Addition())
+    assert meanwhile == [None]
+
+
+def test_nothing_is_handed_over_past_what_waits_for_room(
+    house: House, store: FaultyStore
+) -> None:
+    for _ in range(5):
+        pending(store)
+    house.claim()
+    for _ in range(2):
+        house.perform(house.due.popleft())
+    house.record()
+    assert house.runner.hungry
+    assert add(house, task(store), Addition()) is None
+
+
+def test_nothing_is_handed_over_while_nothing_can_be_called(
+    house: House, store: FaultyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(house.workers), "trouble", "it has closed its loop")
+    assert add(house, task(store), Addition()) is None
+
+
+def test_a_lost_answer_leads_to_what_it_started(
+    house: House, store: FaultyStore
+) -> None:
+    stored = task(store)
+    store.hand_over_lost = True
+    with pytest.raises(StoreUnavailableError):
+        add(house, stored, Addition())
+    store.hand_over_lost = False
+    assert add(house, stored, Addition()) is None, "not before that is clear"
+    [lost] = store.list_instances()
+    assert lost.state is State.RUNNING
+    house.settle()
+    assert ids(handed_over(house)) == [lost.id]
+    house.base.advance(5 * SECOND)
+    house.settle()
+    assert add(house, stored, Addition())
+
+
+def test_a_put_whose_answer_is_lost_is_put_again_and_runs_once(
+    house: House, store: FaultyStore
+) -> None:
+    store.hand_over_lost = True
+    assert house.hand_over.put(firing(ONCE), nobody_hears) is None
+    store.hand_over_lost = False
+    assert put(store, ONCE).completed_at == START
+    house.settle()
+    assert len(handed_over(house)) == 1
+    assert len(store.list_instances()) == 1
+
+
+def test_what_is_under_way_is_not_given_back_as_unknown(
+    house: House, store: FaultyStore
+) -> None:
+    stored = task(store)
+    store.claim_answer_lost = True
+
+    def lose_a_claim() -> None:
+        store.meanwhile = lambda: None
+        with pytest.raises(StoreUnavailableError):
+            house.claim()
+        store.claim_answer_lost = False
+        house.claim()
+
+    store.meanwhile = lose_a_claim
+    found = add(house, stored, Addition())
+    assert found is not None
+    assert ids(handed_over(house)) == ids(found)
+    assert state(store, found[0]) is State.COMPLETED
+
+
+def test_an_unknown_definition_is_no_lost_answer(
+    house: House, store: FaultyStore
+) -> None:
+    with pytest.raises(TaskDefinitionNotFoundError):
+        house.hand_over.add(NOBODY, [Addition()], nobody_hears)
+    assert add(house, task(store), Addition())
+
+
+def test_what_cannot_be_handed_over_is_no_error_of_who_creates_it(
+    house: House, store: FaultyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(house.starter, "add", refuse)
+    [found] = add(house, task(store), Addition()) or []
+    monkeypatch.undo()
+    for run in house.held.uncalled():
+        house.calls.give_back(run, "no thread")
+    house.record()
+    house.settle()
+    assert ids(handed_over(house)) == [found.id]
+
+
+def test_after_a_stop_nothing_is_handed_over(house: House, store: FaultyStore) -> None:
+    stored = task(store)
+    ended: list[bool] = []
+
+    def stop() -> None:
+        house.hand_over.stop()
+        ended.append(house.hand_over.ended)
+
+    store.meanwhile = stop
+    assert add(house, stored, Addition())
+    assert ended == [False]
+    assert house.hand_over.ended
+    assert add(house, stored, Addition()) is None
+
+
+class Counting(MemoryStore):
+    """Notes how it came to know and to claim things."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[str] = []
+
+    def put_and_start(self, *arguments: Any, **named: Any) -> Any:
+        found = super().put_and_start(*arguments, **named)
+        self.calls.append("started" if found[1] else "put")
+        return found
+
+    def add_and_start(self, *arguments: Any, **named: Any) -> Any:
+        self.calls.append("added")
+        return super().add_and_start(*arguments, **named)
+
+
+class Runs:
+    """What a handler was called with, waited for."""
+
+    def __init__(self) -> None:
+        self.instances: list[TaskInstance] = []
+        self._called = threading.Semaphore(0)
+
+    def __call__(self, instance: TaskInstance) -> None:
+        self.instances.append(instance)
+        self._called.release()
+
+    def wait(self) -> TaskInstance:
+        assert self._called.acquire(timeout=FAILED_AFTER)
+        return self.instances[-1]
+
+
+@dataclass(frozen=True)
+class Foreign(Trigger):
+    """Somebody else's trigger."""
+
+    kind = "tests.hand_over.Foreign"
+    recurring = False
+
+    def first_fire_time(self, now: datetime) -> datetime | None:
+        return now
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        return None
+
+
+@pytest.fixture
+def counting() -> Counting:
+    return Counting()
+
+
+def now(counting: Counting, **fields: Any) -> TaskDefinition:
+    return TaskDefinition(trigger=ExecuteOnceTrigger(counting.now()), **fields)
+
+
+def test_what_is_scheduled_and_due_runs_by_the_write_that_puts_it(
+    counting: Counting,
+) -> None:
+    runs = Runs()
+    with Scheduler(runs, counting) as scheduler:
+        new = now(counting)
+        found = scheduler.schedule(new)
+        assert runs.wait().definition.id == new.id
+        assert counting.calls == ["started"]
+        assert found.next_fire_time == new.trigger.first_fire_time(counting.now())
+        assert (found.completed_at, found.revision) == (None, 1)
+
+
+def test_what_is_stored_already_is_looked_for(counting: Counting) -> None:
+    runs = Runs()
+    with Scheduler(runs, counting) as scheduler:
+        new = now(counting)
+        scheduler.schedule(new)
+        runs.wait()
+        scheduler.schedule(now(counting, id=new.id))
+        runs.wait()
+    assert counting.calls == ["started", "put"]
+    assert len(runs.instances) == 2
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"lock": "one"},
+        {"overlap": Overlap.SKIP},
+        {"jitter": SECOND / 100},
+        {"paused": True},
+    ],
+    ids=["lock", "overlap", "jitter", "paused"],
+)
+def test_what_is_not_plain_is_put_as_ever(
+    counting: Counting, fields: dict[str, Any]
+) -> None:
+    with Scheduler(lambda _: None, counting) as scheduler:
+        scheduler.schedule(now(counting, **fields))
+    assert counting.calls == []
+
+
+def test_what_the_loops_have_to_decide_is_put_as_ever(counting: Counting) -> None:
+    with Scheduler(lambda _: None, counting) as scheduler:
+        for trigger in (
+            ExecuteOnceTrigger(counting.now() + HOUR),
+            IntervalTrigger(SECOND / 1000),
+            OnDemandTrigger(),
+            Foreign(),
+        ):
+            scheduler.schedule(TaskDefinition(trigger=trigger))
+        scheduler.schedule_all([now(counting), now(counting)])
+        scheduler.schedule(now(counting, queue="other"))
+        missed = ExecuteOnceTrigger(counting.now() - HOUR)
+        scheduler.schedule(
+            TaskDefinition(trigger=missed, catch_up=CatchUp(mode="none"))
+        )
+    assert counting.calls == []
+
+
+def test_one_that_its_trigger_does_not_know_is_left_to_the_loop(
+    store: FaultyStore, store_clock: StoreClock
+) -> None:
+    creation = Creation(store, store_clock, SETTINGS, created=nobody_hears)
+    assert creation.first_step(ONCE) == firing(ONCE)
+    displaced = replace(ONCE, next_fire_time=START - HOUR)
+    assert creation.first_step(displaced) is None
+
+
+def test_enqueue_and_run_now_start_what_they_make(counting: Counting) -> None:
+    runs = Runs()
+    of = TaskDefinition(
+        trigger=OnDemandTrigger(), id=TaskDefinition.id_for("task send"), name="send"
+    )
+    with Scheduler(runs, counting) as scheduler:
+        scheduler.schedule(of)
+        first = scheduler.enqueue("send", order=7)
+        assert first.started_at is not None
+        assert runs.wait().payload == {"order": 7}
+        assert scheduler.run_now(of.id).started_at is not None
+        runs.wait()
+        assert scheduler.enqueue("send", delay=HOUR).started_at is None
+    assert counting.calls == ["added", "added"]
+
+
+def test_a_scheduler_without_a_handler_starts_nothing(counting: Counting) -> None:
+    with Scheduler(None, counting) as scheduler:
+        scheduler.schedule(now(counting))
+    assert counting.calls == []
+
+
+def test_events_come_in_their_order(counting: Counting) -> None:
+    heard: list[Event] = []
+    runs = Runs()
+    of = TaskDefinition(trigger=OnDemandTrigger())
+    with Scheduler(runs, counting, listeners=[heard.append]) as scheduler:
+        scheduler.schedule(of)
+        scheduler.schedule(now(counting))
+        runs.wait()
+        scheduler.run_now(of.id)
+        runs.wait()
+    kinds = [
+        type(each)
+        for each in heard
+        if isinstance(
+            each,
+            DefinitionScheduled
+            | InstanceCreated
+            | DefinitionCompleted
+            | InstanceAdded
+            | InstanceClaimed,
+        )
+    ]
+    assert kinds == [
+        DefinitionScheduled,
+        DefinitionScheduled,
+        InstanceCreated,
+        DefinitionCompleted,
+        InstanceClaimed,
+        InstanceAdded,
+        InstanceClaimed,
+    ]

@@ -1,0 +1,46 @@
+WITH d AS MATERIALIZED (
+  SELECT * FROM task_definitions
+   WHERE id = CAST(:definition_id AS uuid) AND deleted_at IS NULL FOR KEY SHARE),
+mine AS MATERIALIZED (
+  SELECT NOT d.paused AND d.slot IS NULL AND d.queue = ANY(CAST(:queues AS text[]))
+         AND (CAST(:names AS text[]) IS NULL
+              OR EXISTS (SELECT 1 FROM task_contents AS c
+                          WHERE c.key = d.key
+                            AND c.name = ANY(CAST(:names AS text[])))) AS starts
+    FROM d),
+x AS MATERIALIZED (
+  SELECT id, shard, key, payload,
+         coalesce(at, now() + delay * interval '1 microsecond') AS at
+    FROM unnest(
+         CAST(:ids AS uuid[]), CAST(:shards AS bigint[]), CAST(:keys AS text[]),
+         CAST(:payloads AS text[]), CAST(:times AS timestamptz[]),
+         CAST(:delays AS bigint[]))
+         AS x (id, shard, key, payload, at, delay)),
+made AS (
+  INSERT INTO task_instances
+         (id, definition_key, shard, queue, priority, expire_after, slot, overlap,
+          frozen, key, execute_at, due_at, claimable_at, payload,
+          claimed_by, attempt, runs, started_at, expires_at)
+  SELECT x.id, d.key, x.shard, d.queue, d.priority, d.expire_after, d.slot, d.overlap,
+         d.paused, x.key, x.at, x.at,
+         CASE WHEN NOT d.paused AND NOT (mine.starts AND x.at <= now()) THEN greatest(x.at, now()) END, x.payload,
+         CASE WHEN mine.starts AND x.at <= now() THEN CAST(:node AS uuid) END,
+         CASE WHEN mine.starts AND x.at <= now() THEN 1 ELSE 0 END,
+         CASE WHEN mine.starts AND x.at <= now() THEN 1 ELSE 0 END,
+         CASE WHEN mine.starts AND x.at <= now() THEN now() END,
+         CASE WHEN mine.starts AND x.at <= now() THEN now()
+             + least(CAST(:lease AS interval),
+               coalesce(
+                 CASE WHEN d.expire_after BETWEEN 0 AND 3155760000000000
+                 THEN d.expire_after END * interval '1 microsecond',
+                 CAST(:expire_after AS interval))) END
+    FROM d CROSS JOIN x CROSS JOIN mine
+   WHERE NOT EXISTS (SELECT 1 FROM task_instances AS i
+                      WHERE i.id = x.id OFFSET 0)
+     AND NOT EXISTS (SELECT 1 FROM task_instances AS i
+                      WHERE i.definition_key = d.key AND i.key = x.key
+                        AND i.key IS NOT NULL OFFSET 0)
+  RETURNING id, execute_at, claimed_by, attempt, runs, started_at, expires_at)
+SELECT d.key, d.id, d.queue, d.priority, d.expire_after, d.next_fire_time, d.paused, d.note, d.paused_at, d.completed_at, d.revision, d.named, d.owner,
+       made.id AS made_id, made.execute_at, made.claimed_by, made.attempt, made.runs, made.started_at, made.expires_at
+  FROM d LEFT JOIN made ON true;
