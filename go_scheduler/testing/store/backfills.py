@@ -350,7 +350,7 @@ class BackfillOverlapTests:
         backfill(store, of, *PAST, overlap=Overlap.SKIP)
         [run] = self.started(store)
         settled = store.review_parked(limit=10)
-        assert sorted(times(settled.skipped)) == PAST[1:]
+        assert set(times(settled.skipped)) == set(PAST[1:])
         assert backfill(store, of, *PAST, overlap=Overlap.ALLOW) == []
         assert run.fire_time == PAST[0]
 
