@@ -202,15 +202,6 @@ class Execution:
         others = [self.recorder.ticker, self.keeper.ticker]
         self.tickers = [self._takeover.ticker, *self.makers, *others]
 
-    def _make_slots(self) -> Slots:
-        return Slots(
-            self._store,
-            self._clock,
-            freed=self.look,
-            lease=self._settings.lease,
-            events=self._events,
-        )
-
     def _make_hand_over(
         self, claiming: Claiming, room: Room, starter: Starter
     ) -> HandOver:
