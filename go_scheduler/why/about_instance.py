@@ -100,8 +100,9 @@ def _running(facts: Facts, instance: TaskInstance) -> Why:
 
 
 def _held(facts: Facts, instance: TaskInstance) -> Why:
+    begins = "It is to run again at" if instance.runs else "It is due at"
     text = (
-        f"It is due at {facts.times(instance.due_at)}, and held by"
+        f"{begins} {facts.times(instance.due_at)}, and held by"
         f" {_owner(facts, instance)}.{_claim(facts, instance)}{_before(instance)}"
     )
     return _why(facts, instance, Because.HELD, text, until=instance.expires_at)

@@ -144,7 +144,8 @@ def test_its_name_is_unknown_to_every_node(store: Store, clock: ManualClock) -> 
 def test_it_is_run_again_at_a_time_after_an_error(
     store: Store, clock: ManualClock
 ) -> None:
-    house = House(store, clock, fail, retry=LATER)
+    # It is claimed no sooner than it has to be.
+    house = House(store, clock, fail, retry=LATER, runner_window=MINUTE)
     house.schedule(ExecuteOnceTrigger(START + MINUTE))
     house.run_for(2 * MINUTE)
     [instance] = house.scheduler.list_instances()
@@ -154,6 +155,20 @@ def test_it_is_run_again_at_a_time_after_an_error(
             "It runs again at 2030-01-01 00:31:00 UTC, in 29 min. Last error:"
             " ValueError: no paper."
         )
+
+
+def test_one_that_a_node_holds_for_its_next_run_has_its_last_error(
+    store: Store, clock: ManualClock
+) -> None:
+    house = House(store, clock, fail, retry=LATER, runner_window=MINUTE)
+    house.schedule(ExecuteOnceTrigger(START + MINUTE))
+    house.run_for(30 * MINUTE + 30 * SECOND)
+    why = house.why()
+    assert why.because is Because.HELD
+    assert why.text.startswith(
+        "It is to run again at 2030-01-01 00:31:00 UTC, and held"
+    )
+    assert why.text.endswith(" It has run before. Last error: ValueError: no paper.")
 
 
 def test_as_many_were_skipped_for_this_reason(store: Store, clock: ManualClock) -> None:
