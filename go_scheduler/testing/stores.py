@@ -10,8 +10,10 @@ from go_scheduler.testing.clock import ManualClock
 from go_scheduler.testing.store.additions import AddTests, OnDemandTests
 from go_scheduler.testing.store.backfills import BackfillOverlapTests, BackfillTests
 from go_scheduler.testing.store.claims import ClaimTests, LapsedTests
+from go_scheduler.testing.store.cleanups import CleanupTests
 from go_scheduler.testing.store.definitions import PutTests
-from go_scheduler.testing.store.edits import DeleteTests, EditTests
+from go_scheduler.testing.store.deletes import DeleteTests
+from go_scheduler.testing.store.edits import EditTests
 from go_scheduler.testing.store.firings import (
     DueTests,
     FireTests,
@@ -21,7 +23,6 @@ from go_scheduler.testing.store.firings import (
 from go_scheduler.testing.store.hand_over import HandOverTests
 from go_scheduler.testing.store.history import HistoryTests
 from go_scheduler.testing.store.lists import (
-    CleanupTests,
     DefinitionListTests,
     InstanceListTests,
 )
@@ -31,10 +32,11 @@ from go_scheduler.testing.store.nodes import (
     LapsedForTests,
     ListClaimedTests,
 )
-from go_scheduler.testing.store.pauses import PauseTests, ResumeTests
+from go_scheduler.testing.store.pauses import PauseTests
 from go_scheduler.testing.store.priorities import PriorityTests
 from go_scheduler.testing.store.remembered import RememberedTests
 from go_scheduler.testing.store.reopened import ReopenTests
+from go_scheduler.testing.store.resumes import ResumeTests
 from go_scheduler.testing.store.runs import (
     CancelTests,
     FinishTests,

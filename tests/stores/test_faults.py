@@ -34,10 +34,11 @@ from go_scheduler.testing.builders import (
     start,
 )
 from go_scheduler.testing.store.claims import ClaimTests, LapsedTests
-from go_scheduler.testing.store.edits import DeleteTests, EditTests
+from go_scheduler.testing.store.cleanups import CleanupTests
+from go_scheduler.testing.store.deletes import DeleteTests
+from go_scheduler.testing.store.edits import EditTests
 from go_scheduler.testing.store.firings import FireTests
 from go_scheduler.testing.store.history import fail_again
-from go_scheduler.testing.store.lists import CleanupTests
 from go_scheduler.testing.store.pauses import PauseTests
 from go_scheduler.testing.store.runs import FinishTests, NextFireTimeTests, ReleaseTests
 from go_scheduler.testing.store.starts import RenewTests, StartTests

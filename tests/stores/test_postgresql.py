@@ -10,8 +10,8 @@ from go_scheduler.stores.cockroachdb import CockroachDBDialect
 from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.testing.store.claims import ClaimTests, LapsedTests
+from go_scheduler.testing.store.cleanups import CleanupTests
 from go_scheduler.testing.store.firings import DueTests
-from go_scheduler.testing.store.lists import CleanupTests
 from go_scheduler.testing.store.threads import ThreadTests
 from go_scheduler.testing.stores import StoreSuite
 from tests.servers import checked_out, delete_all_rows, opened
