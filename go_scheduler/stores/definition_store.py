@@ -60,7 +60,8 @@ class DefinitionStore(ABC):
 
         Either way its open instances go to its queue, and those claimed and not started
         lose their claim if that is another one. With another ``overlap`` or ``lock``,
-        those that have no slot go by the new one at their next start, and what is
+        those that run in a slot keep it until they have ended. All others go by the new
+        one at their next start: what waits for a retry lets go of its slot, and what is
         parked is claimable again. ``paused``, ``note`` and ``paused_at`` stay as
         stored.
 

@@ -221,9 +221,11 @@ class InstanceTable:
             self.list_pending(row)
 
     def follow(self, row: StoredInstance) -> None:
-        """Let it exclude what its definition says now, unless it has its slot."""
-        if row.completed_at is not None or self.slots.has(row):
+        """Let it exclude what its definition says now, unless it runs in a slot."""
+        runs = row.state is State.RUNNING and self.slots.has(row)
+        if runs or row.completed_at is not None:
             return
+        self.slots.free(row)
         if row.state is State.PENDING:
             self.unlist_pending(row)
             row.parked = False

@@ -92,12 +92,15 @@ class OpenInstances:
             self.free_unstarted(now)
 
     def exclude(self, of: TaskDefinition, now: datetime) -> None:
-        """Give those without a slot what they exclude now; what was parked goes on.
+        """Give them what they exclude now, but for those that run in a slot.
+
+        What was parked goes on.
 
         Args:
             of: Their definition.
             now: The store's time.
         """
+        self._let_go()
         column = instances.c
         slot, overlap = _exclusion(of)
         has_slot = exists().where(
@@ -112,6 +115,18 @@ class OpenInstances:
                 "claimable_at": goes_on,
             },
             not_(has_slot),
+        )
+
+    def _let_go(self) -> None:
+        """Let go of the slots of those that do not run."""
+        column = instances.c
+        query = self._only_theirs(select(column.slot).distinct())
+        names = self._connection.execute(query).scalars()
+        holder = exists().where(
+            column.id == slots.c.instance_id, column.started_at.is_(None), *self._theirs
+        )
+        self._connection.execute(
+            delete(slots).where(slots.c.name.in_(sorted(filter(None, names))), holder)
         )
 
     def last_to_stay(self, now: datetime) -> datetime:

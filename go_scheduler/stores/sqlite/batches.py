@@ -8,7 +8,6 @@ from uuid import uuid4
 
 from go_scheduler.models import RUNS_KEPT, Outcome
 from go_scheduler.stores.changes import run_end
-from go_scheduler.stores.slots import LOCK
 from go_scheduler.stores.sql.types import to_microseconds, to_sqlite_time
 
 if TYPE_CHECKING:
@@ -44,7 +43,8 @@ def instances_of(
         row.priority,
         row.expire_after,
         row.waits,
-        *_excludes(row),
+        row.slot,
+        row.overlap,
     )
     if (skipped := firing.skipped) is not None:
         first = to_sqlite_time(skipped.first)
@@ -57,13 +57,6 @@ def instances_of(
         times = (to_sqlite_time(fire_time), at, at)
         open = (max(at, now), None, None)
         yield (uuid4().hex, *of, *times, *open, None, None, None, None)
-
-
-def _excludes(row: Row[Any]) -> tuple[str | None, str | None]:
-    """The slot and overlap of what fires: a trigger that waits has its own rule."""
-    if not row.waits:
-        return row.slot, row.overlap
-    return (row.slot if row.slot and row.slot.startswith(LOCK) else None), None
 
 
 def ends(

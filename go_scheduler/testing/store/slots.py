@@ -620,6 +620,36 @@ class SlotEditTests:
         assert ids(settled(store).unparked) == [other.id]
         assert ids(go(store)) == [other.id]
 
+    @pytest.mark.parametrize("lock", ["b", None])
+    def test_what_waits_for_a_retry_lets_go_of_its_slot(
+        self, store: Store, lock: str | None
+    ) -> None:
+        given = put(store, excluding(Overlap.ALLOW, lock="a"))
+        fire(store, given)
+        [runs] = go(store)
+        [other] = fired(store, excluding(lock="a"), START + SECOND)
+        assert go(store) == []
+        assert finish(store, runs, None)
+        put(store, replace(given, lock=lock, revision=None))
+        assert ids(settled(store).unparked) == [other.id]
+        assert {*ids(go(store))} == {runs.id, other.id}
+
+    def test_what_a_dead_node_ran_keeps_its_slot_until_its_end(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        given = put(store, excluding(lock="a"))
+        fire(store, given)
+        go(store)
+        clock.advance(LEASE)
+        put(store, replace(given, lock="b", revision=None))
+        [other] = fired(store, excluding(lock="a"), START + SECOND)
+        assert go(store) == []
+        [taken] = claim(store, lapsed=True)
+        start(store, taken)
+        assert is_parked(store, other)
+        finish(store, taken)
+        assert ids(settled(store).unparked) == [other.id]
+
     def test_what_runs_without_a_slot_takes_one_when_it_runs_again(
         self, store: Store
     ) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.stores.postgresql.statements.statement import LONGEST_LEASE, Statement
 from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS
+from go_scheduler.stores.sql.slots import exclusion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -122,6 +123,9 @@ _NOTHING_OPEN = """
               AND o.completed_at IS NULL AND o.outcome IS NULL OFFSET 0)"""
 
 
+_FIRED = exclusion("m")
+
+
 # The number of ids is hidden from PostgreSQL by a subquery: for many it would read the
 # whole index, if no statistics say how large that is.
 def _fire(nothing_open: str = "") -> str:
@@ -149,8 +153,8 @@ made AS (
           overlap, fire_time, execute_at, due_at, claimable_at, outcome, completed_at,
           skipped_first, skipped_last, skipped_count, skipped_reason)
   SELECT f.id, m.key, f.shard, m.queue, m.priority, m.expire_after, m.waits,
-         CASE WHEN NOT m.waits OR m.slot LIKE 'lock %' THEN m.slot END,
-         CASE WHEN NOT m.waits THEN m.overlap END,
+         {_FIRED.slot},
+         {_FIRED.overlap},
          CASE WHEN f.reason IS NULL THEN f.fire_time END, f.fire_time + f.later,
          f.fire_time + f.later,
          CASE WHEN f.reason IS NULL THEN greatest(f.fire_time + f.later, now()) END,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
+from go_scheduler.stores.sql.slots import exclusion
 from go_scheduler.stores.sqlite.statements.parts import (
     DEFINITION,
     batch,
@@ -49,6 +50,7 @@ SELECT {DEFINITION}
  WHERE key IN (SELECT value FROM json_each(:keys))
 """)
 
+_FIRED = exclusion("task_definitions")
 FIRE = text(f"""
 {batch("id", "expected", "revision", "next_at")}
 UPDATE task_definitions AS d
@@ -62,7 +64,9 @@ UPDATE task_definitions AS d
          SELECT 1 FROM task_instances AS o
           WHERE o.definition_key = d.key AND o.waits
             AND o.completed_at IS NULL AND o.outcome IS NULL))
-RETURNING id, key, queue, priority, expire_after, waits, slot, overlap
+RETURNING id, key, queue, priority, expire_after, waits,
+          {_FIRED.slot} AS slot,
+          {_FIRED.overlap} AS overlap
 """)
 
 MADE_COLUMNS = (

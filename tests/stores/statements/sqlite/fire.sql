@@ -15,4 +15,6 @@ UPDATE task_definitions AS d
          SELECT 1 FROM task_instances AS o
           WHERE o.definition_key = d.key AND o.waits
             AND o.completed_at IS NULL AND o.outcome IS NULL))
-RETURNING id, key, queue, priority, expire_after, waits, slot, overlap;
+RETURNING id, key, queue, priority, expire_after, waits,
+          CASE WHEN NOT task_definitions.waits OR task_definitions.slot LIKE 'lock %' THEN task_definitions.slot END AS slot,
+          CASE WHEN NOT task_definitions.waits THEN task_definitions.overlap END AS overlap;
