@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler import (
+    Because,
     CatchUp,
     IntervalTrigger,
     MemoryStore,
@@ -105,6 +106,9 @@ def test_what_had_passed_at_an_edit_of_the_trigger_ran_or_is_recorded(
     edited = ledger.clock.now()
     before = ledger.ran.copy()
     ledger.edit(trigger=IntervalTrigger(MINUTE, anchor=edited + SECOND / 2))
+    waited = (ledger.fire_times(edited) - before).keys()
+    found = [ledger.scheduler.why(ledger.id, at) for at in waited]
+    assert {each.because for each in found} == {Because.SKIPPED}
     ledger.go_on(3 * MINUTE)
     assert ledger.skipped
     assert before + ledger.skipped == ledger.fire_times(edited)

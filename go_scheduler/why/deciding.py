@@ -108,6 +108,9 @@ def _is_of_then(facts: Facts, instance: TaskInstance) -> bool:
         return True
     if (skipped := instance.skipped) is None:
         return False
+    # The trigger of now need not be the one whose fire time it was.
+    if facts.is_then(skipped.first):
+        return True
     covers = skipped.first <= facts.at <= skipped.last
     return covers and facts.fire_time() is not None
 
