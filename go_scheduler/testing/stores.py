@@ -32,6 +32,7 @@ from go_scheduler.testing.store.nodes import (
     LapsedForTests,
     ListClaimedTests,
 )
+from go_scheduler.testing.store.overlaps import OverlapTests
 from go_scheduler.testing.store.pauses import PauseTests
 from go_scheduler.testing.store.priorities import PriorityTests
 from go_scheduler.testing.store.remembered import RememberedTests
@@ -45,8 +46,9 @@ from go_scheduler.testing.store.runs import (
     RetryTests,
 )
 from go_scheduler.testing.store.sets import SetTests
+from go_scheduler.testing.store.slot_edits import SlotEditTests
 from go_scheduler.testing.store.slot_holders import SlotHolderTests
-from go_scheduler.testing.store.slots import OverlapTests, SlotEditTests, SlotTests
+from go_scheduler.testing.store.slots import SlotTests
 from go_scheduler.testing.store.starts import RenewTests, StartTests
 from go_scheduler.testing.store.successes import SuccessTests
 from go_scheduler.testing.store.threads import ThreadTests
