@@ -83,7 +83,9 @@ class Planner:
         while newest := self._store.list_instances(
             definition_id=definition.id, fired_since=since, newest_first=True, limit=1
         ):
-            last = newest[0].fire_time
-            assert last is not None
-            since = last + _MICROSECOND
+            fired = newest[0].fire_time
+            assert fired is not None
+            since = fired + _MICROSECOND
+            # Before one that was backfilled the schedule need not have fired.
+            last = fired if newest[0].backfilled is None else last
         return LastFired(last)

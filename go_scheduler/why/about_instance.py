@@ -23,7 +23,10 @@ _ON_TIME = timedelta(milliseconds=1)
 
 def about(facts: Facts, instance: TaskInstance) -> Why:
     """What became of an instance, or where it stands."""
-    return _BY_STATE[instance.state](facts, instance)
+    answer = _BY_STATE[instance.state](facts, instance)
+    if instance.backfilled is None:
+        return answer
+    return replace(answer, text=f"{answer.text} It was backfilled, by hand.")
 
 
 def _completed(facts: Facts, instance: TaskInstance) -> Why:

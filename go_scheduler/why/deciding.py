@@ -47,9 +47,10 @@ def why_now(facts: Facts) -> Why:
 
 def why_then(facts: Facts) -> Why:
     """What happened at an instant, or will happen."""
-    for instance in facts.instances:
-        if _is_of_then(facts, instance):
-            return about(facts, instance)
+    of_then = [each for each in facts.instances if _is_of_then(facts, each)]
+    if of_then:
+        # What was backfilled overrules the record that it had been skipped.
+        return about(facts, min(of_then, key=lambda each: each.skipped is not None))
     definition = facts.definition
     if isinstance(definition.trigger, UnknownTrigger):
         return _unknown_trigger(facts, definition.trigger)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, ClassVar
@@ -26,7 +27,14 @@ from go_scheduler.policies import CatchUp, Overlap
 from go_scheduler.raised import RetryAfter
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory.store import MemoryStore
-from go_scheduler.testing.builders import HOUR, MINUTE, NOBODY, SECOND, clean_up
+from go_scheduler.testing.builders import (
+    HOUR,
+    MINUTE,
+    NOBODY,
+    SECOND,
+    clean_up,
+    firing,
+)
 from go_scheduler.testing.clock import START, ManualClock
 from go_scheduler.triggers.base import Trigger
 from go_scheduler.triggers.delay import DelayTrigger
@@ -514,6 +522,27 @@ class TestInATransaction:
             found = client.backfill(HOURLY.id, few - SECOND, few, connection=connection)
             assert found.made == 1
         engine.dispose()
+
+
+@pytest.mark.parametrize("engine", SHARED[1:], indirect=True)
+def test_beside_an_open_transaction_nothing_is_made_twice(
+    client: Client, store: Store, store_url: str
+) -> None:
+    """The schedule finds its definition busy, and another backfill waits."""
+    [of] = store.put_definitions([replace(HOURLY, next_fire_time=YESTERDAY)])
+    step = firing(of, *FIRST_THREE, next_fire_time=START)
+    engine = connected(store_url)
+    with ThreadPoolExecutor() as pool:
+        with engine.begin() as connection:
+            joined = client.backfill(
+                of.id, *range_of(FIRST_THREE), connection=connection
+            )
+            assert store.fire_definitions([step]).busy == {of.id}
+            beside = pool.submit(client.backfill, of.id, *range_of(FIRST_THREE))
+        assert (joined.made, beside.result().made) == (3, 0)
+    assert store.fire_definitions([step]).done == {of.id}
+    assert fire_times(client) == FIRST_THREE
+    engine.dispose()
 
 
 def connected(store_url: str):  # type: ignore[no-untyped-def]

@@ -172,6 +172,22 @@ def test_it_was_skipped_with_all_that_were_missed_and_why(
     assert house.why(START + 20 * MINUTE + SECOND).because is Because.NO_FIRE_TIME
 
 
+def test_what_was_backfilled_says_so_and_not_that_it_was_skipped(
+    store: Store, clock: ManualClock
+) -> None:
+    house = House(store, clock)
+    house.schedule(IntervalTrigger(MINUTE, START), catch_up=CatchUp(mode="none"))
+    clock.advance(DAY)
+    house.run_for(SECOND)
+    found = house.scheduler.backfill(house.definition.id, START, START + 3 * MINUTE)
+    assert found.first is not None
+    for at in (found.first, START + 2 * MINUTE):
+        why = house.why(at)
+        assert why.because is not Because.SKIPPED
+        assert why.text.endswith("It was backfilled, by hand.")
+    assert house.why(START + 3 * MINUTE).because is Because.SKIPPED
+
+
 def test_one_that_was_skipped_alone_is_no_plural(
     store: Store, clock: ManualClock
 ) -> None:

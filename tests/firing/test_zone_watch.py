@@ -22,6 +22,7 @@ from go_scheduler.firing.definition_scheduler import DefinitionScheduler
 from go_scheduler.firing.guard import Guard
 from go_scheduler.firing.planner import MOST_DISPLACED, Planner
 from go_scheduler.models import TaskDefinition
+from go_scheduler.policies import Overlap
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.builders import (
@@ -325,6 +326,19 @@ class TestAWalk:
         [move] = step.firings
         assert store.fire_definitions([replace(move, fire_times=(NINE,))]).done
         assert not store.fire_definitions([move]).done
+
+    def test_what_was_backfilled_does_not_say_what_has_fired_last(
+        self, clock: ManualClock, zones: Zones
+    ) -> None:
+        store = MemoryStore(clock)
+        given = put(store, daily())
+        store.backfill_instances(given, [NINE + 2 * DAY], overlap=Overlap.ALLOW)
+        zones.bring(then=0)
+        step = Planner(store, Guard(clock, patience=SECOND)).plan(
+            [given], now=START, until=START, failed=lambda _, error: None
+        )
+        [move] = step.firings
+        assert move.next_fire_time == NINE + HOUR
 
     def test_a_store_that_is_away_is_asked_for_the_same_page_again(
         self, clock: ManualClock, zones: Zones
