@@ -116,6 +116,11 @@ class Editor:
             elif each.outcome is Outcome.CANCELLED:
                 # What runs when its definition is deleted ends as cancelled as well.
                 assert each.id in self._cancelled or each.started_at is not None
+            elif each.outcome is Outcome.SKIPPED:
+                # It had passed when another trigger took the place of its own.
+                assert each.skipped is not None
+                assert number_of(each.skipped.first) in self._kept
+                assert each.id not in called
             else:
                 assert each.execute_at > until
 
