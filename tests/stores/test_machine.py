@@ -196,7 +196,7 @@ def test_a_store_in_a_database_is_like_the_reference_store(store_url: str) -> No
 def test_a_store_that_differs_is_found(machine: type[StoreMachine]) -> None:
     # What is drawn depends on all of the package's source, and one call in four of a
     # machine's usual length would not find what differs least.
-    longer = settings(SETTINGS, max_examples=300)
+    longer = settings(SETTINGS, max_examples=1500)
     # It differs in what it says or in what it knows: an assertion or an unknown id.
     with pytest.raises((AssertionError, LookupError)):
         run_state_machine_as_test(machine, settings=longer)
