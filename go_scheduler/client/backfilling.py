@@ -93,8 +93,9 @@ class Backfilling(StoreAccess):
         whichever schedule; but what cleanup has deleted, after ``retention``, is not
         known and runs again.
 
-        Such instances are run as soon as possible, the earliest fire time first. They
-        are exempt from ``catch_up``; neither an edit nor a pause removes them, and
+        Such instances are run as soon as possible, the earliest fire time first; on
+        CockroachDB, which spreads what is due, about so. They are exempt from
+        ``catch_up``; neither an edit nor a pause removes them, and
         ``next_fire_time`` stays. Those of a paused definition wait until it is resumed.
         A definition that is completed is backfilled like any other.
 
