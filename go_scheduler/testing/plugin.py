@@ -8,16 +8,7 @@ import pytest
 pytest.register_assert_rewrite(
     "go_scheduler.testing.builders",
     "go_scheduler.testing.machine",
-    "go_scheduler.testing.store.claims",
-    "go_scheduler.testing.store.definitions",
-    "go_scheduler.testing.store.edits",
-    "go_scheduler.testing.store.firings",
-    "go_scheduler.testing.store.lists",
-    "go_scheduler.testing.store.pauses",
-    "go_scheduler.testing.store.runs",
-    "go_scheduler.testing.store.starts",
-    "go_scheduler.testing.store.threads",
-    "go_scheduler.testing.store.values",
+    "go_scheduler.testing.store",
     "go_scheduler.testing.stores",
     "go_scheduler.testing.triggers",
 )

@@ -7,44 +7,43 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.testing.clock import ManualClock
-from go_scheduler.testing.store.additions import AddTests, OnDemandTests
-from go_scheduler.testing.store.backfills import BackfillOverlapTests, BackfillTests
-from go_scheduler.testing.store.claims import ClaimTests, LapsedTests
+from go_scheduler.testing.store.added_instances import AddedTests
+from go_scheduler.testing.store.additions import AddTests
+from go_scheduler.testing.store.backfill_overlaps import BackfillOverlapTests
+from go_scheduler.testing.store.backfills import BackfillTests
+from go_scheduler.testing.store.cancels import CancelTests
+from go_scheduler.testing.store.claims import ClaimTests
 from go_scheduler.testing.store.cleanups import CleanupTests
+from go_scheduler.testing.store.definition_lists import DefinitionListTests
 from go_scheduler.testing.store.definitions import PutTests
 from go_scheduler.testing.store.deletes import DeleteTests
+from go_scheduler.testing.store.due import DueTests
 from go_scheduler.testing.store.edits import EditTests
-from go_scheduler.testing.store.firings import (
-    DueTests,
-    FireTests,
-    SkipTests,
-    WaitingTests,
-)
+from go_scheduler.testing.store.firings import FireTests, SkipTests
+from go_scheduler.testing.store.freed_slots import FreedSlotTests
+from go_scheduler.testing.store.frozen import FrozenTests
 from go_scheduler.testing.store.hand_over import HandOverTests
 from go_scheduler.testing.store.history import HistoryTests
-from go_scheduler.testing.store.lists import (
-    DefinitionListTests,
-    InstanceListTests,
-)
+from go_scheduler.testing.store.instance_lists import InstanceListTests
+from go_scheduler.testing.store.lapsed import LapsedTests
+from go_scheduler.testing.store.next_fire_times import NextFireTimeTests
 from go_scheduler.testing.store.nodes import (
     ContactTests,
     DueQueuesTests,
     LapsedForTests,
     ListClaimedTests,
 )
+from go_scheduler.testing.store.on_demand import OnDemandTests
 from go_scheduler.testing.store.overlaps import OverlapTests
+from go_scheduler.testing.store.owners import OwnerTests
+from go_scheduler.testing.store.parked_instances import ParkedTests
 from go_scheduler.testing.store.pauses import PauseTests
 from go_scheduler.testing.store.priorities import PriorityTests
+from go_scheduler.testing.store.releases import ReleaseTests
 from go_scheduler.testing.store.remembered import RememberedTests
 from go_scheduler.testing.store.reopened import ReopenTests
 from go_scheduler.testing.store.resumes import ResumeTests
-from go_scheduler.testing.store.runs import (
-    CancelTests,
-    FinishTests,
-    NextFireTimeTests,
-    ReleaseTests,
-    RetryTests,
-)
+from go_scheduler.testing.store.runs import FinishTests, RetryTests
 from go_scheduler.testing.store.sets import SetTests
 from go_scheduler.testing.store.slot_edits import SlotEditTests
 from go_scheduler.testing.store.slot_holders import SlotHolderTests
@@ -52,12 +51,9 @@ from go_scheduler.testing.store.slots import SlotTests
 from go_scheduler.testing.store.starts import RenewTests, StartTests
 from go_scheduler.testing.store.successes import SuccessTests
 from go_scheduler.testing.store.threads import ThreadTests
-from go_scheduler.testing.store.values import (
-    OpenTests,
-    TimeTests,
-    UnknownTriggerTests,
-    ValueTests,
-)
+from go_scheduler.testing.store.unknown_triggers import UnknownTriggerTests
+from go_scheduler.testing.store.values import OpenTests, TimeTests, ValueTests
+from go_scheduler.testing.store.waiting import WaitingTests
 
 if TYPE_CHECKING:
     from go_scheduler.stores.base import Store
@@ -68,6 +64,7 @@ class StoreSuite(
     EditTests,
     DeleteTests,
     PauseTests,
+    FrozenTests,
     ResumeTests,
     DueTests,
     FireTests,
@@ -75,6 +72,7 @@ class StoreSuite(
     WaitingTests,
     OnDemandTests,
     AddTests,
+    AddedTests,
     BackfillTests,
     BackfillOverlapTests,
     HandOverTests,
@@ -85,6 +83,8 @@ class StoreSuite(
     ListClaimedTests,
     StartTests,
     SlotTests,
+    ParkedTests,
+    FreedSlotTests,
     SlotEditTests,
     SlotHolderTests,
     OverlapTests,
@@ -104,6 +104,7 @@ class StoreSuite(
     CleanupTests,
     RememberedTests,
     SetTests,
+    OwnerTests,
     TimeTests,
     ValueTests,
     UnknownTriggerTests,

@@ -33,14 +33,18 @@ from go_scheduler.testing.builders import (
     running,
     start,
 )
-from go_scheduler.testing.store.claims import ClaimTests, LapsedTests
+from go_scheduler.testing.store.claims import ClaimTests
 from go_scheduler.testing.store.cleanups import CleanupTests
 from go_scheduler.testing.store.deletes import DeleteTests
 from go_scheduler.testing.store.edits import EditTests
 from go_scheduler.testing.store.firings import FireTests
+from go_scheduler.testing.store.frozen import FrozenTests
 from go_scheduler.testing.store.history import fail_again
+from go_scheduler.testing.store.lapsed import LapsedTests
+from go_scheduler.testing.store.next_fire_times import NextFireTimeTests
 from go_scheduler.testing.store.pauses import PauseTests
-from go_scheduler.testing.store.runs import FinishTests, NextFireTimeTests, ReleaseTests
+from go_scheduler.testing.store.releases import ReleaseTests
+from go_scheduler.testing.store.runs import FinishTests
 from go_scheduler.testing.store.starts import RenewTests, StartTests
 from go_scheduler.testing.store.threads import ThreadTests
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
@@ -110,6 +114,7 @@ class TestConflicts(
     EditTests,
     DeleteTests,
     PauseTests,
+    FrozenTests,
     FireTests,
     ClaimTests,
     LapsedTests,

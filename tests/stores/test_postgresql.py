@@ -9,9 +9,10 @@ import pytest
 from go_scheduler.stores.cockroachdb import CockroachDBDialect
 from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
-from go_scheduler.testing.store.claims import ClaimTests, LapsedTests
+from go_scheduler.testing.store.claims import ClaimTests
 from go_scheduler.testing.store.cleanups import CleanupTests
-from go_scheduler.testing.store.firings import DueTests
+from go_scheduler.testing.store.due import DueTests
+from go_scheduler.testing.store.lapsed import LapsedTests
 from go_scheduler.testing.store.threads import ThreadTests
 from go_scheduler.testing.stores import StoreSuite
 from tests.servers import checked_out, delete_all_rows, opened

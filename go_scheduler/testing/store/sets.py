@@ -44,7 +44,7 @@ APP, OTHER_APP = "app", "another app"
 ONE, TWO, THREE = (definition(key=number) for number in (1, 2, 3))
 
 
-def _declare(
+def declare(
     store: Store,
     *definitions: TaskDefinition,
     owner: str = APP,
@@ -52,6 +52,7 @@ def _declare(
     removed: Removed = "delete",
     adopts: bool = False,
 ) -> Declared:
+    """Declare a set."""
     declared = store.declare_definitions(
         Declaration(
             owner=owner,
@@ -74,13 +75,14 @@ def _declare(
 def _try(store: Store, wanted: TaskDefinition, owner: str, adopts: bool) -> str | None:
     """Whose a definition is, as one of many that declare it is told."""
     try:
-        [declared] = _declare(store, wanted, owner=owner, adopts=adopts).definitions
+        [declared] = declare(store, wanted, owner=owner, adopts=adopts).definitions
     except ConfigurationError:
         return None
     return declared.owner
 
 
-def _owned(store: Store, owner: str = APP) -> list[UUID]:
+def owned(store: Store, owner: str = APP) -> list[UUID]:
+    """The ids of what is in a set, in their order."""
     return [each.id for each in store.list_definitions(owner=owner)]
 
 
@@ -88,7 +90,7 @@ class SetTests:
     """``declare_definitions``."""
 
     def test_what_is_declared_is_put_and_has_its_owner(self, store: Store) -> None:
-        declared = _declare(store, TWO, ONE)
+        declared = declare(store, TWO, ONE)
         assert (declared.definitions, declared.outdated_by) == ([TWO, ONE], None)
         assert [declared.resumed, declared.deleted, declared.paused] == [[], set(), []]
         assert [each.owner for each in declared.definitions] == [APP, APP]
@@ -101,8 +103,8 @@ class SetTests:
         assert claim(store)[0].definition.owner == APP
 
     def test_the_same_again_changes_nothing(self, store: Store) -> None:
-        first = _declare(store, ONE, TWO)
-        again = _declare(store, ONE, TWO)
+        first = declare(store, ONE, TWO)
+        again = declare(store, ONE, TWO)
         assert again == first
         assert [kept_by_store(each) for each in again.definitions] == [
             kept_by_store(each) for each in first.definitions
@@ -111,52 +113,52 @@ class SetTests:
     def test_what_is_declared_no_more_is_deleted(
         self, store: Store, clock: ManualClock
     ) -> None:
-        _declare(store, ONE, TWO, THREE)
+        declare(store, ONE, TWO, THREE)
         fire(store, store.get_definition(TWO.id))
-        declared = _declare(store, ONE)
+        declared = declare(store, ONE)
         assert declared.deleted == {TWO.id, THREE.id}
         assert (declared.paused, declared.resumed) == ([], [])
-        assert _owned(store) == [ONE.id]
+        assert owned(store) == [ONE.id]
         assert ids(store.list_definitions()) == [ONE.id]
         assert store.list_instances() == []
 
     def test_what_runs_of_it_ends_as_after_any_delete(self, store: Store) -> None:
-        _declare(store, ONE)
+        declare(store, ONE)
         run = running(store, ONE)
-        _declare(store)
+        declare(store)
         assert store.get_instance(run.id).state is State.CANCELLED
 
     def test_what_is_declared_no_more_may_be_paused(self, store: Store) -> None:
-        _declare(store, ONE, TWO)
+        declare(store, ONE, TWO)
         later = START + HOUR
         fire(store, store.get_definition(TWO.id), later)
-        declared = _declare(store, ONE, removed="pause")
+        declared = declare(store, ONE, removed="pause")
         assert declared.deleted == set()
         assert declared.paused == [TWO]
         [paused] = declared.paused
         assert kept_by_store(paused) == (later, True, removal_note(APP), None, 2)
         assert kept_by_store(store.get_definition(TWO.id)) == kept_by_store(paused)
-        assert _owned(store) == [ONE.id, TWO.id]
+        assert owned(store) == [ONE.id, TWO.id]
         assert store.list_instances() == []
-        assert _declare(store, ONE, removed="pause").paused == []
+        assert declare(store, ONE, removed="pause").paused == []
 
     def test_what_is_declared_no_more_may_be_kept(self, store: Store) -> None:
-        _declare(store, ONE, TWO)
-        kept = _declare(store, TWO, removed="keep")
+        declare(store, ONE, TWO)
+        kept = declare(store, TWO, removed="keep")
         assert (kept.deleted, kept.paused) == (set(), [])
-        assert _declare(store, THREE, version=3, removed="keep").definitions == [THREE]
-        assert _owned(store) == [ONE.id, TWO.id, THREE.id]
+        assert declare(store, THREE, version=3, removed="keep").definitions == [THREE]
+        assert owned(store) == [ONE.id, TWO.id, THREE.id]
         assert kept_by_store(store.get_definition(ONE.id))[-1] == 1
-        outdated = _declare(store, ONE, version=2, removed="keep")
+        outdated = declare(store, ONE, version=2, removed="keep")
         assert (outdated.outdated_by, outdated.definitions) == (3, [])
-        assert _declare(store, ONE, version=3).deleted == {TWO.id, THREE.id}
+        assert declare(store, ONE, version=3).deleted == {TWO.id, THREE.id}
 
     def test_what_its_set_has_paused_goes_on_when_it_is_declared_again(
         self, store: Store
     ) -> None:
-        _declare(store, ONE, TWO)
-        _declare(store, ONE, removed="pause")
-        declared = _declare(store, ONE, TWO)
+        declare(store, ONE, TWO)
+        declare(store, ONE, removed="pause")
+        declared = declare(store, ONE, TWO)
         assert declared.resumed == [TWO]
         assert [each.paused for each in declared.definitions] == [False, False]
         assert kept_by_store(declared.definitions[1]) == (START, False, None, None, 3)
@@ -165,10 +167,10 @@ class SetTests:
         )
 
     def test_what_is_paused_by_hand_stays_so(self, store: Store) -> None:
-        _declare(store, ONE, TWO)
+        declare(store, ONE, TWO)
         store.pause_definitions([ONE.id, TWO.id], note="by hand")
-        assert _declare(store, ONE, removed="pause").paused == []
-        declared = _declare(store, ONE, TWO)
+        assert declare(store, ONE, removed="pause").paused == []
+        declared = declare(store, ONE, TWO)
         assert declared.resumed == []
         assert {each.note for each in declared.definitions} == {"by hand"}
         assert all(each.paused for each in store.list_definitions())
@@ -176,164 +178,77 @@ class SetTests:
     def test_what_a_set_has_paused_is_deleted_by_one_that_deletes(
         self, store: Store
     ) -> None:
-        _declare(store, ONE, TWO)
-        _declare(store, ONE, removed="pause")
-        assert _declare(store, ONE).deleted == {TWO.id}
+        declare(store, ONE, TWO)
+        declare(store, ONE, removed="pause")
+        assert declare(store, ONE).deleted == {TWO.id}
 
     def test_what_is_declared_otherwise_is_edited(self, store: Store) -> None:
-        _declare(store, ONE, TWO, THREE)
+        declare(store, ONE, TWO, THREE)
         other = replace(ONE, trigger=IntervalTrigger(2 * HOUR, anchor=START))
-        declared = _declare(store, other, replace(TWO, name="b"), THREE)
+        declared = declare(store, other, replace(TWO, name="b"), THREE)
         assert [each.revision for each in declared.definitions] == [2, 2, 1]
         assert store.get_definition(ONE.id).trigger == other.trigger
         assert store.get_definition(TWO.id).name == "b"
-        assert _owned(store) == [ONE.id, TWO.id, THREE.id]
-
-    def test_sets_of_others_and_what_is_in_none_stay(self, store: Store) -> None:
-        free = put(store)
-        _declare(store, ONE, owner=OTHER_APP)
-        _declare(store, TWO)
-        assert _declare(store).deleted == {TWO.id}
-        assert _owned(store, OTHER_APP) == [ONE.id]
-        assert {each.id for each in store.list_definitions()} == {free.id, ONE.id}
-
-    def test_an_id_of_another_owner_is_refused_with_all(self, store: Store) -> None:
-        _declare(store, ONE, owner=OTHER_APP)
-        _declare(store, TWO, version=1)
-        for adopts in (False, True):
-            with pytest.raises(ConfigurationError, match="the set of 'another app'"):
-                _declare(store, THREE, ONE, version=2, adopts=adopts)
-        assert _owned(store) == [TWO.id]
-        assert _owned(store, OTHER_APP) == [ONE.id]
-        assert _declare(store, TWO, version=1).outdated_by is None
-
-    def test_what_its_set_has_paused_another_owner_may_take(self, store: Store) -> None:
-        _declare(store, ONE, TWO)
-        _declare(store, TWO, removed="pause")
-        taken = _declare(store, ONE, owner=OTHER_APP)
-        assert taken.resumed == [ONE]
-        assert kept_by_store(taken.definitions[0]) == (START, False, None, None, 3)
-        assert taken.definitions[0].owner == OTHER_APP
-        assert _owned(store, OTHER_APP) == [ONE.id]
-        assert _declare(store).deleted == {TWO.id}
-        with pytest.raises(ConfigurationError, match="the set of 'another app'"):
-            _declare(store, ONE)
-        assert store.list_definitions() == [ONE]
-
-    def test_what_is_paused_by_hand_is_taken_only_once_it_is_deleted(
-        self, store: Store
-    ) -> None:
-        _declare(store, ONE)
-        store.pause_definitions([ONE.id], note="by hand")
-        _declare(store, removed="pause")
-        with pytest.raises(ConfigurationError, match="or delete it, before 'another"):
-            _declare(store, ONE, owner=OTHER_APP)
-        [again] = _declare(store, ONE).definitions
-        assert (again.paused, again.note) == (True, "by hand")
-        store.delete_definitions([ONE.id])
-        assert not _declare(store, ONE, owner=OTHER_APP).definitions[0].paused
-
-    def test_an_id_of_none_is_refused_unless_it_is_adopted(self, store: Store) -> None:
-        put(store, ONE)
-        with pytest.raises(ConfigurationError, match=r"no declared set: adopt=True"):
-            _declare(store, ONE, TWO)
-        assert _owned(store) == []
-        assert store.list_definitions() == [ONE]
-        [adopted, _] = _declare(store, ONE, TWO, adopts=True).definitions
-        assert (adopted.owner, adopted.revision) == (APP, 1)
-        assert _owned(store) == [ONE.id, TWO.id]
-        assert _declare(store).deleted == {ONE.id, TWO.id}
-
-    def test_what_is_adopted_may_be_changed_by_that(self, store: Store) -> None:
-        put(store, ONE)
-        put(store, TWO)
-        other = replace(TWO, trigger=IntervalTrigger(2 * HOUR, anchor=START))
-        changed = _declare(store, replace(ONE, name="b"), other, adopts=True)
-        assert [each.owner for each in changed.definitions] == [APP, APP]
-        assert [each.revision for each in changed.definitions] == [2, 2]
-        assert _owned(store) == [ONE.id, TWO.id]
-
-    def test_a_put_keeps_the_owner_and_gives_none(self, store: Store) -> None:
-        _declare(store, ONE)
-        for each in (
-            ONE,
-            replace(ONE, name="b", owner=OTHER_APP),
-            replace(ONE, trigger=IntervalTrigger(2 * HOUR, anchor=START), owner=None),
-        ):
-            assert put(store, each).owner == APP
-        assert put(store, replace(TWO, owner=OTHER_APP)).owner is None
-        store.put_definitions([replace(THREE, owner=APP), definition(key=4)])
-        assert _owned(store) == [ONE.id]
-        assert _owned(store, OTHER_APP) == []
-
-    def test_an_id_that_was_deleted_is_in_no_set_any_more(self, store: Store) -> None:
-        _declare(store, ONE)
-        store.delete_definitions([ONE.id])
-        assert _owned(store) == []
-        [again] = _declare(store, ONE, owner=OTHER_APP).definitions
-        assert (again.owner, _owned(store)) == (OTHER_APP, [])
-        assert again.revision is not None
-        assert again.revision > 1
-        assert _declare(store).deleted == set()
+        assert owned(store) == [ONE.id, TWO.id, THREE.id]
 
     def test_what_has_ended_before_does_not_run_again(self, store: Store) -> None:
         once = replace(ONE, trigger=ExecuteOnceTrigger(START))
-        _declare(store, once)
+        declare(store, once)
         ended(store, once)
         clean_up(store)
-        [over] = _declare(store, once).definitions
+        [over] = declare(store, once).definitions
         assert over.completed_at is not None
         assert over.owner is None
         assert store.list_definitions() == []
 
     def test_a_lower_version_changes_nothing(self, store: Store) -> None:
-        assert _declare(store, ONE, version=2).outdated_by is None
+        assert declare(store, ONE, version=2).outdated_by is None
         for version in (1, 0, None):
-            outdated = _declare(store, TWO, version=version)
+            outdated = declare(store, TWO, version=version)
             assert (outdated.outdated_by, outdated.definitions) == (2, [])
         # Not even what it would be refused for is looked at.
         put(store, THREE)
-        assert _declare(store, THREE, version=1).outdated_by == 2
-        assert _owned(store) == [ONE.id]
+        assert declare(store, THREE, version=1).outdated_by == 2
+        assert owned(store) == [ONE.id]
 
     def test_the_same_version_and_a_higher_one_count(self, store: Store) -> None:
-        _declare(store, ONE)
-        assert _declare(store, TWO, version=0).deleted == {ONE.id}
-        assert _declare(store, ONE, version=0).deleted == {TWO.id}
-        assert _declare(store, TWO, version=2**63 - 1).deleted == {ONE.id}
-        assert _declare(store, ONE, version=7).outdated_by == 2**63 - 1
+        declare(store, ONE)
+        assert declare(store, TWO, version=0).deleted == {ONE.id}
+        assert declare(store, ONE, version=0).deleted == {TWO.id}
+        assert declare(store, TWO, version=2**63 - 1).deleted == {ONE.id}
+        assert declare(store, ONE, version=7).outdated_by == 2**63 - 1
 
     def test_each_owner_has_its_own_versions(self, store: Store) -> None:
-        _declare(store, ONE, version=7)
-        assert _declare(store, TWO, version=1, owner=OTHER_APP).definitions == [TWO]
+        declare(store, ONE, version=7)
+        assert declare(store, TWO, version=1, owner=OTHER_APP).definitions == [TWO]
 
     def test_the_version_is_kept_when_nothing_is_left(
         self, store: Store, clock: ManualClock
     ) -> None:
-        _declare(store, ONE, version=7)
-        _declare(store, version=7)
+        declare(store, ONE, version=7)
+        declare(store, version=7)
         clock.advance(YEAR)
         clean_up(store)
-        assert _declare(store, ONE, version=6).outdated_by == 7
+        assert declare(store, ONE, version=6).outdated_by == 7
 
     def test_an_id_that_is_there_twice_is_refused(self, store: Store) -> None:
         with pytest.raises(ConfigurationError, match="is there twice"):
-            _declare(store, ONE, replace(ONE, name="b"))
+            declare(store, ONE, replace(ONE, name="b"))
         assert store.list_definitions() == []
 
     def test_what_is_not_at_its_revision_is_a_conflict_of_all(
         self, store: Store
     ) -> None:
-        _declare(store, ONE, TWO, version=1)
+        declare(store, ONE, TWO, version=1)
         stale = replace(ONE, name="b", revision=5)
         with pytest.raises(ConflictError):
-            _declare(store, stale, THREE, version=2)
-        assert _owned(store) == [ONE.id, TWO.id]
-        assert _declare(store, ONE, TWO, version=1).outdated_by is None
+            declare(store, stale, THREE, version=2)
+        assert owned(store) == [ONE.id, TWO.id]
+        assert declare(store, ONE, TWO, version=1).outdated_by is None
 
     def test_a_set_is_listed_page_by_page(self, store: Store) -> None:
         many = [definition(key=number) for number in range(1, 8)]
-        _declare(store, *many)
+        declare(store, *many)
         for each in (pending(store).definition, put(store)):
             assert each.owner is None
         first = store.list_definitions(owner=APP, limit=5)
@@ -347,7 +262,7 @@ class SetTests:
             [definition(key=number), definition(key=number + 1, name=str(number))]
             for number in range(1, THREADS + 1)
         ]
-        at_once(*(partial(_declare, store, *each) for each in sets))
+        at_once(*(partial(declare, store, *each) for each in sets))
         found = store.list_definitions(owner=APP)
         assert found in sets
         assert store.list_definitions() == found
@@ -357,11 +272,11 @@ class SetTests:
     ) -> None:
         at_once(
             *(
-                partial(_declare, store, definition(key=number), ONE, version=number)
+                partial(declare, store, definition(key=number), ONE, version=number)
                 for number in range(2, THREADS + 2)
             )
         )
-        assert _owned(store) == [ONE.id, UUID(int=THREADS + 1)]
+        assert owned(store) == [ONE.id, UUID(int=THREADS + 1)]
 
     def test_what_several_owners_declare_at_once_one_has(self, store: Store) -> None:
         for key, adopts in ((1, True), (2, True), (3, False), (4, False)):
@@ -376,6 +291,6 @@ class SetTests:
             assert store.get_definition(wanted.id).owner == owner
 
     def test_what_is_declared_twice_at_once_is_there_once(self, store: Store) -> None:
-        at_once(*(partial(_declare, store, ONE, TWO) for _ in range(2)))
+        at_once(*(partial(declare, store, ONE, TWO) for _ in range(2)))
         assert [each.revision for each in store.list_definitions()] == [1, 1]
         assert store.list_definitions() == [ONE, TWO]

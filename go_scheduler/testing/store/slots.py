@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from go_scheduler.models import Cancelled, Outcome, State
+from go_scheduler.models import State
 from go_scheduler.policies import Overlap
 from go_scheduler.stores.messages import Reviewed, RunOutcome
 from go_scheduler.testing.builders import (
@@ -17,28 +17,22 @@ from go_scheduler.testing.builders import (
     LEASE,
     MINUTE,
     NODE,
-    OTHER_NODE,
     SECOND,
     at_once,
     cancel,
     claim,
     claim_of,
     claimant,
-    clean_up,
     definition,
     finish,
     fire,
     ids,
-    instances,
     pending,
     put,
-    release,
-    running,
     start,
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.settling import settle
-from go_scheduler.triggers.interval import IntervalTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -186,23 +180,6 @@ class SlotTests:
             finish(store, runs)
             settled(store)
 
-    def test_what_is_parked_is_claimed_by_nobody(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        _, parked = pair(store)
-        clock.advance(HOUR)
-        assert [each.id for each in claim(store, lapsed=True)] != [parked.id]
-        assert parked.id not in ids(claim(store, OTHER_NODE, lapsed=True))
-
-    def test_what_is_parked_is_counted_as_pending_and_its_queue_is_not_due(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        pair(store)
-        clock.advance(HOUR)
-        assert store.counts()[State.PENDING] == 1
-        settle(store)
-        assert not store.list_due_queues(apart_from=[])
-
     def test_a_second_start_of_the_holder_is_answered_alike(self, store: Store) -> None:
         runs, _ = pair(store)
         assert start(store, runs) == [runs]
@@ -234,332 +211,6 @@ class SlotTests:
         [runs] = start(store, *given)
         assert (runs.runs, runs.started_at) == (1, START + MINUTE)
         assert runs.expires_at == START + MINUTE + SECOND
-
-    @pytest.mark.parametrize("outcome", Outcome)
-    def test_an_end_lets_go_of_the_slot(self, store: Store, outcome: Outcome) -> None:
-        runs, parked = pair(store)
-        assert finish(store, runs, outcome)
-        unparked = settled(store).unparked
-        assert unparked == [replace(parked, parked=False)]
-        assert ids(go(store)) == [parked.id]
-
-    def test_an_end_that_is_known_to_have_no_slot_lets_go_of_none(
-        self, store: Store
-    ) -> None:
-        plain = running(store)
-        end = RunOutcome(
-            claim=claim_of(plain), outcome=Outcome.COMPLETED, has_slot=False
-        )
-        assert store.finish_instances([end]).done == {plain.id}
-
-    def test_an_end_that_lets_go_of_no_slot_by_mistake_is_made_up_for(
-        self, store: Store
-    ) -> None:
-        runs, parked = pair(store)
-        end = RunOutcome(
-            claim=claim_of(runs), outcome=Outcome.COMPLETED, has_slot=False
-        )
-        assert store.finish_instances([end]).done == {runs.id}
-        assert ids(settled(store).unparked) == [parked.id]
-        assert ids(go(store)) == [parked.id]
-
-    def test_one_of_several_goes_on_when_a_slot_is_free(self, store: Store) -> None:
-        times = [START + number * SECOND for number in range(4)]
-        made = fired(store, excluding(), *times)
-        for number, each in enumerate(made):
-            [runs] = go(store)
-            assert runs.id == each.id
-            assert settled(store).unparked == []
-            assert finish(store, runs)
-            assert ids(settled(store).unparked) == ids(made[number + 1 : number + 2])
-        assert settled(store) == NOTHING
-
-    def test_while_nobody_takes_the_slot_the_next_one_may_go_on_too(
-        self, store: Store
-    ) -> None:
-        times = [START + number * SECOND for number in range(3)]
-        _, second, third = fired(store, excluding(), *times)
-        [runs] = go(store)
-        finish(store, runs)
-        assert ids(settled(store).unparked) == [second.id]
-        assert ids(settled(store).unparked) == [third.id]
-        assert ids(go(store)) == [second.id]
-
-    def test_what_goes_on_is_due_when_it_was_and_claimable_at_once(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        runs, parked = pair(store)
-        clock.advance(HOUR)
-        finish(store, runs)
-        settled(store)
-        [claimed] = claim(store)
-        assert (claimed.id, claimed.due_at) == (parked.id, START + SECOND)
-        assert claimed.attempt == 2
-
-    def test_no_more_slots_are_gone_over_than_asked_for(self, store: Store) -> None:
-        for lock in "abc":
-            fired(store, excluding(lock=lock), START, START + SECOND)
-        for each in go(store):
-            finish(store, each)
-        settle(store)
-        found = store.review_parked(limit=2)
-        assert (len(found.unparked), found.more) == (2, True)
-
-    def test_what_is_more_than_asked_for_is_gone_over_by_the_next_calls(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        for lock in "abcde":
-            fired(store, excluding(lock=lock), START, START + SECOND)
-        fired(store, excluding(Overlap.SKIP), *(START + n * SECOND for n in range(6)))
-        for each in go(store):
-            if each.definition.lock is not None:
-                finish(store, each)
-        clock.advance(MINUTE)
-        unparked, skipped = [], []
-        more = True
-        while more:
-            settle(store)
-            found = store.review_parked(limit=2)
-            unparked += ids(found.unparked)
-            skipped += ids(found.skipped)
-            more = found.more
-        assert (len(unparked), len(skipped)) == (5, 5)
-
-    def test_a_run_that_waits_for_a_retry_has_its_slot(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        runs, parked = pair(store)
-        assert finish(store, runs, None, retry_in=MINUTE)
-        assert settled(store).unparked == []
-        assert claim(store) == []
-        clock.advance(MINUTE)
-        [again] = go(store)
-        assert (again.id, again.runs) == (runs.id, 2)
-        assert finish(store, again)
-        assert ids(settled(store).unparked) == [parked.id]
-
-    def test_what_is_given_back_and_was_never_called_lets_go_of_its_slot(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        runs, parked = pair(store)
-        assert release(store, runs, HOUR)
-        assert ids(settled(store).unparked) == [parked.id]
-        assert ids(go(store)) == [parked.id]
-        clock.advance(HOUR)
-        assert go(store) == []
-        assert is_parked(store, runs)
-
-    def test_what_lets_go_of_its_slot_may_take_it_again(self, store: Store) -> None:
-        runs, parked = pair(store)
-        assert release(store, runs)
-        assert ids(settled(store).unparked) == [parked.id]
-        assert ids(go(store, node=OTHER_NODE)) == [runs.id]
-        assert is_parked(store, parked)
-
-    def test_what_is_given_back_and_ran_before_has_its_slot(self, store: Store) -> None:
-        runs, _ = pair(store)
-        assert finish(store, runs, None)
-        [again] = go(store)
-        assert release(store, again)
-        assert settled(store).unparked == []
-        assert ids(go(store, node=OTHER_NODE)) == [runs.id]
-
-    def test_what_is_given_back_and_may_have_run_elsewhere_has_its_slot(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        runs, _ = pair(store)
-        clock.advance(LEASE)
-        [taken] = claim(store, OTHER_NODE, lapsed=True)
-        assert release(store, taken)
-        assert settled(store).unparked == []
-        assert ids(go(store)) == [runs.id]
-
-    def test_what_is_made_to_run_again_and_given_back_lets_go_of_its_slot(
-        self, store: Store
-    ) -> None:
-        runs, parked = pair(store)
-        finish(store, runs, Outcome.FAILED)
-        store.reopen_instances([runs.id])
-        [again] = go(store)
-        assert (again.id, again.runs) == (runs.id, 1)
-        assert release(store, again)
-        assert ids(settled(store).unparked) == [parked.id]
-
-    def test_what_was_given_back_before_its_start_has_none(self, store: Store) -> None:
-        first, second = fired(store, excluding(), START, START + SECOND)
-        [claimed] = claim(store)
-        release(store, claimed, MINUTE)
-        assert ids(go(store)) == [second.id]
-        assert is_parked(store, first)
-
-    def test_a_dead_nodes_run_is_taken_over_and_has_its_slot(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        runs, _ = pair(store)
-        clock.advance(LEASE)
-        assert settled(store).unparked == []
-        [taken] = claim(store, OTHER_NODE, lapsed=True)
-        assert (taken.id, taken.state) == (runs.id, State.CLAIMED)
-        [again] = start(store, taken)
-        assert (again.attempt, again.runs) == (2, 2)
-        assert settled(store).unparked == []
-
-    def test_the_success_of_an_earlier_run_lets_go_of_the_slot(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        runs, parked = pair(store)
-        clock.advance(LEASE)
-        claim(store, OTHER_NODE, lapsed=True)
-        assert finish(store, runs)
-        assert ids(settled(store).unparked) == [parked.id]
-
-    def test_a_claim_that_is_lost_lets_go_of_nothing(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        runs, _ = pair(store)
-        clock.advance(LEASE)
-        claim(store, OTHER_NODE, lapsed=True)
-        assert not finish(store, runs, Outcome.FAILED)
-        assert settled(store).unparked == []
-
-    def test_cancelling_what_is_parked_ends_it(self, store: Store) -> None:
-        runs, parked = pair(store)
-        assert cancel(store, parked) == {parked.id: Cancelled.CANCELLED}
-        found = store.get_instance(parked.id)
-        assert (found.state, found.parked) == (State.CANCELLED, False)
-        finish(store, runs)
-        assert settled(store).unparked == []
-
-    def test_cancelling_what_waits_for_a_retry_lets_go_of_its_slot(
-        self, store: Store
-    ) -> None:
-        runs, parked = pair(store)
-        finish(store, runs, None, retry_in=MINUTE)
-        cancel(store, runs)
-        assert ids(settled(store).unparked) == [parked.id]
-
-    def test_a_run_that_is_asked_to_stop_has_its_slot(self, store: Store) -> None:
-        runs, _ = pair(store)
-        assert cancel(store, runs) == {runs.id: Cancelled.REQUESTED}
-        assert settled(store).unparked == []
-
-    def test_a_delete_lets_go_of_slots_and_of_what_is_parked(
-        self, store: Store
-    ) -> None:
-        first = put(store, excluding(lock="a"))
-        fire(store, first, START, START + SECOND)
-        [runs] = go(store)
-        [other] = fired(store, excluding(lock="a"), START + MINUTE)
-        assert go(store) == []
-        store.delete_definitions([first.id])
-        assert ids(settled(store).unparked) == [other.id]
-        assert ids(go(store)) == [other.id]
-        assert store.get_instance(runs.id).state is State.CANCELLED
-
-    def test_a_delete_leaves_the_slot_to_who_has_it(self, store: Store) -> None:
-        fired(store, excluding(lock="a"))
-        go(store)
-        other = put(store, excluding(lock="a"))
-        fire(store, other)
-        go(store)
-        store.delete_definitions([other.id])
-        fired(store, excluding(lock="a"))
-        assert settled(store).unparked == []
-        assert go(store) == []
-
-    def test_an_id_that_begins_another_life_finds_its_slot_free(
-        self, store: Store
-    ) -> None:
-        old = put(store, excluding())
-        fire(store, old)
-        [runs] = go(store)
-        store.delete_definitions([old.id])
-        fired(store, replace(old, revision=None))
-        [again] = go(store)
-        assert again.id != runs.id
-
-    def test_cleanup_leaves_slots_to_those_who_have_them(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        runs, _ = pair(store)
-        clock.advance(HOUR)
-        clean_up(store)
-        assert settled(store).unparked == []
-        finish(store, runs)
-        clean_up(store)
-        assert len(settled(store).unparked) == 1
-
-    def test_a_pause_freezes_what_is_parked_and_keeps_slots(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        given = put(store, excluding(lock="a"))
-        fire(store, given)
-        [runs] = go(store)
-        retried, _ = fired(store, excluding(lock="b"), START, START + SECOND)
-        [second] = go(store)
-        assert second.id == retried.id
-        finish(store, second, None, retry_in=MINUTE)
-        ids_of_both = [given.id, retried.definition.id]
-        store.pause_definitions(ids_of_both)
-        finish(store, runs)
-        clock.advance(HOUR)
-        assert settled(store).unparked == []
-        assert go(store) == []
-        [other] = fired(store, excluding(lock="b"), START + MINUTE)
-        assert go(store) == []
-        store.resume_definitions(ids_of_both)
-        assert ids(go(store)) == [second.id]
-        assert is_parked(store, other)
-
-    def test_what_ran_and_is_parked_is_frozen_by_a_pause(self, store: Store) -> None:
-        fired(store, excluding(lock="a"))
-        go(store)
-        retried = put(store, definition())
-        fire(store, retried)
-        [plain] = go(store)
-        finish(store, plain, None)
-        store.put_definitions([replace(retried, lock="a", revision=None)])
-        assert go(store) == []
-        assert is_parked(store, plain)
-        store.pause_definitions([retried.id])
-        [holder] = [
-            each
-            for each in store.list_instances(state=State.RUNNING)
-            if each.definition.lock == "a"
-        ]
-        finish(store, holder)
-        assert settled(store).unparked == []
-        store.resume_definitions([retried.id])
-        assert claim(store, ahead=HOUR) == []
-        assert ids(settled(store).unparked) == [plain.id]
-        assert ids(go(store)) == [plain.id]
-
-    def test_a_pause_takes_the_slot_of_what_never_ran(self, store: Store) -> None:
-        given = put(store, excluding(lock="a"))
-        fire(store, given)
-        [runs] = go(store)
-        [other] = fired(store, excluding(lock="a"), START + SECOND)
-        assert go(store) == []
-        assert end_uncalled(store, runs)
-        store.pause_definitions([given.id])
-        assert ids(instances(store, given)) == [runs.id]
-        assert ids(settled(store).unparked) == [other.id]
-        assert ids(go(store)) == [other.id]
-        store.resume_definitions([given.id])
-        assert go(store) == []
-        assert is_parked(store, runs)
-
-    def test_another_trigger_removes_what_never_ran_and_its_slot(
-        self, store: Store
-    ) -> None:
-        given = put(store, excluding(lock="a"))
-        fire(store, given)
-        [runs] = go(store)
-        [other] = fired(store, excluding(lock="a"), START + SECOND)
-        assert go(store) == []
-        assert end_uncalled(store, runs)
-        put(store, replace(given, trigger=IntervalTrigger(MINUTE), revision=None))
-        assert ids(settled(store).unparked) == [other.id]
 
     def test_nobody_gets_a_slot_twice_whoever_starts_at_the_same_moment(
         self, store: Store
