@@ -186,7 +186,8 @@ class Instances(StoreAccess):
     def retry(self, instance_id: UUID) -> TaskInstance:
         """Run an instance again that has failed, as soon as a node can.
 
-        It begins anew: all that its ``retry`` allows is before it. Its ``id`` and its
+        It begins anew: all that its ``retry`` allows is before it, and however late it
+        is, no ``drop_after`` holds for it. Its ``id`` and its
         fire time stay, and so does what ``list_runs`` has of it. It runs as its
         definition says now; one that is paused keeps it until it is resumed.
 

@@ -53,6 +53,7 @@ class TaskInstance:
         payload: What it was enqueued or run by hand with; read-only. None: nothing.
         key: No other instance of its definition has the same; None: it has none.
         backfilled: The overlap it was backfilled with; None: it was not.
+        reopened_at: When it was last made to run again by hand; None: it was not.
         execute_at: When it is to run. A retry does not change it.
         due_at: When it may run next: ``execute_at`` at first, later for a retry.
         attempt: Rises with every claim: ``(id, attempt)`` is the fencing token.
@@ -92,6 +93,7 @@ class TaskInstance:
     payload: Mapping[str, JSON] | None = field(default=None, hash=False)
     key: str | None = None
     backfilled: Overlap | None = None
+    reopened_at: datetime | None = None
 
     @property
     def metadata(self) -> Mapping[str, JSON]:

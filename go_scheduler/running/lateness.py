@@ -56,19 +56,19 @@ def too_late(
 def dropped(instance: TaskInstance, defaults: Defaults, *, now: datetime) -> str | None:
     """Why an instance is not run in any case, as it comes too late; None: it may be."""
     catch_up = instance.definition.catch_up or defaults.catch_up
-    # What is backfilled is late by what it is.
-    if instance.backfilled or not catch_up.drops(now - instance.execute_at):
+    # What is backfilled is late by what it is, and what was run again by hand somebody
+    # wants all the same.
+    if instance.backfilled or instance.reopened_at is not None:
         return None
-    # It has failed before if its runs are counted anew: somebody wants it all the same.
-    is_retried_by_hand = instance.error is not None and not runs_before(instance)
-    if instance.definition.trigger.waits or is_retried_by_hand:
+    late = now - instance.execute_at
+    if instance.definition.trigger.waits or not catch_up.drops(late):
         return None
     return f"late by more than its drop_after of {catch_up.drop_after}"
 
 
 def _may_be_missed(instance: TaskInstance) -> bool:
     """Whether it was made for a fire time of a series, and never ran."""
-    never_ran = not runs_before(instance) and instance.error is None
+    never_ran = not runs_before(instance) and instance.reopened_at is None
     is_fired = instance.fire_time is not None and not instance.backfilled
     return never_ran and is_fired and not instance.definition.trigger.waits
 

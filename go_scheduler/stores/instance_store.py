@@ -223,11 +223,12 @@ class InstanceStore(ABC):
     def reopen_instances(self, ids: Collection[UUID]) -> Set[UUID]:
         """Make instances run again that have failed.
 
-        Each is pending, due at the store's time, and has no outcome and no end; its
-        ``runs`` and ``hangs`` are zero. ``attempt``, ``execute_at``, ``error`` and what
-        ``list_runs`` has stay. It is in its definition's queue, frozen if that is
-        paused, and waits for its slot, whatever the ``overlap``. As it has an
-        ``error``, its fire time is not served anew by an edit or a pause.
+        Each is pending, due at the store's time, which is its ``reopened_at``, and has
+        no outcome and no end; its ``runs`` and ``hangs`` are zero. ``attempt``,
+        ``execute_at``, ``error`` and what ``list_runs`` has stay. It is in its
+        definition's queue, frozen if that is paused, and waits for its slot, whatever
+        the ``overlap``. As it has an ``error``, its fire time is not served anew by an
+        edit or a pause.
 
         Left out is what has not failed, what has no definition any more, and what would
         be the second open instance with a fire time of a definition whose trigger

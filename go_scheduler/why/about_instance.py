@@ -24,9 +24,13 @@ _ON_TIME = timedelta(milliseconds=1)
 def about(facts: Facts, instance: TaskInstance) -> Why:
     """What became of an instance, or where it stands."""
     answer = _BY_STATE[instance.state](facts, instance)
-    if instance.backfilled is None:
-        return answer
-    return replace(answer, text=f"{answer.text} It was backfilled, by hand.")
+    text = answer.text
+    if instance.backfilled is not None:
+        text += " It was backfilled, by hand."
+    if instance.reopened_at is not None:
+        again = facts.times(instance.reopened_at)
+        text += f" It was made to run again, by hand, at {again}."
+    return replace(answer, text=text)
 
 
 def _completed(facts: Facts, instance: TaskInstance) -> Why:

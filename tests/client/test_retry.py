@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import pickle
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
 
 from go_scheduler import (
+    CatchUp,
     ConfigurationError,
     DelayTrigger,
     ExecuteOnceTrigger,
     Fail,
     HandlerRegistry,
     MemoryStore,
+    RetryPolicy,
     Scheduler,
     State,
     TaskDefinition,
@@ -45,6 +47,7 @@ class Shop:
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
         self.broken = True
+        self.error: Exception = Fail("no paper")
         self.ran: list[TaskInstance] = []
         self.told: list[Event] = []
         handlers = HandlerRegistry()
@@ -60,12 +63,14 @@ class Shop:
     def _run(self, instance: TaskInstance) -> None:
         self.ran.append(instance)
         if self.broken:
-            raise Fail("no paper")
+            raise self.error
 
-    def fail(self, name: str = "print", *, at: timedelta = ZERO) -> TaskInstance:
+    def fail(
+        self, name: str = "print", *, at: timedelta = ZERO, **policies: Any
+    ) -> TaskInstance:
         """One that has failed."""
         trigger = ExecuteOnceTrigger(self.clock.now() + at)
-        definition = TaskDefinition(trigger=trigger, name=name)
+        definition = TaskDefinition(trigger=trigger, name=name, **policies)
         self.scheduler.schedule(definition)
         self.clock.advance(at + seconds(1))
         [instance] = self.scheduler.list_instances(definition_id=definition.id)
@@ -94,6 +99,20 @@ def test_what_has_failed_runs_again_at_once_and_succeeds(shop: Shop) -> None:
     assert [each.id for each in shop.ran] == [instance.id] * 2
     [kept] = shop.scheduler.list_runs(instance.id)
     assert "no paper" in (kept.error or "")
+
+
+def test_no_run_of_what_was_run_again_by_hand_is_dropped_as_late(shop: Shop) -> None:
+    retry = RetryPolicy(max_attempts=3, delay=seconds(1))
+    instance = shop.fail(retry=retry, catch_up=CatchUp(drop_after=MINUTE))
+    shop.error = ValueError("no paper")
+    shop.clock.advance(60 * MINUTE)
+    shop.scheduler.retry(instance.id)
+    shop.clock.advance(MINUTE)
+    ended = shop.scheduler.get_instance(instance.id)
+    assert (ended.state, ended.runs) == (State.FAILED, 3)
+    assert ended.error is not None
+    assert "no paper" in ended.error
+    assert "drop_after" not in ended.error
 
 
 def test_it_is_told(shop: Shop) -> None:

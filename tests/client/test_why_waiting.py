@@ -323,7 +323,8 @@ def test_what_is_run_again_by_hand_has_its_last_error(
     for why in (house.why(), house.scheduler.why(failed.id)):
         assert why.because is Because.WAITS_FOR_NODE
         assert why.text.endswith(
-            " It has run before. Last error: ValueError: no paper."
+            " It has run before. Last error: ValueError: no paper. It was made to run"
+            " again, by hand, at 2030-01-01 00:00:01 UTC."
         )
 
 

@@ -140,7 +140,7 @@ def test_what_has_waited_for_its_turn_is_not_missed() -> None:
         {"fire_time": None},
         {"runs": 1},
         {"runs": 2, "started_at": START},
-        {"error": "it was run again by hand"},
+        {"error": "no paper", "reopened_at": START + MINUTE},
     ],
 )
 def test_what_ran_or_is_no_fire_times_is_never_missed(
@@ -173,7 +173,8 @@ def test_what_is_too_late_is_dropped_whatever_it_is(given: TaskInstance) -> None
     [
         one(WAITING, DROPS),
         one(WAITING, CatchUp(mode="none")),
-        one(catch_up=DROPS, error="it was run again by hand"),
+        one(catch_up=DROPS, error="no paper", reopened_at=START + MINUTE),
+        one(catch_up=DROPS, runs=1, error="no paper", reopened_at=START + MINUTE),
     ],
 )
 def test_what_waits_for_a_run_or_is_wanted_by_hand_is_never_too_late(

@@ -25,6 +25,7 @@ def reopen(ids: Collection[UUID], tables: Tables, now: datetime) -> Set[UUID]:
                 continue
             tables.definitions.change(row.of, next_fire_time=None, completed_at=None)
         tables.instances.reopen(row, now)
+        row.reopened_at = now
         reopened.add(row.id)
     return reopened
 

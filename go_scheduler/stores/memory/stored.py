@@ -62,6 +62,7 @@ class StoredInstance:
         "payload",
         "priority",
         "queue",
+        "reopened_at",
         "runs",
         "skipped",
         "slot",
@@ -84,6 +85,7 @@ class StoredInstance:
         self.priority = of.definition.priority
         self.fire_time = fire_time
         self.backfilled = backfilled
+        self.reopened_at: datetime | None = None
         self.parked = False
         self.follow()
         self.execute_at = execute_at
@@ -243,6 +245,7 @@ class StoredInstance:
             payload=self.payload,
             key=self.key,
             backfilled=self.backfilled,
+            reopened_at=self.reopened_at,
         )
 
 
@@ -260,6 +263,7 @@ _RESTORED = (
     "outcome",
     "parked",
     "payload",
+    "reopened_at",
     "runs",
     "skipped",
     "started_at",

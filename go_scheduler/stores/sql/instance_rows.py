@@ -37,6 +37,7 @@ CLAIMED_COLUMNS = (
     "payload",
     "key",
     "backfilled",
+    "reopened_at",
 )
 """The columns to be read of an instance that has just been claimed."""
 INSTANCE_COLUMNS = (
@@ -69,7 +70,7 @@ def read_instance(values: Sequence[Any], definition: TaskDefinition) -> TaskInst
         definition, values = _repaired(values, definition)
     id, _, fire_time, execute_at, due_at, attempt, runs, hangs, *rest = values
     claimed_by, expires_at, started_at, outcome, error, *rest = rest
-    cancel_requested, payload, key, backfilled, *rest = rest
+    cancel_requested, payload, key, backfilled, reopened_at, *rest = rest
     completed_at, ended_attempt, parked, *of_skipped = rest
     return TaskInstance(
         id=id,
@@ -93,6 +94,7 @@ def read_instance(values: Sequence[Any], definition: TaskDefinition) -> TaskInst
         payload=payload,
         key=key,
         backfilled=_OVERLAPS.get(backfilled, Overlap.ALLOW),
+        reopened_at=reopened_at,
     )
 
 

@@ -148,6 +148,7 @@ def _reopen(
             frozen=of.paused,
             parked=False,
             due_at=at,
+            reopened_at=at,
             claimable_at=case((of.paused, None), else_=at),
             runs=0,
             hangs=0,

@@ -114,6 +114,8 @@ instances = Table(
     # The overlap that it was backfilled with, whatever its definition's is; empty: it
     # was not. Like what has no fire time, it is not its schedule's then.
     Column("backfilled", Text),
+    # When it was last made to run again by hand.
+    Column("reopened_at", Time),
     Column("key", Text),
     Column("created_at", Time),
     Column("accepted_at", Time),

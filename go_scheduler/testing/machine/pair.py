@@ -217,5 +217,5 @@ def seen_of(given: TaskInstance) -> object:
         given.cancel_requested and owned,
         given.parked,
         given.skipped,
-        (given.payload, given.key, given.backfilled),
+        (given.payload, given.key, given.backfilled, given.reopened_at),
     )

@@ -29,6 +29,7 @@ from go_scheduler.testing.builders import (
     pending,
     put,
     running,
+    start,
     waiting_for_retry,
 )
 from go_scheduler.testing.clock import START
@@ -76,6 +77,7 @@ class ReopenTests:
             first,
             definition=store.get_definition(first.definition.id),
             due_at=START + MINUTE,
+            reopened_at=START + MINUTE,
             attempt=2,
             runs=0,
             hangs=0,
@@ -97,6 +99,24 @@ class ReopenTests:
         assert finish(store, again)
         assert store.get_instance(again.id).outcome is Outcome.COMPLETED
         assert reopen(store, again) == set()
+
+    def test_whoever_claims_it_sees_when_it_was_reopened_at_each_of_its_runs(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = failed(store)
+        assert instance.reopened_at is None
+        clock.advance(MINUTE)
+        reopen(store, instance)
+        [again] = claim(store)
+        assert again.reopened_at == START + MINUTE
+        assert finish(store, again, None, error="no ink", retry_in=SECOND)
+        clock.advance(SECOND)
+        [again] = start(store, *claim(store, ahead=MINUTE))
+        assert (again.runs, again.reopened_at) == (2, START + MINUTE)
+        assert finish(store, again, Outcome.FAILED, error="no ink")
+        assert reopen(store, again) == {again.id}
+        found = store.get_instance(again.id)
+        assert found.reopened_at == START + MINUTE + SECOND
 
     @pytest.mark.parametrize(
         "outcome", [Outcome.COMPLETED, Outcome.CANCELLED, Outcome.SKIPPED]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from alembic.operations import Operations
     from sqlalchemy.schema import SchemaItem
 
-revision = "2026.11.22k"
+revision = "2026.11.22l"
 down_revision = None
 
 _TIME = TIMESTAMP(timezone=True).with_variant(BigInteger(), "sqlite")
@@ -123,6 +123,7 @@ def _columns_of_instances() -> list[Column[Any]]:
         Column("overlap", Text()),
         Column("parked", Boolean(), nullable=False, server_default=false()),
         Column("backfilled", Text()),
+        Column("reopened_at", _TIME),
         Column("key", Text()),
         Column("created_at", _TIME),
         Column("accepted_at", _TIME),
