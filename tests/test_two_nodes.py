@@ -625,7 +625,8 @@ def test_who_starts_with_the_stores_return_takes_nothing_from_those_that_still_r
 
     def run_until_told(instance: TaskInstance) -> None:
         entered.release()
-        assert end.wait(FAILED_AFTER)
+        # Ten minutes of the clock take a busy machine longer than one wait.
+        assert end.wait(10 * FAILED_AFTER)
 
     for name, executor in threads.items():
         node = nodes.start(name, run_until_told, executor)
