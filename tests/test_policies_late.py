@@ -48,6 +48,7 @@ class Row(NamedTuple):
     at_half_past: str
     at_once: str
     one_off: str
+    overdue: str
 
     @property
     def policy(self) -> CatchUp:
@@ -59,7 +60,9 @@ class Row(NamedTuple):
 ROWS = [
     Row(*found)
     for found in re.findall(
-        r"^\| `(CatchUp\(.*\))` \| (.+?) \| (.+?) \| (.+?) \|$", CONCEPTS, re.MULTILINE
+        r"^\| `(CatchUp\(.*\))` \| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$",
+        CONCEPTS,
+        re.MULTILINE,
     )
 ]
 
@@ -147,6 +150,31 @@ def test_a_one_off_runs_if_the_documentation_says_so(
     with Scheduler(ran.append, store, clock=clock):
         clock.advance(10 * MINUTE)
     assert len(ran) == {"runs": 1, "skipped": 0}[row.one_off]
+    assert store.counts()[State.SKIPPED] == 1 - len(ran)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.catch_up)
+@pytest.mark.parametrize("paused", [False, True])
+@pytest.mark.parametrize("whose", ["definition", "scheduler"])
+def test_a_one_off_scheduled_late_runs_if_the_documentation_says_so(
+    clock: ManualClock, store: Store, row: Row, paused: bool, whose: str
+) -> None:
+    clock.advance(BACK - clock.now())
+    policies = {whose: row.policy}
+    task = TaskDefinition(
+        trigger=ExecuteOnceTrigger(MIDNIGHT + HOUR),
+        catch_up=policies.get("definition"),
+        paused=paused,
+    )
+    ran: list[TaskInstance] = []
+    default = policies.get("scheduler", CatchUp())
+    with Scheduler(ran.append, store, clock=clock, catch_up=default) as scheduler:
+        scheduler.schedule(task)
+        assert scheduler.get_definition(task.id).overdue
+        clock.advance(HOUR)
+        scheduler.resume(task.id)
+        clock.advance(MINUTE)
+    assert len(ran) == {"runs": 1, "skipped": 0}[row.overdue]
     assert store.counts()[State.SKIPPED] == 1 - len(ran)
 
 

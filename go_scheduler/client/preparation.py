@@ -55,7 +55,9 @@ def prepare(definition: TaskDefinition, now: datetime) -> TaskDefinition:
         raise
     except Exception as error:
         raise InvalidTriggerError(f"{shown(given)} raised {shown(error)}") from error
-    return replace(definition, trigger=trigger, next_fire_time=first)
+    # It is asked for all the same.
+    overdue = first is not None and first <= now and not trigger.recurring
+    return replace(definition, trigger=trigger, next_fire_time=first, overdue=overdue)
 
 
 def next_after_end(definition: TaskDefinition, now: datetime) -> datetime | None:

@@ -70,6 +70,8 @@ def plan(
     elif is_displaced(trigger, fire_time, until):
         raise DisplacedError
     catch_up = definition.catch_up or catch_up
+    if definition.overdue:
+        catch_up = catch_up.dropping_alone
     spread = definition.jitter or ZERO
     missed, following = _missed(trigger, fire_time, catch_up, now - spread, most)
     fire_times: list[datetime] = []

@@ -37,8 +37,8 @@ class TaskDefinition:
 
     Two definitions are equal if all that a user sets is; what the store keeps
     (``named``, ``owner``, ``next_fire_time``, ``paused``, ``note``, ``paused_at``,
-    ``completed_at``, ``revision``) is not compared. A copy with another ``id`` is a new
-    definition, at no revision; that of a paused one is paused, too.
+    ``overdue``, ``completed_at``, ``revision``) is not compared. A copy with another
+    ``id`` is a new definition, at no revision; that of a paused one is paused, too.
 
     Attributes:
         trigger: Says when it fires.
@@ -75,6 +75,8 @@ class TaskDefinition:
             not.
         note: Why it was paused. Kept like that.
         paused_at: Since when it has been paused. Kept by the store.
+        overdue: Whether its one fire time had passed when it was scheduled: of its
+            ``catch_up`` only ``drop_after`` holds for it. Kept by the store.
         completed_at: When its last fire time was given its instance. Kept by the store.
         revision: Rises with every change. Kept by the store; set it, or pass on a
             definition that was read, and scheduling it raises ``ConflictError`` if
@@ -104,6 +106,7 @@ class TaskDefinition:
     paused: bool = field(default=False, compare=False)
     note: str | None = field(default=None, compare=False)
     paused_at: datetime | None = field(default=None, compare=False)
+    overdue: bool = field(default=False, compare=False)
     completed_at: datetime | None = field(default=None, compare=False)
     revision: int | None = field(default=None, compare=False)
     # Whose revision it is: dataclasses.replace() passes it on, with whatever new id.

@@ -57,6 +57,11 @@ class CatchUp:
                     " instant it is due"
                 )
 
+    @property
+    def dropping_alone(self) -> CatchUp:
+        """The same, as far as it holds for what was late when it was scheduled."""
+        return CatchUp(mode="all", drop_after=self.drop_after)
+
     def drops(self, late: timedelta) -> bool:
         """Whether what is so late is not run in any case."""
         return self.drop_after is not None and late > self.drop_after

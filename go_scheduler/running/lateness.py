@@ -70,7 +70,9 @@ def _may_be_missed(instance: TaskInstance) -> bool:
     """Whether it was made for a fire time of a series, and never ran."""
     never_ran = not runs_before(instance) and instance.reopened_at is None
     is_fired = instance.fire_time is not None and not instance.backfilled
-    return never_ran and is_fired and not instance.definition.trigger.waits
+    definition = instance.definition
+    is_exempt = definition.trigger.waits or definition.overdue
+    return never_ran and is_fired and not is_exempt
 
 
 def _missed(

@@ -96,6 +96,7 @@ def edited(
         paused=old.paused,
         note=old.note,
         paused_at=old.paused_at,
+        overdue=old.overdue,
         completed_at=old.completed_at,
         revision=next_revision(old),
     )

@@ -47,8 +47,9 @@ class DefinitionStore(ABC):
         from then on if the one put is. Otherwise the revision rises by one, and what
         else happens depends on trigger and jitter:
 
-        * Both equal: the stored trigger stays, with its anchor, and so does
-          ``next_fire_time``. The next start of each instance uses the new values.
+        * Both equal: the stored trigger stays, with its anchor, and so do
+          ``next_fire_time`` and ``overdue``. The next start of each instance uses the
+          new values.
         * Another jitter alone: the same, but what is still to come is taken back, as by
           ``pause_definitions``. What has passed stays as it was made.
         * Another trigger: of its instances that have a ``fire_time``, have not started
@@ -67,8 +68,9 @@ class DefinitionStore(ABC):
 
         Args:
             definitions: Each id once; anchored, and with the ``next_fire_time`` that a
-                new trigger starts with. What else the store keeps is ignored, but for a
-                ``revision`` that is not None, and of a new one ``paused`` and ``note``.
+                new trigger starts with, and whether it is ``overdue``. What else the
+                store keeps is ignored, but for a ``revision`` that is not None, and of
+                a new one ``paused`` and ``note``.
 
         Returns:
             The definitions as they are now stored, in the order given.

@@ -183,6 +183,16 @@ def test_what_waits_for_a_run_or_is_wanted_by_hand_is_never_too_late(
     assert why(given, 1000 * HOUR) is None
 
 
+def test_what_was_late_when_it_was_scheduled_is_dropped_and_never_missed() -> None:
+    for catch_up in (CatchUp(mode="none"), CatchUp(within=MINUTE)):
+        given = one(ExecuteOnceTrigger(START), catch_up)
+        assert why(given, HOUR) is not None
+        overdue = replace(given.definition, overdue=True)
+        assert why(replace(given, definition=overdue), 1000 * HOUR) is None
+    drops = replace(one(catch_up=DROPS).definition, overdue=True)
+    assert why(replace(one(), definition=drops), HOUR) == DROPPED
+
+
 def test_what_comes_too_late_is_skipped_or_has_failed_if_it_ran() -> None:
     def end(given: TaskInstance) -> tuple[Outcome | None, str | None]:
         verdict = judge(

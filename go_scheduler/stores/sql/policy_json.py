@@ -1,4 +1,4 @@
-"""Between a definition's policies and JSON.
+"""Between a definition's policies, what is kept with them, and JSON.
 
 A field that has its default is left out, and one that only a newer version knows cannot
 be read.
@@ -76,6 +76,7 @@ _READERS: Mapping[str, Callable[[Any], object]] = {
     "jitter": from_microseconds,
     "overlap": Overlap,
     "lock": str,
+    "overdue": bool,
 }
 _DEFAULTS = {
     each.name: each.default for each in fields(TaskDefinition) if each.name in _READERS

@@ -52,6 +52,23 @@ EVERY_TWO_HOURS = IntervalTrigger(2 * HOUR, anchor=START)
 class EditTests:
     """What ``put_definitions`` does to instances."""
 
+    def test_whether_it_was_late_when_scheduled_is_kept_with_its_trigger(
+        self, store: Store
+    ) -> None:
+        new = put(store, replace(definition(START), overdue=True))
+        assert new.overdue
+        assert store.get_definition(new.id).overdue
+        edited = put(store, replace(new, name="other", overdue=False))
+        assert edited.overdue
+        [instance] = fire(store, edited)
+        assert instance.definition.overdue
+        assert store.get_definition(new.id).overdue
+        other = replace(edited, trigger=EVERY_TWO_HOURS, overdue=False)
+        assert not put(store, other).overdue
+        assert not store.get_definition(new.id).overdue
+        put(store, replace(other, trigger=HOURLY, overdue=True, revision=None))
+        assert store.get_definition(new.id).overdue
+
     def test_unclaimed_instances_go_to_the_new_queue(self, store: Store) -> None:
         instance = pending(store)
         put(store, replace(instance.definition, queue="other"))
