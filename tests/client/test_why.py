@@ -17,7 +17,7 @@ from go_scheduler.errors import (
     TaskDefinitionNotFoundError,
 )
 from go_scheduler.handlers.registry import HandlerRegistry
-from go_scheduler.models import Cancelled, Outcome, TaskDefinition
+from go_scheduler.models import Cancelled, Outcome, Skipped, TaskDefinition
 from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.testing.builders import (
     HOUR,
@@ -553,6 +553,19 @@ def test_a_record_without_a_range_is_skipped_all_the_same() -> None:
     skipped = replace(instance(), outcome=Outcome.SKIPPED, completed_at=START)
     why = about(facts_of(skipped.definition, START), skipped)
     assert why.text == "It was skipped at 2030-01-01 00:00:00 UTC."
+
+
+def test_what_another_trigger_was_to_run_later_and_was_skipped_is_found() -> None:
+    moved = instance(definition(trigger=BERLIN), due_at=START + MINUTE)
+    skipped = replace(
+        moved,
+        fire_time=None,
+        outcome=Outcome.SKIPPED,
+        completed_at=START + MINUTE,
+        skipped=Skipped(first=START, last=START, count=1, reason="edited"),
+    )
+    why = why_then(facts_of(skipped.definition, START, skipped))
+    assert (why.because, why.reason) == (Because.SKIPPED, "edited")
 
 
 def test_what_has_failed_without_a_call_says_so() -> None:

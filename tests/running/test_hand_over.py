@@ -22,6 +22,7 @@ from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.models import State, TaskDefinition
 from go_scheduler.policies import CatchUp, Overlap
 from go_scheduler.scheduler import Scheduler
+from go_scheduler.stores.hand_over_store import HandOverStore
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Addition
 from go_scheduler.testing.builders import (
@@ -193,6 +194,8 @@ def test_nothing_is_handed_over_while_nothing_can_be_called(
 ) -> None:
     monkeypatch.setattr(type(house.workers), "trouble", "it has closed its loop")
     assert add(house, task(store), Addition()) is None
+    assert house.hand_over.put(firing(ONCE), nobody_hears) is None
+    assert store.list_definitions(ids=[ONCE.id]) == []
 
 
 def test_a_lost_answer_leads_to_what_it_started(
@@ -299,6 +302,13 @@ class Counting(MemoryStore):
     def add_and_start(self, *arguments: Any, **named: Any) -> Any:
         self.calls.append("added")
         return super().add_and_start(*arguments, **named)
+
+
+class Plain(MemoryStore):
+    """Leaves what is created to the loops."""
+
+    put_and_start = HandOverStore.put_and_start
+    add_and_start = HandOverStore.add_and_start
 
 
 class Runs:
@@ -430,6 +440,19 @@ def test_a_scheduler_without_a_handler_starts_nothing(counting: Counting) -> Non
     with Scheduler(None, counting) as scheduler:
         scheduler.schedule(now(counting))
     assert counting.calls == []
+
+
+def test_a_store_that_starts_nothing_by_itself_creates_and_the_loops_start() -> None:
+    runs = Runs()
+    of = TaskDefinition(trigger=OnDemandTrigger())
+    store = Plain()
+    with Scheduler(runs, store) as scheduler:
+        new = TaskDefinition(trigger=ExecuteOnceTrigger(store.now()))
+        scheduler.schedule(new)
+        assert runs.wait().definition.id == new.id
+        scheduler.schedule(of)
+        assert scheduler.run_now(of.id).started_at is None
+        assert runs.wait().definition.id == of.id
 
 
 def test_events_come_in_their_order(counting: Counting) -> None:

@@ -127,6 +127,16 @@ class ParkedTests:
         finish(store, runs)
         assert settled(store).unparked == []
 
+    def test_what_is_parked_and_frozen_is_cancelled_too(self, store: Store) -> None:
+        fired(store, excluding(lock="a"))
+        go(store)
+        [other] = fired(store, excluding(lock="a"), START)
+        assert go(store) == []
+        store.pause_definitions([other.definition.id])
+        assert cancel(store, other) == {other.id: Cancelled.CANCELLED}
+        found = store.get_instance(other.id)
+        assert (found.state, found.parked) == (State.CANCELLED, False)
+
     def test_a_pause_freezes_what_is_parked_and_keeps_slots(
         self, store: Store, clock: ManualClock
     ) -> None:
