@@ -102,7 +102,7 @@ class Keeper:
         # After those that run: what ends meanwhile is in the one or the other.
         ended = self._recorder.unrecorded_runs()
         for run in running:
-            self._overdue.judge(run, elapsed)
+            self._overdue.end_if_over(run, elapsed)
         kept = [run for run in running if not (run.settled or run.lost)]
         # One that has joined its handler's transaction may be locked by that.
         needed = [*kept, *self._held.due(), *ended]

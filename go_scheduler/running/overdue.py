@@ -51,7 +51,7 @@ class Overdue:
         """Begin to tell anew, as at each tick of the keeper."""
         self._events.begin()
 
-    def judge(self, run: HeldRun, elapsed: timedelta) -> None:
+    def end_if_over(self, run: HeldRun, elapsed: timedelta) -> None:
         """End a called run or give it up, if its time is over."""
         if run.until_timeout(elapsed) == ZERO:
             self._time_out(run)

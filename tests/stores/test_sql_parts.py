@@ -644,13 +644,13 @@ def test_a_timeout_of_sqlite_is_a_duration(timeout: Any) -> None:
         SQLiteDatabase("sqlite:///file.db", durable=False, busy_timeout=timeout)
 
 
-@pytest.mark.parametrize("judge", [driver.judge, sqlite_database.judge])
-def test_a_pool_without_a_free_connection_is_away(judge: Any) -> None:
-    assert judge(exc.TimeoutError()) == (Fault.UNAVAILABLE, "pool")
+@pytest.mark.parametrize("fault_of", [driver.fault_of, sqlite_database.fault_of])
+def test_a_pool_without_a_free_connection_is_away(fault_of: Any) -> None:
+    assert fault_of(exc.TimeoutError()) == (Fault.UNAVAILABLE, "pool")
 
 
 def test_what_is_no_error_of_the_driver_is_wrong() -> None:
-    assert driver.judge(exc.InvalidRequestError()) == (Fault.WRONG, "")
+    assert driver.fault_of(exc.InvalidRequestError()) == (Fault.WRONG, "")
 
 
 def test_a_list_whose_connection_is_lost_ends_with_it() -> None:

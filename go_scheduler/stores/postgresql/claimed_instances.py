@@ -12,7 +12,7 @@ from go_scheduler.stores.messages import Answer
 from go_scheduler.stores.postgresql import arrays
 from go_scheduler.stores.postgresql.writes import Write
 from go_scheduler.stores.sql.database import Lane
-from go_scheduler.stores.sql.reader import as_parked, judged
+from go_scheduler.stores.sql.reader import as_parked, readable_claims
 from go_scheduler.stores.sql.sweep import LATE_AFTER
 from go_scheduler.stores.sql.types import to_microseconds
 
@@ -52,7 +52,7 @@ class ClaimedInstances:
         """Those of a node, in the order of their ids."""
         parameters = {"node": node, "after": after, "limit": limit}
         rows = self._statements.read(Lane.BY_TIME, "list_claimed", parameters)
-        return judged(self._reader.claimed(Lane.BY_TIME, rows))
+        return readable_claims(self._reader.claimed(Lane.BY_TIME, rows))
 
     def start(
         self, claimant: Claimant, claims: Sequence[Claim]
@@ -89,7 +89,7 @@ class ClaimedInstances:
             others, busy_too = start("start_in_slots", some)
             started += map(as_parked, others)
             busy |= busy_too
-        return Answer(done=judged(started), busy=busy)
+        return Answer(done=readable_claims(started), busy=busy)
 
     def renew(self, renewals: Sequence[Renewal]) -> Answer[Mapping[UUID, bool]]:
         """Let claims hold longer."""

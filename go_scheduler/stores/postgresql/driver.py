@@ -303,7 +303,7 @@ def met_a_lock(error: BaseException) -> bool:
     return getattr(cause, "sqlstate", None) == "55P03"
 
 
-def judge(error: BaseException) -> tuple[Fault, str]:
+def fault_of(error: BaseException) -> tuple[Fault, str]:
     """The meaning of an error that SQLAlchemy raised, and its code."""
     if isinstance(error, exc.TimeoutError):
         return Fault.UNAVAILABLE, "pool"

@@ -14,7 +14,7 @@ from go_scheduler.stores.postgresql.added_instances import AddedInstances
 from go_scheduler.stores.postgresql.claimed_instances import ClaimedInstances
 from go_scheduler.stores.postgresql.deletions import Deletions
 from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
-from go_scheduler.stores.postgresql.driver import EngineKind, judge, make_engines
+from go_scheduler.stores.postgresql.driver import EngineKind, fault_of, make_engines
 from go_scheduler.stores.postgresql.due_definitions import DueDefinitions
 from go_scheduler.stores.postgresql.due_instances import DueInstances
 from go_scheduler.stores.postgresql.executing import Statements
@@ -98,7 +98,7 @@ class PostgreSQLStore(SQLStore):
             for lane, engine in engines.items()
         ]
         database = Database(
-            engines, judge=judge, transaction=self._transaction, spares=spares
+            engines, fault_of=fault_of, transaction=self._transaction, spares=spares
         )
         dialect = self._make_dialect(clock)
         schema = Schema(dialect.name, migrate)

@@ -77,7 +77,7 @@ class Database:
 
     Args:
         engines: The engine of each lane, whose connections are in autocommit.
-        judge: Tells what an error of the driver means, and its code.
+        fault_of: Tells what an error of the driver means, and its code.
         transaction: Begins a transaction on a connection, for a ``with`` statement.
         spares: The spare connections of lanes whose connections are replaced.
 
@@ -91,13 +91,13 @@ class Database:
         self,
         engines: Mapping[Lane, Engine],
         *,
-        judge: Callable[[BaseException], tuple[Fault, str]],
+        fault_of: Callable[[BaseException], tuple[Fault, str]],
         transaction: Callable[[Connection], AbstractContextManager[object]],
         spares: Sequence[Spare] = (),
     ) -> None:
         self.repeats: Counter[str] = Counter()
         self._engines = engines
-        self._judge = judge
+        self._fault_of = fault_of
         self._transaction = transaction
         self._spares = spares
         self._closed = threading.Event()
@@ -130,7 +130,7 @@ class Database:
                 with self._engines[lane].connect() as connection:
                     return work(connection)
             except exc.SQLAlchemyError as error:
-                fault, code = self._judge(error)
+                fault, code = self._fault_of(error)
                 lost = fault is Fault.LOST and repeatable and attempt == 1
                 again = lost or fault is Fault.CONFLICT
                 if attempt == _MOST_TRIES or closed.is_set() or not again:
@@ -212,7 +212,7 @@ class Database:
         try:
             return work()
         except exc.SQLAlchemyError as error:
-            fault, code = self._judge(error)
+            fault, code = self._fault_of(error)
             if fault is Fault.CONFLICT:
                 raise StoreUnavailableError(f"{_REPEAT} ({code})") from error
             if code == "42P01" or "no such table" in str(getattr(error, "orig", "")):

@@ -143,7 +143,7 @@ def _definition(key: UUID, by_key: Mapping[UUID, TaskDefinition]) -> TaskDefinit
     return by_key.get(key) or missing_definition(key)
 
 
-def judged(instances: Iterable[TaskInstance]) -> list[TaskInstance]:
+def readable_claims(instances: Iterable[TaskInstance]) -> list[TaskInstance]:
     """Instances but those whose ``expires_at`` cannot be read: no claim holds so."""
     return [each for each in instances if each.expires_at is not None or each.parked]
 

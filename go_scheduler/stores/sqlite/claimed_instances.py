@@ -10,7 +10,11 @@ from go_scheduler.models import Cancelled
 from go_scheduler.stores.messages import Answer
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.instance_rows import read_instance
-from go_scheduler.stores.sql.reader import earliest_first, judged, with_definitions
+from go_scheduler.stores.sql.reader import (
+    earliest_first,
+    readable_claims,
+    with_definitions,
+)
 from go_scheduler.stores.sql.rows import DefinitionRow
 from go_scheduler.stores.sql.sweep import LATE_AFTER
 from go_scheduler.stores.sql.types import to_microseconds
@@ -140,7 +144,7 @@ class ClaimedInstances:
             )
 
         [claimed] = self._instances(self._database.run(Lane.BY_TIME, read))
-        return judged(claimed)
+        return readable_claims(claimed)
 
     def start(
         self, claimant: Claimant, claims: Sequence[Claim]
@@ -162,7 +166,7 @@ class ClaimedInstances:
             return _taken(connection, [*rows, *others])
 
         [started] = self._instances(self._database.transact(start))
-        return Answer(done=judged(started))
+        return Answer(done=readable_claims(started))
 
     def renew(self, renewals: Sequence[Renewal]) -> Answer[Mapping[UUID, bool]]:
         """Let claims hold longer."""

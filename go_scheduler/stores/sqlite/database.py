@@ -81,7 +81,7 @@ class SQLiteDatabase(Database):
         readers = self._make_engine(_READERS, busy_timeout=self._busy_timeout)
         super().__init__(
             {lane: readers if lane in _READING else writer for lane in Lane},
-            judge=judge,
+            fault_of=fault_of,
             transaction=self.transaction,
         )
 
@@ -270,7 +270,7 @@ _UNAVAILABLE = {
 }
 
 
-def judge(error: BaseException) -> tuple[Fault, str]:
+def fault_of(error: BaseException) -> tuple[Fault, str]:
     """The meaning of an error that SQLAlchemy raised, and its code."""
     if isinstance(error, exc.TimeoutError):
         return Fault.UNAVAILABLE, "pool"
