@@ -18,9 +18,8 @@ from sqlalchemy import (
 )
 
 from go_scheduler.models import Outcome
-from go_scheduler.policies import Overlap
-from go_scheduler.stores.slots import overlap_of, overlap_of_backfilled, slot_of
 from go_scheduler.stores.sql.rows import EARLIEST, LATEST, read_time
+from go_scheduler.stores.sql.slots import IS_FIRED, exclusion_by
 from go_scheduler.stores.sql.tables import instances, runs, slots
 
 if TYPE_CHECKING:
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.sql.dialect import Dialect, Query
-
-IS_FIRED = and_(instances.c.fire_time.is_not(None), instances.c.backfilled.is_(None))
-"""Whether its definition's schedule has made an instance, and nobody by hand."""
 
 
 class OpenInstances:
@@ -102,7 +98,7 @@ class OpenInstances:
         """
         self._let_go()
         column = instances.c
-        slot, overlap = _exclusion(of)
+        slot, overlap = exclusion_by(of)
         has_slot = exists().where(
             slots.c.name == column.slot, slots.c.instance_id == column.id
         )
@@ -241,27 +237,6 @@ class OpenInstances:
         return self._dialect.looked_up(
             statement.where(*self._theirs), instances, "task_instances_open_idx"
         )
-
-
-def _exclusion(of: TaskDefinition) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
-    """Of an instance of a definition its slot, and by what it is judged."""
-    column = instances.c
-    fired, by_hand = overlap_of(of, fired=True), overlap_of(of, fired=False)
-    slots_by = [
-        (column.backfilled == each.value, slot_of(of, fired=False, backfilled=each))
-        for each in Overlap
-    ]
-    overlaps_by = [
-        (column.backfilled == each.value, overlap_of_backfilled(each))
-        for each in Overlap
-    ]
-    slot = case(
-        *slots_by,
-        (column.fire_time.is_(None), slot_of(of, fired=False)),
-        else_=slot_of(of, fired=True),
-    )
-    overlap = case(*overlaps_by, (column.fire_time.is_(None), by_hand), else_=fired)
-    return slot, overlap
 
 
 # That they are a fire time's and never started.

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, case, literal, not_, null, or_, select, update
+from sqlalchemy import and_, case, literal, select, update
 
 from go_scheduler.models import Outcome
-from go_scheduler.policies import Overlap
-from go_scheduler.stores.slots import LOCK
-from go_scheduler.stores.sql.open_instances import IS_FIRED
+from go_scheduler.stores.sql.slots import HAS_OWN_OVERLAP, IS_FIRED, SLOT_BY_ROW
 from go_scheduler.stores.sql.tables import definitions, instances
 
 if TYPE_CHECKING:
@@ -23,11 +21,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
     from go_scheduler.stores.sql.dialect import Dialect
-
-_EXCLUDES = and_(
-    instances.c.backfilled.is_not(None),
-    instances.c.backfilled != Overlap.ALLOW.value,
-)
 
 
 def reopen(
@@ -75,7 +68,7 @@ def _lock_failed(
             column.id,
             column.definition_key,
             IS_FIRED.label("fired"),
-            _EXCLUDES.label("excludes"),
+            HAS_OWN_OVERLAP.label("excludes"),
         )
         .where(dialect.among(column.id, ids), column.outcome == Outcome.FAILED.value)
         .order_by(column.execute_at.desc(), column.id.desc())
@@ -131,9 +124,6 @@ def _reopen(
     column, of = instances.c, definitions.c
     now: datetime = dialect.now(connection)
     at = literal(now, column.due_at.type)
-    # As ``slot_of`` has it.
-    none = or_(and_(of.waits, IS_FIRED), column.backfilled.is_not(None))
-    of_its_own = and_(none, not_(of.slot.startswith(LOCK)))
     statement = (
         update(instances)
         .where(dialect.among(column.id, ids), column.definition_key == of.key)
@@ -141,7 +131,7 @@ def _reopen(
             queue=of.queue,
             priority=of.priority,
             expire_after=of.expire_after,
-            slot=case((of_its_own, null()), else_=of.slot),
+            slot=SLOT_BY_ROW,
             # Somebody wants it to run: it waits for its turn, whatever runs.
             overlap=None,
             waits=and_(of.waits, IS_FIRED),
@@ -176,7 +166,7 @@ def _exclude(
             dialect.among(column.id, ids),
             column.definition_key == of.key,
             column.slot.is_(None),
-            _EXCLUDES,
+            HAS_OWN_OVERLAP,
         )
         .values(slot=f"{of.id}")
     )
