@@ -24,9 +24,11 @@ class, accept that it is gone, read again, try again.
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from uuid import UUID
 
 
@@ -62,20 +64,37 @@ class TaskDefinitionNotFoundError(GoSchedulerError, LookupError):
         task: The name of the task that was to be enqueued, if one was.
     """
 
-    def __init__(self, definition_id: UUID, task: str | None = None) -> None:
-        text = f"no task definition has the id {definition_id}"
-        if task is not None:
-            text = (
-                f"there is no task {task!r}: it is made by schedule() of a"
-                " TaskDefinition(trigger=OnDemandTrigger(),"
-                f" id=TaskDefinition.id_for({f'task {task}'!r}), name={task!r})"
-            )
-        super().__init__(text)
+    def __init__(
+        self, definition_id: UUID, task: str | None = None, known: Collection[str] = ()
+    ) -> None:
+        super().__init__(
+            f"no task definition has the id {definition_id}"
+            if task is None
+            else _no_task(task, known)
+        )
         self.definition_id = definition_id
         self.task = task
+        self._known = tuple(known)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.definition_id, self.task)
+        return type(self), (self.definition_id, self.task, self._known)
+
+
+def _no_task(task: str, known: Collection[str]) -> str:
+    """That a task is not there, and how to have it, if a registry has the known."""
+    if task in known:
+        return (
+            f"task {task!r} is in this scheduler's registry, and not in the store:"
+            " start() schedules it, and so does the first check(); call one of them"
+            " before a transaction of yours begins"
+        )
+    nearest = get_close_matches(task, known, n=1)
+    meant = f"; did you mean {nearest[0]!r}?" if nearest else ""
+    return (
+        f"there is no task {task!r}: it is made by @handlers.task({task!r}), or by"
+        " schedule() of a TaskDefinition(trigger=OnDemandTrigger(),"
+        f" id=TaskDefinition.id_for({f'task {task}'!r}), name={task!r}){meant}"
+    )
 
 
 class TaskInstanceNotFoundError(GoSchedulerError, LookupError):

@@ -41,6 +41,7 @@ from go_scheduler.errors import (
     TaskInstanceNotFoundError,
 )
 from go_scheduler.events import DefinitionChanged, Event, InstanceFinished
+from go_scheduler.handlers import HandlerRegistry
 from go_scheduler.models import Cancelled, Outcome, State, TaskDefinition
 from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.run import HandedOn, Run, current_run, run_here
@@ -1066,6 +1067,28 @@ def test_a_task_may_be_made_and_enqueued_in_one_transaction(
         client.schedule(SEND, connection=connection)
         added = client.enqueue("send", connection=connection)
     assert client.get_instance(added.id).definition == SEND
+
+
+def test_a_task_of_a_registry_is_enqueued_in_a_transaction_after_a_check(
+    store: Store, clock: ManualClock, shop: Shop, begin: Begin
+) -> None:
+    handlers = HandlerRegistry()
+
+    @handlers.task("send")
+    def send(order: int) -> None: ...
+
+    scheduler = Scheduler(handlers, store, clock=clock)
+    with (
+        begin() as connection,
+        pytest.raises(
+            TaskDefinitionNotFoundError, match=r"the first check\(\); call one of them"
+        ),
+    ):
+        scheduler.enqueue("send", order=7, connection=connection)
+    scheduler.check()
+    with begin() as connection:
+        added = scheduler.enqueue("send", order=7, connection=connection)
+    assert scheduler.get_instance(added.id).payload == {"order": 7}
 
 
 def test_there_must_be_a_task_within_a_transaction_too(

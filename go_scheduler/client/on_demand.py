@@ -18,7 +18,7 @@ from go_scheduler.handlers.task import task_id
 from go_scheduler.stores.messages import Addition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime, timedelta
 
     from go_scheduler.json import JSON
@@ -178,6 +178,10 @@ class OnDemand(StoreAccess):
         """The name of the task that a definition is; None if nobody knows here."""
         return None
 
+    def _known_tasks(self) -> Collection[str]:
+        """The names of the tasks of which anything is known here."""
+        return ()
+
     def _payload_of(
         self, task: str | None, payload: Mapping[str, object] | None, connection: object
     ) -> Mapping[str, JSON] | None:
@@ -191,7 +195,8 @@ class OnDemand(StoreAccess):
         try:
             return self._add(task_id(task), additions, connection)
         except TaskDefinitionNotFoundError as error:
-            missing = TaskDefinitionNotFoundError(error.definition_id, task=task)
+            known = self._known_tasks()
+            missing = TaskDefinitionNotFoundError(error.definition_id, task, known)
             raise missing from None
 
     def _add(

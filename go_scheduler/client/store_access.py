@@ -54,8 +54,9 @@ class StoreAccess:
     def check(self) -> None:
         """Ask the store for a sign of life, and make it ready if no call has yet.
 
-        It takes no start, and costs one small query. A program that only schedules
-        calls it once at its beginning, so that the tables are there for its first
+        It takes no start, and costs one small query; the first one also schedules the
+        tasks of the registry that a scheduler has. A program that only schedules calls
+        it once at its beginning, so that tables and tasks are there for its first
         ``connection``, and whenever it is asked whether it is well.
 
         Raises:
@@ -64,6 +65,7 @@ class StoreAccess:
         """
         # Of an id that nobody has: no row of somebody's open transaction is in the way.
         self._ready().list_definitions(ids=[_NOBODYS], limit=1)
+        self._schedule_tasks()
 
     acheck = awaitable(check)
     """Await what ``check`` does; see there."""
@@ -86,6 +88,9 @@ class StoreAccess:
         if connection is None:
             return self._ready()
         return transactional(self._store).join(connection, committed=committed)
+
+    def _schedule_tasks(self) -> None:
+        """Schedule the tasks that a scheduler has, and that are not yet."""
 
     def _taker(self) -> Taker | None:
         """What runs at once what is created here and is due; None: nothing does."""

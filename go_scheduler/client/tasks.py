@@ -11,7 +11,7 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.handlers.registry import HandlerRegistry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from uuid import UUID
 
     from go_scheduler.handlers.task import Task, TaskDecorator
@@ -100,6 +100,9 @@ class Tasks(Declaring, OnDemand):
 
     def _task_of(self, definition_id: UUID) -> str | None:
         return None if self._registry is None else self._registry.name_of(definition_id)
+
+    def _known_tasks(self) -> Collection[str]:
+        return () if self._registry is None else self._registry.tasks
 
     def _payload_of(
         self, task: str | None, payload: Mapping[str, object] | None, connection: object

@@ -119,9 +119,9 @@ class HandlerRegistry:
         """Decorate the handler of a task, and have a definition scheduled for it.
 
         A scheduler that is made with this registry schedules the definition when it
-        starts, or when the task is enqueued; not within a transaction of yours, before
-        which it has to be there. Its id is that of ``enqueue``:
-        ``TaskDefinition.id_for("task " + name)``.
+        starts, at its ``check()``, or when the task is enqueued; not within a
+        transaction of yours, before which it has to be there. Its id is that of
+        ``enqueue``: ``TaskDefinition.id_for("task " + name)``.
 
         ```python
         @handlers.task("report", CronTrigger("0 9 * * *"))

@@ -163,6 +163,58 @@ class TestScheduling:
         assert {"a": 1} in found
         assert {"a": 2} in found
 
+    def test_a_check_schedules_them_and_the_next_one_writes_nothing(
+        self, handlers: HandlerRegistry, store: Store, clock: ManualClock
+    ) -> None:
+        handlers.task("send")(anything)
+        scheduler = made(handlers, store, clock)
+        scheduler.check()
+        [task] = scheduler.list_definitions()
+        assert (task.name, scheduler.health().ok) == ("send", False)
+        scheduler.delete_definition(task.id)
+        scheduler.check()
+        assert scheduler.list_definitions() == []
+        handlers.task("pack")(anything)
+        asyncio.run(scheduler.acheck())
+        assert [each.name for each in scheduler.list_definitions()] == ["pack"]
+
+    def test_a_check_without_a_registry_schedules_nothing(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        scheduler = Scheduler(None, store, clock=clock)
+        scheduler.check()
+        assert scheduler.list_definitions() == []
+
+    def test_one_that_is_not_in_the_store_is_named_with_what_schedules_it(
+        self, handlers: HandlerRegistry, store: Store, clock: ManualClock
+    ) -> None:
+        handlers.task("send")(anything)
+        scheduler = made(handlers, store, clock)
+        scheduler.check()
+        scheduler.delete_definition(TaskDefinition.id_for("task send"))
+        with pytest.raises(TaskDefinitionNotFoundError) as caught:
+            scheduler.enqueue("send")
+        expected = (
+            "task 'send' is in this scheduler's registry, and not in the store: start()"
+            " schedules it, and so does the first check(); call one of them before a"
+            " transaction of yours begins"
+        )
+        assert str(caught.value) == expected
+        assert str(pickle.loads(pickle.dumps(caught.value))) == expected
+
+    def test_an_unknown_one_is_named_with_the_nearest_that_is_known(
+        self, handlers: HandlerRegistry, store: Store, clock: ManualClock
+    ) -> None:
+        handlers.task("plain")(anything)
+        scheduler = made(handlers, store, clock)
+        with pytest.raises(
+            TaskDefinitionNotFoundError,
+            match=r"made by @handlers\.task\('plan'\), or .*; did you mean 'plain'\?$",
+        ):
+            scheduler.enqueue("plan")
+        with pytest.raises(TaskDefinitionNotFoundError, match=r"name='other'\)$"):
+            scheduler.enqueue("other")
+
     def test_a_start_while_the_store_is_away_schedules_them_once_it_is_back(
         self, handlers: HandlerRegistry, clock: ManualClock
     ) -> None:
@@ -637,7 +689,13 @@ class TestRefusals:
         assert (handlers.names, handlers.tasks) == ((), {})
 
     def test_a_task_takes_what_a_user_says_of_a_definition(self) -> None:
-        kept = ("next_fire_time", "paused_at", "completed_at", "revision")
+        kept = (
+            "next_fire_time",
+            "paused_at",
+            "overdue",
+            "completed_at",
+            "revision",
+        )
         others = {"id", "name", "trigger", "named", "owner", "_revision_of", *kept}
         known = {each.name for each in fields(TaskDefinition)}
         assert {*TAKEN_BY_A_TASK} == known - others
