@@ -246,6 +246,41 @@ def test_what_was_made_ahead_is_dropped_if_it_is_too_late_for_that(
     assert dropped.skipped.reason == "late by more than its drop_after of 0:01:00"
 
 
+@pytest.mark.parametrize("note", ["no paper", None])
+def test_what_is_skipped_after_a_pause_says_so_with_its_note(
+    clock: ManualClock, store: Store, note: str | None
+) -> None:
+    task = once_in(MINUTE)
+    with Scheduler(print, store, clock=clock) as scheduler:
+        scheduler.schedule(task)
+        scheduler.pause(task.id, note=note)
+        clock.advance(3 * HOUR)
+        scheduler.resume(task.id)
+        clock.advance(SECOND)
+        [record] = scheduler.list_instances(state=State.SKIPPED)
+        assert record.skipped is not None
+        paused = "; paused from 2030-01-01 00:00:00 UTC to 2030-01-01 03:00:00 UTC"
+        ending = paused if note is None else f"{paused}: {note}"
+        assert record.skipped.reason.endswith(ending)
+        assert ending in scheduler.why(task.id, record.skipped.first).text
+
+
+def test_what_was_made_and_is_dropped_after_a_pause_says_so(
+    clock: ManualClock, store: Store
+) -> None:
+    made_ahead(clock, store, once_in(3 * SECOND, CatchUp(drop_after=MINUTE)), -SECOND)
+    clock.advance(2 * SECOND)
+    [made] = store.list_instances()
+    store.pause_definitions([made.definition.id], note="no paper")
+    clock.advance(HOUR / 2)
+    store.resume_definitions([made.definition.id])
+    assert run(clock, store, []) == []
+    skipped = store.get_instance(made.id).skipped
+    assert skipped is not None
+    assert skipped.reason.startswith("late by more than its drop_after of 0:01:00; ")
+    assert skipped.reason.endswith(" UTC: no paper")
+
+
 def test_two_weeks_without_a_node_are_caught_up_in_a_tick(
     clock: ManualClock, store: Store
 ) -> None:

@@ -97,7 +97,7 @@ def plan(
         if len(fire_times) > most:
             following = fire_times.pop()
     reason = catch_up.why_not(_INSTEAD if instead else None)
-    record = None if skipped is None else skipped.skipped(reason)
+    record = None if skipped is None else _record(definition, skipped, reason)
     return _firing(definition, fire_times, following, record)
 
 
@@ -119,6 +119,13 @@ def _runs(catch_up: CatchUp, late: timedelta) -> bool:
     """Whether the latest of what was missed runs, as no later one does."""
     most = catch_up.latest
     return catch_up.mode == "latest" and (most is None or late <= most)
+
+
+def _record(definition: TaskDefinition, skipped: Missed, reason: str) -> Skipped:
+    pause = definition.last_pause
+    if pause is not None:
+        reason = pause.explained(reason, skipped.first, skipped.last)
+    return skipped.skipped(reason)
 
 
 def _firing(

@@ -3,6 +3,7 @@
 from go_scheduler.models.definition import METADATA_LIMIT, TaskDefinition
 from go_scheduler.models.instance import PAYLOAD_LIMIT, Skipped, TaskInstance
 from go_scheduler.models.node_info import NodeInfo
+from go_scheduler.models.pause import Pause
 from go_scheduler.models.states import (
     Cancelled,
     DefinitionState,
@@ -21,6 +22,7 @@ __all__ = [
     "Extension",
     "NodeInfo",
     "Outcome",
+    "Pause",
     "RunEnd",
     "Skipped",
     "State",

@@ -20,6 +20,7 @@ from go_scheduler.checks import (
 )
 from go_scheduler.instead import write_instead
 from go_scheduler.json import JSON, FrozenObject, check_text, freeze, is_same
+from go_scheduler.models.pause import Pause
 from go_scheduler.models.states import DefinitionState
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
 from go_scheduler.triggers.base import Trigger, utc
@@ -37,8 +38,9 @@ class TaskDefinition:
 
     Two definitions are equal if all that a user sets is; what the store keeps
     (``named``, ``owner``, ``next_fire_time``, ``paused``, ``note``, ``paused_at``,
-    ``overdue``, ``completed_at``, ``revision``) is not compared. A copy with another
-    ``id`` is a new definition, at no revision; that of a paused one is paused, too.
+    ``last_pause``, ``overdue``, ``completed_at``, ``revision``) is not compared. A copy
+    with another ``id`` is a new definition, at no revision; that of a paused one is
+    paused, too.
 
     Attributes:
         trigger: Says when it fires.
@@ -75,6 +77,7 @@ class TaskDefinition:
             not.
         note: Why it was paused. Kept like that.
         paused_at: Since when it has been paused. Kept by the store.
+        last_pause: The last pause that has ended. Kept by the store.
         overdue: Whether its one fire time had passed when it was scheduled: of its
             ``catch_up`` only ``drop_after`` holds for it. Kept by the store.
         completed_at: When its last fire time was given its instance. Kept by the store.
@@ -106,6 +109,7 @@ class TaskDefinition:
     paused: bool = field(default=False, compare=False)
     note: str | None = field(default=None, compare=False)
     paused_at: datetime | None = field(default=None, compare=False)
+    last_pause: Pause | None = field(default=None, compare=False)
     overdue: bool = field(default=False, compare=False)
     completed_at: datetime | None = field(default=None, compare=False)
     revision: int | None = field(default=None, compare=False)

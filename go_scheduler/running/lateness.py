@@ -40,9 +40,21 @@ def too_late(
     catch_up = instance.definition.catch_up or defaults.catch_up
     if late <= catch_up.grace and catch_up.drop_after is None:
         return None
+    reason = _why_not(instance, defaults, catch_up, now)
+    pause = instance.definition.last_pause
+    if reason is None or pause is None:
+        return reason
+    return pause.explained(reason, instance.execute_at, now)
+
+
+def _why_not(
+    instance: TaskInstance, defaults: Defaults, catch_up: CatchUp, now: datetime
+) -> str | None:
+    """Why it is not run, whatever pause it has waited for; None: it is."""
     reason = dropped(instance, defaults, now=now)
     if reason is not None or not _may_be_missed(instance):
         return reason
+    late = now - instance.execute_at
     again = instance.attempt > 1
     if again and uses_slot(instance.definition):
         # It was claimed in time, and has waited for its turn since.

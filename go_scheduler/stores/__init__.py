@@ -4,7 +4,14 @@ import typing
 
 from go_scheduler import on_demand as _on_demand
 from go_scheduler.json import contains
-from go_scheduler.models import Cancelled, DefinitionState, Outcome, Skipped, State
+from go_scheduler.models import (
+    Cancelled,
+    DefinitionState,
+    Outcome,
+    Pause,
+    Skipped,
+    State,
+)
 from go_scheduler.stores.base import Store
 from go_scheduler.stores.declared import Declaration, Declared, SetVersion
 from go_scheduler.stores.joined_store import JoinedStore
@@ -48,6 +55,7 @@ __all__ = [
     "MemoryStore",
     "NodeContact",
     "Outcome",
+    "Pause",
     "Position",
     "Release",
     "Renewal",

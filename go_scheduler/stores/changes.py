@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import ConfigurationError, ConflictError
-from go_scheduler.models import Outcome, RunEnd
+from go_scheduler.models import Outcome, Pause, RunEnd
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def created(
         owner=owner,
         note=new.note if new.paused else None,
         paused_at=now if new.paused else None,
+        last_pause=None,
         completed_at=_completed_at(new, now),
         revision=revision,
     )
@@ -96,6 +97,7 @@ def edited(
         paused=old.paused,
         note=old.note,
         paused_at=old.paused_at,
+        last_pause=old.last_pause,
         overdue=old.overdue,
         completed_at=old.completed_at,
         revision=next_revision(old),
@@ -117,7 +119,20 @@ def rescheduled(
         paused=old.paused,
         note=old.note,
         paused_at=old.paused_at,
+        last_pause=old.last_pause,
         completed_at=_completed_at(new, now),
+        revision=next_revision(old),
+    )
+
+
+def resumed(old: TaskDefinition, now: datetime) -> TaskDefinition:
+    """A paused definition after its resume, with the pause that it had."""
+    return replace(
+        old,
+        paused=False,
+        note=None,
+        paused_at=None,
+        last_pause=Pause(since=old.paused_at or now, until=now, note=old.note),
         revision=next_revision(old),
     )
 

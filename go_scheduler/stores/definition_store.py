@@ -63,8 +63,8 @@ class DefinitionStore(ABC):
         lose their claim if that is another one. With another ``overlap`` or ``lock``,
         those that run in a slot keep it until they have ended. All others go by the new
         one at their next start: what waits for a retry lets go of its slot, and what is
-        parked is claimable again. ``paused``, ``note`` and ``paused_at`` stay as
-        stored.
+        parked is claimable again. ``paused``, ``note``, ``paused_at`` and
+        ``last_pause`` stay as stored.
 
         Args:
             definitions: Each id once; anchored, and with the ``next_fire_time`` that a
@@ -206,9 +206,10 @@ class DefinitionStore(ABC):
     def resume_definitions(self, ids: Collection[UUID]) -> Sequence[TaskDefinition]:
         """End a pause: what was frozen is claimable, the revision rises.
 
-        Its ``note`` and ``paused_at`` are None again. A definition that is not paused
-        stays as it is. A claim of a paused one that has lapsed, and that nobody might
-        take over, lapses now.
+        Its ``note`` and ``paused_at`` are None again, and ``last_pause`` has them,
+        unless its trigger cannot be read. A definition that is not paused stays as it
+        is. A claim of a paused one that has lapsed, and that nobody might take over,
+        lapses now.
 
         Returns:
             Those that exist, as now stored; in no order.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from go_scheduler.models import Outcome
+from go_scheduler.models import Outcome, Pause
 from go_scheduler.policies import CatchUp, Overlap
 from go_scheduler.running import lateness
 from go_scheduler.running.defaults import Defaults
@@ -191,6 +191,15 @@ def test_what_was_late_when_it_was_scheduled_is_dropped_and_never_missed() -> No
         assert why(replace(given, definition=overdue), 1000 * HOUR) is None
     drops = replace(one(catch_up=DROPS).definition, overdue=True)
     assert why(replace(one(), definition=drops), HOUR) == DROPPED
+
+
+def test_what_has_nothing_to_do_with_a_pause_does_not_tell_of_it() -> None:
+    for first, last in ((-HOUR, -MINUTE), (2 * HOUR, 3 * HOUR)):
+        pause = Pause(since=START + first, until=START + last, note="no paper")
+        early = pause.explained("late", START, START + MINUTE)
+        assert early == "late"
+    pause = Pause(since=START, until=START + MINUTE)
+    assert pause.explained("late", START, START) != "late"
 
 
 def test_what_comes_too_late_is_skipped_or_has_failed_if_it_ran() -> None:

@@ -19,6 +19,7 @@ from go_scheduler.stores.changes import (
     kept,
     next_revision,
     rescheduled,
+    resumed,
 )
 from go_scheduler.stores.memory.put_plan import PutPlan
 from go_scheduler.stores.memory.stored import StoredDefinition, StoredInstance
@@ -210,8 +211,9 @@ class DefinitionTable:
         """End a definition's pause, if it is paused."""
         if not row.definition.paused:
             return
-        revision = next_revision(row.definition)
-        self.change(row, paused=False, note=None, paused_at=None, revision=revision)
+        self._unlist(row)
+        row.definition = resumed(row.definition, now)
+        self._list(row)
         for instance in row.rows:
             if instance.state is State.PENDING:
                 self._instances.list_pending(instance)

@@ -15,9 +15,11 @@ from sqlalchemy import select, update
 
 from go_scheduler.stores.changes import (
     next_revision,
+    resumed,
 )
 from go_scheduler.stores.sql.database import Overtaken
 from go_scheduler.stores.sql.open_instances import OpenInstances
+from go_scheduler.stores.sql.policy_json import dump_policies
 from go_scheduler.stores.sql.rows import (
     read_contents,
     read_definition,
@@ -25,6 +27,8 @@ from go_scheduler.stores.sql.rows import (
 )
 from go_scheduler.stores.sql.slots import free_slots
 from go_scheduler.stores.sql.tables import contents, definitions
+from go_scheduler.stores.sql.types import to_text
+from go_scheduler.triggers.stored import UnknownTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence, Set
@@ -164,7 +168,7 @@ class Edits:
         if not row.paused:
             return old
         now = self._dialect.now(connection)
-        revision = next_revision(old)
+        new = resumed(old, now)
         self.change(
             connection,
             row,
@@ -172,13 +176,21 @@ class Edits:
                 "paused": False,
                 "note": None,
                 "paused_at": None,
-                "revision": revision,
+                "revision": new.revision,
                 # Fire times may have passed for as long as it was paused.
                 "late": True,
             },
         )
         OpenInstances(connection, self._dialect, [row.key]).thaw(now)
-        return replace(old, paused=False, note=None, paused_at=None, revision=revision)
+        if isinstance(old.trigger, UnknownTrigger):
+            # What cannot be read is not written anew.
+            return replace(new, last_pause=old.last_pause)
+        connection.execute(
+            update(contents)
+            .where(contents.c.key == row.key)
+            .values(policies=to_text(dump_policies(new)))
+        )
+        return new
 
     def delete(self, connection: Connection, ids: Collection[UUID]) -> Set[UUID]:
         """Delete definitions; their rows stay until their history is gone."""

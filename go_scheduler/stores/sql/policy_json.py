@@ -7,10 +7,10 @@ be read.
 from __future__ import annotations
 
 from dataclasses import fields
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
-from go_scheduler.models import TaskDefinition
+from go_scheduler.models import Pause, TaskDefinition
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
 from go_scheduler.stores.sql.types import from_microseconds, to_microseconds
 
@@ -43,6 +43,8 @@ def _dump(value: Any) -> JSON:
         return to_microseconds(value)
     if type(value) in _POLICIES:
         return {each.name: _dump(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Pause):
+        return [value.since.isoformat(), value.until.isoformat(), value.note]
     plain: JSON = value
     return plain
 
@@ -68,6 +70,15 @@ def _reader(kind: type) -> Callable[[Mapping[str, Any]], object]:
     return read
 
 
+def _read_pause(stored: Any) -> Pause:
+    since, until, note = stored
+    return Pause(
+        since=datetime.fromisoformat(since),
+        until=datetime.fromisoformat(until),
+        note=note,
+    )
+
+
 _POLICIES = (RetryPolicy, CatchUp)
 _READERS: Mapping[str, Callable[[Any], object]] = {
     "retry": _reader(RetryPolicy),
@@ -76,6 +87,7 @@ _READERS: Mapping[str, Callable[[Any], object]] = {
     "jitter": from_microseconds,
     "overlap": Overlap,
     "lock": str,
+    "last_pause": _read_pause,
     "overdue": bool,
 }
 _DEFAULTS = {

@@ -137,7 +137,8 @@ class StorePair(RuleBasedStateMachine):
             given,
             dump_trigger(given.trigger),
             given.next_fire_time,
-            (given.paused, given.note, given.paused_at, given.overdue, given.owner),
+            (given.paused, given.note, given.paused_at, given.last_pause),
+            (given.overdue, given.owner),
             given.completed_at,
             revision_of(given) - self._first(store, given.id),
         )

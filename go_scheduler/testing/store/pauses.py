@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 
 from go_scheduler.errors import TaskInstanceNotFoundError
-from go_scheduler.models import State
+from go_scheduler.models import Pause, State
 from go_scheduler.testing.builders import (
     HOUR,
+    HOURLY,
     NOBODY,
     SECOND,
     WAITING,
@@ -89,6 +91,29 @@ class PauseTests:
         [resumed] = store.resume_definitions([new.id])
         for each in (resumed, store.get_definition(new.id)):
             assert each.paused_at is None
+
+    def test_the_last_pause_is_kept_whatever_is_edited_since(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        new = put(store)
+        assert new.last_pause is None
+        store.pause_definitions([new.id], note="why")
+        clock.advance(HOUR)
+        [resumed] = store.resume_definitions([new.id])
+        pause = Pause(since=START, until=START + HOUR, note="why")
+        assert resumed.last_pause == pause
+        assert store.get_definition(new.id).last_pause == pause
+        assert [each.last_pause for each in due(store)] == [pause]
+        other = Pause(since=START, until=START)
+        edited = put(store, replace(resumed, name="other", last_pause=other))
+        moved = put(store, replace(edited, trigger=HOURLY, last_pause=None))
+        for each in (edited, moved, store.get_definition(new.id)):
+            assert each.last_pause == pause
+        copy = put(store, replace(moved, id=uuid4()))
+        assert copy.last_pause is None
+        store.pause_definitions([new.id])
+        [again] = store.resume_definitions([new.id])
+        assert again.last_pause == Pause(since=START + HOUR, until=START + HOUR)
 
     def test_since_when_a_definition_is_paused_is_not_the_users_to_say(
         self, store: Store, clock: ManualClock
