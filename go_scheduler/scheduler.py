@@ -26,6 +26,7 @@ from go_scheduler.lifecycle import Lifecycle, forked
 from go_scheduler.node import Node
 from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.running.calling.handling import Handling
+from go_scheduler.running.calling.sending import check_sendable
 from go_scheduler.running.defaults import Defaults
 from go_scheduler.settings import Settings
 from go_scheduler.stores.base import Store
@@ -167,6 +168,7 @@ class Scheduler(Lifecycle, Tasks, Client):
     ) -> None:
         _check_handler_or_store(handler, store)
         _check_if_given("executor", executor, Executor)
+        check_sendable(handler, executor)
         _check_if_given("clock", clock, Clock)
         _check_if_given("loop", loop, asyncio.AbstractEventLoop)
         check_type("log_runs", log_runs, bool)
@@ -221,6 +223,8 @@ class Scheduler(Lifecycle, Tasks, Client):
         return replace(health, warnings=self._notices.texts + health.warnings)
 
     def _connect(self) -> None:
+        # A registry may have others by now.
+        check_sendable(self._handler, self._executor)
         store = self._ready()
         self._scheduled.clear()
         # The loops report what they cannot reach, and go on once they can; so does what

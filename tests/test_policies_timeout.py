@@ -13,8 +13,10 @@ import pytest
 
 from go_scheduler import (
     ClaimLostError,
+    ConfigurationError,
     ExecuteOnceTrigger,
     HandedOn,
+    HandlerRegistry,
     MemoryStore,
     Outcome,
     ProcessExecutor,
@@ -310,6 +312,43 @@ class TestProcesses:
         assert ended.outcomes == {"block": Outcome.FAILED, "return": Outcome.COMPLETED}
         assert (ended.errors["block"] or "").startswith(error)
 
+    def test_a_handler_that_cannot_be_sent_is_refused_by_name(
+        self, executor: ProcessExecutor
+    ) -> None:
+        handlers = HandlerRegistry()
+        handlers.register("good")(handler)
+        scheduler = Scheduler(handlers, executor=executor)
+
+        @handlers.register("bad")
+        def bad(instance: object) -> None: ...
+
+        expected = (
+            rf"^handler 'bad' \({bad.__qualname__}\) cannot be sent to a process: a"
+            r" ProcessExecutor takes functions of a module, not lambdas or functions"
+            r" within functions; "
+        )
+        with pytest.raises(ConfigurationError, match=expected):
+            scheduler.start()
+        with pytest.raises(ConfigurationError, match=expected):
+            Scheduler(handlers, executor=executor)
+        with pytest.raises(ConfigurationError, match=r"^the handler \(.*<lambda>\)"):
+            Scheduler(lambda _: None, executor=executor)
+
+    def test_one_that_is_registered_later_and_cannot_be_sent_stops_no_other(
+        self, executor: ProcessExecutor
+    ) -> None:
+        ended, handlers = Ended(2), HandlerRegistry()
+        handlers.register("return")(handler)
+        with Scheduler(
+            handlers, executor=executor, listeners=[ended.listener]
+        ) as scheduler:
+            handlers.register("lambda")(lambda _: None)
+            for do in ("lambda", "return"):
+                scheduler.schedule(replace(now(do), retry=RetryPolicy(max_attempts=9)))
+            ended.wait()
+        assert ended.outcomes == {"lambda": Outcome.FAILED, "return": Outcome.COMPLETED}
+        assert "takes functions of a module" in (ended.errors["lambda"] or "")
+
     def test_one_that_dies_or_raises_costs_its_own_run_alone(
         self, executor: ProcessExecutor
     ) -> None:
@@ -340,17 +379,6 @@ class TestProcesses:
                 scheduler.schedule(now(f"return {number}"))
             ended.wait()
         assert set(ended.outcomes.values()) == {Outcome.COMPLETED}
-
-    def test_a_handler_that_cannot_be_pickled_has_failed(
-        self, executor: ProcessExecutor
-    ) -> None:
-        ended = Ended(1)
-        with Scheduler(
-            lambda _: None, executor=executor, listeners=[ended.listener]
-        ) as scheduler:
-            scheduler.schedule(now("return"))
-            ended.wait()
-        assert "pickle" in (ended.errors["return"] or "")
 
     def test_what_is_handed_on_there_goes_on_elsewhere(
         self, executor: ProcessExecutor

@@ -184,6 +184,10 @@ class HandlerRegistry:
         """The names that are registered, in their order."""
         return tuple(sorted(each for each in self._handlers if each is not None))
 
+    def registered(self, name: str) -> Handler:
+        """The handler that is registered under a name."""
+        return self._handlers[name]
+
     def find(self, instance: TaskInstance) -> Handler | None:
         """The handler for an instance; None if its name is not registered."""
         return self._handlers.get(instance.definition.name)

@@ -693,6 +693,7 @@ class TestRefusals:
             "next_fire_time",
             "paused_at",
             "overdue",
+            "last_pause",
             "completed_at",
             "revision",
         )

@@ -806,7 +806,7 @@ def processes() -> Iterator[ProcessPoolExecutor]:
         (work_async, State.COMPLETED, None),
         (fail, State.PENDING, "ValueError: in another process"),
         (ask_for_the_run, State.PENDING, SchedulerStateError.__name__),
-        (lambda _: None, State.PENDING, "pickle"),
+        (lambda _: None, State.FAILED, "ProcessPoolExecutor takes functions of"),
     ],
 )
 def test_handlers_may_run_in_processes(

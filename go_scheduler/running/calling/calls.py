@@ -17,10 +17,12 @@ from go_scheduler.events.instance_events import InstanceStarted
 from go_scheduler.handlers.registry import (
     HandlerRegistry,
     async_test,
+    find_handler,
     refuse_generator,
 )
 from go_scheduler.run import HandedOn, enter_run, leave_run
 from go_scheduler.running.calling.child import described_there
+from go_scheduler.running.calling.sending import check_sendable
 from go_scheduler.running.failure import Failure, failure_of
 from go_scheduler.running.outcomes import not_run
 
@@ -133,14 +135,16 @@ class Calls:
         if not self.begin(run):
             return None
         try:
-            future = executor.submit(_call, self._handler, run.instance)
+            sent = self._sent(run)
+            future = executor.submit(_call, sent, run.instance)
         except Exception:
             # Before it is let go of: what is in none of the two is taken for lost.
             if run.settle() and not run.lost:
                 self._recorder.release(run, "the process pool does not take it")
             self._held.end(run)
             raise
-        future.add_done_callback(partial(self._end_of_process, run))
+        check = partial(check_sendable, sent, executor)
+        future.add_done_callback(partial(self._end_of_process, run, check))
         return future
 
     def call_in_own_process(
@@ -148,8 +152,10 @@ class Calls:
     ) -> Future[_FromProcess]:
         """Have the handler called in a process of ours, once there is one for it."""
         begin = partial(self.begin, run)
-        future = executor.submit_if(begin, _call, self._handler, run.instance)
-        future.add_done_callback(partial(self._end_of_process, run))
+        sent = self._sent(run)
+        future = executor.submit_if(begin, _call, sent, run.instance)
+        check = partial(check_sendable, sent, executor)
+        future.add_done_callback(partial(self._end_of_process, run, check))
         return future
 
     def begin(self, run: HeldRun) -> bool:
@@ -213,11 +219,19 @@ class Calls:
             self._recorder.give_back_called(run, why)
             self._held.end(run)
 
-    def _end_of_process(self, run: HeldRun, future: Future[_FromProcess]) -> None:
+    def _sent(self, run: HeldRun) -> Handler:
+        """What goes to a process: no other handler that a registry has."""
+        sent = find_handler(self._handler, run.instance)
+        assert sent is not None
+        return sent
+
+    def _end_of_process(
+        self, run: HeldRun, check: Callable[[], None], future: Future[_FromProcess]
+    ) -> None:
         # One that has not been called is given back by whoever has it.
         if run.called is None:
             return
-        result = _result_of(future)
+        result = _result_of(future, check)
         if isinstance(result, Failure):
             self._end(run, result)
         else:
@@ -264,7 +278,8 @@ async def await_here(result: Awaitable[object]) -> object:
     return await result
 
 
-def _result_of(future: Future[_FromProcess]) -> _FromProcess:
+def _result_of(future: Future[_FromProcess], check: Callable[[], None]) -> _FromProcess:
+    """What came of a call; if there was none, the handler is checked."""
     error = CancelledError() if future.cancelled() else future.exception()
     if error is None:
         return future.result()
@@ -273,6 +288,11 @@ def _result_of(future: Future[_FromProcess]) -> _FromProcess:
         return failure._replace(error=there)
     if isinstance(error, BrokenProcessPool):
         return failure._replace(error=f"{_DIED}\n\n{failure.error}")
+    try:
+        check()
+    except ConfigurationError as refusal:
+        # At each further run it would be the same.
+        return failure_of(refusal)._replace(is_final=True)
     return failure
 
 
