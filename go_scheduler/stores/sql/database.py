@@ -37,6 +37,10 @@ _NO_TABLES = (
     "the store's tables are not there: the connection is to another database, or the"
     " store has not been used yet, which check() of the scheduler does"
 )
+_FILE_IS_LOCKED = (
+    ": another transaction has written to it and is still open; if it is one of yours,"
+    " pass it as connection="
+)
 _REPEAT = "somebody else has changed the same meanwhile: repeat the transaction"
 
 
@@ -240,6 +244,8 @@ def _translate(
     cause = getattr(error, "orig", None) or error
     lines = str(cause).strip().splitlines() or [type(cause).__name__]
     text = f"{lines[0]} ({code})" if code else lines[0]
+    if code == "SQLITE_BUSY" and lane is Lane.BY_HAND:
+        text += _FILE_IS_LOCKED
     # A busy row is no outage to the loops: they divide their batch to find it.
     if fault is Fault.WRONG or (fault is Fault.BUSY and lane is not Lane.BY_HAND):
         return StoreError(text)
