@@ -244,7 +244,7 @@ def _translate(
     cause = getattr(error, "orig", None) or error
     lines = str(cause).strip().splitlines() or [type(cause).__name__]
     text = f"{lines[0]} ({code})" if code else lines[0]
-    if code == "SQLITE_BUSY" and lane is Lane.BY_HAND:
+    if code == "SQLITE_BUSY":
         text += _FILE_IS_LOCKED
     # A busy row is no outage to the loops: they divide their batch to find it.
     if fault is Fault.WRONG or (fault is Fault.BUSY and lane is not Lane.BY_HAND):
