@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.messages import Addition
 
 _STOP_STEP = timedelta(milliseconds=10)
+_RESTING = timedelta(seconds=1)
 _LATE = timedelta(seconds=10)
 # So long a stop waits for listeners to hear of it.
 _LISTENING = timedelta(seconds=1)
@@ -88,6 +89,7 @@ class Node:
         self._condition = threading.Condition()
         self._stopping = False
         self._quiet_since: timedelta | None = None
+        self._resting_since: timedelta | None = None
         self._stopped = False
         self._clean = False
         self._told: list[Callable[[], None]] = []
@@ -154,12 +156,7 @@ class Node:
     ) -> TaskDefinition | None:
         """Put a definition, and run it at once if it is due and new.
 
-        Args:
-            definition: As for ``Store.put_definitions``.
-            created: Told of it, as it was put, before it runs.
-
-        Returns:
-            It, as it was put; None: nothing was put, or nobody knows.
+        None: nothing was put, or nobody knows.
         """
         firing = self._creation.first_step(definition)
         if firing is None:
@@ -298,9 +295,10 @@ class Node:
         if self._quiet_since is None:
             self._quiet_since = self._clock.elapsed()
         waited = self._clock.elapsed() - self._quiet_since
-        recorded = ended and not self._execution.recorder.unrecorded
-        if recorded and self._stop_the_rest():
-            self._close(clean=not self._execution.keeper.stuck())
+        done = ended and not self._execution.recorder.unrecorded
+        is_resting = self._resting_since is not None
+        if is_resting or (done and self._execution.give_back_unknown()):
+            self._stop_the_rest()
         elif waited >= self._settings.lease:
             # The store has been away for so long that the claims have lapsed anyway.
             self._close(clean=False)
@@ -316,21 +314,25 @@ class Node:
         self._execution.hand_over.stop()
         for ticker in makers:
             ticker.stop()
-        # What is under way by then is given back by the next call.
-        ended = self._execution.hand_over.ended
         self._execution.give_back()
-        return ended and all(ticker.ended for ticker in makers)
+        return all(ticker.ended for ticker in makers)
 
-    def _stop_the_rest(self) -> bool:
-        """Stop what recorded and renewed; false while one is still at the store."""
+    def _stop_the_rest(self) -> None:
+        """Stop what recorded and renewed; one still at the store changes nothing."""
+        if self._resting_since is None:
+            self._resting_since = self._clock.elapsed()
+        self._execution.hand_over.close()
         for ticker in self._tickers():
             ticker.stop()
-        return all(ticker.ended for ticker in self._tickers())
+        waited = self._clock.elapsed() - self._resting_since
+        if waited >= _RESTING or all(each.ended for each in self._tickers()):
+            self._close(clean=not self._execution.keeper.stuck())
 
     def _close(self, *, clean: bool) -> None:
         for ticker in [*self._tickers(), self._stopper]:
             ticker.stop()
         self._execution.workers.stop()
+        self._execution.hand_over.close()
         # Last: whoever waits for it may close the store.
         self._report_stopped(clean=clean)
 

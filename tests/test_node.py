@@ -38,6 +38,7 @@ EXECUTION = {
     "recorder",
     "keeper",
     "slots",
+    "hand-over",
 }
 
 
@@ -57,7 +58,7 @@ def once(store: MemoryStore) -> TaskDefinition:
     return put(store, definition(now, trigger=ExecuteOnceTrigger(now)))
 
 
-def test_it_has_ten_loops_and_four_without_a_handler(
+def test_it_has_eleven_loops_and_four_without_a_handler(
     store: MemoryStore, clock: ManualClock
 ) -> None:
     assert set(node(print, store, clock).health().loops) == LOOPS | EXECUTION
@@ -298,7 +299,7 @@ def test_whoever_waits_for_the_stop_may_close_the_store() -> None:
     assert one.stop(None)
 
 
-@pytest.mark.parametrize("started", range(11))
+@pytest.mark.parametrize("started", range(12))
 def test_a_node_that_cannot_start_all_its_threads_starts_none(
     monkeypatch: pytest.MonkeyPatch, started: int
 ) -> None:
@@ -314,7 +315,7 @@ def test_a_node_that_cannot_start_all_its_threads_starts_none(
 
     monkeypatch.setattr(threading.Thread, "start", start)
     one = node(lambda _: None, MemoryStore(), SystemClock())
-    if started < 10:
+    if started < 11:
         with pytest.raises(RuntimeError, match="new thread"):
             one.start()
         assert one.stopping

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.errors import ConflictError, TaskDefinitionNotFoundError
+from go_scheduler.stores.messages import Release
 from go_scheduler.ticking.batches import write_in_halves
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Claiming:
     ) -> Sequence[TaskInstance]:
         """Claim as ``Store.claim_instances`` does."""
         sent = self._clock.elapsed()
-        with self._noting():
+        with self.noting():
             instances = self._store.claim_instances(
                 self._claimant, ahead=ahead, lead=lead, limit=limit, lapsed=lapsed
             )
@@ -89,8 +90,7 @@ class Claiming:
 
     def put(self, firing: Firing) -> tuple[TaskDefinition, TaskInstance | None]:
         """Put, fire and start as ``Store.put_and_start`` does."""
-        with self._noting():
-            return self._store.put_and_start(firing, self._claimant)
+        return self._store.put_and_start(firing, self._claimant)
 
     def add(
         self,
@@ -99,13 +99,16 @@ class Claiming:
         names: Sequence[str] | None,
     ) -> Sequence[TaskInstance]:
         """Add and start as ``Store.add_and_start`` does."""
-        with self._noting():
-            return self._store.add_and_start(
-                definition_id, additions, self._claimant, names=names
-            )
+        return self._store.add_and_start(
+            definition_id, additions, self._claimant, names=names
+        )
+
+    def release(self, claims: Sequence[Claim]) -> None:
+        """Give back what was not called."""
+        self._store.release_instances([Release(claim=each) for each in claims])
 
     @contextmanager
-    def _noting(self) -> Iterator[None]:
+    def noting(self) -> Iterator[None]:
         """Note that what is claimed meanwhile may not be answered."""
         try:
             yield

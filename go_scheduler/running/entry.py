@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from go_scheduler.stores.messages import Release, RunOutcome
-from go_scheduler.stores.slots import uses_slot
+from go_scheduler.stores.slots import takes_slot
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -50,4 +50,4 @@ class Entry:
         if isinstance(record, RunOutcome):
             return record.has_slot and (record.outcome is not None or self.joined)
         is_uncalled = isinstance(record, Release) and instance.started_at is not None
-        return is_uncalled and uses_slot(instance.definition)
+        return is_uncalled and takes_slot(instance)

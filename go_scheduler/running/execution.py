@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from go_scheduler.errors import StoreError
 from go_scheduler.events.hub import LOG_ALONE, Events
 from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.running.admission import Admission
@@ -108,7 +109,17 @@ class Execution:
 
     def give_back(self) -> None:
         """Give back every instance that has not been called."""
+        self.hand_over.let_in()
         self._calls.give_back_uncalled()
+
+    def give_back_unknown(self) -> bool:
+        """Give back what an answer that was lost has claimed; false: not yet."""
+        if self._unanswered.any:
+            try:
+                self._unanswered.give_back()
+            except StoreError:
+                return False
+        return True
 
     def _wire_recording(self) -> None:
         self.recorder = Recorder(
@@ -186,33 +197,31 @@ class Execution:
             events=self._events,
         )
         self._takeover = self._make_takeover()
-        room = self._make_room()
         self._runner = InstanceRunner(
             claiming,
             self._clock,
-            room=room,
+            room=self._make_room(),
             admission=self.admission,
             starter=starter,
             takeover=self._takeover,
             events=self._events,
         )
-        self.hand_over = self._make_hand_over(claiming, room, starter)
-        makers = (self._runner, starter, timer, self._slots)
+        self.hand_over = self._make_hand_over(claiming, starter)
+        self._unanswered = claiming.unanswered
+        makers = (self._runner, starter, timer, self._slots, self.hand_over)
         self.makers = [each.ticker for each in makers]
         others = [self.recorder.ticker, self.keeper.ticker]
         self.tickers = [self._takeover.ticker, *self.makers, *others]
 
-    def _make_hand_over(
-        self, claiming: Claiming, room: Room, starter: Starter
-    ) -> HandOver:
+    def _make_hand_over(self, claiming: Claiming, starter: Starter) -> HandOver:
         return HandOver(
             claiming,
             self._clock,
             announcing=self._announcing,
-            room=room,
             runner=self._runner,
             admission=self.admission,
             starter=starter,
+            events=self._events,
         )
 
     def _make_claiming(self) -> Claiming:

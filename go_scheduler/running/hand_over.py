@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from go_scheduler.errors import StoreUnavailableError
+from go_scheduler.errors import StoreError, StoreUnavailableError
+from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.stores.messages import Claim
+from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,7 +22,6 @@ if TYPE_CHECKING:
     from go_scheduler.running.announcing import Announcing
     from go_scheduler.running.claiming import Claiming
     from go_scheduler.running.instance_runner import InstanceRunner
-    from go_scheduler.running.room import Room
     from go_scheduler.running.starter import Starter
     from go_scheduler.stores.messages import Addition, Firing
 
@@ -32,10 +36,13 @@ class HandOver:
         claiming: Writes in this node's name.
         clock: The store's time, as this node has it.
         announcing: Knows what this node runs.
-        room: Says how many workers are free.
-        runner: Knows whether there is more to claim than there was room for.
+        runner: Says how many workers are free for it.
         admission: Keeps out what is not to be called here.
         starter: Takes what is admitted.
+        events: Told of ticks that fail.
+
+    Attributes:
+        ticker: Lets it tick.
     """
 
     def __init__(
@@ -44,36 +51,63 @@ class HandOver:
         clock: StoreClock,
         *,
         announcing: Announcing,
-        room: Room,
         runner: InstanceRunner,
         admission: Admission,
         starter: Starter,
+        events: Events = LOG_ALONE,
     ) -> None:
         self._claiming = claiming
         self._clock = clock
         self._announcing = announcing
-        self._room = room
         self._runner = runner
         self._admission = admission
         self._starter = starter
-        self._lock = threading.Lock()
-        self._under_way = 0
-        self._stopped = False
-
-    def stop(self) -> None:
-        """Begin none any more."""
-        self._stopped = True
-
-    @property
-    def ended(self) -> bool:
-        """Whether there will be none any more."""
-        return self._stopped and not self.under_way
+        # A signal handler may create something in the thread that has it.
+        self._lock = threading.RLock()
+        self._writing = 0
+        # What the store has started and the node does not hold yet.
+        self._inbox: deque[TaskInstance] = deque()
+        self._stopped = self._closed = False
+        self.ticker = Ticker(
+            "hand-over", self.tick, interval=None, clock=clock.base, events=events
+        )
 
     @property
     def under_way(self) -> bool:
         """Whether the store may have started what the node does not hold yet."""
-        with self._lock:
-            return self._under_way > 0
+        # Without the lock: a signal may have come while this thread has it.
+        return self._writing > 0 or bool(self._inbox)
+
+    def tick(self) -> None:
+        """Let in what has been started, on a thread of the node's own.
+
+        Whoever creates it may be within a request, whose context is not the handler's.
+        """
+        started = list(self._inbox)
+        try:
+            if started:
+                self._starter.add(self._admission.admit(started))
+        except BaseException:
+            self._claiming.unanswered.note()
+            raise
+        finally:
+            self._forget(len(started))
+
+    def stop(self) -> None:
+        """Begin none any more; what is under way is not waited for."""
+        self._stopped = True
+
+    def let_in(self) -> None:
+        """Hold what has come too late to be run, as the node is about to give back."""
+        if self.ticker.ended:
+            started = list(self._inbox)
+            self._admission.admit(started)
+            self._forget(len(started))
+
+    def close(self) -> None:
+        """Leave it to what is under way yet to give back what it has started."""
+        self._closed = True
+        self._give_back()
 
     def put(
         self,
@@ -97,10 +131,11 @@ class HandOver:
         if not self._begin(1):
             return None
         try:
-            put, instance = self._claiming.put(firing)
-            created(put, instance)
-            if instance is not None:
-                self._take([instance])
+            with self._claiming.noting():
+                put, instance = self._claiming.put(firing)
+                created(put, instance)
+                if instance is not None:
+                    self._pass_on([instance])
         except StoreUnavailableError:
             # Puts by themselves are tried again, and say what there is to say.
             return None
@@ -131,12 +166,13 @@ class HandOver:
         are_due = all(each.execute_at(now) <= now for each in additions)
         if not (are_due and self._begin(len(additions))):
             return None
+        ids, names = {each.id for each in additions}, self._announcing.names
         try:
-            added = self._claiming.add(definition_id, additions, self._announcing.names)
-            created(added)
-            ids = {each.id for each in additions}
-            mine = [each for each in added if each.id in ids and self._has(each)]
-            self._take(mine)
+            with self._claiming.noting():
+                added = self._claiming.add(definition_id, additions, names)
+                created(added)
+                mine = [each for each in added if each.id in ids and self._has(each)]
+                self._pass_on(mine)
         finally:
             self._end(len(additions))
         if len(mine) < len(additions):
@@ -146,22 +182,37 @@ class HandOver:
     def _has(self, instance: TaskInstance) -> bool:
         return instance.claimed_by == self._announcing.node
 
-    def _take(self, instances: Sequence[TaskInstance]) -> None:
-        try:
-            self._starter.add(self._admission.admit(instances))
-        # No thread can be started, say: who calls this has done nothing wrong.
-        except Exception:
-            self._claiming.unanswered.note()
+    def _pass_on(self, started: Sequence[TaskInstance]) -> None:
+        self._inbox.extend(started)
+        self.ticker.wake()
+        if self._closed:
+            self._give_back()
+
+    def _give_back(self) -> None:
+        """Give back what nobody else does any more, in whatever thread has found it."""
+        left = []
+        while self._inbox:
+            # Another thread may be at it.
+            with suppress(IndexError):
+                left.append(self._inbox.popleft())
+        if left:
+            # Else the claims lapse.
+            with suppress(StoreError):
+                self._claiming.release([Claim.of(each) for each in left])
+
+    def _forget(self, count: int) -> None:
+        for _ in range(count):
+            self._inbox.popleft()
 
     def _begin(self, count: int) -> bool:
         """Begin if so many can run at once; false: it is not to be."""
         with self._lock:
-            waits = self._runner.hungry or self._claiming.unanswered.any
-            if self._stopped or waits or self._room.free - self._under_way < count:
+            free = self._runner.free - self._writing - len(self._inbox)
+            if self._stopped or free < count:
                 return False
-            self._under_way += count
+            self._writing += count
             return True
 
     def _end(self, count: int) -> None:
         with self._lock:
-            self._under_way -= count
+            self._writing -= count

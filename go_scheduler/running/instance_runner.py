@@ -77,6 +77,17 @@ class InstanceRunner:
             events=events,
         )
 
+    @property
+    def free(self) -> int:
+        """How many workers are free for what nobody has to claim.
+
+        None while there is more to claim than there was room for, or it is not known
+        what has been claimed.
+        """
+        if self.hungry or self._claiming.unanswered.any:
+            return 0
+        return self._room.free
+
     def look(self) -> None:
         """Claim at once: there may be something new, or new room."""
         self._asked = True

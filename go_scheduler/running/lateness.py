@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from go_scheduler.running.outcomes import runs_before
-from go_scheduler.stores.slots import uses_slot
+from go_scheduler.stores.slots import takes_slot
 from go_scheduler.triggers.base import is_own, next_fire_time_of
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _why_not(
         return reason
     late = now - instance.execute_at
     again = instance.attempt > 1
-    if again and uses_slot(instance.definition):
+    if again and takes_slot(instance):
         # It was claimed in time, and has waited for its turn since.
         return None
     if again:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from go_scheduler.models import Outcome, TaskInstance
 from go_scheduler.running.failure import Failure
 from go_scheduler.stores.messages import Claim, Release, RunOutcome
-from go_scheduler.stores.slots import uses_slot
+from go_scheduler.stores.slots import takes_slot
 from go_scheduler.triggers.base import next_fire_time_of
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def not_called(
         outcome=outcome,
         error=error,
         next_fire_time=next_fire_time,
-        has_slot=uses_slot(instance.definition),
+        has_slot=takes_slot(instance),
     )
     return Decision(record, trigger_error)
 
@@ -168,7 +168,7 @@ def not_run(instance: TaskInstance, reason: str) -> Decision:
         claim=Claim.of(instance),
         outcome=outcome,
         error=reason,
-        has_slot=uses_slot(instance.definition),
+        has_slot=takes_slot(instance),
     )
     return Decision(record)
 
@@ -209,8 +209,7 @@ def _fail(
 def _end(
     run: EndedRun, outcome: Outcome, error: str | None = None, *, hung: bool = False
 ) -> Decision:
-    definition = run.instance.definition
-    next_fire_time, trigger_error = _next_fire_time(definition, run.now)
+    next_fire_time, trigger_error = _next_fire_time(run.instance.definition, run.now)
     record = RunOutcome(
         claim=run.claim,
         started_at=run.started_at,
@@ -218,7 +217,7 @@ def _end(
         hung=hung,
         error=error,
         next_fire_time=next_fire_time,
-        has_slot=uses_slot(definition),
+        has_slot=takes_slot(run.instance),
     )
     return Decision(record, trigger_error)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
-    from go_scheduler.models import TaskDefinition
+    from go_scheduler.models import TaskDefinition, TaskInstance
 
 MOST_BUFFERED = 1000
 """Of one definition so many instances wait by ``Overlap.BUFFER_ALL``."""
@@ -31,6 +31,12 @@ REPLACED = "a later instance of its definition took its place while it waited"
 def uses_slot(definition: TaskDefinition) -> bool:
     """Whether any instance of a definition excludes another one."""
     return definition.overlap is not Overlap.ALLOW or definition.lock is not None
+
+
+def takes_slot(instance: TaskInstance) -> bool:
+    """Whether an instance may take a slot: by its definition, or as backfilled."""
+    own = instance.backfilled
+    return uses_slot(instance.definition) or own not in (None, Overlap.ALLOW)
 
 
 def slot_of(

@@ -303,7 +303,6 @@ class House:
             claiming,
             clock,
             announcing=announcing,
-            room=room,
             runner=self.runner,
             admission=admission,
             starter=self.starter,

@@ -77,7 +77,9 @@ def task(store: FaultyStore, **fields: Any) -> TaskDefinition:
 def add(
     house: House, to: TaskDefinition, *additions: Addition
 ) -> Sequence[TaskInstance] | None:
-    return house.hand_over.add(to.id, additions, nobody_hears)
+    found = house.hand_over.add(to.id, additions, nobody_hears)
+    house.hand_over.tick()
+    return found
 
 
 def handed_over(house: House) -> Sequence[TaskInstance]:
@@ -136,6 +138,7 @@ def test_a_name_without_a_handler_here_is_left_to_others(
     assert house.hand_over.put(firing(ONCE), nobody_hears) is None
     assert add(house, task(store, name="send"), Addition())
     assert house.hand_over.put(firing(replace(ONCE, name="send")), nobody_hears)
+    house.hand_over.tick()
     assert len(handed_over(house)) == 2
 
 
@@ -263,7 +266,10 @@ def test_what_cannot_be_handed_over_is_no_error_of_who_creates_it(
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(house.starter, "add", refuse)
-    [found] = add(house, task(store), Addition()) or []
+    stored = task(store)
+    [found] = house.hand_over.add(stored.id, [Addition()], nobody_hears) or []
+    with pytest.raises(RuntimeError, match="new thread"):
+        house.hand_over.tick()
     monkeypatch.undo()
     for run in house.held.uncalled():
         house.calls.give_back(run, "no thread")
@@ -274,17 +280,64 @@ def test_what_cannot_be_handed_over_is_no_error_of_who_creates_it(
 
 def test_after_a_stop_nothing_is_handed_over(house: House, store: FaultyStore) -> None:
     stored = task(store)
-    ended: list[bool] = []
-
-    def stop() -> None:
-        house.hand_over.stop()
-        ended.append(house.hand_over.ended)
-
-    store.meanwhile = stop
+    store.meanwhile = house.hand_over.stop
     assert add(house, stored, Addition())
-    assert ended == [False]
-    assert house.hand_over.ended
     assert add(house, stored, Addition()) is None
+
+
+def test_what_comes_too_late_to_run_is_given_back(
+    house: House, store: FaultyStore
+) -> None:
+    [found] = house.hand_over.add(task(store).id, [Addition()], nobody_hears) or []
+    house.hand_over.stop()
+    house.hand_over.let_in()
+    assert house.hand_over.under_way, "its thread may be at it"
+    house.hand_over.ticker.stop()
+    house.hand_over.let_in()
+    assert not house.hand_over.under_way
+    [run] = house.held.uncalled()
+    house.calls.give_back(run, "its node stops")
+    house.record()
+    stored = store.get_instance(found.id)
+    assert (stored.state, stored.runs) == (State.PENDING, 0)
+
+
+@pytest.mark.parametrize("closed_first", [False, True])
+def test_what_comes_after_the_end_is_given_back_at_once(
+    house: House, store: FaultyStore, closed_first: bool
+) -> None:
+    stored = task(store)
+    if closed_first:
+        store.meanwhile = house.hand_over.close
+    [found] = house.hand_over.add(stored.id, [Addition()], nobody_hears) or []
+    house.hand_over.close()
+    assert not house.hand_over.under_way
+    now = store.get_instance(found.id)
+    assert (now.state, now.runs) == (State.PENDING, 0)
+
+
+def test_what_comes_after_the_end_of_a_store_that_is_away_is_no_error(
+    house: House, store: FaultyStore
+) -> None:
+    stored = task(store)
+
+    def end() -> None:
+        house.hand_over.close()
+        store.bad = {each.id for each in store.list_instances()}
+
+    store.meanwhile = end
+    assert house.hand_over.add(stored.id, [Addition()], nobody_hears)
+    assert not house.hand_over.under_way
+
+
+def test_a_signal_handler_may_create_and_stop_in_the_midst_of_it(
+    house: House, store: FaultyStore
+) -> None:
+    stored = task(store)
+    with house.hand_over._lock:
+        assert not house.hand_over.under_way
+        assert add(house, stored, Addition())
+        house.hand_over.stop()
 
 
 class Counting(MemoryStore):
@@ -406,7 +459,7 @@ def test_what_the_loops_have_to_decide_is_put_as_ever(counting: Counting) -> Non
         scheduler.schedule(now(counting, queue="other"))
         missed = ExecuteOnceTrigger(counting.now() - HOUR)
         scheduler.schedule(
-            TaskDefinition(trigger=missed, catch_up=CatchUp(mode="none"))
+            TaskDefinition(trigger=missed, catch_up=CatchUp(drop_after=SECOND))
         )
     assert counting.calls == []
 
