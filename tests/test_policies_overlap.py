@@ -19,6 +19,7 @@ from go_scheduler import (
     HandedOn,
     IntervalTrigger,
     MemoryStore,
+    OnDemandTrigger,
     Outcome,
     Overlap,
     Run,
@@ -37,6 +38,7 @@ from go_scheduler.events import (
 )
 from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.desk import Desk
+from go_scheduler.testing import InlineExecutor
 from go_scheduler.testing.builders import claimant
 from go_scheduler.testing.clock import START
 from tests.conftest import seconds
@@ -216,6 +218,23 @@ class TestOverlap:
             clock.advance(seconds(1))
             assert slow.times == [0, 10]
         assert told.kinds == ["Parked", "Unparked"]
+
+    def test_skip_runs_one_of_those_due_at_once_though_it_ends_at_once(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        called: list[TaskInstance] = []
+        new = TaskDefinition(trigger=OnDemandTrigger(), overlap=Overlap.SKIP)
+        with Scheduler(
+            called.append, store, executor=InlineExecutor(), clock=store.clock
+        ) as scheduler:
+            scheduler.schedule(new)
+            scheduler.pause(new.id)
+            for _ in range(3):
+                scheduler.run_now(new.id)
+            scheduler.resume(new.id)
+            clock.advance(seconds(5))
+            assert outcomes(scheduler) == {"completed": 1, "skipped": 2}
+        assert len(called) == 1
 
     def test_buffer_one_runs_one_more_after_the_end(
         self, store: Store, clock: ManualClock, slow: Slow

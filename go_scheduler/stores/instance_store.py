@@ -119,16 +119,20 @@ class InstanceStore(ABC):
     def review_parked(self, *, limit: int) -> Reviewed:
         """Go over what is parked, and let go on or end what can.
 
-        Of each slot that no instance has which is open, the parked instance whose turn
-        it is becomes claimable. Whoever has ended an instance with a slot calls this
-        soon after, and every node now and then.
-
-        Then the ``overlap`` of its definition decides on what is parked, due and not
+        The ``overlap`` of its definition decides on what is parked, due and not
         decided on yet, if its slot is taken; of one slot in the order of ``due_at``.
+        How soon anybody calls this decides nothing: if the slot was taken by another
+        instance of its definition when it was parked, and that has ended at its
+        ``due_at`` or later, it is judged as if that still ran.
         ``stores.slots.fate_of`` has the rule: it waits, or ends as *skipped*, with
         itself and a reason as ``skipped``. What it replaces is cancelled as by
         ``cancel_instances``; but one whose definition's trigger waits is only asked to
         stop.
+
+        Then, of each slot that no instance has which is open, the parked instance whose
+        turn it is becomes claimable, unless it is yet to be decided on. Whoever has
+        ended an instance with a slot calls this soon after, and every node now and
+        then.
 
         Instances that are frozen are left alone. What another transaction has locked is
         left for later, and keeps nothing else from its turn: if there is more than

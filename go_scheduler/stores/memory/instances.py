@@ -87,6 +87,7 @@ class InstanceTable:
         handed_on: Set[UUID],
         slots: Mapping[str, UUID],
         accepted: Set[UUID],
+        behind: Mapping[UUID, UUID],
     ) -> None:
         """Take instances as they were seen, each with the row of its definition."""
         names = {holder: name for name, holder in slots.items()}
@@ -99,6 +100,7 @@ class InstanceTable:
                 self.slots.restore(names[row.id], row)
             if row.id in accepted:
                 row.overlap = None
+            row.behind = behind.get(row.id)
             self._take(row)
             if row.completed_at is not None:
                 over.append(row)
@@ -185,6 +187,7 @@ class InstanceTable:
         self._unlist(row)
         if not self.slots.take(row):
             row.parked = True
+            row.behind = self.slots.holder_id(row)
             self._give_back(row, row.due_at)
             return
         row.start(claimant, now)

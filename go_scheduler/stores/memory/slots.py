@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
 from sortedcontainers import SortedDict, SortedList
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -45,6 +45,11 @@ class SlotTable:
     def holder(self, name: str | None) -> StoredInstance | None:
         """The row that has this slot."""
         return None if name is None else self._holders.get(name)
+
+    def holder_id(self, row: StoredInstance) -> UUID:
+        """The id of the instance that has the slot of a row."""
+        assert row.slot is not None
+        return self._holders[row.slot].id
 
     def has(self, row: StoredInstance) -> bool:
         """Whether a row has its slot."""
@@ -89,14 +94,9 @@ class SlotTable:
         free = (name for name in self._parked if name not in self._holders)
         return [self._parked[name][0] for name in islice(free, limit)]
 
-    def undecided(self, until: datetime, limit: int) -> Sequence[StoredInstance]:
-        """Rows due by then that nothing has decided on, and whose slot is taken."""
-        due = (
-            row
-            for row in self._undecided
-            if row.due_at <= until and row.slot in self._holders
-        )
-        return list(islice(due, limit))
+    def undecided(self, until: datetime) -> Iterator[StoredInstance]:
+        """Rows due by then that nothing has decided on."""
+        return takewhile(lambda row: row.due_at <= until, self._undecided)
 
     def waiting(self, like: StoredInstance) -> Sequence[StoredInstance]:
         """Rows of the same definition that wait for the same slot, and may do so.

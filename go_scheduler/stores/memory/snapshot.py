@@ -26,6 +26,7 @@ class Snapshot:
         handed_on: The ids of those instances whose run is handed on.
         slots: Which instances have which slot: their ids by its name.
         accepted: The ids of those that may wait for a slot, whatever the ``overlap``.
+        behind: Which instance had the slot of a parked one when it was parked.
         contacts: When nodes were in contact with the store, one for each.
         tombstones: What is remembered of definitions that have ended and are gone.
         sets: The last declaration of each owner of a set.
@@ -39,6 +40,7 @@ class Snapshot:
     handed_on: Sequence[UUID] = ()
     slots: Mapping[str, UUID] = field(default_factory=dict)
     accepted: Sequence[UUID] = ()
+    behind: Mapping[UUID, UUID] = field(default_factory=dict)
     contacts: Sequence[NodeContact] = ()
     tombstones: Sequence[Tombstone] = ()
     sets: Sequence[SetVersion] = ()

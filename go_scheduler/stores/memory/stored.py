@@ -41,6 +41,7 @@ class StoredInstance:
     __slots__ = (
         "attempt",
         "backfilled",
+        "behind",
         "cancel_requested",
         "claimed_by",
         "completed_at",
@@ -87,6 +88,7 @@ class StoredInstance:
         self.backfilled = backfilled
         self.reopened_at: datetime | None = None
         self.parked = False
+        self.behind: UUID | None = None
         self.follow()
         self.execute_at = execute_at
         self.due_at = execute_at

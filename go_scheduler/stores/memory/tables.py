@@ -68,6 +68,11 @@ class Tables:
             handed_on=[each.id for each in instances if each.is_handed_on],
             slots=self.instances.slots.holders,
             accepted=[each.id for each in instances if each.is_accepted],
+            behind={
+                each.id: each.behind
+                for each in instances
+                if each.parked and each.behind is not None
+            },
             contacts=self.contacts.rows,
             tombstones=self.tombstones.rows,
             sets=tuple(self.sets.values()),
@@ -86,6 +91,7 @@ class Tables:
             handed_on=set(snapshot.handed_on),
             slots=snapshot.slots,
             accepted=set(snapshot.accepted),
+            behind=snapshot.behind,
         )
         for run in snapshot.runs:
             row = tables.instances.get(run.instance_id)

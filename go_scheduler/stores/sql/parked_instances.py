@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, TypeAlias
+from uuid import uuid4
 
-from sqlalchemy import case, func, literal, not_, select, update
+from sqlalchemy import case, delete, func, literal, not_, select, update
 
 from go_scheduler.models import Outcome
 from go_scheduler.policies import Overlap
@@ -18,7 +19,7 @@ from go_scheduler.stores.sql.slots import free_slots
 from go_scheduler.stores.sql.tables import instances, slots
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence, Set
     from uuid import UUID
 
     from sqlalchemy import Connection, Row, Select, Table
@@ -53,8 +54,13 @@ class ParkedInstances:
         self.replaced: dict[UUID, Row[Any]] = {}
 
     def let_go_on(self) -> Sequence[UUID]:
-        """Make them claimable, but for those that are locked; answer which."""
-        free = self._lock(self._parked())
+        """Make them claimable, but for those that are locked; answer which.
+
+        What has yet to be decided on stays parked.
+        """
+        parked = self._lock(self._parked())
+        met = self._met(parked)
+        free = [row for row in parked if row.id not in met]
         # Nobody is to find a slot taken by one that has ended.
         free_slots(self._connection, [row.slot for row in free])
         due_at, now = instances.c.due_at, literal(self._now, instances.c.due_at.type)
@@ -72,31 +78,88 @@ class ParkedInstances:
         # Whoever has locked the slots decides on what waits for them, and nobody else.
         query = select(slots).where(slots.c.name.in_(sorted({*self._names.values()})))
         holding = {row.name: row.instance_id for row in self._lock(query, slots)}
+        nobody = uuid4()
+        free = self._hold(nobody, holding)
+        holding |= dict.fromkeys(free, nobody)
         holders = self._holders([*holding.values()])
-        taken = [name for name, holder in holding.items() if holder in holders]
         undecided = self._parked().where(
-            instances.c.overlap.is_not(None), instances.c.slot.in_(taken)
+            instances.c.overlap.is_not(None), instances.c.slot.in_([*holding])
         )
-        rows = self._lock(undecided)
+        found = self._lock(undecided)
+        met = self._met(found)
+        rows = [row for row in found if holding[row.slot] in holders or row.id in met]
         waiting = self._waiting({row.definition_key for row in rows})
         accepted = [
             row.id
             for row in rows
-            if self._waits(row, holders[holding[row.slot]], waiting[_class_of(row)])
+            if self._waits(
+                row,
+                holders.get(holding[row.slot]),
+                waiting[_class_of(row)],
+                met=row.id in met,
+            )
         ]
         self._update(accepted, overlap=None)
         self._skip()
         self._stop()
+        if free:
+            theirs = delete(slots).where(slots.c.name.in_(free))
+            self._connection.execute(theirs)
         return len(rows)
 
-    def _waits(self, row: Row[Any], holder: Row[Any], waiting: list[UUID]) -> bool:
+    def _hold(self, nobody: UUID, held: Collection[str]) -> Sequence[str]:
+        """Take what is free of the other slots until all is decided; answer which.
+
+        What is being taken is short: a start is one statement.
+        """
+        free = sorted({*self._names.values()}.difference(held))
+        if not free:
+            return ()
+        statement = self._dialect.insert(slots).on_conflict_do_nothing()
+        taken = statement.values(
+            [{"name": each, "instance_id": nobody} for each in free]
+        ).returning(slots.c.name)
+        return self._connection.execute(taken).scalars().all()
+
+    def _met(self, rows: Sequence[Row[Any]]) -> Set[UUID]:
+        """Those due and undecided beside one of their own that has ended since."""
+        behind = {
+            row.id: row
+            for row in rows
+            if row.overlap is not None and row.behind and row.due_at <= self._now
+        }
+        if not behind:
+            return frozenset()
+        column = instances.c
+        query = select(column.id, column.definition_key, column.completed_at).where(
+            self._dialect.among(column.id, {row.behind for row in behind.values()}),
+            column.completed_at.is_not(None),
+        )
+        query = self._dialect.looked_up(query, instances, "task_instances_pkey")
+        ended = {row.id: row for row in self._connection.execute(query)}
+        return {
+            id
+            for id, row in behind.items()
+            if (former := ended.get(row.behind)) is not None
+            and former.definition_key == row.definition_key
+            and former.completed_at >= row.due_at
+        }
+
+    def _waits(
+        self,
+        row: Row[Any],
+        holder: Row[Any] | None,
+        waiting: list[UUID],
+        *,
+        met: bool,
+    ) -> bool:
         """Decide on one; true: it waits."""
-        runs = holder.definition_key == row.definition_key
-        fate = fate_of(Overlap(row.overlap), runs=runs, waiting=tuple(waiting))
+        runs = holder is not None and holder.definition_key == row.definition_key
+        fate = fate_of(Overlap(row.overlap), runs=runs or met, waiting=tuple(waiting))
         for each in fate.replaced:
             self.skipped[each] = REPLACED
             waiting.remove(each)
-        if fate.stops and not holder.cancel_requested:
+        if fate.stops and runs and holder is not None and not holder.cancel_requested:
             self.replaced[holder.id] = holder
         if fate.reason is not None:
             self.skipped[row.id] = fate.reason

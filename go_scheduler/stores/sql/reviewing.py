@@ -47,11 +47,19 @@ SELECT names.name AS slot,
           WHERE s.name = names.name AND h.completed_at IS NULL)
  ORDER BY names.name LIMIT :limit
 """
+# Their slot is taken, or one of their own has had it when they were due.
 _UNDECIDED = """
-SELECT slot, id FROM task_instances
- WHERE parked AND NOT frozen AND overlap IS NOT NULL AND due_at <= :now
-   AND slot > :after
- ORDER BY slot, due_at, execute_at, id LIMIT :limit
+SELECT t.slot, t.id FROM task_instances AS t
+ WHERE t.parked AND NOT t.frozen AND t.overlap IS NOT NULL AND t.due_at <= :now
+   AND t.slot > :after
+   AND (EXISTS (
+          SELECT 1 FROM task_slots AS s JOIN task_instances AS h ON h.id = s.instance_id
+           WHERE s.name = t.slot AND h.completed_at IS NULL)
+     OR EXISTS (
+          SELECT 1 FROM task_instances AS h
+           WHERE h.id = t.behind AND h.definition_key = t.definition_key
+             AND h.completed_at >= t.due_at))
+ ORDER BY t.slot, t.due_at, t.execute_at, t.id LIMIT :limit
 """
 _NOW = bindparam("now", type_=instances.c.due_at.type)
 
@@ -99,11 +107,12 @@ class Reviewing:
         self._undecided = Walk(text(_UNDECIDED).bindparams(_NOW).columns(*columns))
 
     def review(self, limit: int) -> Reviewed:
-        """Let go on, and decide, as ``Store.review_parked``."""
+        """Decide, and let go on, as ``Store.review_parked``."""
         if not self._look(lambda connection: connection.execute(_PARKED).all()):
             return Reviewed()
-        unparked, turns_left = self._let_go_on(limit)
+        # First: whose slot is free by now may have been due beside one of its own.
         decided, undecided_left = self._decide(limit)
+        unparked, turns_left = self._let_go_on(limit)
         return Reviewed(
             unparked=self._instances(unparked),
             skipped=self._instances(decided.skipped if decided else ()),

@@ -111,6 +111,9 @@ instances = Table(
     Column("overlap", Text),
     # Whether its slot is another instance's.
     Column("parked", Boolean, nullable=False, server_default=_NO),
+    # The instance that had its slot when it was parked. It may have ended before
+    # anybody decides.
+    Column("behind", Id),
     # The overlap that it was backfilled with, whatever its definition's is; empty: it
     # was not. Like what has no fire time, it is not its schedule's then.
     Column("backfilled", Text),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from alembic.operations import Operations
     from sqlalchemy.schema import SchemaItem
 
-revision = "2026.11.22l"
+revision = "2026.11.22m"
 down_revision = None
 
 _TIME = TIMESTAMP(timezone=True).with_variant(BigInteger(), "sqlite")
@@ -122,6 +122,7 @@ def _columns_of_instances() -> list[Column[Any]]:
         Column("frozen", Boolean(), nullable=False, server_default=false()),
         Column("overlap", Text()),
         Column("parked", Boolean(), nullable=False, server_default=false()),
+        Column("behind", Uuid()),
         Column("backfilled", Text()),
         Column("reopened_at", _TIME),
         Column("key", Text()),

@@ -89,10 +89,11 @@ t AS (
          expires_at = CASE WHEN mine.starts
              THEN {_LEASE} END,
          claimed_by = CASE WHEN mine.starts THEN t.claimed_by END,
-         parked = NOT mine.starts
-    FROM (SELECT m.id, has.name IS NOT NULL AS starts
-            FROM mine AS m
-            LEFT JOIN has ON has.instance_id = m.id AND has.name = m.slot) AS mine
+         parked = NOT mine.starts,
+         behind = CASE WHEN NOT mine.starts THEN mine.holder END
+    FROM (SELECT m.id, has.instance_id AS holder,
+                 coalesce(has.instance_id = m.id, false) AS starts
+            FROM mine AS m LEFT JOIN has ON has.name = m.slot) AS mine
    WHERE t.id = mine.id
   RETURNING {INSTANCE})
 SELECT {INSTANCE},

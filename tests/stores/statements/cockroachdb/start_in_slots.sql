@@ -31,10 +31,11 @@ t AS (
                             THEN t.expire_after END * interval '1 microsecond',
                             CAST(:expire_after AS interval))) END,
          claimed_by = CASE WHEN mine.starts THEN t.claimed_by END,
-         parked = NOT mine.starts
-    FROM (SELECT m.id, has.name IS NOT NULL AS starts
-            FROM mine AS m
-            LEFT JOIN has ON has.instance_id = m.id AND has.name = m.slot) AS mine
+         parked = NOT mine.starts,
+         behind = CASE WHEN NOT mine.starts THEN mine.holder END
+    FROM (SELECT m.id, has.instance_id AS holder,
+                 coalesce(has.instance_id = m.id, false) AS starts
+            FROM mine AS m LEFT JOIN has ON has.name = m.slot) AS mine
    WHERE t.id = mine.id
   RETURNING t.id, t.definition_key, t.fire_time, t.execute_at, t.due_at, t.attempt, t.runs,
          t.hangs, t.claimed_by, t.expires_at, t.started_at, t.outcome, t.error,

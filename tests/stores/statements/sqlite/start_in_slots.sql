@@ -1,7 +1,7 @@
 WITH x AS MATERIALIZED (
-  SELECT i.id, s.name IS NOT NULL AS starts
+  SELECT i.id, s.instance_id = i.id AS starts, s.instance_id AS holder
     FROM json_each(:ids) CROSS JOIN task_instances AS i ON i.id = value
-    LEFT JOIN task_slots AS s ON s.name = i.slot AND s.instance_id = i.id)
+    JOIN task_slots AS s ON s.name = i.slot)
 UPDATE task_instances AS t
    SET runs = t.runs + x.starts,
        started_at = CASE WHEN x.starts THEN max(:now, t.due_at) END,
@@ -11,7 +11,8 @@ UPDATE task_instances AS t
                       AND expire_after BETWEEN 0 AND 3155760000000000
                  THEN expire_after END, :expire_after)) END,
        claimed_by = CASE WHEN x.starts THEN t.claimed_by END,
-       parked = NOT x.starts
+       parked = NOT x.starts,
+       behind = CASE WHEN NOT x.starts THEN x.holder END
   FROM x
  WHERE t.id = x.id
 RETURNING id, definition_key, fire_time, execute_at, due_at, attempt, runs, hangs,
