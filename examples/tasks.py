@@ -3,7 +3,7 @@
 ``report`` fires by itself. ``send`` waits to be enqueued: its parameters are what it is
 enqueued with, checked by their types at once, and stored as JSON until a worker runs
 it, now or later, in this process or in another one. Dataclasses, dates and pydantic
-models need ``pip install go_scheduler[payloads]``. It prints::
+models need pydantic: ``pip install '.[payloads]'`` in a checkout. It prints::
 
     refused: task 'send': missing a required argument: 'to'
     sent 2 parcels to Ada

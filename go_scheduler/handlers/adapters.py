@@ -51,8 +51,9 @@ def adapter_for(name: str, annotation: object) -> Adapter:
     kinds = _plain_kinds(annotation)
     if kinds is None:
         raise ConfigurationError(
-            f"parameter {name} is {shown(annotation)}: install go_scheduler[payloads],"
-            " which checks such values, or take plain ones"
+            f"parameter {name} is a {getattr(annotation, '__name__', annotation)}:"
+            " install pydantic, the extra payloads, which checks dataclasses, dates and"
+            " models; or take plain values"
         )
     return PlainAdapter(name, kinds)
 

@@ -63,7 +63,10 @@ class Payload:
                 continue
             self._check(each)
             hint = hints.get(each.name, each.annotation)
-            self._adapters[each.name] = adapter_for(each.name, hint)
+            try:
+                self._adapters[each.name] = adapter_for(each.name, hint)
+            except ConfigurationError as error:
+                raise ConfigurationError(f"task {task!r}: {error}") from None
 
     @property
     def required(self) -> tuple[str, ...]:

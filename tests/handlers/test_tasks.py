@@ -751,6 +751,14 @@ class TestWithoutPydantic:
     @pytest.mark.parametrize("annotation", [Order, Parcel, date | None, timedelta])
     def test_others_are_refused_with_what_to_install(self, annotation: object) -> None:
         with pytest.raises(
-            ConfigurationError, match=r"install go_scheduler\[payloads\], which"
+            ConfigurationError, match="install pydantic, the extra payloads, which"
         ):
             adapters.adapter_for("x", annotation)
+
+    def test_the_task_and_the_type_are_named(self, handlers: HandlerRegistry) -> None:
+        def mail(parcel: Parcel) -> None: ...
+
+        with pytest.raises(
+            ConfigurationError, match=r"^task 'mail': parameter parcel is a Parcel: ins"
+        ):
+            handlers.task("mail")(mail)
