@@ -5,7 +5,8 @@ The clock is one that the program moves, so that it shows a morning at once. It 
     It has completed.
     Nothing: the schedule has no fire time at 2030-01-01 09:30:00 UTC; the nearest are
     2030-01-01 09:00:00 UTC and 2030-01-02 09:00:00 UTC.
-    It is paused, so that nothing of it starts until it is resumed: no paper.
+    It is paused since 2030-01-01 10:00:00 UTC (no paper), so that nothing of it starts
+    until it is resumed. Its next fire time is 2030-01-02 09:00:00 UTC.
     It has been due since 2030-01-01 10:00:00 UTC, and no living node serves the queue
     'mail', nor has one within the last hour.
 """

@@ -284,3 +284,14 @@ def test_only_an_end_of_what_excludes_others_may_have_a_slot(
     assert refused.record.has_slot
     assert not_run(excluding.instance, "late").record.has_slot
     assert not not_run(run.instance, "late").record.has_slot
+
+
+@pytest.mark.parametrize(
+    ("overlap", "has_slot"), [(Overlap.BUFFER_ALL, True), (Overlap.ALLOW, False)]
+)
+def test_what_was_backfilled_has_a_slot_by_an_overlap_of_its_own(
+    overlap: Overlap, has_slot: bool
+) -> None:
+    run = ended()
+    backfilled = replace(run, instance=replace(run.instance, backfilled=overlap))
+    assert completed(backfilled).record.has_slot is has_slot

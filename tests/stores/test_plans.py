@@ -19,12 +19,22 @@ from sqlalchemy import make_url
 
 from go_scheduler.clock import ZERO
 from go_scheduler.models import Outcome, TaskDefinition
-from go_scheduler.stores.messages import Claim, Firing, Release, Renewal, RunOutcome
+from go_scheduler.policies import Overlap
+from go_scheduler.stores.messages import (
+    Addition,
+    Claim,
+    Firing,
+    Release,
+    Renewal,
+    RunOutcome,
+)
 from go_scheduler.stores.sql.contents import ContentsCache
 from go_scheduler.testing import settle
 from go_scheduler.testing.builders import HOUR, LEASE, SECOND, claimant, clean_up
 from go_scheduler.triggers.delay import DelayTrigger
+from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
+from go_scheduler.triggers.on_demand import OnDemandTrigger
 from tests import servers
 from tests.plans import ExplainingCockroachDBStore, ExplainingPostgreSQLStore, Scan
 
@@ -76,7 +86,26 @@ ALLOWED: Mapping[str, set[str | None]] = {
     # Where there are no slots, their table is read as it is.
     "release": {KEY, SLOT, None},
     "finish": {KEY, DEFINITION, SLOT},
+    "add": {"task_definitions_id_key", KEY, "task_instances_key_key", CONTENTS},
     "cancel": {KEY, DEFINITION, SLOT, None},
+    "put and start": {
+        "task_definitions_id_key",
+        "task_definitions_former_idx",
+        CONTENTS,
+        TOMBSTONE,
+    },
+    "add and start": {"task_definitions_id_key", KEY, "task_instances_key_key"},
+    "park": {"task_instances_claimable_idx", KEY, DEFINITION, SLOT, None},
+    # Where an index finds rows in one go, they are read without another.
+    "review": {
+        "task_instances_parked_idx",
+        "task_instances_undecided_idx",
+        "task_instances_open_idx",
+        KEY,
+        DEFINITION,
+        SLOT,
+        None,
+    },
     "clean up": {
         "task_instances_ended_idx",
         "task_instances_failed_idx",
@@ -193,6 +222,8 @@ def test_every_statement_walks_its_index_and_no_further(loaded: Loaded) -> None:
             store.scans.clear()
 
         live_through(store, explained)
+        create(store, explained)
+        exclude(store, explained)
     assert found.keys() == ALLOWED.keys()
     for name, scans in found.items():
         assert scans, f"{name} reads nothing"
@@ -359,6 +390,47 @@ def live_through(store: Store, explained: Callable[[str], None]) -> None:
     assert clean_up(store, older_than=ZERO, limit=BATCH) == BATCH
     clean_up(store, older_than=1000 * HOUR, limit=BATCH)
     explained("clean up")
+
+
+def create(store: Store, explained: Callable[[str], None]) -> None:
+    """Create what is started by the write that creates it."""
+    once = TaskDefinition(
+        id=uuid4(), trigger=ExecuteOnceTrigger(store.now()), next_fire_time=store.now()
+    )
+    step = Firing(definition=once, fire_times=(store.now(),), next_fire_time=None)
+    assert store.put_and_start(step, NODE)[1]
+    explained("put and start")
+    [task] = store.put_definitions([TaskDefinition(trigger=OnDemandTrigger())])
+    explained("put")
+    additions = [Addition() for _ in range(BATCH)]
+    assert len(store.add_and_start(task.id, additions, NODE, names=None)) == BATCH
+    explained("add and start")
+
+
+def exclude(store: Store, explained: Callable[[str], None]) -> None:
+    """Let most of a batch wait for slots, and be decided on, or go on."""
+    locked, skipped = store.put_definitions(
+        [
+            TaskDefinition(trigger=OnDemandTrigger(), lock="a"),
+            TaskDefinition(trigger=OnDemandTrigger(), overlap=Overlap.SKIP),
+        ]
+    )
+    explained("put")
+    for each in (locked, skipped):
+        store.add_instances(each.id, [Addition() for _ in range(BATCH // 2)])
+    # What is added is not what is looked at here.
+    explained("add")
+    started = store.start_instances(NODE, claims(claim(store, ahead=ZERO))).done
+    runs = [each for each in started if each.started_at is not None]
+    explained("park")
+    settle(store)
+    assert len(store.review_parked(limit=BATCH).skipped) == BATCH // 2 - 1
+    explained("review")
+    store.finish_instances([ended(each) for each in runs])
+    explained("finish")
+    settle(store)
+    assert len(store.review_parked(limit=BATCH).unparked) == 1
+    explained("review")
 
 
 def use(store: PostgreSQLStore, url: str, explained: Callable[[str], None]) -> None:

@@ -89,7 +89,7 @@ class BackfillTests:
         assert run.backfilled is None
         assert store.get_instance(run.id).backfilled is None
 
-    def test_nothing_is_made_of_nothing(self, store: Store) -> None:
+    def test_of_no_fire_times_nothing_is_made(self, store: Store) -> None:
         assert backfill(store, put(store)) == []
 
     def test_a_fire_time_that_has_an_instance_gets_no_second_one(
