@@ -79,7 +79,7 @@ def in_file(
                     answer = method(self, *args, **kwargs)
                     self._write()
                 except BaseException:
-                    self._forget()
+                    self._seen = None  # the next call reads the file anew
                     raise
                 return answer
         except OSError as error:
@@ -101,10 +101,7 @@ class FileStore(MemoryStore):
         self.path = Path(path)
         self._lock_path = self.path.with_name(self.path.name + ".lock")
         self._guard = threading.Lock()
-        self._forget()
-
-    def _forget(self) -> None:
-        self._seen: object = None  # the next call reads the file anew
+        self._seen: object = None
 
     def _read(self) -> None:
         seen = self._stat()
@@ -176,7 +173,6 @@ def dump_snapshot(snapshot: Snapshot) -> str:
     kept = dump(snapshot)
     for row, each in zip(kept["instances"], snapshot.instances, strict=True):
         row["definition"] = str(each.definition.id)
-    kept["slots"] = {name: str(each) for name, each in snapshot.slots.items()}
     return json.dumps(kept)
 
 
@@ -193,6 +189,7 @@ def load_snapshot(text: str) -> Snapshot:
         name: [load(kind, each) for each in kept[name]] for name, kind in KINDS.items()
     }
     rows["slots"] = {name: UUID(each) for name, each in kept["slots"].items()}
+    rows["behind"] = {UUID(each): UUID(kept["behind"][each]) for each in kept["behind"]}
     for name in ("handed_on", "accepted"):
         rows[name] = [UUID(each) for each in kept[name]]
     return Snapshot(**{**kept, **rows, "definitions": definitions})
@@ -207,7 +204,7 @@ def dump(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [dump(each) for each in value]
     if type(value) is dict:  # metadata is JSON already, and read-only
-        return {name: dump(each) for name, each in value.items()}
+        return {str(name): dump(each) for name, each in value.items()}
     if isinstance(value, timedelta):
         return value // timedelta(microseconds=1)
     if isinstance(value, datetime):

@@ -293,5 +293,5 @@ def test_what_was_backfilled_has_a_slot_by_an_overlap_of_its_own(
     overlap: Overlap, has_slot: bool
 ) -> None:
     run = ended()
-    backfilled = replace(run, instance=replace(run.instance, backfilled=overlap))
+    backfilled = run._replace(instance=replace(run.instance, backfilled=overlap))
     assert completed(backfilled).record.has_slot is has_slot
