@@ -22,6 +22,7 @@ from go_scheduler.health import Health
 from go_scheduler.stores import Store, opening
 from go_scheduler.stores.cockroachdb import CockroachDBStore
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
+from go_scheduler.stores.sql.schema import schema_sql
 from go_scheduler.stores.sql.tables import metadata
 from go_scheduler.stores.sqlite.store import SQLiteStore
 
@@ -162,6 +163,31 @@ def test_the_rights_that_are_shown_are_for_every_table() -> None:
         r"UPDATE, DELETE\s+ON ([\w,\s]+?)\s+TO scheduler;", OPERATING
     )
     assert {*re.split(r",\s+", granted)} == {*metadata.tables}
+
+
+def test_what_a_store_creates_is_counted_on_its_page() -> None:
+    made = re.findall(
+        r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)", schema_sql("postgresql")
+    )
+    tasks = [each for each in made if each.startswith("task_")]
+    assert (len(made), len(tasks)) == (12, 10)
+    assert "**What it creates**: twelve tables" in STORES
+    assert "Ten begin with `task_`" in STORES
+    assert "the same twelve tables" in STORES
+
+
+def test_every_method_that_a_store_has_to_have_is_named_by_a_step() -> None:
+    page = (ROOT / "docs/write-a-store.md").read_text()
+    steps = page[page.index("## Step 3") : page.index("## Step 7")]
+    named = {*re.findall(r"`(\w+)`", steps)}
+    assert Store.__abstractmethods__ <= named
+
+
+def test_the_reference_says_how_many_triggers_are_in_the_package_itself() -> None:
+    shown = re.findall(r"^::: (.+)$", section(REFERENCE, "Triggers"), re.MULTILINE)
+    own = [each for each in shown if each.rpartition(".")[0] == "go_scheduler"]
+    assert own == shown[: len(own)]
+    assert f"The first { {5: 'five', 6: 'six', 7: 'seven'}[len(own)] } are" in REFERENCE
 
 
 def test_the_reference_draws_the_tree_of_the_errors() -> None:

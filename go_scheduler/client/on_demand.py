@@ -146,7 +146,8 @@ class OnDemand(StoreAccess):
         """Have a task done many times, as soon as possible.
 
         They are written in batches of 500: when a batch fails, those before it stay,
-        but with a ``connection``.
+        but with a ``connection``. What has a time or a ``key`` is enqueued one by one,
+        by ``enqueue``.
 
         Args:
             name: Of the task.

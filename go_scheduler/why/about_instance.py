@@ -109,7 +109,7 @@ def _running(facts: Facts, instance: TaskInstance) -> Why:
 def _held(facts: Facts, instance: TaskInstance) -> Why:
     begins = "It is to run again at" if instance.runs else "It is due at"
     text = (
-        f"{begins} {facts.times(instance.due_at)}, and held by"
+        f"{begins} {facts.times(instance.due_at)}{_by_jitter(instance)}, and held by"
         f" {_owner(facts, instance)}.{_claim(facts, instance)}{_before(instance)}"
     )
     return _why(facts, instance, Because.HELD, text, until=instance.expires_at)
@@ -128,11 +128,20 @@ def _pending(facts: Facts, instance: TaskInstance) -> Why:
         text = f"It runs again at {due}, in {soon}.{_last_error(instance)}"
         because = Because.RETRY
     else:
-        text, because = f"It is due at {due}, in {soon}.", Because.PENDING
+        text = f"It is due at {due}{_by_jitter(instance)}, in {soon}."
+        because = Because.PENDING
     text += but_nobody_would(facts)
     return _why(
         facts, instance, because, text, until=instance.due_at, reason=instance.error
     )
+
+
+def _by_jitter(instance: TaskInstance) -> str:
+    """Why a first run is due later than its fire time, if it is by its jitter."""
+    fire_time, jitter = instance.fire_time, instance.definition.jitter
+    if fire_time is None or jitter is None or instance.runs:
+        return ""
+    return " by its jitter" if instance.execute_at > fire_time else ""
 
 
 def paused(facts: Facts, instance: TaskInstance | None) -> Why:

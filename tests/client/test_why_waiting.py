@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -215,6 +216,11 @@ def test_when_its_jitter_will_let_it_run_is_told_before(
     [made] = house.scheduler.list_instances()
     at = made.execute_at.replace(tzinfo=None).isoformat(" ", "microseconds")
     assert f", and is to run at {at} UTC by its jitter; " in text
+    assert f"It is due at {at} UTC by its jitter, and held by " in house.why().text
+    waiting = House(store, clock, queues=["other"])
+    waiting.schedule(ExecuteOnceTrigger(START + HOUR), jitter=HOUR)
+    waiting.run_for(SECOND)
+    assert re.search(r"It is due at .+ UTC by its jitter, in ", waiting.why().text)
 
 
 def test_of_a_task_what_waits_is_found_among_all_that_is_to_come(
