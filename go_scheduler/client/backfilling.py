@@ -230,15 +230,18 @@ def _fill(
     overlap: Overlap,
 ) -> tuple[TaskDefinition, Sequence[datetime]]:
     """Have a batch made; answer by which definition, and what was made."""
-    try:
-        made = store.backfill_instances(definition, fire_times, overlap=overlap)
-    except ConflictError:
-        changed = _read(store, definition.id)
-        # By another trigger these are no fire times; by anything else they still are.
-        if dump_trigger(changed.trigger) != dump_trigger(definition.trigger):
-            raise
-        return _fill(store, changed, fire_times, overlap)
-    return definition, made
+    while True:
+        try:
+            made = store.backfill_instances(definition, fire_times, overlap=overlap)
+        except ConflictError:
+            changed = _read(store, definition.id)
+            # By another trigger these are no fire times; by anything else they are.
+            is_other = dump_trigger(changed.trigger) != dump_trigger(definition.trigger)
+            if is_other or changed.revision == definition.revision:
+                raise
+            definition = changed
+        else:
+            return definition, made
 
 
 def _fire_times(trigger: Trigger, start: datetime, end: datetime) -> Iterator[datetime]:

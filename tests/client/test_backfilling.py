@@ -426,6 +426,16 @@ class TestBatches:
             self.fill(client)
         assert len(fire_times(client)) == 500
 
+    def test_a_conflict_without_any_change_ends_it(
+        self, client: Client, interrupting: Interrupting
+    ) -> None:
+        def conflict() -> None:
+            raise ConflictError(HOURLY.id, expected=None, revision=None)
+
+        interrupting.before.append(conflict)
+        with pytest.raises(ConflictError):
+            self.fill(client)
+
     def test_a_delete_ends_it(self, client: Client, interrupting: Interrupting) -> None:
         interrupting.before.append(lambda: client.delete_definition(HOURLY.id))
         with pytest.raises(TaskDefinitionNotFoundError):
