@@ -418,7 +418,7 @@ def test_starting_twice_starts_one_set_of_threads(real: list[Scheduler]) -> None
     real.append(scheduler)
     for _ in range(2):
         scheduler.start()
-        assert len(set(threading.enumerate()) - others) == 10
+        assert len(set(threading.enumerate()) - others) == 11
 
 
 @pytest.mark.parametrize("away", [False, True])
