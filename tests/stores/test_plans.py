@@ -100,6 +100,7 @@ ALLOWED: Mapping[str, set[str | None]] = {
     "review": {
         "task_instances_parked_idx",
         "task_instances_undecided_idx",
+        "task_instances_fire_key",
         "task_instances_open_idx",
         KEY,
         DEFINITION,
