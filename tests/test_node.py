@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.clock import DrivingClock, SystemClock
+from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.models import State
 from go_scheduler.node import Node
 from go_scheduler.running.calling.handling import Handling
@@ -296,6 +297,24 @@ def test_whoever_waits_for_the_stop_may_close_the_store() -> None:
     assert not thread.is_alive()
     assert not one.stopped
     go.set()
+    assert one.stop(None)
+
+
+def test_what_an_answer_has_left_unknown_is_given_back_when_the_store_is_there(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = MemoryStore(clock)
+    one = node(print, own, clock)
+    one.start()
+    one._execution._unanswered.note()
+
+    def away(*_: object, **__: object) -> object:
+        raise StoreUnavailableError("away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(own, "list_claimed", away)
+        assert not one._execution.give_back_unknown()
+    assert one._execution.give_back_unknown()
     assert one.stop(None)
 
 

@@ -36,7 +36,8 @@ from go_scheduler.testing.builders import (
     ids,
     put,
 )
-from go_scheduler.testing.clock import START
+from go_scheduler.testing.clock import START, ManualClock
+from go_scheduler.testing.store.hand_over import HandOverTests
 from go_scheduler.triggers.base import Trigger
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import StoreClock
     from go_scheduler.models import TaskInstance
-    from go_scheduler.testing import ManualClock
 
 FAILED_AFTER = 30.0
 ONCE = definition(trigger=ExecuteOnceTrigger(START))
@@ -362,6 +362,18 @@ class Plain(MemoryStore):
 
     put_and_start = HandOverStore.put_and_start
     add_and_start = HandOverStore.add_and_start
+
+
+class TestPlain(HandOverTests):
+    """The suite takes it as it is."""
+
+    @pytest.fixture
+    def clock(self) -> ManualClock:
+        return ManualClock()
+
+    @pytest.fixture
+    def store(self, clock: ManualClock) -> MemoryStore:
+        return Plain(clock)
 
 
 class Runs:

@@ -300,9 +300,8 @@ class BackfillTests:
                 return store.fire_definitions([step])
 
             at_once(fill, fire)
-            if store.get_definition(of.id).next_fire_time == PAST[0]:
-                # It was busy, and is fired later, as loops do.
-                assert store.fire_definitions([step]).done
+            # If it was busy, it is fired later, as loops do.
+            fire()
             assert times(instances(store, of)) == PAST
             assert store.get_definition(of.id).next_fire_time == START
             store.delete_definitions([of.id])
