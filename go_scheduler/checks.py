@@ -34,6 +34,16 @@ LONGEST = CENTURY
 """The longest duration that an argument may have: 100 years."""
 
 
+_SUCH_AS = {
+    "CatchUp": "CatchUp(mode='all')",
+    "Overlap": "Overlap.SKIP",
+    "RetryPolicy": "RetryPolicy(max_attempts=5)",
+    "Trigger": "CronTrigger('0 9 * * *')",
+    "timedelta": "timedelta(seconds=300)",
+}
+"""A value of each type for which people commonly pass another one, by its name."""
+
+
 def check_type(name: str, value: object, kind: type) -> None:
     """Refuse a value of another type; a bool is no int.
 
@@ -41,9 +51,7 @@ def check_type(name: str, value: object, kind: type) -> None:
         ConfigurationError: It is of another type.
     """
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise ConfigurationError(
-            f"{name} must be {_article(kind.__name__)}, not {shown(value)}"
-        )
+        raise _other_type(name, value, kind)
 
 
 def check_takes_one(name: str, called: Callable[..., object], *, argument: str) -> None:
@@ -64,9 +72,10 @@ def check_takes_one(name: str, called: Callable[..., object], *, argument: str) 
     try:
         signature.bind(None)
     except TypeError as error:
+        takes = signature if signature.parameters else "none"
         raise ConfigurationError(
-            f"{name} is called with one argument, {argument}, and takes"
-            f" {signature}: {error}; {shown(called)}"
+            f"{name} is called with one argument, {argument}, and takes {takes}:"
+            f" {error}; {shown(called)}"
         ) from None
 
 
@@ -126,9 +135,7 @@ def check_policy(name: str, value: object, kind: type) -> None:
         ConfigurationError: It is of another type.
     """
     if type(value) is not kind:
-        raise ConfigurationError(
-            f"{name} must be a {kind.__name__}, not {shown(value)}"
-        )
+        raise _other_type(name, value, kind)
 
 
 def check_note(value: object) -> str:
@@ -163,6 +170,24 @@ def check_id(value: object) -> None:
     check_type("id", value, UUID)
 
 
+def check_definition_id(value: object) -> None:
+    """Refuse what is not the id of a definition.
+
+    Raises:
+        ConfigurationError: It is no UUID.
+    """
+    if isinstance(value, str):
+        raise ConfigurationError(
+            f"definition_id must be a UUID, not {shown(value)}:"
+            f" TaskDefinition.id_for({shown(value)}) makes one of a name"
+        )
+    if isinstance(getattr(value, "id", None), UUID):
+        raise ConfigurationError(
+            f"definition_id must be a UUID, not a {type(value).__name__}: pass its id"
+        )
+    check_type("definition_id", value, UUID)
+
+
 def check_priority(value: object) -> None:
     """Refuse what is none of the classes of priority.
 
@@ -192,5 +217,11 @@ def check_version(value: object) -> None:
         )
 
 
-def _article(noun: str) -> str:
-    return f"{'an' if noun[0] in 'aeioAEIO' else 'a'} {noun}"
+def _other_type(name: str, value: object, kind: type) -> ConfigurationError:
+    noun = kind.__name__
+    expected = f"{'an' if noun[0] in 'aeioAEIO' else 'a'} {noun}"
+    if noun in _SUCH_AS:
+        expected = f"{expected}, such as {_SUCH_AS[noun]}"
+    is_class = isinstance(value, type) and issubclass(value, kind)
+    advice = ": that is the class, call it" if is_class else ""
+    return ConfigurationError(f"{name} must be {expected}, not {shown(value)}{advice}")

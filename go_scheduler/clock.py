@@ -82,7 +82,7 @@ class SystemClock:
 
     def elapsed(self) -> timedelta:
         """Time since the machine started, suspension included where it is known."""
-        return timedelta(microseconds=time.clock_gettime_ns(_ELAPSED_CLOCK) // 1000)
+        return _MICROSECOND * (time.clock_gettime_ns(_ELAPSED_CLOCK) // 1000)
 
     def wait(self, condition: threading.Condition, until: timedelta | None) -> None:
         """Wait on a held condition until notified, or until that elapsed time."""
@@ -121,10 +121,10 @@ class StoreClock:
         read: Asks the store for its time.
         error: How far apart the node's clock and the store's are at most; None: nobody
             knows.
+        at_start: How many readings it begins with, unless one is fast.
     """
 
-    _AT_START = 5
-    _FAST = timedelta(milliseconds=2)
+    _FAST = timedelta(microseconds=100)
     _READ_EVERY = timedelta(seconds=10)
     _KEEP = timedelta(minutes=2)
 
@@ -134,31 +134,45 @@ class StoreClock:
         read: Callable[[], datetime],
         *,
         error: timedelta | None = None,
+        at_start: int = 5,
     ) -> None:
         self.base = clock
         self._read = read
         self._error = error
+        self._at_start = at_start
         self._readings: deque[_Reading] = deque()
         self._best: _Reading | None = None
         self._floor = _LONG_AGO
         # Refreshed by whichever loop comes first; two at once would mix their readings.
         self._lock = threading.Lock()
 
-    def refresh(self) -> None:
-        """Ask the store for its time, if the last answer is older than ten seconds."""
-        # One that has a copy does not wait while another loop asks for a better one.
-        if not self._lock.acquire(blocking=self._best is None):
+    def refresh(self, *, waits: bool = False) -> None:
+        """Ask the store for its time, if the last answer is older than ten seconds.
+
+        Args:
+            waits: Whether to wait while another thread asks, and not to go on with what
+                is known, of whatever age: for those that do not ask at regular times.
+        """
+        if self._is_fresh():
+            return
+        # A loop that has a copy does not wait while another asks for a better one.
+        if not self._lock.acquire(blocking=waits or self._best is None):
             return
         try:
             if not self._readings:
                 self._begin()
-            elif self.base.elapsed() - self._readings[-1].answered >= self._READ_EVERY:
+            elif not self._is_fresh():
                 self._take(self._ask())
         finally:
             self._lock.release()
 
+    def _is_fresh(self) -> bool:
+        if self._best is None:
+            return False
+        return self.base.elapsed() - self._readings[-1].answered < self._READ_EVERY
+
     def _begin(self) -> None:
-        for _ in range(self._AT_START):
+        for _ in range(self._at_start):
             self._take(self._ask())
             if self.round_trip <= self._FAST:
                 return
@@ -180,11 +194,11 @@ class StoreClock:
             assert self._best is not None
         # In this order: a new best comes with its floor, which was set before it.
         best = self._best
-        copy = best.at(elapsed)
+        copy = best.time + (elapsed - best.answered)
         if self._error is not None:
             vouched = self.base.now() - (self.base.elapsed() - elapsed) - self._error
             copy = max(copy, min(vouched, copy + best.round_trip))
-        return max(copy, self._floor)
+        return copy if copy > self._floor else self._floor
 
     @property
     def round_trip(self) -> timedelta:

@@ -24,7 +24,6 @@ class, accept that it is gone, read again, try again.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -88,6 +87,8 @@ def _no_task(task: str, known: Collection[str]) -> str:
             " start() schedules it, and so does the first check(); call one of them"
             " before a transaction of yours begins"
         )
+    from difflib import get_close_matches
+
     nearest = get_close_matches(task, known, n=1)
     meant = f"; did you mean {nearest[0]!r}?" if nearest else ""
     return (

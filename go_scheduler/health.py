@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TYPE_CHECKING, Self
 from uuid import UUID
+
+from go_scheduler.shown import shown
+
+if TYPE_CHECKING:
+    from go_scheduler.ticking.ticker import Ticker
+
+_LATE = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +29,16 @@ class LoopHealth:
     ok: bool
     last_good: timedelta | None
     error: str | None
+
+    @classmethod
+    def of(cls, ticker: Ticker, elapsed: timedelta) -> Self:
+        """That of a loop at this elapsed time."""
+        error, last_good = ticker.error, ticker.last_good
+        return cls(
+            ok=error is None and ticker.late < _LATE and not ticker.ended,
+            last_good=None if last_good is None else elapsed - last_good,
+            error=None if error is None else shown(error),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,28 +2,62 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
 
 _Called = TypeVar("_Called", bound=Callable[..., object])
 
+_ELSEWHERE = {
+    "args": "metadata",
+    "coalesce": "catch_up",
+    "countdown": "delay",
+    "dow": "day_of_week",
+    "eta": "at",
+    "kwargs": "metadata",
+    "max_instances": "overlap",
+    "max_retries": "max_attempts",
+    "misfire_grace_time": "catch_up",
+    "tz": "timezone",
+}
+"""What other schedulers call some arguments, and what they are called here."""
+
 
 def write_instead(example: str) -> Callable[[_Called], _Called]:
-    """Let a class or function note an example on the ``TypeError`` of a wrong call."""
+    """Let a class or function note an example on the ``TypeError`` of a wrong call.
+
+    An argument that does not exist is noted with the one that has nearly its name.
+    """
 
     def noting(function: Callable[..., Any]) -> Any:
+        def note(error: TypeError, given: Collection[str]) -> None:
+            # What is raised within it is not about how it was called.
+            if error.__traceback__ is None or error.__traceback__.tb_next is None:
+                for wrong, meant in _misspelt(function, given):
+                    error.add_note(f"There is no {wrong}=: did you mean {meant}=?")
+                error.add_note(f"Write, for example: {example}")
+
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> object:
             try:
                 return function(*args, **kwargs)
             except TypeError as error:
-                # What is raised within it is not about how it was called.
-                if error.__traceback__ is None or error.__traceback__.tb_next is None:
-                    error.add_note(f"Write, for example: {example}")
+                note(error, kwargs)
                 raise
 
-        return call
+        @wraps(function)
+        async def acall(*args: Any, **kwargs: Any) -> object:
+            try:
+                return await function(*args, **kwargs)
+            except TypeError as error:
+                note(error, kwargs)
+                raise
+
+        return acall if inspect.iscoroutinefunction(function) else call
 
     def decorate(called: _Called) -> _Called:
         if isinstance(called, type):
@@ -33,3 +67,18 @@ def write_instead(example: str) -> Callable[[_Called], _Called]:
         return wrapped
 
     return decorate
+
+
+def _misspelt(
+    function: Callable[..., object], given: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """The arguments that do not exist, each with the one that may be meant."""
+    from difflib import get_close_matches
+
+    known = [each for each in inspect.signature(function).parameters if each != "self"]
+    for wrong in given:
+        meant = _ELSEWHERE.get(wrong)
+        if wrong not in known:
+            near = [meant] if meant in known else get_close_matches(wrong, known, n=1)
+            for each in near:
+                yield wrong, each

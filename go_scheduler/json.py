@@ -47,6 +47,10 @@ class FrozenArray(list[JSON]):
         return type(self), (list(self),)
 
 
+NOTHING = FrozenObject()
+"""The empty object: one for all that hold none."""
+
+
 def freeze(value: object, *, name: str, limit: int) -> FrozenObject:
     """A read-only copy of a JSON object, if every store can keep it.
 
@@ -66,7 +70,7 @@ def freeze(value: object, *, name: str, limit: int) -> FrozenObject:
     # Each value takes a byte at least; shared parts of a few may make up billions.
     values_left = count(limit, -1)
     frozen = _freeze(value, (name,), values_left)
-    text = json.dumps(frozen, ensure_ascii=False, separators=(",", ":"))
+    text = to_text(frozen)
     if (size := len(text.encode())) > limit:
         raise ConfigurationError(
             f"{name} is {size} bytes as JSON; at most {limit} are kept: store large"
@@ -76,17 +80,41 @@ def freeze(value: object, *, name: str, limit: int) -> FrozenObject:
     return frozen
 
 
+to_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+"""A JSON value as it is kept in every table."""
+
+
 def read_object(text: str) -> FrozenObject:
     """The read-only object of a JSON text that was checked when it was written.
 
     Raises:
         ValueError: It is no JSON, or no object.
     """
+    try:
+        # Nothing in most texts has to be looked at once more.
+        if "[" not in text and "\\" not in text and text.count("{") <= _DEEPEST:
+            value, end = _plain.raw_decode(text)
+            if end == len(text) and isinstance(value, FrozenObject):
+                return value
+    except ValueError:
+        # What is wrong is told below.
+        pass
     values_left = count(len(text) + 1, -1)
     value = _freeze(json.loads(text), ("the text",), values_left)
     if not isinstance(value, FrozenObject):
         raise ConfigurationError(f"no JSON object: {text:.80}")
     return value
+
+
+def _finite(text: str) -> float:
+    if math.isfinite(value := float(text)):
+        return value
+    raise ValueError(text)
+
+
+_plain = json.JSONDecoder(
+    object_pairs_hook=FrozenObject, parse_float=_finite, parse_constant=_finite
+)
 
 
 def is_same(one: JSON, other: JSON) -> bool:

@@ -15,9 +15,9 @@ from go_scheduler.events.hub import LOG_ALONE, Events
 from go_scheduler.events.node_events import NodeStarted, NodeStopped
 from go_scheduler.firing.creation import Creation
 from go_scheduler.health import Health, LoopHealth
+from go_scheduler.hinted import HintedLooks
 from go_scheduler.run import run_here
 from go_scheduler.running.execution import Execution
-from go_scheduler.shown import shown
 from go_scheduler.ticking.ticker import Ticker
 from go_scheduler.unserved import UnservedQueues
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 _STOP_STEP = timedelta(milliseconds=10)
 _RESTING = timedelta(seconds=1)
-_LATE = timedelta(seconds=10)
 # So long a stop waits for listeners to hear of it.
 _LISTENING = timedelta(seconds=1)
 
@@ -76,6 +75,9 @@ class Node:
         look = self._execution.look
         self._creation = Creation(
             store, store_clock, settings, created=look, events=events
+        )
+        self._hinted = HintedLooks(
+            store, clock, runs=bool(self._served), look=self._poll, events=events
         )
         self._unserved = UnservedQueues(store, clock, own=self._served, events=events)
         self._cleanup = Cleanup(store, settings.kept)
@@ -187,6 +189,7 @@ class Node:
                 return
             self._stopper.start()
             self._stopping = True
+        self._hinted.close()
         # At once, without the store: nothing new begins, and what is held goes back.
         self._stop_making()
         self._execution.leave()
@@ -226,8 +229,10 @@ class Node:
 
     def health(self) -> Health:
         """How it is."""
-        tickers = self._tickers()
-        loops = {ticker.name: self._loop_health(ticker) for ticker in tickers}
+        # Nothing depends on hints.
+        tickers = [each for each in self._tickers() if each not in self._hinted.tickers]
+        elapsed = self._clock.elapsed()
+        loops = {each.name: LoopHealth.of(each, elapsed) for each in tickers}
         execution = self._execution
         stuck = execution.keeper.stuck()
         trouble = execution.workers.trouble
@@ -236,7 +241,7 @@ class Node:
         return Health(
             ok=well and not (trouble or stuck or hanging or self._stopping),
             trouble=trouble,
-            warnings=self._warnings(),
+            warnings=execution.admission.notices.texts + self._unserved.texts,
             node=self._id,
             loops=loops,
             store_reachable=not any(
@@ -248,6 +253,10 @@ class Node:
             busy=execution.held.busy,
             unrecorded=execution.recorder.unrecorded,
         )
+
+    def _poll(self) -> None:
+        self._creation.poll()
+        self._execution.poll()
 
     def _ticker(
         self,
@@ -266,6 +275,7 @@ class Node:
             *self._creation.tickers,
             *self._scheduling,
             self._cleaning,
+            *self._hinted.tickers,
         ]
 
     def _clean_up(self) -> timedelta | None:
@@ -273,17 +283,6 @@ class Node:
         # Here, where nothing waits for it.
         self._unserved.look()
         return again
-
-    def _warnings(self) -> tuple[str, ...]:
-        return self._execution.admission.notices.texts + self._unserved.texts
-
-    def _loop_health(self, ticker: Ticker) -> LoopHealth:
-        error, last_good = ticker.error, ticker.last_good
-        return LoopHealth(
-            ok=error is None and ticker.late < _LATE and not ticker.ended,
-            last_good=None if last_good is None else self._clock.elapsed() - last_good,
-            error=None if error is None else shown(error),
-        )
 
     def _stop_step(self) -> None:
         """Stop what makes work, wait for what runs, and stop what records it last."""
@@ -329,6 +328,7 @@ class Node:
             self._close(clean=not self._execution.keeper.stuck())
 
     def _close(self, *, clean: bool) -> None:
+        self._hinted.close()
         for ticker in [*self._tickers(), self._stopper]:
             ticker.stop()
         self._execution.workers.stop()

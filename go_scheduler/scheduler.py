@@ -82,10 +82,9 @@ class Scheduler(Lifecycle, Tasks, Client):
             ``HandlerRegistry``. None: this scheduler manages definitions and creates
             instances for others to run, and needs the store that they have.
         store: Where definitions and instances are kept; None: a new ``MemoryStore``.
-        schedule_window: Look for definitions that fire soon at least every half of
-            this.
+        schedule_window: Look for definitions that fire soon at least this often.
         runner_window: Claim instances this long before they are due, and look for them
-            at least every half of it.
+            at least every three quarters of it.
         cleanup_window: Look for what can be deleted at least every half of this.
         queues: Run the instances of these queues, and of no others.
         max_workers: The most handlers that run at once; of sync and of async ones each.
@@ -285,7 +284,7 @@ class Scheduler(Lifecycle, Tasks, Client):
 
     def _taker(self) -> Node | None:
         # On a driving clock all runs when that is moved on, and nothing in a call.
-        return None if isinstance(self._clock, DrivingClock) else self._live_node()
+        return None if self._clock_drives else self._live_node()
 
     def _look(self, stored: TaskDefinition | None = None) -> None:
         if (node := self._live_node()) is not None:

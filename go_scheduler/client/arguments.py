@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
@@ -18,7 +18,7 @@ from go_scheduler.models import (
 from go_scheduler.shown import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from go_scheduler.json import JSON
 
@@ -60,9 +60,14 @@ def checked_ids(ids: Collection[UUID]) -> Collection[UUID]:
     return kept
 
 
-def several(name: str, given: Iterable[_Given]) -> Sequence[_Given]:
+def several(
+    name: str, given: Iterable[_Given], *, such_as: str = "[definition]"
+) -> Sequence[_Given]:
     """What is in any iterable; what each one is, is not looked at."""
-    check_type(name, given, Iterable)
+    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+        raise ConfigurationError(
+            f"{name} must be several, such as {such_as}, not {shown(given)}"
+        )
     return tuple(given)
 
 

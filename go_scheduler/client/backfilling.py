@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING
-from uuid import UUID
 
-from go_scheduler.checks import check_type
+from go_scheduler.checks import check_definition_id, check_type
 from go_scheduler.client.arguments import check_most
 from go_scheduler.client.awaitable import awaitable
 from go_scheduler.client.store_access import StoreAccess
@@ -21,6 +20,7 @@ from go_scheduler.errors import (
 )
 from go_scheduler.events.definition_events import InstancesBackfilled
 from go_scheduler.events.event import of_definition
+from go_scheduler.instead import write_instead
 from go_scheduler.policies import Overlap
 from go_scheduler.shown import shown
 from go_scheduler.triggers.base import next_fire_time_of, utc
@@ -29,6 +29,7 @@ from go_scheduler.triggers.stored import dump_trigger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from uuid import UUID
 
     from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.joined_store import JoinedStore
@@ -75,6 +76,7 @@ class Backfill:
 class Backfilling(StoreAccess):
     """Makes instances for the past of a schedule."""
 
+    @write_instead("scheduler.backfill(definition.id, start, end)")
     def backfill(
         self,
         definition_id: UUID,
@@ -128,7 +130,7 @@ class Backfilling(StoreAccess):
             StoreUnavailableError: With a ``connection``: somebody else is changing it
                 at the same moment; repeat the transaction.
         """
-        check_type("definition_id", definition_id, UUID)
+        check_definition_id(definition_id)
         start, end = utc(start, name="start"), utc(end, name="end")
         if start >= end:
             raise ConfigurationError(f"start must be before end: {start}, {end}")

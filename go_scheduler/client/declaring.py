@@ -18,6 +18,7 @@ from go_scheduler.events.definition_events import (
     DefinitionDeleted,
 )
 from go_scheduler.events.event import of_definition
+from go_scheduler.instead import write_instead
 from go_scheduler.shown import shown
 from go_scheduler.stores.declared import Declaration, Removed
 
@@ -33,6 +34,7 @@ _REMOVED = get_args(Removed)
 class Declaring(Scheduling):
     """Declares sets of definitions."""
 
+    @write_instead('scheduler.declare([definition], owner="shop")')
     def declare(
         self,
         definitions: Iterable[TaskDefinition],
@@ -101,6 +103,7 @@ class Declaring(Scheduling):
         warn_author(odd)
         return self._declare(declaration, connection)
 
+    @write_instead('await scheduler.adeclare([definition], owner="shop")')
     async def adeclare(
         self,
         definitions: Iterable[TaskDefinition],

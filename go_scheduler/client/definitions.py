@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from uuid import UUID
 
-from go_scheduler.checks import check_type
+from go_scheduler.checks import check_definition_id, check_type
 from go_scheduler.client.arguments import (
     check_limit,
     check_searched,
@@ -27,6 +26,7 @@ from go_scheduler.stores.messages import Position
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+    from uuid import UUID
 
     from go_scheduler.client.pages import Page
     from go_scheduler.json import JSON
@@ -41,7 +41,7 @@ class Definitions(StoreAccess):
         Raises:
             TaskDefinitionNotFoundError: There is none with this id.
         """
-        check_type("definition_id", definition_id, UUID)
+        check_definition_id(definition_id)
         return self._ready().get_definition(definition_id)
 
     aget_definition = awaitable(get_definition)

@@ -8,13 +8,13 @@ from itertools import chain
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from go_scheduler.checks import check_type
+from go_scheduler.checks import check_definition_id
 from go_scheduler.client.awaitable import awaitable
 from go_scheduler.client.nodes import Nodes
 from go_scheduler.errors import TaskDefinitionNotFoundError, TaskInstanceNotFoundError
 from go_scheduler.models import State
 from go_scheduler.stores.messages import Position
-from go_scheduler.stores.slots import slot_of
+from go_scheduler.stores.slots import slot_taken_by
 from go_scheduler.triggers.base import utc
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Explaining(Nodes):
         # Imported when first asked for: it loads triggers that not everybody has.
         from go_scheduler.why.deciding import why_now, why_then
 
-        check_type("definition_id", definition_id, UUID)
+        check_definition_id(definition_id)
         asked = None if at is None else utc(at, name="at")
         store = self._ready()
         try:
@@ -166,7 +166,7 @@ def _once(*lists: Sequence[TaskInstance]) -> Sequence[TaskInstance]:
 def _holder(store: Store, instances: Sequence[TaskInstance]) -> TaskInstance | None:
     """What those wait for that are parked: they are of one definition."""
     for each in instances:
-        slot = slot_of(each.definition, fired=each.fire_time is not None)
+        slot = slot_taken_by(each)
         if each.parked and slot is not None:
             return store.slot_holder(slot)
     return None

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 from uuid import UUID
 
-from go_scheduler.checks import check_type
+from go_scheduler.checks import check_definition_id, check_type
 from go_scheduler.client.arguments import (
     check_limit,
     check_most,
@@ -23,6 +23,7 @@ from go_scheduler.errors import (
 )
 from go_scheduler.events.event import of_instance
 from go_scheduler.events.instance_events import InstanceFinished, InstanceReopened
+from go_scheduler.instead import write_instead
 from go_scheduler.models import (
     Cancelled,
     Outcome,
@@ -89,7 +90,7 @@ class Instances(StoreAccess):
         """
         check_limit(limit)
         if definition_id is not None:
-            check_type("definition_id", definition_id, UUID)
+            check_definition_id(definition_id)
         check_searched("name", name)
         check_type("newest_first", newest_first, bool)
         order = Order.INSTANCES_OLDEST_FIRST
@@ -208,6 +209,7 @@ class Instances(StoreAccess):
     aretry = awaitable(retry)
     """Await what ``retry`` does; see there."""
 
+    @write_instead('scheduler.retry_failed(name="send")')
     def retry_failed(
         self,
         *,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from itertools import islice
 from typing import TYPE_CHECKING, cast
-from uuid import UUID
 
-from go_scheduler.checks import check_name, check_type
+from go_scheduler.checks import check_definition_id, check_name
 from go_scheduler.client.arguments import several
 from go_scheduler.client.awaitable import awaitable
 from go_scheduler.client.store_access import StoreAccess
@@ -14,12 +13,15 @@ from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError, TaskDefinitionNotFoundError
 from go_scheduler.events.definition_events import InstanceAdded
 from go_scheduler.events.event import of_definition
-from go_scheduler.handlers.task import task_id
+from go_scheduler.handlers.task import Task, task_id
+from go_scheduler.instead import write_instead
+from go_scheduler.shown import shown
 from go_scheduler.stores.messages import Addition
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime, timedelta
+    from uuid import UUID
 
     from go_scheduler.json import JSON
     from go_scheduler.models import TaskInstance
@@ -30,12 +32,14 @@ _MOST_AT_ONCE = 500
 class OnDemand(StoreAccess):
     """Runs definitions by hand, and enqueues work for them."""
 
+    @write_instead('scheduler.run_now(definition.id, payload={"order": 7})')
     def run_now(
         self,
         definition_id: UUID,
         *,
         payload: Mapping[str, object] | None = None,
         at: datetime | None = None,
+        delay: timedelta | None = None,
         key: str | None = None,
         connection: object = None,
     ) -> TaskInstance:
@@ -51,6 +55,7 @@ class OnDemand(StoreAccess):
                 most 64 KiB. For a task of this scheduler's own registry it is checked
                 as by ``enqueue``.
             at: When; None: as soon as possible.
+            delay: So long after the store's time, instead of ``at``; zero or more.
             key: While an instance of the definition has this key, ended or not, a
                 second one is not made; at most 200 characters.
             connection: To make it part of a transaction of yours, as for ``schedule``.
@@ -65,15 +70,17 @@ class OnDemand(StoreAccess):
             StoreUnavailableError: With a ``connection``: somebody else adds the same
                 key at the same moment; repeat the transaction.
         """
-        check_type("definition_id", definition_id, UUID)
+        check_definition_id(definition_id)
         task = self._task_of(definition_id)
+        delay = _delay_of(at, delay)
         stored = self._payload_of(task, payload, connection)
-        addition = Addition(at=at, payload=stored, key=key)
+        addition = Addition(at=at, delay=delay, payload=stored, key=key)
         return self._add(definition_id, [addition], connection)[0]
 
     arun_now = awaitable(run_now)
     """Await what ``run_now`` does; see there."""
 
+    @write_instead('scheduler.enqueue("send", order=7)')
     def enqueue(
         self,
         name: str,
@@ -118,23 +125,24 @@ class OnDemand(StoreAccess):
             ConfigurationError: As for ``run_now``.
             StoreUnavailableError: As for ``run_now``.
         """
-        if at is not None and delay is not None:
-            raise ConfigurationError("say when by at or by delay, and not by both")
+        task = _checked_name(name)
+        delay = _delay_of(at, delay)
         if payload is not None and arguments:
             raise ConfigurationError(
                 "give what it is to be done with as payload or by keyword, not both"
             )
         addition = Addition(
             at=at,
-            delay=ZERO if delay is None else delay,
-            payload=self._payload_of(name, arguments or payload, connection),
+            delay=delay,
+            payload=self._payload_of(task, arguments or payload, connection),
             key=key,
         )
-        return self._enqueue(name, [addition], connection)[0]
+        return self._enqueue(task, [addition], connection)[0]
 
     aenqueue = awaitable(enqueue)
     """Await what ``enqueue`` does; see there."""
 
+    @write_instead('scheduler.enqueue_all("send", [{"order": 7}, {"order": 8}])')
     def enqueue_all(
         self,
         name: str,
@@ -162,14 +170,15 @@ class OnDemand(StoreAccess):
             ConfigurationError: As for ``run_now``. Nothing was enqueued.
             StoreUnavailableError: As for ``run_now``.
         """
+        task = _checked_name(name)
         additions = [
-            Addition(payload=self._payload_of(name, each, connection))
-            for each in several("payloads", payloads)
+            Addition(payload=self._payload_of(task, each, connection))
+            for each in several("payloads", payloads, such_as="[{'order': 7}]")
         ]
         rest = iter(additions)
         enqueued: list[TaskInstance] = []
         while batch := list(islice(rest, _MOST_AT_ONCE)):
-            enqueued += self._enqueue(name, batch, connection)
+            enqueued += self._enqueue(task, batch, connection)
         return enqueued
 
     aenqueue_all = awaitable(enqueue_all)
@@ -190,9 +199,8 @@ class OnDemand(StoreAccess):
         return cast("Mapping[str, JSON] | None", payload)
 
     def _enqueue(
-        self, name: str, additions: Sequence[Addition], connection: object
+        self, task: str, additions: Sequence[Addition], connection: object
     ) -> Sequence[TaskInstance]:
-        task = check_name("name", name)
         try:
             return self._add(task_id(task), additions, connection)
         except TaskDefinitionNotFoundError as error:
@@ -231,3 +239,18 @@ class OnDemand(StoreAccess):
                 joined=joined,
             )
         )
+
+
+def _checked_name(task: object) -> str:
+    if isinstance(task, Task):
+        raise ConfigurationError(
+            f"a task is enqueued by its name, {task.name!r}, or by its own enqueue():"
+            f" not by {shown(task)}"
+        )
+    return check_name("name", task)
+
+
+def _delay_of(at: datetime | None, delay: timedelta | None) -> timedelta:
+    if at is not None and delay is not None:
+        raise ConfigurationError("say when by at or by delay, and not by both")
+    return ZERO if delay is None else delay

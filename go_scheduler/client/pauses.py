@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from uuid import UUID
 
-from go_scheduler.checks import check_note, check_type
+from go_scheduler.checks import check_definition_id, check_note
 from go_scheduler.client.awaitable import awaitable
 from go_scheduler.client.selection import batches, conditions
 from go_scheduler.client.store_access import StoreAccess
@@ -15,6 +14,7 @@ from go_scheduler.events.event import of_definition
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+    from uuid import UUID
 
     from go_scheduler.client.selection import Conditions
     from go_scheduler.json import JSON
@@ -50,7 +50,7 @@ class Pauses(StoreAccess):
             StoreUnavailableError: With a ``connection``: somebody else is changing it
                 at the same moment; repeat the transaction.
         """
-        check_type("definition_id", definition_id, UUID)
+        check_definition_id(definition_id)
         return _only(self._pause(_one(definition_id), note, connection), definition_id)
 
     apause = awaitable(pause)
@@ -72,7 +72,7 @@ class Pauses(StoreAccess):
             TaskDefinitionNotFoundError: There is none with this id.
             StoreUnavailableError: As for ``pause``.
         """
-        check_type("definition_id", definition_id, UUID)
+        check_definition_id(definition_id)
         return _only(self._resume(_one(definition_id), connection), definition_id)
 
     aresume = awaitable(resume)

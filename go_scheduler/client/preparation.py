@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from go_scheduler.checks import check_type
@@ -14,6 +13,7 @@ from go_scheduler.errors import (
 )
 from go_scheduler.json import freeze
 from go_scheduler.models import TaskDefinition
+from go_scheduler.models.changed import changed
 from go_scheduler.shown import shown
 from go_scheduler.triggers.base import (
     STATE_LIMIT,
@@ -29,15 +29,22 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 
-def prepare(definition: TaskDefinition, now: datetime) -> TaskDefinition:
+def prepare(
+    definition: TaskDefinition, now: datetime, at_latest: datetime | None = None
+) -> TaskDefinition:
     """Anchor a definition's trigger and ask for its first fire time.
+
+    Args:
+        definition: The definition.
+        now: The store's time, or a little earlier.
+        at_latest: The latest that it may be; None: it is ``now``.
 
     Raises:
         ConfigurationError: It is no definition.
         InvalidTriggerError: Its trigger raised, does not survive being stored, or
             returned what is no fire time, or none that is later.
     """
-    check_type("definition", definition, TaskDefinition)
+    _check_one(definition)
     given = definition.trigger
     try:
         trigger = given.anchored(now)
@@ -55,9 +62,10 @@ def prepare(definition: TaskDefinition, now: datetime) -> TaskDefinition:
         raise
     except Exception as error:
         raise InvalidTriggerError(f"{shown(given)} raised {shown(error)}") from error
-    # It is asked for all the same.
-    overdue = first is not None and first <= now and not trigger.recurring
-    return replace(definition, trigger=trigger, next_fire_time=first, overdue=overdue)
+    # It is asked for all the same. Whoever asks for now must not come too late by that.
+    passed = first is not None and first <= (at_latest or now)
+    overdue = passed and not trigger.recurring
+    return changed(definition, trigger=trigger, next_fire_time=first, overdue=overdue)
 
 
 def next_after_end(definition: TaskDefinition, now: datetime) -> datetime | None:
@@ -65,6 +73,15 @@ def next_after_end(definition: TaskDefinition, now: datetime) -> datetime | None
     if not definition.trigger.waits:
         return None
     return next_fire_time_of(definition.trigger, now)
+
+
+def _check_one(definition: object) -> None:
+    if isinstance(definition, list | tuple):
+        raise ConfigurationError(
+            "definition must be a TaskDefinition, and schedule_all() takes several:"
+            f" {shown(definition)}"
+        )
+    check_type("definition", definition, TaskDefinition)
 
 
 def _check_that_it_goes_on(trigger: Trigger, first: datetime) -> None:

@@ -16,6 +16,7 @@ from go_scheduler.errors import (
 )
 from go_scheduler.events.definition_events import DefinitionScheduled
 from go_scheduler.events.event import of_definition
+from go_scheduler.instead import write_instead
 from go_scheduler.stores.base import Store, transactional
 from go_scheduler.stores.remembered import is_over
 from go_scheduler.triggers.base import is_own
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 class Scheduling(StoreAccess):
     """Schedules definitions."""
 
+    @write_instead("scheduler.schedule(TaskDefinition(trigger=trigger))")
     def schedule(
         self, definition: TaskDefinition, *, connection: object = None
     ) -> TaskDefinition:
@@ -82,6 +84,7 @@ class Scheduling(StoreAccess):
         warn_author(odd)
         return self._put(prepared, connection)[0]
 
+    @write_instead("scheduler.schedule_all([definition])")
     def schedule_all(
         self, definitions: Iterable[TaskDefinition], *, connection: object = None
     ) -> list[TaskDefinition]:
@@ -110,6 +113,7 @@ class Scheduling(StoreAccess):
         warn_author(odd)
         return self._put(prepared, connection)
 
+    @write_instead("await scheduler.aschedule(TaskDefinition(trigger=trigger))")
     async def aschedule(
         self, definition: TaskDefinition, *, connection: object = None
     ) -> TaskDefinition:
@@ -127,6 +131,7 @@ class Scheduling(StoreAccess):
         warn_author(odd)
         return (await self._aput(prepared, run_sync))[0]
 
+    @write_instead("await scheduler.aschedule_all([definition])")
     async def aschedule_all(
         self, definitions: Iterable[TaskDefinition], *, connection: object = None
     ) -> list[TaskDefinition]:
@@ -157,8 +162,8 @@ class Scheduling(StoreAccess):
         """
         # Not made ready for that: on SQLite it would wait for the transaction.
         store = transactional(self._store) if joins else self._ready()
-        now = store.now()
-        prepared = [prepare(each, now) for each in definitions]
+        now, at_latest = store.now_between()
+        prepared = [prepare(each, now, at_latest) for each in definitions]
         odd = {
             each.id: found
             for each in prepared
@@ -236,6 +241,6 @@ def _warnings(trigger: Trigger, now: datetime) -> Sequence[str]:
 
 
 def warn_author(odd: Sequence[str]) -> None:
-    """Tell the author, as of where the caller of this was called."""
+    """Tell the author, as of where the caller of this was called by way of a note."""
     for text in odd:
-        warn(text, ScheduleWarning, stacklevel=3)
+        warn(text, ScheduleWarning, stacklevel=4)

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, TypedDict
 from uuid import UUID
 
 if TYPE_CHECKING:
-    from go_scheduler.models import TaskDefinition, TaskInstance
+    from datetime import datetime
+
+    from go_scheduler.models import Skipped, TaskDefinition, TaskInstance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,15 @@ class DefinitionIds(TypedDict):
     queue: str
 
 
+class SkippedIds(DefinitionIds):
+    """What each event of skipped fire times has."""
+
+    first: datetime
+    last: datetime
+    count: int
+    reason: str
+
+
 class InstanceIds(TypedDict):
     """What each event of an instance has."""
 
@@ -74,6 +85,17 @@ def of_definition(definition: TaskDefinition) -> DefinitionIds:
         "definition_id": definition.id,
         "name": definition.name,
         "queue": definition.queue,
+    }
+
+
+def of_skipped(definition: TaskDefinition, skipped: Skipped) -> SkippedIds:
+    """What an event of skipped fire times of this definition has."""
+    return {
+        **of_definition(definition),
+        "first": skipped.first,
+        "last": skipped.last,
+        "count": skipped.count,
+        "reason": skipped.reason,
     }
 
 

@@ -7,7 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from go_scheduler.events.hub import LOG_ALONE, Events
-from go_scheduler.firing.definition_scheduler import DefinitionScheduler
+from go_scheduler.firing.definition_scheduler import (
+    DefinitionScheduler,
+    longest_pause,
+)
 from go_scheduler.firing.guard import Guard
 from go_scheduler.firing.planner import Planner
 from go_scheduler.firing.telling import tell_fired
@@ -78,9 +81,10 @@ class Creation:
             events=events,
         )
         ticker = partial(Ticker, clock=base, events=events)
-        half = settings.schedule_window / 2
         self._scheduling = ticker(
-            "definition scheduler", self._definitions.tick, interval=half
+            "definition scheduler",
+            self._definitions.tick,
+            interval=longest_pause(settings.schedule_window),
         )
         watching = ticker("zone watch", zones.tick, interval=None)
         self.tickers = [self._scheduling, watching]
@@ -94,17 +98,25 @@ class Creation:
         self._definitions.look(stored)
         self._scheduling.wake()
 
+    def poll(self) -> None:
+        """Look for due definitions sooner than at the next tick."""
+        self._definitions.poll()
+        self._scheduling.wake()
+
     def first_step(self, definition: TaskDefinition) -> Firing | None:
         """The step of a definition that is to be put, if that is one run, and now.
 
         None: it is for the loop to take it.
         """
         at, now = definition.next_fire_time, self._clock.now()
-        is_due = at is not None and at <= now and not definition.paused
+        # As the store has it, it may be later by so much: what is asked for now is due.
+        # It is called no sooner for that.
+        until = now + self._clock.round_trip
+        is_due = at is not None and at <= until and not definition.paused
         if not is_due or not _is_plain(definition):
             return None
         firings = self._guards[0].plan(
-            [definition], now=now, until=now, failed=lambda *_: None
+            [definition], now=now, until=until, failed=lambda *_: None
         )
         return next((each for each in firings if each.skipped is None), None)
 

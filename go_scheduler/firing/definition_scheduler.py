@@ -34,12 +34,21 @@ _FIRST_PAGE = 500
 _LARGEST_PAGE = 2000
 _MOST_ROWS = 500
 _MOST_ALONE = 10
-_FAILED_AT_FIRST = timedelta(seconds=1)
+_SECOND = timedelta(seconds=1)
+_FAILED_AT_FIRST = _SECOND
 _FAILED_AT_MOST = timedelta(minutes=1)
 _MOST_ASIDE = 10_000
 _MOST_TOLD = 1_000
 
 _Key: TypeAlias = "tuple[UUID, int | None]"
+
+
+def longest_pause(window: timedelta) -> timedelta:
+    """How long to look for nothing: so that what a hint leaves out is found in time.
+
+    Half of a long window; a whole one of a second or less, for one look fewer a second.
+    """
+    return max(window / 2, min(window, _SECOND))
 
 
 class DefinitionScheduler:
@@ -77,12 +86,13 @@ class DefinitionScheduler:
         self._clock = clock
         self._planner = planner
         self._pace = pace
-        self._interval = settings.schedule_window / 2
+        self._interval = longest_pause(settings.schedule_window)
         self._runner_window = settings.runner_window
         self._created = created
         self._after: TaskDefinition | None = None
         self._page = _FIRST_PAGE
         self._asked = False
+        self._polled = False
         self._again = False
         self._next_look = ZERO
         self._told: deque[TaskDefinition] = deque()
@@ -103,6 +113,10 @@ class DefinitionScheduler:
             # Not sooner, else who calls this often keeps later pages from being read.
             self._asked = True
 
+    def poll(self) -> None:
+        """Look as if it were time to, once this pass has ended; and once only."""
+        self._polled = True
+
     def tick(self) -> timedelta | None:
         """Fire what it was told of, or a page; answer how soon there may be more."""
         self._clock.refresh()
@@ -119,9 +133,14 @@ class DefinitionScheduler:
         self._aside.forget_beyond(_MOST_ASIDE)
         return self._next(has_looked=looks)
 
+    @property
+    def _rests(self) -> bool:
+        """Whether nothing calls for another page at once."""
+        calls = self._asked or self._again or self._polled
+        return self._after is None and not calls
+
     def _must_look(self, now: timedelta) -> bool:
-        waits = self._after is not None or self._asked or self._again
-        return waits or self._next_look <= now
+        return not self._rests or self._next_look <= now
 
     def _read_page(self, now: timedelta, ahead: timedelta) -> None:
         after, self._after = self._after, None
@@ -173,7 +192,7 @@ class DefinitionScheduler:
         self._next_look = now + self._interval
         self._repeats.take()
         asked = self._asked or self._again
-        self._asked = self._again = False
+        self._asked = self._again = self._polled = False
         self._page = _FIRST_PAGE
         return asked
 
@@ -216,7 +235,7 @@ class DefinitionScheduler:
         return fired
 
     def _next(self, *, has_looked: bool) -> timedelta | None:
-        if self._after is not None or self._again or self._asked:
+        if not self._rests:
             return ZERO
         elapsed = self._clock.elapsed()
         waits = [self._repeats.wait, self._aside.next_busy(elapsed)]

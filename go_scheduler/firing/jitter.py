@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
@@ -26,5 +25,8 @@ def jitter_of(definition: TaskDefinition, fire_time: datetime) -> timedelta:
         return ZERO
     instant = (fire_time - _EPOCH) // _MICROSECOND
     key = definition.id.bytes + instant.to_bytes(8, signed=True)
+    # Here, as few have any: it takes long to import.
+    from hashlib import blake2b
+
     drawn = int.from_bytes(blake2b(key, digest_size=8).digest())
     return drawn % (definition.jitter // _MICROSECOND + 1) * _MICROSECOND

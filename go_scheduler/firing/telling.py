@@ -9,7 +9,7 @@ from go_scheduler.events.definition_events import (
     InstanceCreated,
     InstanceSkipped,
 )
-from go_scheduler.events.event import of_definition
+from go_scheduler.events.event import of_definition, of_skipped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,16 +38,8 @@ def _tell_created(events: Teller, firing: Firing) -> None:
 
 
 def _tell_skipped(events: Teller, firing: Firing) -> None:
-    if (skipped := firing.skipped) is not None:
-        events.tell(
-            InstanceSkipped(
-                **of_definition(firing.definition),
-                first=skipped.first,
-                last=skipped.last,
-                count=skipped.count,
-                reason=skipped.reason,
-            )
-        )
+    if firing.skipped is not None:
+        events.tell(InstanceSkipped(**of_skipped(firing.definition, firing.skipped)))
 
 
 def _tell_completed(events: Teller, firing: Firing) -> None:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import inspect
 import json
-import types
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Protocol, Union, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.handlers.plain import plain_type
 from go_scheduler.shown import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from go_scheduler.handlers.plain import Read
     from go_scheduler.json import JSON
-
-_PLAIN = (bool, int, float, str, list, dict, type(None))
 
 
 class Adapter(Protocol):
@@ -44,18 +41,17 @@ def adapter_for(name: str, annotation: object) -> Adapter:
         ConfigurationError: Its type is one that JSON cannot hold; or only pydantic
             could say, and that is not installed.
     """
-    if annotation in (inspect.Parameter.empty, Any, object):
-        return PlainAdapter(name, ())
-    if find_spec("pydantic") is not None:
-        return PydanticAdapter(name, annotation)
-    kinds = _plain_kinds(annotation)
-    if kinds is None:
+    if annotation is inspect.Parameter.empty:
+        annotation = Any
+    if (read := plain_type(annotation)) is not None:
+        return PlainAdapter(name, annotation, read)
+    if find_spec("pydantic") is None:
         raise ConfigurationError(
             f"parameter {name} is a {getattr(annotation, '__name__', annotation)}:"
             " install pydantic, the extra payloads, which checks dataclasses, dates and"
             " models; or take plain values"
         )
-    return PlainAdapter(name, kinds)
+    return PydanticAdapter(name, annotation)
 
 
 class PlainAdapter:
@@ -63,28 +59,29 @@ class PlainAdapter:
 
     Args:
         name: Of the parameter.
-        kinds: The types that they may have; empty: any.
+        annotation: The type.
+        read: What reads its values.
     """
 
-    def __init__(self, name: str, kinds: tuple[type, ...]) -> None:
+    def __init__(self, name: str, annotation: object, read: Read) -> None:
         self._name = name
-        self._kinds = kinds
+        self._annotation = annotation
+        self._read = read
 
     def dump(self, value: object) -> JSON:
         """The value itself."""
-        return cast("JSON", self._checked(value))
+        self.load(cast("JSON", value))
+        return cast("JSON", value)
 
     def load(self, value: JSON) -> object:
-        """The value itself."""
-        return self._checked(value)
-
-    def _checked(self, value: object) -> object:
-        kinds = self._kinds
-        is_stray_bool = isinstance(value, bool) and bool not in kinds
-        if kinds and (not isinstance(value, kinds) or is_stray_bool):
-            wanted = " or ".join(each.__name__ for each in kinds)
-            raise ValueError(f"{self._name} must be {wanted}, not {shown(value)}")
-        return value
+        """The value, in lists and dicts that may be changed."""
+        try:
+            return self._read(value)
+        except ValueError:
+            wanted = inspect.formatannotation(self._annotation)
+            raise ValueError(
+                f"{self._name} must be {wanted}, not {shown(value)}"
+            ) from None
 
 
 class PydanticAdapter:
@@ -109,36 +106,26 @@ class PydanticAdapter:
             ) from None
 
     def dump(self, value: object) -> JSON:
-        """The value as JSON, once it is of the type."""
-        known = self._checked(self._type.validate_python, value)
-        return cast("JSON", self._type.dump_python(known, mode="json"))
+        """The value as JSON, if that can be read again."""
+        try:
+            # What is of another type is seen when it is read.
+            written = self._type.dump_python(
+                value, mode="json", by_alias=True, warnings=False
+            )
+        except ValueError as error:
+            raise ValueError(f"{self._name}: {error}") from None
+        self.load(written)
+        return cast("JSON", written)
 
     def load(self, value: JSON) -> object:
-        """A value of the type."""
-        return self._checked(self._type.validate_json, json.dumps(value))
-
-    def _checked(self, validate: Callable[[Any], object], value: object) -> object:
+        """A value of the type, read as strictly as plain values are."""
         from pydantic import ValidationError
 
         try:
-            return validate(value)
+            return self._type.validate_json(json.dumps(value), strict=True)
         except ValidationError as error:
             problems = [
                 f"{'.'.join(map(str, (self._name, *each['loc'])))}: {each['msg']}"
                 for each in error.errors(include_url=False, include_context=False)
             ]
             raise ValueError("; ".join(problems)) from None
-
-
-def _plain_kinds(annotation: object) -> tuple[type, ...] | None:
-    """The types of plain values that an annotation allows; None: it is no such one."""
-    if get_origin(annotation) in (Union, types.UnionType):
-        found = [_plain_kinds(each) for each in get_args(annotation)]
-        if None in found:
-            return None
-        return tuple(kind for each in found if each is not None for kind in each)
-    kind = type(None) if annotation is None else get_origin(annotation) or annotation
-    if kind not in _PLAIN:
-        return None
-    assert isinstance(kind, type)
-    return (int, float) if kind is float else (kind,)

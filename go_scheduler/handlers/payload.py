@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from go_scheduler.checks import check_type
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.handlers.adapters import PlainAdapter, adapter_for
+from go_scheduler.handlers.adapters import adapter_for
 from go_scheduler.models import TaskInstance
 from go_scheduler.raised import Fail
 from go_scheduler.shown import shown
@@ -86,7 +86,7 @@ class Payload:
         try:
             named = dict(self._signature.bind(*args, **kwargs).arguments)
         except TypeError as error:
-            raise ConfigurationError(f"task {self._task!r}: {error}") from None
+            raise ConfigurationError(self._refusal(kwargs, error)) from None
         if self._others is not None:
             named |= named.pop(self._others, {})
         return named
@@ -121,8 +121,21 @@ class Payload:
         except ValueError as error:
             raise Fail(f"the payload {shown(stored)} does not fit: {error}") from error
 
+    def _refusal(self, given: Mapping[str, object], error: TypeError) -> str:
+        """Why the handler cannot be called, with the name that may be meant."""
+        from difflib import get_close_matches
+
+        known = self._signature.parameters
+        others = [] if self._others is not None else given.keys() - known.keys()
+        for wrong in sorted(others):
+            for meant in get_close_matches(wrong, known.keys() - given.keys(), n=1):
+                return (
+                    f"task {self._task!r} takes no {wrong!r}; did you mean {meant!r}?"
+                )
+        return f"task {self._task!r}: {error}"
+
     def _adapter(self, name: str) -> Adapter:
-        return self._adapters.get(name, _ANY)
+        return self._adapters.get(name, _OTHER)
 
     def _check(self, parameter: inspect.Parameter) -> None:
         if parameter.kind not in _BY_NAME:
@@ -137,7 +150,7 @@ class Payload:
             )
 
 
-_ANY = PlainAdapter("a further argument", ())
+_OTHER = adapter_for("a further argument", Any)
 
 
 def _is_instance(parameter: inspect.Parameter, hints: Mapping[str, object]) -> bool:

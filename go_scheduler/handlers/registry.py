@@ -100,7 +100,7 @@ class HandlerRegistry:
             ConfigurationError: The name is taken, or is not a text of 1 to 200
                 characters; or what is decorated cannot be called with an instance.
         """
-        name = check_name("name", name)
+        name = _checked_name(name, "register")
         if name in self._handlers:
             raise ConfigurationError(f"a handler is registered as {name!r} already")
 
@@ -154,7 +154,7 @@ class HandlerRegistry:
                 for a parameter called ``at``, ``delay``, ``key``, ``connection`` or
                 ``payload``, which ``enqueue`` takes for itself.
         """
-        known = _definition_of(check_name("name", name), trigger, definition)
+        known = _definition_of(_checked_name(name, "task"), trigger, definition)
         register = self.register(name)
 
         def add(function: Callable[..., object]) -> Task[..., ..., object]:
@@ -208,6 +208,19 @@ class HandlerRegistry:
                 f"no handler is registered as {shown(instance.definition.name)}"
             )
         return handler(instance)
+
+
+def _checked_name(name: object, decorator: str) -> str:
+    if callable(name):
+        raise ConfigurationError(
+            f"a handler has a name: write @handlers.{decorator}({_name_of(name)!r})"
+            f" above it, not @handlers.{decorator}"
+        )
+    return check_name("name", name)
+
+
+def _name_of(function: object) -> str:
+    return str(getattr(function, "__name__", "name")).replace("_", " ")
 
 
 def _definition_of(

@@ -19,7 +19,7 @@ from go_scheduler.checks import (
     check_type,
 )
 from go_scheduler.instead import write_instead
-from go_scheduler.json import JSON, FrozenObject, check_text, freeze, is_same
+from go_scheduler.json import JSON, NOTHING, check_text, freeze, is_same
 from go_scheduler.models.pause import Pause
 from go_scheduler.models.states import DefinitionState
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
@@ -79,7 +79,8 @@ class TaskDefinition:
         paused_at: Since when it has been paused. Kept by the store.
         last_pause: The last pause that has ended. Kept by the store.
         overdue: Whether its one fire time had passed when it was scheduled: of its
-            ``catch_up`` only ``drop_after`` holds for it. Kept by the store.
+            ``catch_up`` only ``drop_after`` holds for it. Nothing is said by it of one
+            that was scheduled in time and is late now. Kept by the store.
         completed_at: When its last fire time was given its instance. Kept by the store.
         revision: Rises with every change. Kept by the store; set it, or pass on a
             definition that was read, and scheduling it raises ``ConflictError`` if
@@ -95,7 +96,7 @@ class TaskDefinition:
     name: str | None = None
     queue: str = "default"
     priority: int = 1
-    metadata: Mapping[str, JSON] = field(default_factory=FrozenObject, hash=False)
+    metadata: Mapping[str, JSON] = field(default_factory=lambda: NOTHING, hash=False)
     expire_after: timedelta | None = None
     timeout: timedelta | None = None
     retry: RetryPolicy | None = None

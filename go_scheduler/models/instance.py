@@ -25,7 +25,8 @@ class Skipped:
 
     Attributes:
         first: The first of the fire times; of one without, when it was to run.
-        last: The last of them.
+        last: The last of them; if the reason says that there may be more, they are up
+            to then.
         count: How many there are; at least so many if the reason says so.
         reason: Why they do not run, for a person to read.
     """

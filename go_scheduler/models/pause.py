@@ -31,7 +31,16 @@ class Pause:
         if last < self.since or first > self.until:
             return reason
         paused = f"{reason}; paused from {_shown(self.since)} to {_shown(self.until)}"
-        return paused if self.note is None else f"{paused}: {self.note}"
+        return _with_note(paused, self.note)
+
+
+def explained_by_pause(reason: str, since: datetime, note: str | None) -> str:
+    """A reason why something was skipped, with the pause that has not ended."""
+    return _with_note(f"{reason}; paused since {_shown(since)}", note)
+
+
+def _with_note(reason: str, note: str | None) -> str:
+    return reason if note is None else f"{reason}: {note}"
 
 
 def _shown(at: datetime) -> str:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
-from go_scheduler.clock import CENTURY, ZERO
+from go_scheduler.checks import check_at_least
+from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.shown import shown
 
@@ -46,11 +47,11 @@ class CatchUp:
                 f"mode must be one of {', '.join(map(repr, _MODES))}:"
                 f" {shown(self.mode)}"
             )
-        _check_late("grace", self.grace)
+        check_at_least("grace", self.grace, ZERO)
         if self.within is not None:
-            _check_late("within", self.within)
+            check_at_least("within", self.within, ZERO)
         if self.drop_after is not None:
-            _check_late("drop_after", self.drop_after)
+            check_at_least("drop_after", self.drop_after, ZERO)
             if not self.drop_after:
                 raise ConfigurationError(
                     "drop_after must be more than zero: nothing starts at the very"
@@ -107,11 +108,3 @@ class CatchUp:
 
 
 _MODES = ("latest", "all", "none")
-
-
-def _check_late(name: str, value: object) -> None:
-    if not isinstance(value, timedelta) or not (ZERO <= value <= CENTURY):
-        raise ConfigurationError(
-            f"{name} must be a timedelta of zero or more, and at most 100 years:"
-            f" {shown(value)}"
-        )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
-from hashlib import blake2b
 from typing import TYPE_CHECKING, TypeGuard
 
 from go_scheduler.checks import (
@@ -134,6 +133,9 @@ def _full_name(kind: type) -> str:
 
 def _share(instance_id: UUID, runs: int) -> float:
     """A number from 0 to 1, anywhere the same for the same run."""
+    # Here, as few have any: it takes long to import.
+    from hashlib import blake2b
+
     seed = instance_id.bytes + runs.to_bytes(8, "big")
     return int.from_bytes(blake2b(seed, digest_size=6).digest(), "big") / 2**48
 

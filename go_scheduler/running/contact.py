@@ -20,34 +20,35 @@ class Contact:
     After an outage every node must have had the time to renew what it runs before any
     node takes over claims that have lapsed meanwhile.
 
+    A call that fails is no outage, for one of many may be lost at any time: it is one
+    if nothing is answered for longer than nodes let pass between two renewals.
+
     Args:
         clock: Measures elapsed time.
-        silence: Longer than this without contact counts as broken.
+        lease: It is broken by a third of this with failures alone, or by all of it
+            without any call.
     """
 
-    def __init__(self, clock: Clock, *, silence: timedelta) -> None:
+    def __init__(self, clock: Clock, *, lease: timedelta) -> None:
         self._clock = clock
-        self._silence = silence
+        self._lease = lease
         self._since: timedelta | None = None
         self._last = ZERO
+        self._fails = False
 
     @property
     def unbroken(self) -> timedelta:
         """For how long it has been; zero before the first."""
-        # Read once, and first: other threads note what they meet.
-        since = self._since
         now = self._clock.elapsed()
         # After a long freeze nothing has been noted yet, and it is broken all the same.
-        if since is None or self._is_silent(now):
+        if self._since is None or self._is_silent(now):
             return ZERO
-        return now - since
+        return now - self._since
 
     def broken_since(self, elapsed: timedelta) -> bool:
         """Whether it has been broken since then."""
-        since = self._since
-        return (
-            since is None or self._is_silent(self._clock.elapsed()) or since > elapsed
-        )
+        is_silent = self._is_silent(self._clock.elapsed())
+        return self._since is None or is_silent or self._since > elapsed
 
     def made(self) -> None:
         """The store has answered."""
@@ -55,13 +56,15 @@ class Contact:
         if self._since is None or self._is_silent(now):
             self._since = now
         self._last = now
+        self._fails = False
 
     def broke(self) -> None:
         """The store has not answered, or not well."""
-        self._since = None
+        self._fails = True
 
     def _is_silent(self, now: timedelta) -> bool:
-        return now - self._last > self._silence
+        most = self._lease / 3 if self._fails else self._lease
+        return now - self._last > most
 
 
 def cover(

@@ -21,7 +21,7 @@ class Entry:
         run: The run.
         record: What is to be recorded of it.
         raised: What its handler raised, if that is not all of the record's error.
-        took: How long the run took; None: its handler was not called.
+        took: How long the run took; None: its handler was not called, or nobody asks.
     """
 
     __slots__ = ("joined", "raised", "record", "run", "took", "unsure")

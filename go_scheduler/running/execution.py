@@ -76,7 +76,7 @@ class Execution:
         self._settings = settings
         self._defaults = Defaults.of(settings)
         self._events = events
-        self._contact = Contact(clock.base, silence=settings.lease)
+        self._contact = Contact(clock.base, lease=settings.lease)
         self.held = Held()
         self._spares = Spares(self.held, most=settings.spares)
         # The empty registry is never asked: without tickers nothing is claimed.
@@ -106,6 +106,10 @@ class Execution:
     def look(self) -> None:
         """Look for instances to claim at once."""
         self._runner.look()
+
+    def poll(self) -> None:
+        """Look for instances sooner than at the next tick."""
+        self._runner.poll()
 
     def give_back(self) -> None:
         """Give back every instance that has not been called."""

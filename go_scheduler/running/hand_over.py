@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.errors import StoreError, StoreUnavailableError
 from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.stores.hand_over_store import is_run_by
 from go_scheduler.stores.messages import Claim
 from go_scheduler.ticking.ticker import Ticker
 
@@ -123,10 +124,8 @@ class HandOver:
         Returns:
             The definition, as it was put; None: it was not, or nobody knows.
         """
-        definition = firing.definition
-        serves = definition.queue in self._announcing.queues
-        names = self._announcing.names
-        if not (serves and (names is None or definition.name in names)):
+        node = self._announcing
+        if not is_run_by(firing.definition, node.queues, node.names):
             return None
         if not self._begin(1):
             return None

@@ -53,6 +53,11 @@ class Held:
         """The runs whose handler has been called and has not come back."""
         return self._running.copy()
 
+    @property
+    def hanging(self) -> int:
+        """How many of them are presumed hung."""
+        return len(self._hung)
+
     def hung(self) -> Collection[HeldRun]:
         """Those of them that are presumed hung."""
         return self._hung.copy()

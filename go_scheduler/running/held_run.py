@@ -77,7 +77,7 @@ class HeldRun:
         self.due_since: timedelta | None = None
         self.called: timedelta | None = None
         self.called_at: datetime | None = None
-        self._undecided = [None]
+        self._undecided = True
         self._extended: Callable[[], None] | None = None
         self._complete: Callable[[HeldRun, object], bool] | None = None
 
@@ -92,16 +92,22 @@ class HeldRun:
         return self.instance.definition.timeout or self._timeout
 
     @property
+    def limit(self) -> timedelta:
+        """How long after its call it has to be looked after."""
+        timeout = self.timeout
+        return self.allowed if timeout is None else min(timeout, self.allowed)
+
+    @property
     def settled(self) -> bool:
         """Whether its outcome has been decided, by its end or because it hung."""
-        return not self._undecided
+        return not hasattr(self, "_undecided")
 
     def settle(self) -> bool:
         """Decide its outcome; false if that has been done."""
         try:
-            # Atomic: of two that try, one gets the entry.
-            self._undecided.pop()
-        except IndexError:
+            # Atomic: of two that try, one finds it.
+            del self._undecided
+        except AttributeError:
             return False
         return True
 

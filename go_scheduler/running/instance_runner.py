@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskInstance
     from go_scheduler.running.admission import Admission
     from go_scheduler.running.claiming import Claiming
-    from go_scheduler.running.room import Room
+    from go_scheduler.running.room import Allowance, Room
     from go_scheduler.running.starter import Starter
     from go_scheduler.running.takeover import Takeover
 
@@ -60,6 +60,8 @@ class InstanceRunner:
         self._starter = starter
         self._takeover = takeover
         self._pause = claiming.pace.window / 2
+        # What was put by then for later is still found in time.
+        self._longest_pause = claiming.pace.window * 3 / 4
         self._claim_at = ZERO
         self._take_over_at = ZERO
         self._step = 1
@@ -71,7 +73,7 @@ class InstanceRunner:
         self.ticker = Ticker(
             "instance runner",
             self.tick,
-            interval=self._pause,
+            interval=self._longest_pause,
             clock=clock.base,
             longest_backoff=LONGEST_BACKOFF,
             events=events,
@@ -91,6 +93,11 @@ class InstanceRunner:
     def look(self) -> None:
         """Claim at once: there may be something new, or new room."""
         self._asked = True
+        self._looks = True
+        self.ticker.wake()
+
+    def poll(self) -> None:
+        """Claim as if it were time to; and once only."""
         self._looks = True
         self.ticker.wake()
 
@@ -114,8 +121,8 @@ class InstanceRunner:
                 self._looks = False
                 if self._claiming.unanswered.give_back():
                     self._repeats.begin()
-                self._take_over()
-                self._claim()
+                if not self._take_over():
+                    self._claim()
         except BaseException:
             self._claiming.contact.broke()
             self._looks = True
@@ -131,8 +138,10 @@ class InstanceRunner:
         if room.limit <= 0:
             self._claim_at = self._clock.elapsed() + pause
             return
-        ahead = self._claiming.pace.ahead if room.ahead else self._starter.lead
-        instances = self._claim_some(room.limit, ahead=ahead, lapsed=None)
+        instances = self._claim_some(room, lapsed=None)
+        if room.ahead and not instances:
+            self._rest()
+            return
         self.hungry = full = len(instances) == room.limit
         self._all_due_taken = full and self._is_to_come(instances[-1])
         # By the room there was: what has started since has left some for what is new.
@@ -147,34 +156,47 @@ class InstanceRunner:
             and instance.due_at > self._clock.now() + self._starter.lead
         )
 
-    def _take_over(self) -> None:
+    def _take_over(self) -> bool:
         """Claim what has lapsed: one first, then two, then four, while there is more.
 
         One of them may have killed its process, and will kill this one: it must not
         take with it, again and again, whatever has lapsed along with it.
+
+        Returns:
+            Whether it was a claim of all there is, and met nothing.
         """
         lapsed = self._takeover.lapsed
         if lapsed is None:
             self._step = 1
         elif self._clock.elapsed() >= self._take_over_at:
+            self.hungry = True
             room = self._room.measure(all_due_taken=False)
-            limit = min(room.limit, self._step)
-            full = limit > 0 and self._take_over_some(limit, lapsed)
+            room = room._replace(limit=min(room.limit, self._step))
+            taken = self._claim_some(room, lapsed=lapsed) if room.limit > 0 else []
+            # Those that nobody had claimed before come last: nothing more has lapsed.
+            full = 0 < room.limit == len(taken) and taken[-1].attempt > 1
             self._step = 2 * self._step if full else 1
-            pause = _STEP if full else self._pause
+            pause = _STEP if full else max(self._pause, self._takeover.pause)
             self._take_over_at = self._clock.elapsed() + pause
+            if room.limit > 0 and room.ahead and not taken:
+                self._rest()
+                return True
+        return False
 
-    def _take_over_some(self, limit: int, lapsed: timedelta) -> bool:
-        """Claim so many that have lapsed; true if there may be more."""
-        instances = self._claim_some(limit, ahead=ZERO, lapsed=lapsed)
-        # Instances that nobody had claimed before come last: nothing more has lapsed.
-        return len(instances) == limit and instances[-1].attempt > 1
+    def _rest(self) -> None:
+        """Claim no more for as long as nothing comes up that nobody tells of."""
+        self.hungry = self._all_due_taken = False
+        self._claim_at = self._clock.elapsed() + self._longest_pause
 
     def _claim_some(
-        self, limit: int, *, ahead: timedelta, lapsed: timedelta | None
+        self, room: Allowance, *, lapsed: timedelta | None
     ) -> Sequence[TaskInstance]:
+        lead = self._starter.lead
         instances = self._claiming.claim(
-            ahead=ahead, lead=self._starter.lead, limit=limit, lapsed=lapsed
+            ahead=self._claiming.pace.ahead if room.ahead else lead,
+            lead=lead,
+            limit=room.limit,
+            lapsed=lapsed,
         )
         self._starter.add(self._admission.admit(instances))
         return instances

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from go_scheduler.handlers.registry import NAMELESS, find_handler
+from go_scheduler.handlers.registry import NAMELESS, HandlerRegistry, find_handler
 from go_scheduler.running.lateness import too_late
 from go_scheduler.running.outcomes import Decision, not_called, not_run, runs_before
 from go_scheduler.triggers.stored import UnknownTrigger
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 _FIRST_DELAY = timedelta(milliseconds=50)
 _LONGEST_DELAY = timedelta(minutes=1)
 _MOST_DOUBLED = 11
+
+_MOST_NAMED = 10
+"""The most of a node's own handlers that are named where one is missing."""
 
 
 class Accepted(NamedTuple):
@@ -104,4 +107,9 @@ def _not_callable(instance: TaskInstance, handler: Handler | None) -> str | None
         return None
     if definition.name is None:
         return f"{NAMELESS} here: pass name= to TaskDefinition"
-    return f"no handler is registered for definitions {definition.name!r} here"
+    assert isinstance(handler, HandlerRegistry)
+    registered = ", ".join(map(repr, handler.names[:_MOST_NAMED])) or "none"
+    return (
+        f"no handler is registered for definitions {definition.name!r} here;"
+        f" registered: {registered}"
+    )

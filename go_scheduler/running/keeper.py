@@ -79,7 +79,8 @@ class Keeper:
         assert run.called_at is not None
         # Its claim was made before it waited for a worker: so much is left of it.
         lapses = run.expires_at - run.called_at - self._clock.round_trip
-        if run.called + min(run.until_over(run.called), lapses) < self._next:
+        soon = self._next - run.called
+        if lapses < soon or run.limit < soon:
             self.look()
 
     def look(self) -> None:

@@ -68,6 +68,8 @@ def _why_not(
 def dropped(instance: TaskInstance, defaults: Defaults, *, now: datetime) -> str | None:
     """Why an instance is not run in any case, as it comes too late; None: it may be."""
     catch_up = instance.definition.catch_up or defaults.catch_up
+    if catch_up.drop_after is None:
+        return None
     # What is backfilled is late by what it is, and what was run again by hand somebody
     # wants all the same.
     if instance.backfilled or instance.reopened_at is not None:

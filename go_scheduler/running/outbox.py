@@ -13,7 +13,7 @@ from go_scheduler.ticking.aside import Aside
 from go_scheduler.ticking.batches import write_in_halves
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from uuid import UUID
 
     from go_scheduler.clock import StoreClock
@@ -167,9 +167,10 @@ class Outbox:
         busy = {each for answer in answers for each in answer.busy}
         for entry in entries:
             instance_id = entry.run.instance.id
-            if instance_id in busy:
+            # Nearly always there are none: their hashes would cost more than the rest.
+            if busy and instance_id in busy:
                 self._leave_busy(entry)
-            elif instance_id in failed:
+            elif failed and instance_id in failed:
                 self._leave_failed(entry, failed[instance_id])
             else:
                 self._take_out(entry, recorded=instance_id in done)
@@ -185,28 +186,33 @@ class Outbox:
     def _take_out(self, entry: Entry, *, recorded: bool) -> None:
         if entry.frees_slot:
             self._slot_freed()
-        if isinstance(entry.record, Renewal):
+        record = entry.record
+        if isinstance(record, RunOutcome):
+            # A run that was given back has freed no worker.
+            self._freed.count += record.started_at is not None
+            if recorded:
+                self._reports.recorded(entry, record)
+            else:
+                self._reports.not_taken(entry, record)
+        elif isinstance(record, Renewal):
             self._freed.count += 1
             # It may have been ended already by whoever has it now.
             if recorded:
                 self._reports.handed_on(entry)
-        if isinstance(entry.record, RunOutcome):
-            # A run that was given back has freed no worker.
-            self._freed.count += entry.record.started_at is not None
-            if recorded:
-                self._reports.recorded(entry, entry.record)
-            else:
-                self._reports.not_taken(entry, entry.record)
         self._aside.forget(entry)
         # Last: until then the claim is renewed, and a stop waits.
         del self._entries[entry]
 
 
-def _each_instance_once(entries: Iterable[Entry]) -> Iterator[Sequence[Entry]]:
+def _each_instance_once(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
     """Split what two runs of one instance have left, in its order."""
-    batch: dict[UUID, Entry] = {}
+    ids = {entry.run.claim.instance_id.int for entry in entries}
+    if len(ids) == len(entries):
+        yield entries
+        return
+    batch: dict[int, Entry] = {}
     for entry in entries:
-        instance_id = entry.run.instance.id
+        instance_id = entry.run.claim.instance_id.int
         if instance_id in batch:
             yield list(batch.values())
             batch = {}

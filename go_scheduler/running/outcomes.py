@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.models import Outcome, TaskInstance
+from go_scheduler.models.trusted import trusted
 from go_scheduler.running.failure import Failure
 from go_scheduler.stores.messages import Claim, Release, RunOutcome
 from go_scheduler.stores.slots import takes_slot
@@ -17,7 +18,9 @@ from go_scheduler.triggers.base import next_fire_time_of
 if TYPE_CHECKING:
     from go_scheduler.models import TaskDefinition
     from go_scheduler.policies import RetryPolicy
+    from go_scheduler.running.held_run import HeldRun
 
+_record = trusted(RunOutcome)
 _NOT_COMMITTED = "the transaction of complete_in() was not committed"
 _UNCOMMITTED = Failure(_NOT_COMMITTED)
 _NO_END = "its last run came to no end"
@@ -69,6 +72,16 @@ class Decision(NamedTuple):
 def completed(run: EndedRun) -> Decision:
     """It has succeeded, or will have with the transaction in which this is written."""
     return _end(run, Outcome.COMPLETED)
+
+
+def success_of(run: HeldRun) -> RunOutcome:
+    """The same of one that nothing else follows from, as of most."""
+    return _record(
+        claim=run.claim,
+        started_at=run.called_at,
+        outcome=Outcome.COMPLETED,
+        has_slot=takes_slot(run.instance),
+    )
 
 
 def returned(run: EndedRun) -> Decision:

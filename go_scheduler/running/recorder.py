@@ -11,8 +11,10 @@ from go_scheduler.events.event import of_definition, of_instance
 from go_scheduler.events.hub import LOG_ALONE, Events
 from go_scheduler.events.instance_events import (
     InstanceDropped,
+    InstanceFinished,
     InstanceGivenBack,
     InstanceLapsed,
+    RunEnded,
     RunLeftBehind,
 )
 from go_scheduler.models import Outcome
@@ -81,6 +83,7 @@ class Recorder:
             reports=Reports(store, rolled_back=self._report_rolled_back, events=events),
         )
         self._events = events.teller("running", bounded=True)
+        self._times_runs = events.wanted(RunEnded) or events.wanted(InstanceFinished)
         self._begun: timedelta | None = None
         self.ticker = Ticker(
             "recorder", self.tick, interval=None, clock=clock.base, events=events
@@ -118,8 +121,13 @@ class Recorder:
 
     def succeed(self, run: HeldRun) -> None:
         """Record that a handler returned."""
-        ended = self._ended(run)
-        self._put(run, outcomes.returned(ended), took=ended.ran_for)
+        if run.joined or run.instance.definition.trigger.waits:
+            ended = self._ended(run)
+            self._put(run, outcomes.returned(ended), took=ended.ran_for)
+        else:
+            assert run.called is not None
+            took = self._clock.elapsed() - run.called if self._times_runs else None
+            self._write(Entry(run, outcomes.success_of(run), took=took))
 
     def hand_on(self, run: HeldRun, expire_after: timedelta | None) -> None:
         """Record that a run goes on elsewhere, and for how long it is kept."""

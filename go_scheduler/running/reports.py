@@ -62,6 +62,8 @@ class Reports:
         self._rolled_back = rolled_back
         self._events = events.teller("running", bounded=True)
         self._asked = 0
+        self._tells_ended = self._events.wanted(RunEnded)
+        self._tells_finished = self._events.wanted(InstanceFinished)
 
     def begin(self) -> None:
         """Begin a tick of the outbox."""
@@ -141,7 +143,7 @@ class Reports:
     ) -> None:
         """Tell of a run that was called, and of none that was not."""
         started_at, took = entry.run.called_at, entry.took
-        if started_at and took is not None and self._events.wanted(RunEnded):
+        if self._tells_ended and started_at and took is not None:
             instance = entry.run.instance
             self._events.tell(
                 RunEnded(
@@ -166,7 +168,7 @@ class Reports:
             )
 
     def _tell_finished(self, entry: Entry, outcome: Outcome, error: str | None) -> None:
-        if self._events.wanted(InstanceFinished):
+        if self._tells_finished:
             self._events.tell(
                 InstanceFinished(
                     **of_instance(entry.run.instance),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
 from go_scheduler.events.definition_events import InstanceSkipped
-from go_scheduler.events.event import of_definition, of_instance
+from go_scheduler.events.event import of_instance, of_skipped
 from go_scheduler.events.hub import LOG_ALONE, Events
 from go_scheduler.events.instance_events import (
     InstanceParked,
@@ -122,13 +122,5 @@ class Slots:
             self._events.tell(InstanceReplaced(**of_instance(each)))
         for each in found.skipped:
             assert each.skipped is not None
-            self._events.tell(
-                InstanceSkipped(
-                    **of_definition(each.definition),
-                    first=each.skipped.first,
-                    last=each.skipped.last,
-                    count=each.skipped.count,
-                    reason=each.skipped.reason,
-                    late=False,
-                )
-            )
+            ids = of_skipped(each.definition, each.skipped)
+            self._events.tell(InstanceSkipped(**ids, late=False))

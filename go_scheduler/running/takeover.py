@@ -41,6 +41,7 @@ class Takeover:
         events: Told of what fails.
 
     Attributes:
+        pause: How long to wait after a look for what has lapsed that met nothing.
         ticker: Lets it tick.
     """
 
@@ -59,6 +60,8 @@ class Takeover:
         self._clock = clock
         self._announcing = announcing
         self._lease = lease
+        # As often as the contact is noted: it has waited for six times as long.
+        self.pause = lease / 6
         self._contact = contact
         self._look = look
         self._covered_at: timedelta | None = None

@@ -14,6 +14,7 @@ from go_scheduler.models import (
 )
 from go_scheduler.stores.base import Store
 from go_scheduler.stores.declared import Declaration, Declared, SetVersion
+from go_scheduler.stores.hints import Hints
 from go_scheduler.stores.joined_store import JoinedStore
 from go_scheduler.stores.memory.snapshot import Snapshot
 from go_scheduler.stores.memory.store import MemoryStore
@@ -51,6 +52,7 @@ __all__ = [
     "Declared",
     "DefinitionState",
     "Firing",
+    "Hints",
     "JoinedStore",
     "MemoryStore",
     "NodeContact",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
+    from go_scheduler.stores.hints import Hints
     from go_scheduler.stores.joined_store import JoinedStore
     from go_scheduler.stores.messages import Retention, RunOutcome
 
@@ -83,9 +84,22 @@ class Store(NodeStore, HandOverStore):
         them first, which then waits.
         """
 
+    def hints(self) -> Hints | None:
+        """What tells a node of what other processes put in; None: nothing does.
+
+        A node that runs handlers calls it once and closes what it gets. As the loops
+        look by themselves, a store need have none.
+        """
+        return None
+
     @abstractmethod
     def now(self) -> datetime:
         """The time by which claims are judged, in UTC."""
+
+    def now_between(self) -> tuple[datetime, datetime]:
+        """Two instants between which this time is; it need not be asked for anew."""
+        now = self.now()
+        return now, now
 
     @abstractmethod
     def delete_finished(self, retention: Retention, *, limit: int) -> int:

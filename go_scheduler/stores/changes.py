@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import ConfigurationError, ConflictError
 from go_scheduler.models import Outcome, Pause, RunEnd
+from go_scheduler.models.changed import changed
+from go_scheduler.triggers.base import utc
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def created(
     new: TaskDefinition, now: datetime, *, revision: int, owner: str | None = None
 ) -> TaskDefinition:
     """A new definition as it is stored; an owner is whoever declares it."""
-    return replace(
+    return changed(
         new,
         owner=owner,
         note=new.note if new.paused else None,
@@ -81,14 +82,14 @@ def kept(
     old: TaskDefinition, new: TaskDefinition, *, owner: str | None = None
 ) -> TaskDefinition:
     """A stored definition that a put leaves as it is."""
-    return replace(old, named=old.named or new.named, owner=owner or old.owner)
+    return changed(old, named=old.named or new.named, owner=owner or old.owner)
 
 
 def edited(
     old: TaskDefinition, new: TaskDefinition, *, owner: str | None = None
 ) -> TaskDefinition:
     """A stored definition that keeps its trigger, and with it its fire times."""
-    return replace(
+    return changed(
         new,
         trigger=old.trigger,
         named=old.named or new.named,
@@ -112,7 +113,7 @@ def rescheduled(
     owner: str | None = None,
 ) -> TaskDefinition:
     """A stored definition that gets another trigger: it starts anew."""
-    return replace(
+    return changed(
         new,
         named=old.named or new.named,
         owner=owner or old.owner,
@@ -125,9 +126,19 @@ def rescheduled(
     )
 
 
+def fired(
+    old: TaskDefinition, next_fire_time: datetime | None, now: datetime
+) -> TaskDefinition:
+    """A stored definition that has fired: completed if nothing is left to wait for."""
+    if next_fire_time is not None:
+        return changed(old, next_fire_time=utc(next_fire_time, name="next_fire_time"))
+    completed_at = old.completed_at if old.trigger.waits else now
+    return changed(old, next_fire_time=None, completed_at=completed_at)
+
+
 def resumed(old: TaskDefinition, now: datetime) -> TaskDefinition:
     """A paused definition after its resume, with the pause that it had."""
-    return replace(
+    return changed(
         old,
         paused=False,
         note=None,

@@ -7,21 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 # SQLAlchemy looks for it by itself, and does not say what to install.
 import sqlalchemy_cockroachdb  # type: ignore[import-untyped] # noqa: F401
-from sqlalchemy import ARRAY, Uuid, bindparam, func, select
+from sqlalchemy import func, select
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
-from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
+from go_scheduler.stores.polls import LastWork, Polls
+from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect, array
 from go_scheduler.stores.postgresql.driver import EngineKind
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence, Set
     from uuid import UUID
 
     from sqlalchemy import ColumnElement, Connection, Table
     from sqlalchemy.engine import URL
 
     from go_scheduler.clock import Clock
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.stores.hints import Hints
+    from go_scheduler.stores.messages import Answer, Claimant, Firing
     from go_scheduler.stores.sql.dialect import Query, Read
 
 
@@ -72,6 +76,34 @@ class CockroachDBStore(PostgreSQLStore):
             pool_size=pool_size,
             migrate=migrate,
         )
+        self._last_work = LastWork(self._elapsed)
+
+    def hints(self) -> Hints:
+        """Polls: it has no NOTIFY."""
+        return Polls(self._last_work)
+
+    def fire_definitions(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
+        """Create the instances of each firing and move its definition on."""
+        if firings:
+            self._last_work.note()
+        return super().fire_definitions(firings)
+
+    def claim_instances(
+        self,
+        claimant: Claimant,
+        *,
+        ahead: timedelta,
+        lead: timedelta,
+        limit: int,
+        lapsed: timedelta | None,
+    ) -> Sequence[TaskInstance]:
+        """Hand due instances to one node, and to no other."""
+        claimed = super().claim_instances(
+            claimant, ahead=ahead, lead=lead, limit=limit, lapsed=lapsed
+        )
+        if claimed:
+            self._last_work.note()
+        return claimed
 
     def _make_dialect(self, clock: Clock | None) -> CockroachDBDialect:
         return CockroachDBDialect(clock, follower_reads=self._follower_reads)
@@ -90,7 +122,7 @@ class CockroachDBDialect(PostgreSQLDialect):
     reads_rows = False
 
     def __init__(self, clock: Clock | None, *, follower_reads: bool) -> None:
-        super().__init__(clock)
+        super().__init__(clock, notifies=False)
         self._follower_reads = follower_reads
 
     def by_index(self, index: str) -> str:
@@ -106,8 +138,7 @@ class CockroachDBDialect(PostgreSQLDialect):
         self, column: ColumnElement[Any], ids: Collection[UUID]
     ) -> ColumnElement[bool]:
         """One array, of rows: in a plan for any values, only those are looked up."""
-        array = bindparam(None, list(ids), type_=ARRAY(Uuid))
-        return column.in_(select(func.unnest(array)))
+        return column.in_(select(func.unnest(array(ids))))
 
     def listed(
         self, connection: Connection, read: Callable[[Connection], Read]

@@ -55,7 +55,10 @@ class DefinitionStore(ABC):
         * Another trigger: of its instances that have a ``fire_time``, have not started
           and never ran, those still to come are removed, and those whose ``fire_time``
           has passed are *skipped* by ``Skipped.itself(fire_time, EDITED)`` and leave
-          their ``fire_time`` free. ``next_fire_time`` is as passed, and the definition
+          their ``fire_time`` free. What had passed and was not fired, from the old
+          ``next_fire_time`` on, becomes one instance as of a firing's ``skipped``, by
+          ``unfired``: so each fire time has its instance or is in one record, whoever
+          fires at the same moment. ``next_fire_time`` is as passed, and the definition
           is live again if it was completed. Instances that run or wait for a retry
           stay, and so do those without a ``fire_time``.
 

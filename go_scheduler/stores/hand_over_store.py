@@ -90,6 +90,18 @@ def may_start(
         and instance.attempt == 0
         and not definition.paused
         and slot_of(definition, fired=False) is None
-        and definition.queue in claimant.queues
-        and (names is None or definition.name in names)
+        and is_run_by(definition, claimant.queues, names)
     )
+
+
+def is_run_by(
+    definition: TaskDefinition, queues: Collection[str], names: Collection[str] | None
+) -> bool:
+    """Whether a node serves the queue of a definition, and can run its name.
+
+    Args:
+        definition: The definition.
+        queues: Those that the node serves.
+        names: Those that it can run; None: all.
+    """
+    return definition.queue in queues and (names is None or definition.name in names)

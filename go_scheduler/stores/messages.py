@@ -18,6 +18,7 @@ from go_scheduler.models import (
     TaskDefinition,
     TaskInstance,
 )
+from go_scheduler.models.trusted import trusted
 from go_scheduler.triggers.base import Trigger, utc
 
 Done = TypeVar("Done", covariant=True)
@@ -96,7 +97,10 @@ class Claim:
     @classmethod
     def of(cls, instance: TaskInstance) -> Claim:
         """The claim under which somebody has got an instance."""
-        return cls(instance_id=instance.id, attempt=instance.attempt)
+        return _claim(instance_id=instance.id, attempt=instance.attempt)
+
+
+_claim = trusted(Claim)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,7 +77,7 @@ def _import_own(scheme: str, module: str, name: str) -> Callable[..., Store]:
     except ImportError as error:
         raise ConfigurationError(
             f"the store of {scheme}:// cannot be imported: {error}; `pip install"
-            " go_scheduler` installs all that it needs"
+            " .` in a checkout installs all that it needs"
         ) from error
     return cls
 

@@ -33,12 +33,6 @@ def uses_slot(definition: TaskDefinition) -> bool:
     return definition.overlap is not Overlap.ALLOW or definition.lock is not None
 
 
-def takes_slot(instance: TaskInstance) -> bool:
-    """Whether an instance may take a slot: by its definition, or as backfilled."""
-    own = instance.backfilled
-    return uses_slot(instance.definition) or own not in (None, Overlap.ALLOW)
-
-
 def slot_of(
     definition: TaskDefinition, *, fired: bool, backfilled: Overlap | None = None
 ) -> str | None:
@@ -57,6 +51,20 @@ def slot_of(
     if backfilled is not None:
         return None if backfilled is Overlap.ALLOW else f"{definition.id}"
     return None if overlap_of(definition, fired=fired) is None else f"{definition.id}"
+
+
+def slot_taken_by(instance: TaskInstance) -> str | None:
+    """The slot of an instance, by its definition as it was read; None: it has none."""
+    return slot_of(
+        instance.definition,
+        fired=instance.fire_time is not None,
+        backfilled=instance.backfilled,
+    )
+
+
+def takes_slot(instance: TaskInstance) -> bool:
+    """Whether an instance takes a slot, by its definition as it was read."""
+    return slot_taken_by(instance) is not None
 
 
 def overlap_of(definition: TaskDefinition, *, fired: bool) -> Overlap | None:

@@ -1,7 +1,7 @@
 """What this package is tested with, for testing what is built on it.
 
 ``ManualClock``, ``InlineExecutor`` and ``settle`` need nothing else. The suites need
-pytest and Hypothesis: ``pip install 'go_scheduler[testing]'``.
+pytest and Hypothesis: ``pip install '.[testing]'`` in a checkout.
 """
 
 from __future__ import annotations
@@ -51,6 +51,6 @@ def _load(name: str) -> object:
             raise
         raise ImportError(
             f"go_scheduler.testing.{name} needs {error.name}, which is not installed:"
-            " pip install 'go_scheduler[testing]'",
+            " pip install '.[testing]' in a checkout, or pip install pytest hypothesis",
             name=error.name,
         ) from error

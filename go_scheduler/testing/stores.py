@@ -26,6 +26,7 @@ from go_scheduler.testing.store.hand_over import HandOverTests
 from go_scheduler.testing.store.history import HistoryTests
 from go_scheduler.testing.store.instance_lists import InstanceListTests
 from go_scheduler.testing.store.lapsed import LapsedTests
+from go_scheduler.testing.store.met import MetTests
 from go_scheduler.testing.store.next_fire_times import NextFireTimeTests
 from go_scheduler.testing.store.nodes import (
     ContactTests,
@@ -51,6 +52,7 @@ from go_scheduler.testing.store.slots import SlotTests
 from go_scheduler.testing.store.starts import RenewTests, StartTests
 from go_scheduler.testing.store.successes import SuccessTests
 from go_scheduler.testing.store.threads import ThreadTests
+from go_scheduler.testing.store.unfired import UnfiredTests
 from go_scheduler.testing.store.unknown_triggers import UnknownTriggerTests
 from go_scheduler.testing.store.values import OpenTests, TimeTests, ValueTests
 from go_scheduler.testing.store.waiting import WaitingTests
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
 class StoreSuite(
     PutTests,
     EditTests,
+    UnfiredTests,
     DeleteTests,
     PauseTests,
     FrozenTests,
@@ -88,6 +91,7 @@ class StoreSuite(
     SlotEditTests,
     SlotHolderTests,
     OverlapTests,
+    MetTests,
     RenewTests,
     FinishTests,
     RetryTests,

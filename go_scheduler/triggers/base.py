@@ -6,10 +6,11 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, cast
 
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
-from go_scheduler.json import JSON, freeze
+from go_scheduler.json import JSON, FrozenObject, freeze
 from go_scheduler.shown import shown
 from go_scheduler.triggers.registry import name_of, register
 
@@ -20,6 +21,8 @@ STATE_LIMIT = 64 * 1024
 OWN = "go_scheduler."
 _PLAIN = (bool, int, float, str, list, tuple, Mapping, datetime, timedelta)
 """The types of fields that are stored without ``to_dict`` of the trigger's own."""
+_BRIEF = frozenset((bool, datetime, timedelta, type(None)))
+"""Of these, those whose values any store can keep, and that are never large."""
 
 
 class Progression(NamedTuple):
@@ -149,16 +152,11 @@ class Trigger(ABC):
             InvalidTriggerError: The class is no dataclass, or a field is neither JSON,
                 datetime nor timedelta.
         """
-        if not dataclasses.is_dataclass(self):
-            raise InvalidTriggerError(
-                f"{name_of(type(self))} is no dataclass: it must have its own to_dict()"
-                " and from_dict()"
-            )
         try:
-            state = {
-                each.name: write_field(self._plain(each.name))
-                for each in dataclasses.fields(self)
-            }
+            fields = {each: self._plain(each) for each in _fields_of(type(self))}
+            state = {name: write_field(each) for name, each in fields.items()}
+            if _BRIEF.issuperset(map(type, fields.values())):
+                return FrozenObject(state)
             return freeze(state, name=name_of(type(self)), limit=STATE_LIMIT)
         except ConfigurationError as error:
             raise InvalidTriggerError(str(error)) from None
@@ -187,6 +185,16 @@ class Trigger(ABC):
             return cls(**{key: read_field(value) for key, value in state.items()})
         except (TypeError, ValueError) as error:
             raise InvalidTriggerError(f"{cls.kind}: {error}") from error
+
+
+@cache
+def _fields_of(cls: type[Trigger]) -> Sequence[str]:
+    if not dataclasses.is_dataclass(cls):
+        raise InvalidTriggerError(
+            f"{name_of(cls)} is no dataclass: it must have its own to_dict() and"
+            " from_dict()"
+        )
+    return [each.name for each in dataclasses.fields(cls)]
 
 
 def is_own(trigger: Trigger) -> bool:
@@ -270,18 +278,19 @@ def utc(value: object, *, name: str) -> datetime:
 def write_field(value: object) -> JSON:
     """The value of a trigger's field as JSON."""
     if isinstance(value, datetime):
-        return {"datetime": utc(value, name="a trigger's field").isoformat()}
+        text = utc(value, name="a trigger's field").isoformat()
+        return FrozenObject({"datetime": text})
     if isinstance(value, timedelta):
-        return {"microseconds": value // timedelta(microseconds=1)}
+        return FrozenObject({"microseconds": value // timedelta(microseconds=1)})
     return cast("JSON", value)
 
 
 def read_field(value: JSON) -> object:
     """The value that ``write_field`` was called on."""
     if isinstance(value, Mapping) and len(value) == 1:
-        match dict(value):
-            case {"datetime": str(text)}:
-                return datetime.fromisoformat(text)
-            case {"microseconds": int(count)}:
-                return timedelta(microseconds=count)
+        [(kind, inner)] = value.items()
+        if kind == "datetime" and isinstance(inner, str):
+            return datetime.fromisoformat(inner)
+        if kind == "microseconds" and isinstance(inner, int):
+            return timedelta(microseconds=inner)
     return value

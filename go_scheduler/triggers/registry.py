@@ -38,6 +38,7 @@ KIND_IS_A_FIELD = (
 """What is said of a class after its name."""
 
 _kinds: dict[str, type[Trigger]] = {}
+_imported: set[str] = set()
 _announced = threading.Event()
 _broken: dict[str, str] = {}
 
@@ -82,9 +83,10 @@ def find(kind: str) -> type[Trigger] | None:
     Raises:
         ImportError: The module is this package's own and cannot be imported.
     """
-    if kind in OWN_KINDS:
+    if kind in OWN_KINDS and kind not in _imported:
         # While another thread imports it, a class may be registered and not complete.
         import_module(OWN_KINDS[kind])
+        _imported.add(kind)
     elif kind not in _kinds and not _announced.is_set():
         _load_announced()
     return _kinds.get(kind)

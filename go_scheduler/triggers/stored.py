@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import InvalidTriggerError, UnknownTriggerError
@@ -67,6 +68,7 @@ def dump_trigger(trigger: Trigger) -> tuple[str, JSON]:
     return kind, trigger.to_dict()
 
 
+@cache
 def _check_class(cls: type[Trigger]) -> None:
     """Refuse a dataclass whose triggers are no values, or do not keep their kind."""
     if not is_dataclass(cls):

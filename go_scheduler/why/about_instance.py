@@ -126,13 +126,22 @@ def _pending(facts: Facts, instance: TaskInstance) -> Why:
     soon = length(instance.due_at - facts.now)
     if instance.runs:
         text = f"It runs again at {due}, in {soon}.{_last_error(instance)}"
-        because = Because.RETRY
+        because, since = Because.RETRY, None
+    elif (since := instance.execute_at) <= facts.now:
+        was, because = facts.times(since), Because.WAITS_FOR_NODE
+        text = f"It was due at {was}, and is offered again at {due}, in {soon}."
     else:
         text = f"It is due at {due}{_by_jitter(instance)}, in {soon}."
-        because = Because.PENDING
+        because, since = Because.PENDING, None
     text += but_nobody_would(facts)
     return _why(
-        facts, instance, because, text, until=instance.due_at, reason=instance.error
+        facts,
+        instance,
+        because,
+        text,
+        since=since,
+        until=instance.due_at,
+        reason=instance.error,
     )
 
 
@@ -232,14 +241,16 @@ def _waits(facts: Facts, instance: TaskInstance) -> Why:
         what = (
             f"no node has taken it yet; it may be taken by {nodes}, once there is room"
         )
-    since = facts.times(instance.due_at)
-    text = f"It has been due since {since}, and {what}.{_before(instance)}"
+    # To give it back has moved when it is due.
+    first = not instance.runs and instance.reopened_at is None
+    due = instance.execute_at if first else instance.due_at
+    text = f"It has been due since {facts.times(due)}, and {what}.{_before(instance)}"
     return _why(
         facts,
         instance,
         Because.WAITS_FOR_NODE,
         text,
-        since=instance.due_at,
+        since=due,
         reason=instance.error,
     )
 

@@ -21,7 +21,7 @@ class Because(StrEnum):
     CANCELLED = "cancelled"
     """Somebody cancelled it."""
     SKIPPED = "skipped"
-    """It was not run, for the reason given."""
+    """It was not run, or is amid what was not, for the reason given."""
     RUNNING = "running"
     """It runs."""
     HELD = "held"

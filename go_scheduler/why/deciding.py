@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from go_scheduler.models import TaskInstance
+    from go_scheduler.models import Skipped, TaskInstance
     from go_scheduler.stores.messages import Tombstone
     from go_scheduler.triggers.previews import PreviewedTime
     from go_scheduler.why.facts import Facts
@@ -51,6 +51,9 @@ def why_then(facts: Facts) -> Why:
     if of_then:
         # What was backfilled overrules the record that it had been skipped.
         return about(facts, min(of_then, key=lambda each: each.skipped is not None))
+    for each in facts.instances:
+        if (skipped := each.skipped) and skipped.first <= facts.at <= skipped.last:
+            return _within(facts, each, skipped)
     definition = facts.definition
     if isinstance(definition.trigger, UnknownTrigger):
         return _unknown_trigger(facts, definition.trigger)
@@ -107,13 +110,21 @@ def _urgency(instance: TaskInstance) -> tuple[int, datetime]:
 def _is_of_then(facts: Facts, instance: TaskInstance) -> bool:
     if facts.is_then(instance.fire_time) or facts.is_then(instance.execute_at):
         return True
-    if (skipped := instance.skipped) is None:
-        return False
-    # The trigger of now need not be the one whose fire time it was.
-    if facts.is_then(skipped.first):
-        return True
-    covers = skipped.first <= facts.at <= skipped.last
-    return covers and facts.fire_time() is not None
+    skipped = instance.skipped
+    return skipped is not None and (
+        facts.is_then(skipped.first) or facts.is_then(skipped.last)
+    )
+
+
+def _within(facts: Facts, record: TaskInstance, skipped: Skipped) -> Why:
+    """What is recorded of the fire times around an instant."""
+    # Which they were is not kept, and the trigger of now need not be theirs.
+    text = (
+        f"{facts.times(facts.at)} is within {facts.times(skipped.first)} to"
+        f" {facts.times(skipped.last)}, in which {skipped.count} fire times were"
+        f" skipped: {skipped.reason}."
+    )
+    return replace(about(facts, record), text=text)
 
 
 def _of_definition(facts: Facts) -> Why:
@@ -135,20 +146,29 @@ def _fires(facts: Facts, fire_time: datetime) -> Why:
     at = facts.times(fire_time)
     following = facts.definition.next_fire_time or fire_time
     if following < facts.now - _PATIENCE:
-        alive = sum(each.alive for each in facts.nodes)
         text = (
             f"It is overdue: it should have fired at {facts.times(following)}, and no"
-            f" node has made its instance; {alive} nodes are alive. Is a scheduler"
-            " running on this store, and does it know the trigger?"
+            f" node has made its instance{_makers(facts)}{but_nobody_would(facts)}"
         )
         return _answer(facts, Because.OVERDUE, text, since=following)
     soon = fire_time - facts.now
+    begins, made = "It fires at", "its instance is made shortly before"
+    if soon < timedelta(0):
+        begins, made = "It should have fired at", "its instance is not made yet"
     when = f", in {length(soon)}" if soon > timedelta(0) else ""
     if later := jitter_of(facts.definition, fire_time):
         when += f", and is to run at {facts.times(fire_time + later)} by its jitter"
-    text = f"It fires at {at}{when}; its instance is made shortly before."
-    text += but_nobody_would(facts)
+    text = f"{begins} {at}{when}; {made}.{but_nobody_would(facts)}"
     return _answer(facts, Because.TO_COME, text, until=fire_time)
+
+
+def _makers(facts: Facts) -> str:
+    """Who might have made an instance, and what may be wrong with them."""
+    if not facts.takers:
+        return "."
+    if len(facts.takers) == 1:
+        return "; 1 node is alive. Does it know the trigger?"
+    return f"; {len(facts.takers)} nodes are alive. Do they know the trigger?"
 
 
 def _nothing_then(facts: Facts) -> Why:
@@ -165,6 +185,12 @@ def _nothing_then(facts: Facts) -> Why:
         return _answer(facts, Because.WAITS_FOR_END, text)
     nearest = facts.nearest()
     text = f"Nothing: the schedule has no fire time at {facts.times(facts.at)}"
+    if facts.at < facts.now and facts.definition.revision != 1:
+        # It may have had another trigger then.
+        text = (
+            f"Nothing is kept of {facts.times(facts.at)}, and the trigger that it has"
+            " now has no fire time then"
+        )
     if nearest:
         are = "is" if len(nearest) == 1 else "are"
         times = " and ".join(_marked(facts, each) for each in nearest)
@@ -180,6 +206,7 @@ def _marked(facts: Facts, time: PreviewedTime) -> str:
 
 
 def _ran_meanwhile(facts: Facts) -> str:
+    """What was running at that instant."""
     for each in facts.instances:
         ended = each.completed_at or facts.now
         if each.started_at is not None and each.started_at <= facts.at < ended:
@@ -200,7 +227,8 @@ def _not_kept(facts: Facts, fire_time: datetime) -> Why:
         since = "" if kept is None else f" {length(kept)} after their end"
         text += (
             ", and nothing of it is kept: ended instances are deleted"
-            f"{since or ' after the retention'}, or it was scheduled later than that."
+            f"{since or ' after the retention'}, or it was scheduled, or given this"
+            " trigger, later than that."
         )
     return _answer(facts, Because.NOT_KEPT, text)
 

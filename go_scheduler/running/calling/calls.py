@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from concurrent.futures import CancelledError, Future
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import BrokenExecutor, CancelledError, Future
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -78,6 +77,8 @@ class Calls:
         self._events = events.teller("running")
         # Bound once: each run that is called keeps them.
         self._look, self._complete_in = keeper.look, recorder.complete_in
+        self._margin = min(_MARGIN, keeper.lease / 4)
+        self._tells_started = self._events.wanted(InstanceStarted)
         self.is_async = async_test(handler)
 
     def await_worker(self, run: HeldRun, elapsed: timedelta) -> bool:
@@ -160,11 +161,10 @@ class Calls:
 
     def begin(self, run: HeldRun) -> bool:
         """Look once more at the lease, without the store; false: do not call."""
-        margin = min(_MARGIN, run.expire_after / 4, self._keeper.lease / 4)
         elapsed = self._clock.elapsed()
         now = self._clock.at(elapsed)
         left = run.expires_at - now - self._clock.round_trip
-        if run.lost or left <= margin:
+        if run.lost or (left <= self._margin and left <= run.expire_after / 4):
             if self._held.drop(run):
                 self._recorder.release_lapsing(run)
             return False
@@ -181,7 +181,7 @@ class Calls:
             return False
         run.begin(elapsed, now, self._look, complete=self._complete_in)
         self._keeper.watch(run)
-        if self._events.wanted(InstanceStarted):
+        if self._tells_started:
             self._tell_started(run)
         return True
 
@@ -286,7 +286,7 @@ def _result_of(future: Future[_FromProcess], check: Callable[[], None]) -> _From
     failure = failure_of(error)
     if (there := described_there(error)) is not None:
         return failure._replace(error=there)
-    if isinstance(error, BrokenProcessPool):
+    if isinstance(error, BrokenExecutor):
         return failure._replace(error=f"{_DIED}\n\n{failure.error}")
     try:
         check()

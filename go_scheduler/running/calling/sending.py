@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import pickle
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.handlers.registry import HandlerRegistry
-from go_scheduler.running.calling.process_executor import ProcessExecutor
 from go_scheduler.shown import shown
 
 if TYPE_CHECKING:
@@ -27,19 +24,28 @@ def check_sendable(handler: Handler | None, executor: Executor | None) -> None:
     Raises:
         ConfigurationError: It cannot be pickled.
     """
+    if executor is None:
+        return
+    # Here, as few have processes: what is about them takes long to import.
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing.reduction import ForkingPickler
+
+    from go_scheduler.running.calling.process_executor import ProcessExecutor
+
     if not isinstance(executor, ProcessExecutor | ProcessPoolExecutor):
         return
+    of_ours = isinstance(executor, ProcessExecutor)
+    dump = pickle.dumps if of_ours else ForkingPickler.dumps
     if isinstance(handler, HandlerRegistry):
         for name in handler.names:
-            _check(f"handler {name!r}", handler.registered(name), executor)
+            _check(f"handler {name!r}", handler.registered(name), executor, dump)
     else:
-        _check("the handler", handler, executor)
+        _check("the handler", handler, executor, dump)
 
 
-def _check(what: str, handler: object, executor: Executor) -> None:
-    dump: Callable[[object], object] = (
-        pickle.dumps if isinstance(executor, ProcessExecutor) else ForkingPickler.dumps
-    )
+def _check(
+    what: str, handler: object, executor: Executor, dump: Callable[[object], object]
+) -> None:
     try:
         dump(handler)
     # By whatever code it has.

@@ -56,11 +56,11 @@ class Spares:
 
     def refusal(self, instance: TaskInstance) -> str | None:
         """Why an instance is left to other nodes, if it is."""
-        hung = self._held.hung()
         # All together first: this is asked of every instance.
-        if len(hung) < self._enough:
+        if self._held.hanging < self._enough:
             return None
-        if sum(_are_of_one(run, instance) for run in hung) < self._enough:
+        same = sum(_are_of_one(run, instance) for run in self._held.hung())
+        if same < self._enough:
             return None
         definition = instance.definition
         return f"{self._enough} runs of {definition.name or definition.id} hang here"

@@ -121,7 +121,10 @@ class WorkerProcess:
         except Exception as error:
             raise ProcessBroken(f"no process can be started: {error!r}") from error
         if self._exchange(child, None) is None:
-            raise ProcessBroken(f"a process did not come up: {self._bury(child)}")
+            raise ProcessBroken(
+                f"a process did not come up: {self._bury(child)}; is what your main"
+                " module does below if __name__ == '__main__'?"
+            )
         return child
 
     def _ask(self, child: Child, call: Call) -> Returned | Raised:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from concurrent.futures import Future, ProcessPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -14,18 +13,17 @@ from go_scheduler.events.hub import LOG_ALONE, Events
 from go_scheduler.handlers.registry import refuse_generator
 from go_scheduler.running.calling.calls import await_here
 from go_scheduler.running.calling.event_loop import OwnEventLoop, running_loop
-from go_scheduler.running.calling.feed import Feed
 from go_scheduler.running.calling.places import Places
-from go_scheduler.running.calling.process_executor import ProcessExecutor
 from go_scheduler.running.calling.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
-    from concurrent.futures import Executor
+    from concurrent.futures import Executor, Future
 
     from go_scheduler.clock import StoreClock
     from go_scheduler.running.calling.calls import Calls
     from go_scheduler.running.calling.event_loop import EventLoop
+    from go_scheduler.running.calling.feed import Feed
     from go_scheduler.running.calling.handling import Handling
     from go_scheduler.running.calling.spares import Spares
     from go_scheduler.running.held_run import HeldRun
@@ -67,6 +65,9 @@ class Workers:
         self._feed: Feed | None = None
         self.size = max_workers
         if handling.executor is not None:
+            # Here, as few have one: what is about processes takes long to import.
+            from go_scheduler.running.calling.feed import Feed
+
             self._feed = Feed(
                 handling.executor,
                 self._hand_to,
@@ -197,6 +198,10 @@ class Workers:
             self._tasks.enter(run)
 
     def _hand_to(self, executor: Executor, run: HeldRun) -> Future[Any] | None:
+        from concurrent.futures import ProcessPoolExecutor
+
+        from go_scheduler.running.calling.process_executor import ProcessExecutor
+
         if isinstance(executor, ProcessExecutor):
             return self._calls.call_in_own_process(executor, run)
         if isinstance(executor, ProcessPoolExecutor):
@@ -205,12 +210,10 @@ class Workers:
 
     def _perform(self, run: HeldRun) -> None:
         if self._application is None:
-            self._perform_here(run)
+            self._calls.call(run, self._await_result)
         else:
-            self._application.call(self._perform_here, run)
-
-    def _perform_here(self, run: HeldRun) -> None:
-        self._calls.call(run, self._await_result)
+            call = partial(self._calls.call, await_result=self._await_result)
+            self._application.call(call, run)
 
     async def _perform_async(self, run: HeldRun, *, places: Places) -> None:
         try:

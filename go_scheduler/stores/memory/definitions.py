@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import islice, takewhile
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -11,10 +10,12 @@ from uuid import UUID, uuid4
 from sortedcontainers import SortedDict, SortedList
 
 from go_scheduler.models import Outcome, State
+from go_scheduler.models.changed import changed
 from go_scheduler.stores.changes import (
     check_revision,
     created,
     edited,
+    fired,
     goes_on,
     kept,
     next_revision,
@@ -27,6 +28,7 @@ from go_scheduler.stores.memory.unstarted import discard, take_back
 from go_scheduler.stores.messages import Tombstone
 from go_scheduler.stores.remembered import ended_before, is_over
 from go_scheduler.stores.slots import exclusion_of
+from go_scheduler.stores.unfired import unfired
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import Skipped, TaskDefinition
     from go_scheduler.stores.memory.instances import InstanceTable
+    from go_scheduler.stores.memory.span import Entry
     from go_scheduler.stores.memory.tombstones import TombstoneTable
     from go_scheduler.stores.messages import Firing
 
@@ -54,8 +57,8 @@ class DefinitionTable:
         # A new definition's revision: higher than any that a deleted one had.
         self._first = 1
         self._rows: SortedDict[int, StoredDefinition] = SortedDict()
-        self._due: SortedList[tuple[datetime, int, StoredDefinition]] = SortedList()
-        self._idle: SortedList[tuple[datetime, int, StoredDefinition]] = SortedList()
+        self._due: SortedList[Entry] = SortedList()
+        self._idle: SortedList[Entry] = SortedList()
 
     def get(self, definition_id: UUID) -> StoredDefinition | None:
         """The row of this id."""
@@ -104,15 +107,15 @@ class DefinitionTable:
         self, until: datetime, after: TaskDefinition | None, limit: int
     ) -> Sequence[TaskDefinition]:
         """Definitions due by then, in the order of their next fire time and id."""
-        found: Iterable[tuple[datetime, int, StoredDefinition]]
+        found: Iterable[Entry]
         if after is None or after.next_fire_time is None:
             found = self._due.islice()
         else:
             last = (after.next_fire_time, after.id.int + 1)
-            found = self._due.irange(last)  # type: ignore[arg-type]
+            found = self._due.irange(last)
         return [
-            row.definition
-            for _, _, row in takewhile(
+            self._rows[id].definition
+            for _, id in takewhile(
                 lambda entry: entry[0] <= until, islice(found, limit)
             )
         ]
@@ -159,6 +162,8 @@ class DefinitionTable:
             self._replace(row, edited(row.definition, new, owner=owner))
         else:
             discard(row, self._instances, now)
+            if (skipped := unfired(row.definition, now)) is not None:
+                self._skip(row, skipped, now)
             self._replace(row, rescheduled(row.definition, new, now, owner=owner))
         return row.definition
 
@@ -182,7 +187,7 @@ class DefinitionTable:
     def pause(self, row: StoredDefinition, note: str | None, now: datetime) -> None:
         """Pause a definition; one that is paused already only takes the note."""
         if row.definition.paused:
-            row.definition = replace(row.definition, note=note)
+            row.definition = changed(row.definition, note=note)
             return
         self._take_back(row, now)
         for instance in row.rows:
@@ -234,8 +239,8 @@ class DefinitionTable:
     def idle_since(self, until: datetime, limit: int) -> Sequence[StoredDefinition]:
         """Rows completed by then that have no instance, first completed first."""
         return [
-            row
-            for completed_at, _, row in islice(self._idle, limit)
+            self._rows[id]
+            for completed_at, id in islice(self._idle, limit)
             if completed_at <= until
         ]
 
@@ -258,8 +263,8 @@ class DefinitionTable:
                 self._instances.add(
                     StoredInstance(uuid4(), row, at, fire_time=fire_time)
                 )
-        row.definition = replace(stored, next_fire_time=firing.next_fire_time)
-        self._settle(row, now)
+        row.definition = fired(stored, firing.next_fire_time, now)
+        self._list(row)
         return True
 
     def _skip(self, row: StoredDefinition, skipped: Skipped, now: datetime) -> None:
@@ -282,7 +287,7 @@ class DefinitionTable:
         ):
             self._unlist(row)
             completed_at = now if next_fire_time is None else None
-            row.definition = replace(
+            row.definition = changed(
                 definition, next_fire_time=next_fire_time, completed_at=completed_at
             )
             self._list(row)
@@ -290,38 +295,31 @@ class DefinitionTable:
     def change(self, row: StoredDefinition, **changes: object) -> None:
         """Change fields of a definition."""
         self._unlist(row)
-        row.definition = replace(row.definition, **changes)  # type: ignore[arg-type]
-        self._list(row)
-
-    def _settle(self, row: StoredDefinition, now: datetime) -> None:
-        """List a definition, completed if nothing is left to wait for."""
-        definition = row.definition
-        if definition.next_fire_time is None and not definition.trigger.waits:
-            row.definition = replace(definition, completed_at=now)
+        row.definition = changed(row.definition, **changes)
         self._list(row)
 
     def _list(self, row: StoredDefinition) -> None:
         definition = row.definition
         if definition.next_fire_time is not None and not definition.paused:
-            self._due.add((definition.next_fire_time, definition.id.int, row))
+            self._due.add((definition.next_fire_time, definition.id.int))
         self.note_idle(row)
 
     def _unlist(self, row: StoredDefinition) -> None:
         definition = row.definition
         if definition.next_fire_time is not None:
-            self._due.discard((definition.next_fire_time, definition.id.int, row))
+            self._due.discard((definition.next_fire_time, definition.id.int))
         self.note_busy(row)
 
     def note_idle(self, row: StoredDefinition) -> None:
         """Offer a completed definition without instances to ``idle_since``."""
         definition = row.definition
         if definition.completed_at is not None and not row.instances:
-            self._idle.add((definition.completed_at, definition.id.int, row))
+            self._idle.add((definition.completed_at, definition.id.int))
 
     def note_busy(self, row: StoredDefinition) -> None:
         """Take back that offer, if it was made."""
         if (completed_at := row.definition.completed_at) is not None:
-            self._idle.discard((completed_at, row.definition.id.int, row))
+            self._idle.discard((completed_at, row.definition.id.int))
 
     def bury(self, row: StoredDefinition) -> None:
         """Delete the row of a definition that has ended; remember its id if given."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from sortedcontainers import SortedList
 
 from go_scheduler.models import Outcome, State
 from go_scheduler.stores.memory.ended import EndedInstances
+from go_scheduler.stores.memory.leases import Leases
 from go_scheduler.stores.memory.pending import PendingRows
 from go_scheduler.stores.memory.slots import SlotTable, in_turn
 from go_scheduler.stores.memory.stored import StoredInstance
@@ -30,17 +30,17 @@ class InstanceTable:
     """The rows by id, and each in the one list that its state calls for.
 
     Pending rows stand in the list of their class and queue, or among those parked,
-    unless they are frozen; claimed and running ones in the list of leases, ended ones
-    in one of the two that cleanup takes from.
+    unless they are frozen; claimed and running ones among the leases, ended ones in one
+    of the two lists that cleanup takes from.
     """
 
     def __init__(self) -> None:
-        self.counts: Counter[State] = Counter()
+        self.counts = dict.fromkeys(State, 0)
         self._rows: dict[int, StoredInstance] = {}
         self._keyed: dict[tuple[StoredDefinition, str], StoredInstance] = {}
         self._by_time: SortedList[Entry] = SortedList()
-        self._pending = PendingRows()
-        self._leases: SortedList[Entry] = SortedList()
+        self._pending = PendingRows(self._rows)
+        self._leases = Leases()
         self.slots = SlotTable()
         self._ended = EndedInstances()
 
@@ -71,7 +71,7 @@ class InstanceTable:
 
         They have neither ended nor been handed on.
         """
-        rows = (row for _, _, row in self._leases if row.claimed_by == node)
+        rows = (row for row in self._leases if row.claimed_by == node)
         found = [row for row in rows if row.id.int > last and not row.is_handed_on]
         return sorted(found, key=attrgetter("id.int"))
 
@@ -107,7 +107,7 @@ class InstanceTable:
             elif row.state is State.PENDING:
                 self.list_pending(row)
             else:
-                self._list_lease(row)
+                self._leases.add(row)
         for row in sorted(over, key=attrgetter("completed_at")):
             self._ended.add(row)
 
@@ -124,7 +124,7 @@ class InstanceTable:
         if row.key is not None:
             self._keyed[row.of, row.key] = row
         row.of.open += row.is_awaited
-        self._by_time.add((row.execute_at, row.id.int, row))
+        self._by_time.add((row.execute_at, row.id.int))
         self.counts[row.state] += 1
 
     def remove(self, row: StoredInstance) -> None:
@@ -192,7 +192,7 @@ class InstanceTable:
             return
         row.start(claimant, now)
         self._enter(row, State.RUNNING)
-        self._list_lease(row)
+        self._leases.add(row)
 
     def renew(self, row: StoredInstance, renewal: Renewal, now: datetime) -> None:
         """Let a claim hold for as long as a renewal says, handed on for no less."""
@@ -207,7 +207,7 @@ class InstanceTable:
         """Let a claim hold until then."""
         self._unlist(row)
         row.expires_at = expires_at
-        self._list_lease(row)
+        self._leases.add(row)
 
     def move(self, row: StoredInstance, queue: str, priority: int) -> None:
         """Let it wait in another place, if it has not ended."""
@@ -278,21 +278,13 @@ class InstanceTable:
                 self._enter(row, State.RUNNING)
             else:
                 self._enter(row, State.CLAIMED)
-            self._list_lease(row)
+            self._leases.add(row)
 
     def take_lapsed(
         self, queues: Sequence[str], now: datetime, limit: int
     ) -> list[StoredInstance]:
-        """Take rows whose claim has lapsed out of the list of leases."""
-        found: list[StoredInstance] = []
-        for expires_at, _, row in self._leases:
-            if expires_at > now or len(found) == limit:
-                break
-            if row.queue in queues and not row.frozen:
-                found.append(row)
-        for row in found:
-            self._unlist(row)
-        return found
+        """Take rows whose claim has lapsed out of the leases."""
+        return self._leases.take(queues, now, limit)
 
     def take_pending(
         self, queues: Sequence[str], until: datetime, limit: int
@@ -315,27 +307,22 @@ class InstanceTable:
 
     def walk(self, span: Span, limit: int) -> Iterator[StoredInstance]:
         """The rows of a span, ``limit`` at most."""
-        return (entry[2] for entry in islice(span.walk(self._by_time), limit))
+        return (self._rows[id] for _, id in islice(span.walk(self._by_time), limit))
 
     def _enter(self, row: StoredInstance, state: State) -> None:
         self.counts[row.state] -= 1
         self.counts[state] += 1
         row.state = state
 
-    def _list_lease(self, row: StoredInstance) -> None:
-        assert row.expires_at is not None
-        self._leases.add((row.expires_at, row.id.int, row))
-
     def _unlist(self, row: StoredInstance) -> None:
         if row.state is State.PENDING:
             self.unlist_pending(row)
         else:
-            assert row.expires_at is not None
-            self._leases.remove((row.expires_at, row.id.int, row))
+            self._leases.remove(row)
 
     def _forget(self, row: StoredInstance) -> None:
         del self._rows[row.id.int]
-        self._by_time.remove((row.execute_at, row.id.int, row))
+        self._by_time.remove((row.execute_at, row.id.int))
         self.counts[row.state] -= 1
         if row.of.instances is not None:
             row.of.instances.pop(row.place, None)

@@ -13,7 +13,7 @@ from go_scheduler.checks import PRIORITIES
 from go_scheduler.stores.priorities import Turns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from go_scheduler.stores.memory.span import Entry
@@ -21,9 +21,14 @@ if TYPE_CHECKING:
 
 
 class PendingRows:
-    """A sorted list for each class of each queue."""
+    """A sorted list for each class of each queue.
 
-    def __init__(self) -> None:
+    Args:
+        rows: All rows, by their ids.
+    """
+
+    def __init__(self, rows: Mapping[int, StoredInstance]) -> None:
+        self._rows = rows
         # By class, and then by queue.
         self._lists: list[dict[str, SortedList[Entry]]] = [{} for _ in PRIORITIES]
         self._turns = Turns()
@@ -31,12 +36,12 @@ class PendingRows:
     def add(self, row: StoredInstance) -> None:
         """Let a row be claimed."""
         rows = self._lists[row.priority].setdefault(row.queue, SortedList())
-        rows.add((row.due_at, row.id.int, row))
+        rows.add((row.due_at, row.id.int))
 
     def discard(self, row: StoredInstance) -> None:
         """Keep a row from being claimed, if it may be."""
         if (rows := self._lists[row.priority].get(row.queue)) is not None:
-            rows.discard((row.due_at, row.id.int, row))
+            rows.discard((row.due_at, row.id.int))
 
     def take(
         self, queues: Sequence[str], until: datetime, limit: int
@@ -50,7 +55,8 @@ class PendingRows:
             by_queue = self._lists[priority]
             lists = [by_queue[name] for name in queues if name in by_queue]
             if lists:
-                found += _taken(lists, until, limit - len(found))
+                taken = _taken(lists, until, limit - len(found))
+                found += [self._rows[id] for _, id in taken]
         found.sort(key=attrgetter("due_at"))
         return found
 
@@ -62,8 +68,8 @@ class PendingRows:
 
 def _taken(
     lists: Sequence[SortedList[Entry]], until: datetime, limit: int
-) -> list[StoredInstance]:
-    """Take the earliest rows due by then from the heads of lists."""
+) -> Sequence[Entry]:
+    """Take the earliest due by then from the heads of lists."""
     found = []
     for entry in islice(merge(*lists), limit):
         if entry[0] > until:
@@ -72,4 +78,4 @@ def _taken(
     if found:
         for rows in lists:
             del rows[: rows.bisect_right(found[-1])]
-    return [row for _, _, row in found]
+    return found

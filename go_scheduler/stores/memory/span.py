@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from go_scheduler.stores.memory.stored import StoredInstance
     from go_scheduler.stores.messages import Position
 
-Entry = tuple["datetime", int, "StoredInstance"]
-"""A row in a sorted list, behind what it is sorted by: a time, and its id."""
+Entry = tuple["datetime", int]
+"""A row in a sorted list: what it is sorted by, a time and its id.
+
+Not the row itself: the garbage collector need not walk what holds neither.
+"""
 
 
 class Span(NamedTuple):
@@ -36,7 +39,7 @@ class Span(NamedTuple):
         first: Any = None if self.since is None else (self.since,)
         last: Any = None
         if self.after is not None and self.newest_first:
-            last = (self.after.at, self.after.id.int)
+            last = (self.after.at, self.after.id.int - 1)
         elif self.after is not None:
             begin = (self.after.at, self.after.id.int + 1)
             first = begin if first is None else max(first, begin)
@@ -44,5 +47,5 @@ class Span(NamedTuple):
 
     def cut(self, rows: Iterable[StoredInstance]) -> Sequence[StoredInstance]:
         """Those of the rows that are in it, in its order."""
-        entries = SortedList((row.execute_at, row.id.int, row) for row in rows)
-        return [row for _, _, row in self.walk(entries)]
+        by_entry = {(row.execute_at, row.id.int): row for row in rows}
+        return [by_entry[entry] for entry in self.walk(SortedList(by_entry))]

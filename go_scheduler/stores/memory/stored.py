@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from go_scheduler.models import RUNS_KEPT, RunEnd, State, TaskInstance, TaskRun
+from go_scheduler.models.trusted import trusted
 from go_scheduler.stores.slots import overlap_of, overlap_of_backfilled, slot_of
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from go_scheduler.models import Outcome, Skipped, TaskDefinition
     from go_scheduler.policies import Overlap
     from go_scheduler.stores.messages import Claimant
+
+
+_instance = trusted(TaskInstance)
 
 
 class StoredDefinition:
@@ -171,8 +175,8 @@ class StoredInstance:
         return (
             self.state in (State.PENDING, State.CLAIMED)
             and not self.runs
-            # One that has failed, and was made to run again, has run.
-            and self.error is None
+            # One that was made to run again has failed before.
+            and self.reopened_at is None
             and self.is_fired
         )
 
@@ -225,7 +229,7 @@ class StoredInstance:
 
     def view(self) -> TaskInstance:
         """The instance as others see it."""
-        return TaskInstance(
+        return _instance(
             id=self.id,
             definition=self.of.definition,
             fire_time=self.fire_time,

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy.exc import IntegrityError
 
 from go_scheduler.errors import TaskDefinitionNotFoundError
+from go_scheduler.json import to_text
+from go_scheduler.models.changed import changed
 from go_scheduler.stores.postgresql import arrays
-from go_scheduler.stores.postgresql.statements.additions import STARTED
 from go_scheduler.stores.sql.database import Lane, Overtaken
 from go_scheduler.stores.sql.instance_rows import read_instance
 from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS, DefinitionRow
-from go_scheduler.stores.sql.types import to_microseconds, to_text
+from go_scheduler.stores.sql.types import to_microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+    from datetime import datetime
     from uuid import UUID
 
     from sqlalchemy import Connection, Row
@@ -51,6 +52,7 @@ class AddedInstances:
         *,
         shards: int,
     ) -> None:
+        self._notices = statements.notices
         self._database = database
         self._statements = statements
         self._additions = additions
@@ -74,8 +76,8 @@ class AddedInstances:
         """Add and start, as ``Store.add_and_start``."""
         start = {
             "node": claimant.node,
-            "queues": list(claimant.queues),
-            "names": None if names is None else list(names),
+            "queues": arrays.texts(claimant.queues),
+            "names": None if names is None else arrays.texts(names),
             "lease": claimant.lease,
             "expire_after": claimant.expire_after,
         }
@@ -88,40 +90,50 @@ class AddedInstances:
         additions: Sequence[Addition],
         start: Mapping[str, object],
     ) -> Sequence[TaskInstance]:
-        columns = self._columns(additions)
+        # Of those with one key, only the first can be added.
+        firsts = {each.key or each.id: each for each in reversed(additions)}
+        # One order for all nodes, so that none waits for another in a circle.
+        new = sorted(firsts.values(), key=lambda each: each.key or "")
+        columns = self._columns(new)
         parameters = {"definition_id": definition_id, **columns, **start}
 
         def add(connection: Connection) -> _Added:
-            rows = self._execute(connection, name, parameters)
+            started = self._notices.elapsed()
+            within = self._notices.within(started)
+            rows = self._execute(
+                connection, name, {**parameters, "hint_within": within}
+            )
             if not rows:
                 raise TaskDefinitionNotFoundError(definition_id)
-            made = {row.made_id: row for row in rows}
-            left = [each for each in additions if each.id not in made]
-            existing = self._additions.existing(connection, rows[0].key, left)
-            return _Added(DefinitionRow(*rows[0][:_WIDTH]), made, existing)
+            [row] = rows
+            self._notices.note(row, started)
+            ids = [each.id for each in new] if row.ids is None else row.ids
+            added = frozenset(ids)
+            left = [each for each in additions if each.id not in added]
+            existing = self._additions.existing(connection, row.key, left)
+            return _Added(row, existing)
 
-        added = self._database.run(Lane.BY_HAND, add)
-        [definition] = self._reader.definitions(Lane.BY_HAND, [added.of])
+        row, existing = self._database.run(Lane.NEW, add)
+        [definition] = self._reader.definitions(
+            Lane.BY_HAND, [DefinitionRow(*row[:_WIDTH])]
+        )
+        started = _started(row, start)
         return [
-            read_instance(tuple(added.existing[each.id]), definition)
-            if each.id in added.existing
-            else _made(each, definition, added.made[each.id])
+            read_instance(tuple(existing[each.id]), definition)
+            if each.id in existing
+            else _made(each, definition, row.now, started)
             for each in additions
         ]
 
     def _execute(
         self, connection: Connection, name: str, parameters: Mapping[str, object]
-    ) -> Sequence[Row[Any]]:
+    ) -> Sequence[Any]:
         try:
-            return self._statements.execute(connection, name, parameters)
+            return self._statements.execute_plainly(connection, name, parameters)
         except IntegrityError as error:
             raise Overtaken from error
 
-    def _columns(self, additions: Sequence[Addition]) -> Mapping[str, object]:
-        # Of those with one key, only the first can be added.
-        firsts = {each.key or each.id: each for each in reversed(additions)}
-        # One order for all nodes, so that none waits for another in a circle.
-        new = sorted(firsts.values(), key=lambda each: each.key or "")
+    def _columns(self, new: Sequence[Addition]) -> Mapping[str, object]:
         payloads = (each.payload for each in new)
         return {
             "ids": arrays.ids(each.id for each in new),
@@ -136,16 +148,30 @@ class AddedInstances:
 
 
 class _Added(NamedTuple):
-    """What came of a batch: what is said of what was made, and what was there."""
+    """What came of a batch: what the statement says, and what was there already."""
 
-    of: DefinitionRow
-    made: Mapping[UUID, Row[Any]]
+    row: Any
     existing: Mapping[UUID, Row[Any]]
 
 
+def _started(row: Any, start: Mapping[str, object]) -> Mapping[str, object]:
+    """The fields of those that are due, if these are started."""
+    if not (start and row.starts):
+        return {}
+    return {
+        "claimed_by": start["node"],
+        "attempt": 1,
+        "runs": 1,
+        "started_at": row.now,
+        "expires_at": row.expires_at,
+    }
+
+
 def _made(
-    addition: Addition, definition: TaskDefinition, row: Row[Any]
+    addition: Addition,
+    definition: TaskDefinition,
+    now: datetime,
+    started: Mapping[str, object],
 ) -> TaskInstance:
-    made = addition.made(definition, row.execute_at)
-    started = dict(zip(STARTED, row[_WIDTH + 2 :], strict=False))
-    return replace(made, **started) if started else made
+    made = addition.made(definition, addition.execute_at(now))
+    return changed(made, **started) if started and made.due_at <= now else made

@@ -103,11 +103,10 @@ class ClaimedInstances:
         """Record what became of runs."""
         if not outcomes:
             return Answer(done=frozenset())
-        name = "finish"
-        if any(each.has_slot and each.outcome for each in outcomes):
-            name = "finish_in_slots"
-        elif any(each.is_kept for each in outcomes):
-            name = "finish_kept"
+        plain = not any(
+            each.is_kept or (each.has_slot and each.outcome) for each in outcomes
+        )
+        name = "finish" if plain else "finish_in_full"
         write: Write[RunOutcome] = Write(
             lane=Lane.BY_KEY,
             name=name,

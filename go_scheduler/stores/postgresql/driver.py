@@ -15,7 +15,7 @@ from sqlalchemy import create_engine, event, exc
 from go_scheduler.checks import check_type
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.shown import shown
-from go_scheduler.stores.sql.database import Fault, Lane
+from go_scheduler.stores.sql.database import FOR_USERS, Fault, Lane
 from go_scheduler.stores.sql.urls import read_server_url
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ _OF_LIBPQ: Mapping[str, object] = {
 _POOL_TIMEOUT = 10
 # Seconds after which a wait is told that nothing has come yet.
 _WAIT_INTERVAL = 0.1
-_GENERIC_PLANS = (Lane.BY_KEY, Lane.RENEWALS)
+_GENERIC_PLANS = (Lane.NEW, Lane.BY_KEY, Lane.RENEWALS)
 _SIZES = {Lane.BY_TIME: 3, Lane.BY_KEY: 2, Lane.RENEWALS: 1}
 
 
@@ -136,8 +136,14 @@ def make_engines(
     """An engine for each lane, and what opens its connections; none is open yet.
 
     Raises:
-        ConfigurationError: The URL is none, or is not for this kind of server.
+        ConfigurationError: The URL is none, or is not for this kind of server, or
+            ``pool_size`` is below one.
     """
+    check_type("pool_size", pool_size, int)
+    if pool_size < 1:
+        raise ConfigurationError(
+            f"pool_size must be one or more, not {shown(pool_size)}"
+        )
     driver_url = _checked(url, kind)
     _check_arguments(connect_args or {})
     engines = {
@@ -181,6 +187,7 @@ def _make_engine(url: URL, lane: Lane, *, pool_size: int) -> Engine:
         max_overflow=0,
         pool_timeout=_POOL_TIMEOUT,
         # The loops call so often that they notice a lost connection, and try again.
+        # What is new is tried again, too: that it has been made is found then.
         pool_pre_ping=lane is Lane.BY_HAND,
     )
     event.listen(engine, "handle_error", _leave_a_standby)
@@ -204,10 +211,9 @@ def _connect_for(
             connection = make.connect(*args, **options)  # type: ignore[arg-type]
         except psycopg.OperationalError as error:
             # An error of a connection that does not exist yet has no code.
-            if (missing := _NO_DATABASE.search(str(error))) is not None:
-                raise psycopg.errors.InvalidCatalogName(
-                    f"{missing[0]} on this server: create it, or mind the URL"
-                ) from error
+            for pattern, (meant, advice) in _REFUSALS.items():
+                if (said := re.search(pattern, str(error))) is not None:
+                    raise meant(f"{said[0]} on this server: {advice}") from error
             raise
         try:
             _set_up(connection, kind, settings)
@@ -239,7 +245,7 @@ def _options(given: Mapping[str, object], kind: EngineKind) -> Mapping[str, obje
 
 
 def _settings(kind: EngineKind, lane: Lane) -> Mapping[str, str]:
-    lock_timeout = LOCK_TIMEOUT if lane is Lane.BY_HAND else SHORT_LOCK_TIMEOUT
+    lock_timeout = LOCK_TIMEOUT if lane in FOR_USERS else SHORT_LOCK_TIMEOUT
     settings = {
         "timezone": "UTC",
         "datestyle": "ISO, MDY",
@@ -256,8 +262,8 @@ def _settings(kind: EngineKind, lane: Lane) -> Mapping[str, str]:
         ),
     }
     if kind is EngineKind.POSTGRESQL and lane is not Lane.BY_HAND:
-        # No statement of the loops needs these plans, which a planner takes by the
-        # statistics of a table that was empty a moment ago, or by none.
+        # No other statement needs these plans, which a planner takes by the statistics
+        # of a table that was empty a moment ago, or by none.
         for whole in ("enable_seqscan", "enable_bitmapscan", "enable_mergejoin"):
             settings[whole] = "off"
     if kind is EngineKind.COCKROACHDB:
@@ -286,7 +292,18 @@ def _set_up(
     connection.adapters.register_loader("timestamptz", TextLoader)
 
 
-_NO_DATABASE = re.compile('database ".*" does not exist')
+_MISSING = "create it, or mind the URL"
+_REFUSALS = {
+    'database ".*" does not exist': (psycopg.errors.InvalidCatalogName, _MISSING),
+    'role ".*" does not exist': (
+        psycopg.errors.InvalidAuthorizationSpecification,
+        _MISSING,
+    ),
+    'password authentication failed for user ".*"': (
+        psycopg.errors.InvalidPassword,
+        "mind the URL",
+    ),
+}
 _READ_ONLY = "25006"
 _CONFLICTS = {"40001", "40P01"}
 # Lock and statement timeouts: of a batch they may concern a single row.

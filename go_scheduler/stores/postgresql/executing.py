@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from collections import namedtuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import Integer, bindparam, column, text
 
 from go_scheduler.clock import SystemClock
 from go_scheduler.stores.postgresql.driver import met_a_lock
+from go_scheduler.stores.postgresql.notices import Notices
 from go_scheduler.stores.postgresql.statements.by_name import (
     in_words_of,
     statements_by_name,
@@ -16,10 +19,10 @@ from go_scheduler.stores.postgresql.statements.claims import heads
 from go_scheduler.stores.postgresql.statements.statement import OF_DEFINITION
 from go_scheduler.stores.sql.sweep import Sweep
 from go_scheduler.stores.sql.tables import definitions, instances, nodes
+from go_scheduler.stores.sql.types import Time, from_server_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
 
     from sqlalchemy import ColumnClause, Connection, Row
     from sqlalchemy.sql.selectable import TextualSelect
@@ -30,6 +33,11 @@ if TYPE_CHECKING:
     from go_scheduler.stores.sql.database import Database, Lane
 
 
+def understands(connection: Connection) -> bool:
+    """Whether ``execute_plainly`` does on a connection, which may be the user's."""
+    return connection.dialect.driver == "psycopg"
+
+
 class Statements:
     """Executes statements by their names, and knows how far the scans have come.
 
@@ -37,6 +45,9 @@ class Statements:
         database: Where they are executed.
         dialect: The engine's own words.
         clock: Used instead of the database's time, for tests.
+
+    Attributes:
+        notices: Which of them notify other processes.
     """
 
     def __init__(
@@ -50,10 +61,11 @@ class Statements:
         self._dialect = dialect
         self._clock = clock
         self._elapsed = (clock or SystemClock()).elapsed
-        self._made = {
-            name: self._make(each) for name, each in statements_by_name(dialect).items()
-        }
+        by_name = statements_by_name(dialect)
+        self._made = {name: self._make(each) for name, each in by_name.items()}
+        self._plain = {name: _plain(by_name[name], clock) for name in _PLAIN}
         self._sweeps: dict[object, Sweep] = {}
+        self.notices = Notices(self._elapsed)
 
     def _make(self, statement: Statement) -> TextualSelect:
         sql = statement.sql
@@ -114,6 +126,26 @@ class Statements:
             parameters = {**parameters, "now": self._clock.now()}
         return connection.execute(self._made[name], parameters).all()
 
+    def execute_plainly(
+        self, connection: Connection, name: str, parameters: Mapping[str, object]
+    ) -> Sequence[Any]:
+        """Execute one of few statements by the driver's own means, in half the time.
+
+        Returns:
+            As ``execute``.
+        """
+        if self._clock is not None:
+            parameters = {**parameters, "now": self._clock.now()}
+        sql, times, row = self._plain[name]
+        found = connection.exec_driver_sql(sql, parameters).all()
+        return [
+            row._make(
+                from_server_time(value) if is_time else value
+                for value, is_time in zip(values, times, strict=True)
+            )
+            for values in found
+        ]
+
     def sweep(self, scan: object) -> Sweep:
         """How far the scan of this name has come."""
         sweep = self._sweeps.get(scan)
@@ -143,6 +175,7 @@ class Statements:
         return rows
 
 
+_PARAMETER = re.compile(r":(\w+)")
 _TYPES = {
     **{each.name: each.type for each in (*definitions.c, *instances.c, *nodes.c)},
     **{OF_DEFINITION + each.name: each.type for each in definitions.c},
@@ -150,6 +183,27 @@ _TYPES = {
     "place": instances.c.due_at.type,
     "now": instances.c.due_at.type,
 }
+
+
+_PLAIN = ("insert_new", "insert_and_start", "add", "add_and_start")
+
+
+class _Plain(NamedTuple):
+    """A statement as the driver takes it, which of its columns are times, its rows."""
+
+    sql: str
+    times: Sequence[bool]
+    row: Any
+
+
+def _plain(statement: Statement, clock: Clock | None) -> _Plain:
+    sql = statement.sql
+    if clock is not None:
+        sql = sql.replace("now()", "CAST(:now AS timestamptz)")
+    times = [isinstance(_TYPES.get(name), Time) for name in statement.returns]
+    return _Plain(
+        _PARAMETER.sub(r"%(\1)s", sql), times, namedtuple("_Row", statement.returns)
+    )
 
 
 def _column(name: str) -> ColumnClause[Any]:

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from sqlalchemy.exc import IntegrityError
 
 from go_scheduler.models import TaskInstance
+from go_scheduler.models.changed import changed
 from go_scheduler.stores.changes import created, is_over_at_once
+from go_scheduler.stores.hints import SOON
 from go_scheduler.stores.postgresql import arrays
+from go_scheduler.stores.postgresql.notices import may_notify
 from go_scheduler.stores.slots import overlap_of, slot_of
 from go_scheduler.stores.sql.database import Overtaken
+from go_scheduler.stores.sql.putting import Newcomer
 from go_scheduler.stores.sql.rows import write_contents
 from go_scheduler.stores.sql.sweep import LATE_AFTER
 from go_scheduler.stores.sql.types import to_microseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
+    from datetime import datetime
     from uuid import UUID
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection
 
     from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.messages import Claimant, Firing
@@ -29,13 +34,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.sql.rows import ContentsRow
 
 
-class Newcomer(NamedTuple):
-    """A definition that was inserted, as it is stored, and what the statement said."""
-
-    definition: TaskDefinition
-    key: UUID
-    contents: ContentsRow
-    row: Row[Any]
+_LARGEST = 2000
 
 
 class Newcomers:
@@ -48,11 +47,12 @@ class Newcomers:
 
     def __init__(self, statements: Statements, *, shards: int) -> None:
         self._statements = statements
+        self._notices = statements.notices
         self._shards = shards
 
     def insert(
         self, connection: Connection, given: Sequence[TaskDefinition], *, late: bool
-    ) -> Mapping[UUID, Newcomer]:
+    ) -> list[Newcomer]:
         """Insert those whose ids neither are nor were stored, nor are remembered.
 
         Args:
@@ -61,18 +61,31 @@ class Newcomers:
             late: Whether others may see them only much later.
 
         Returns:
-            Those that were inserted, by their ids.
+            Those that were inserted.
 
         Raises:
             Overtaken: Somebody else has inserted one at the same moment.
         """
+        new = [each for each in given if each.revision is None]
         # One order for all nodes, so that none waits for another in a circle.
-        new = sorted(
-            (each for each in given if each.revision is None), key=lambda each: each.id
-        )
-        if not new:
-            return {}
-        return self._insert(connection, "insert_new", new, {"is_late": late})
+        new.sort(key=attrgetter("id.int"))
+        alone = len(given) == 1 and not late
+        started = self._notices.elapsed()
+        if alone:
+            within = self._notices.within(started)
+        else:
+            # What has not committed has notified nobody yet.
+            within = SOON if may_notify(connection) else None
+        made: list[Newcomer] = []
+        # So many by one statement that it is not noticed what each of them costs.
+        for first in range(0, len(new), _LARGEST):
+            batch = _Batch(new[first : first + _LARGEST])
+            terms = {"is_late": late, "hint_within": within}
+            row = self._insert(connection, "insert_new", batch, terms)
+            if alone:
+                self._notices.note(row, started)
+            made += batch.made(row.now, row.ids)
+        return made
 
     def start(
         self, connection: Connection, firing: Firing, claimant: Claimant
@@ -101,11 +114,12 @@ class Newcomers:
             "lease": claimant.lease,
             "expire_after": claimant.expire_after,
         }
-        new = replace(firing.definition, next_fire_time=firing.next_fire_time)
-        made = self._insert(connection, "insert_and_start", [new], start)
-        if not made:
+        new = changed(firing.definition, next_fire_time=firing.next_fire_time)
+        batch = _Batch([new])
+        row = self._insert(connection, "insert_and_start", batch, start)
+        if row is None:
             return None
-        newcomer = made[new.id]
+        [newcomer] = batch.made(row.now)
         return newcomer, TaskInstance(
             id=instance_id,
             definition=newcomer.definition,
@@ -115,38 +129,51 @@ class Newcomers:
             attempt=1,
             runs=1,
             claimed_by=claimant.node,
-            started_at=newcomer.row.started_at,
-            expires_at=newcomer.row.expires_at,
+            started_at=row.started_at,
+            expires_at=row.expires_at,
         )
 
     def _insert(
         self,
         connection: Connection,
         name: str,
-        new: Sequence[TaskDefinition],
+        batch: _Batch,
         parameters: Mapping[str, object],
-    ) -> Mapping[UUID, Newcomer]:
-        """Insert by the statement of this name; those inserted, by their ids."""
-        keys = [uuid4() for _ in new]
-        contents = [write_contents(each) for each in new]
-        shards = (key.int % self._shards for key in keys)
+    ) -> Any:
+        """Insert by the statement of this name; its answer, if it has one."""
+        shards = (key.int % self._shards for key in batch.keys)
         parameters = {
             **parameters,
-            **_columns(new, contents),
-            "keys": arrays.ids(keys),
+            **_columns(batch.new, batch.contents),
+            "keys": arrays.ids(batch.keys),
             "shards": arrays.numbers(shards),
             "late": LATE_AFTER,
         }
         try:
-            rows = self._statements.execute(connection, name, parameters)
+            rows = self._statements.execute_plainly(connection, name, parameters)
         except IntegrityError as error:
             raise Overtaken from error
-        made = {row.id: row for row in rows}
-        return {
-            each.id: Newcomer(created(each, row.now, revision=1), key, of, row)
-            for each, key, of in zip(new, keys, contents, strict=True)
-            if (row := made.get(each.id)) is not None
-        }
+        return rows[0] if rows else None
+
+
+class _Batch:
+    """Definitions to be inserted, with the keys and the texts that they are to have."""
+
+    def __init__(self, new: Sequence[TaskDefinition]) -> None:
+        self.new = new
+        self.keys = [uuid4() for _ in new]
+        self.contents = [write_contents(each) for each in new]
+
+    def made(
+        self, now: datetime, ids: Collection[UUID] | None = None
+    ) -> list[Newcomer]:
+        """Those that were inserted at this time: these, or all."""
+        which = None if ids is None else frozenset(ids)
+        return [
+            Newcomer(created(each, now, revision=1), key, of, now)
+            for each, key, of in zip(self.new, self.keys, self.contents, strict=True)
+            if which is None or each.id in which
+        ]
 
 
 def _columns(

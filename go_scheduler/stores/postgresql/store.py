@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from go_scheduler.checks import check_type
-from go_scheduler.errors import ConfigurationError
-from go_scheduler.shown import shown
+from go_scheduler.clock import StoreClock, SystemClock
 from go_scheduler.stores.postgresql.added_instances import AddedInstances
 from go_scheduler.stores.postgresql.claimed_instances import ClaimedInstances
+from go_scheduler.stores.postgresql.contacts import Contacts
 from go_scheduler.stores.postgresql.deletions import Deletions
 from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
 from go_scheduler.stores.postgresql.driver import EngineKind, fault_of, make_engines
 from go_scheduler.stores.postgresql.due_definitions import DueDefinitions
 from go_scheduler.stores.postgresql.due_instances import DueInstances
 from go_scheduler.stores.postgresql.executing import Statements
+from go_scheduler.stores.postgresql.listener import Listener
 from go_scheduler.stores.postgresql.newcomers import Newcomers
+from go_scheduler.stores.postgresql.server_putting import ServerPutting
 from go_scheduler.stores.postgresql.writes import Writes
 from go_scheduler.stores.remembered import note_forgotten
 from go_scheduler.stores.sql.classes import Classes
-from go_scheduler.stores.sql.contacts import read_contacts, write_announcement
 from go_scheduler.stores.sql.database import Database, Lane
 from go_scheduler.stores.sql.reader import earliest_first
 from go_scheduler.stores.sql.schema import Schema
-from go_scheduler.stores.sql.spare import Spare
+from go_scheduler.stores.sql.spare import Spare, connect_as
 from go_scheduler.stores.sql.store import SQLStore
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import Clock
     from go_scheduler.models import Cancelled, TaskDefinition, TaskInstance
+    from go_scheduler.stores.hints import Hints
     from go_scheduler.stores.messages import (
         Addition,
         Announcement,
@@ -53,6 +55,9 @@ if TYPE_CHECKING:
     )
 
 
+_SHOWN = ("host", "port")
+
+
 class PostgreSQLStore(SQLStore):
     """Keeps everything in a PostgreSQL database that any number of nodes share.
 
@@ -63,18 +68,22 @@ class PostgreSQLStore(SQLStore):
             the one that is the primary.
         clock: Used instead of the database's time, for tests.
         connect_args: More arguments of ``psycopg.connect``; they win over the URL.
-        pool_size: Most connections for what is called by hand; the loops have at most
-            six of their own.
+        pool_size: Most connections for what is put that is new, and for what else is
+            called by hand; the loops have at most six of their own.
         migrate: Whether ``initialize`` brings the schema up to date; without, it only
             checks that it is.
+        hints: Whether what one process puts in is made known to the others at once,
+            by NOTIFY, to which each node listens on a connection of its own. None: not
+            through a pooler.
 
     Raises:
         ConfigurationError: The URL is none, or is one for another kind of database, or
-            ``pool_size`` is below one.
+            ``pool_size`` is below one, or ``hints`` is no truth value.
     """
 
     _kind = EngineKind.POSTGRESQL
     _dialect: PostgreSQLDialect
+    _putting: ServerPutting
 
     def __init__(
         self,
@@ -84,12 +93,10 @@ class PostgreSQLStore(SQLStore):
         connect_args: Mapping[str, object] | None = None,
         pool_size: int = 5,
         migrate: bool = True,
+        hints: bool | None = None,
     ) -> None:
-        check_type("pool_size", pool_size, int)
-        if pool_size < 1:
-            raise ConfigurationError(
-                f"pool_size must be one or more, not {shown(pool_size)}"
-            )
+        if hints is not None:
+            check_type("hints", hints, bool)
         engines, connects = make_engines(
             url, self._kind, connect_args=connect_args, pool_size=pool_size
         )
@@ -100,25 +107,29 @@ class PostgreSQLStore(SQLStore):
         database = Database(
             engines, fault_of=fault_of, transaction=self._transaction, spares=spares
         )
+        self._hints = hints
+        self._listen = partial(connect_as, engines[Lane.NEW], connects[Lane.NEW])
         dialect = self._make_dialect(clock)
         schema = Schema(dialect.name, migrate)
         super().__init__(database, dialect, schema=schema, clock=clock)
         self._url = engines[Lane.BY_HAND].url
         self._statements = Statements(database, dialect, clock=clock)
+        self._copy = StoreClock(SystemClock(), self.now, at_start=1)
         self._divide_the_work(dialect)
 
     def __repr__(self) -> str:
-        query = {
-            key: value
-            for key, value in self._url.query.items()
-            if key in ("host", "port")
-        }
+        query = {key: each for key, each in self._url.query.items() if key in _SHOWN}
         url = self._url.set(query=query).render_as_string(hide_password=True)
         return f"{type(self).__name__}({url!r})"
 
     def connect(self) -> None:
         """Open all connections of the loops, so that no start waits for one."""
         self._database.connect([Lane.BY_TIME, Lane.BY_KEY, Lane.RENEWALS])
+
+    def hints(self) -> Hints | None:
+        """A connection that listens, unless it is not to be."""
+        through_pooler = self._hints is True
+        return None if self._hints is False else Listener(self._listen, through_pooler)
 
     @contextmanager
     def _transaction(self, connection: Connection) -> Iterator[None]:
@@ -127,12 +138,13 @@ class PostgreSQLStore(SQLStore):
             yield
 
     def _make_dialect(self, clock: Clock | None) -> PostgreSQLDialect:
-        return PostgreSQLDialect(clock)
+        return PostgreSQLDialect(clock, notifies=self._hints is not False)
 
     def _divide_the_work(self, dialect: PostgreSQLDialect) -> None:
         statements, reader = self._statements, self._reader
         self._writes = Writes(statements)
-        self._newcomers = Newcomers(statements, shards=dialect.shards)
+        newcomers = Newcomers(statements, shards=dialect.shards)
+        self._putting = ServerPutting(self._database, newcomers, self._puts, reader)
         self._added_instances = AddedInstances(
             self._database,
             statements,
@@ -151,7 +163,16 @@ class PostgreSQLStore(SQLStore):
             reads_rows=dialect.reads_rows,
         )
         self._claimed_instances = ClaimedInstances(statements, self._writes, reader)
+        self._contacts = Contacts(statements)
         self._deletions = Deletions(statements)
+
+    def now_between(self) -> tuple[datetime, datetime]:
+        """By an answer that is at most ten seconds old, or a new one."""
+        if self.clock is not None:
+            return super().now_between()
+        self._copy.refresh(waits=True)
+        now = self._copy.now()
+        return now, now + self._copy.round_trip
 
     # Definitions.
 
@@ -160,65 +181,17 @@ class PostgreSQLStore(SQLStore):
     ) -> Sequence[TaskDefinition]:
         """Insert each definition, or replace the one with its id."""
         self._classes.seen(definitions)
-        if len(definitions) == 1 and (stored := self._insert(definitions[0])):
-            return [stored]
+        if len(definitions) == 1 and (new := self._putting.put_new(definitions[0])):
+            return [new]
         return super().put_definitions(definitions)
 
     def put_and_start(
         self, firing: Firing, claimant: Claimant
     ) -> tuple[TaskDefinition, TaskInstance | None]:
         """Put one definition, and start it if it is new."""
-        started = None
-        if firing.definition.revision is None:
-            started = self._database.run(
-                Lane.BY_HAND,
-                lambda connection: self._newcomers.start(connection, firing, claimant),
-                # One that was done, and is repeated, finds an id that is not new.
-                repeatable=False,
-            )
-        if started is None:
-            return super().put_and_start(firing, claimant)
-        newcomer, instance = started
-        self._classes.seen([instance.definition])
-        self._reader.remember(newcomer.key, 1, newcomer.contents)
-        put = replace(
-            instance.definition,
-            next_fire_time=instance.fire_time,
-            completed_at=None,
-        )
-        return put, instance
-
-    def _insert(self, definition: TaskDefinition) -> TaskDefinition | None:
-        """Insert one that is new: no transaction has to be begun and ended for it."""
-        made = self._database.run(
-            Lane.BY_HAND,
-            lambda connection: self._newcomers.insert(
-                connection, [definition], late=False
-            ),
-        )
-        if (newcomer := made.get(definition.id)) is None:
-            return None
-        # A new definition may well be due now.
-        self._reader.remember(newcomer.key, 1, newcomer.contents)
-        return newcomer.definition
-
-    def _put(
-        self,
-        connection: Connection,
-        definitions: Sequence[TaskDefinition],
-        *,
-        late: bool,
-    ) -> Sequence[TaskDefinition]:
-        if len(definitions) == 1:
-            # A single one is not new: that was tried.
-            return self._puts.put(connection, definitions, late=late)
-        made = self._newcomers.insert(connection, definitions, late=late)
-        put = {each.id: each for each, *_ in made.values()}
-        others = [each for each in definitions if each.id not in put]
-        if others:
-            changed = self._puts.put(connection, others, late=late)
-            put.update((each.id, each) for each in changed)
-        return [put[each.id] for each in definitions]
+        self._classes.seen([firing.definition])
+        started = self._putting.start(firing, claimant)
+        return started or super().put_and_start(firing, claimant)
 
     def due_definitions(
         self, *, ahead: timedelta, after: TaskDefinition | None = None, limit: int
@@ -304,18 +277,11 @@ class PostgreSQLStore(SQLStore):
 
     def note_contact(self, announced: Announcement, *, unbroken: timedelta) -> None:
         """Record that a node has been in contact with the store up to now."""
-        parameters = {
-            "node": announced.node,
-            "unbroken": unbroken,
-            **write_announcement(announced),
-        }
-        self._statements.run(Lane.RENEWALS, "note_contact", parameters)
+        self._contacts.note(announced, unbroken)
 
     def list_contacts(self, *, within: timedelta) -> Sequence[NodeContact]:
         """Read when nodes were in contact with the store."""
-        return read_contacts(
-            self._statements.run(Lane.BY_TIME, "list_contacts", {"within": within})
-        )
+        return self._contacts.within(within)
 
     # Cleanup.
 

@@ -65,6 +65,9 @@ class Additions:
             return []
         now = self._dialect.now(connection)
         made = self._insert(connection, of, additions, now)
+        self._dialect.hint(
+            connection, (each.execute_at(now) for each in additions), now
+        )
         left = [each for each in additions if each.id not in made]
         existing = self.existing(connection, of.key, left)
         definition = definition_of(of)

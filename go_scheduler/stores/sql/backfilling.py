@@ -101,6 +101,7 @@ def backfill(
     )
     found = connection.execute(made.returning(instances.c.fire_time), rows)
     done = set(found.scalars())
+    dialect.hint(connection, [now for _ in done], now)
     return [each for each in fire_times if each in done]
 
 

@@ -57,6 +57,13 @@ class ContentsCache:
             # its row be written anew.
             return contents
         assert row is not None, "what is missing has an unknown trigger"
+        self.keep(key, revision, contents, row)
+        return contents
+
+    def keep(
+        self, key: UUID, revision: int, contents: Contents, row: ContentsRow | Row[Any]
+    ) -> None:
+        """Remember the contents of a row of ``task_contents``."""
         size = _BYTES_OF_AN_ENTRY + len(row.metadata) + len(row.trigger_state)
         with self._lock:
             self._remove(key)
@@ -64,7 +71,6 @@ class ContentsCache:
             self._size += size
             while self._size > _MOST_BYTES:
                 self._remove(next(iter(self._entries)))
-        return contents
 
     def _remove(self, key: UUID) -> None:
         if (entry := self._entries.pop(key, None)) is not None:

@@ -37,10 +37,11 @@ _NO_TABLES = (
     "the store's tables are not there: the connection is to another database, or the"
     " store has not been used yet, which check() of the scheduler does"
 )
-_FILE_IS_LOCKED = (
-    ": another transaction has written to it and is still open; if it is one of yours,"
-    " pass it as connection="
-)
+_YOURS = " and is still open; if it is one of yours, pass it as connection="
+_LOCKED = {
+    "SQLITE_BUSY": f": another transaction has written to it{_YOURS}",
+    "55P03": f": another transaction has locked this row{_YOURS}",
+}
 _REPEAT = "somebody else has changed the same meanwhile: repeat the transaction"
 
 
@@ -48,13 +49,19 @@ class Lane(Enum):
     """How the statements of a connection find rows: no lane waits for another."""
 
     BY_HAND = "by hand"
-    """In any way, for users: schedule, lists, deletes."""
+    """In any way, for users: edits, lists, deletes."""
+    NEW = "new"
+    """By ids that are new, for users: what is scheduled first, or enqueued."""
     BY_TIME = "by time"
     """By an index over time, for the loops: due definitions, claims, cleanup."""
     BY_KEY = "by key"
     """By the ids of instances, for the loops: start, finish, release."""
     RENEWALS = "renewals"
     """By id too, renewals alone: a node short of connections keeps its claims."""
+
+
+FOR_USERS = (Lane.BY_HAND, Lane.NEW)
+"""Those on which a user waits, for a lock as well."""
 
 
 class Fault(Enum):
@@ -244,12 +251,10 @@ def _translate(
     cause = getattr(error, "orig", None) or error
     lines = str(cause).strip().splitlines() or [type(cause).__name__]
     text = f"{lines[0]} ({code})" if code else lines[0]
-    if code == "SQLITE_BUSY":
-        text += _FILE_IS_LOCKED
     # A busy row is no outage to the loops: they divide their batch to find it.
-    if fault is Fault.WRONG or (fault is Fault.BUSY and lane is not Lane.BY_HAND):
+    if fault is Fault.WRONG or (fault is Fault.BUSY and lane not in FOR_USERS):
         return StoreError(text)
-    return StoreUnavailableError(text)
+    return StoreUnavailableError(text + _LOCKED.get(code, ""))
 
 
 _open: weakref.WeakSet[Database] = weakref.WeakSet()

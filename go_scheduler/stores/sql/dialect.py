@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from go_scheduler.stores.sql.rows import write_contents
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -76,6 +76,12 @@ class Dialect(ABC):
     @abstractmethod
     def ordered(self, connection: Connection, texts: Collection[str]) -> Sequence[str]:
         """Texts in the order in which an index has them."""
+
+    @abstractmethod
+    def hint(
+        self, connection: Connection, times: Iterable[datetime | None], now: datetime
+    ) -> None:
+        """Have other processes look, once this commits, if any of these is soon."""
 
     def listed(
         self, connection: Connection, read: Callable[[Connection], Read]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select, update
 
+from go_scheduler.json import to_text
 from go_scheduler.stores.changes import (
     next_revision,
     resumed,
@@ -27,7 +28,6 @@ from go_scheduler.stores.sql.rows import (
 )
 from go_scheduler.stores.sql.slots import free_slots
 from go_scheduler.stores.sql.tables import contents, definitions
-from go_scheduler.stores.sql.types import to_text
 from go_scheduler.triggers.stored import UnknownTrigger
 
 if TYPE_CHECKING:
@@ -60,11 +60,25 @@ class Edits:
         return connection.execute(query).all()
 
     def change(
-        self, connection: Connection, row: Row[Any], values: Mapping[str, object]
+        self,
+        connection: Connection,
+        row: Row[Any],
+        values: Mapping[str, object],
+        *,
+        unless_fired: bool = False,
     ) -> Row[Any]:
         """Update a definition's row, unless somebody else has changed it since.
 
         From here on, no fire of this definition wins until the transaction has ended.
+
+        Args:
+            connection: In that transaction.
+            row: As it was read.
+            values: By column.
+            unless_fired: Whether a fire since then is a change as well.
+
+        Raises:
+            Overtaken: Somebody has.
         """
         locked = _keys().where(definitions.c.key == row.key).with_for_update()
         statement = (
@@ -79,6 +93,9 @@ class Edits:
             .values(values)
             .returning(definitions.c.next_fire_time, definitions.c.completed_at)
         )
+        if unless_fired:
+            unmoved = definitions.c.next_fire_time == row.next_fire_time
+            statement = statement.where(unmoved)
         written = connection.execute(statement).one_or_none()
         if written is None:
             raise Overtaken
@@ -182,6 +199,7 @@ class Edits:
             },
         )
         OpenInstances(connection, self._dialect, [row.key]).thaw(now)
+        self._dialect.hint(connection, [now], now)
         if isinstance(old.trigger, UnknownTrigger):
             # What cannot be read is not written anew.
             return replace(new, last_pause=old.last_pause)

@@ -10,12 +10,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from go_scheduler.models import Outcome, Skipped, TaskInstance
+from go_scheduler.models.trusted import trusted
 from go_scheduler.policies import Overlap
 from go_scheduler.stores.sql.rows import LATEST, NO_ID, unknown
 from go_scheduler.stores.sql.types import UNREADABLE, Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from go_scheduler.models import TaskDefinition
 
@@ -39,7 +40,7 @@ CLAIMED_COLUMNS = (
     "backfilled",
     "reopened_at",
 )
-"""The columns to be read of an instance that has just been claimed."""
+"""The columns to be read of an instance that is claimed."""
 INSTANCE_COLUMNS = (
     *CLAIMED_COLUMNS,
     "completed_at",
@@ -54,6 +55,8 @@ INSTANCE_COLUMNS = (
 
 _OUTCOMES = {None: None} | {outcome.value: outcome for outcome in Outcome}
 _OUTCOME = INSTANCE_COLUMNS.index("outcome")
+_NOT_READ = (None,) * (len(INSTANCE_COLUMNS) - len(CLAIMED_COLUMNS))
+_instance: Callable[..., TaskInstance] = trusted(TaskInstance)
 _OVERLAPS = {None: None} | {overlap.value: overlap for overlap in Overlap}
 _STAND_INS = {
     "id": NO_ID,
@@ -65,36 +68,39 @@ _STAND_INS = {
 
 
 def read_instance(values: Sequence[Any], definition: TaskDefinition) -> TaskInstance:
-    """The instance whose ``INSTANCE_COLUMNS`` have these values."""
+    """The instance whose ``INSTANCE_COLUMNS`` have these values.
+
+    Of one that is claimed those beyond ``CLAIMED_COLUMNS`` may be left out.
+    """
     if Unreadable in map(type, values) or values[_OUTCOME] not in _OUTCOMES:
         definition, values = _repaired(values, definition)
     id, _, fire_time, execute_at, due_at, attempt, runs, hangs, *rest = values
     claimed_by, expires_at, started_at, outcome, error, *rest = rest
     cancel_requested, payload, key, backfilled, reopened_at, *rest = rest
-    completed_at, ended_attempt, parked, *of_skipped = rest
-    return TaskInstance(
-        id=id,
-        definition=definition,
-        fire_time=fire_time,
-        execute_at=execute_at,
-        due_at=due_at,
-        attempt=attempt,
-        runs=runs,
-        hangs=hangs,
-        claimed_by=claimed_by,
-        expires_at=expires_at,
-        started_at=started_at,
-        completed_at=completed_at,
-        outcome=_OUTCOMES[outcome],
-        ended_attempt=ended_attempt,
-        error=error,
-        cancel_requested=bool(cancel_requested),
-        parked=bool(parked),
-        skipped=_skipped(fire_time or execute_at, *of_skipped),
-        payload=payload,
-        key=key,
-        backfilled=_OVERLAPS.get(backfilled, Overlap.ALLOW),
-        reopened_at=reopened_at,
+    completed_at, ended_attempt, parked, *of_skipped = rest or _NOT_READ
+    return _instance(
+        id,
+        definition,
+        fire_time,
+        execute_at,
+        due_at,
+        attempt,
+        runs,
+        hangs,
+        claimed_by,
+        expires_at,
+        started_at,
+        completed_at,
+        _OUTCOMES[outcome],
+        ended_attempt,
+        error,
+        bool(cancel_requested),
+        bool(parked),
+        _skipped(fire_time or execute_at, *of_skipped),
+        payload,
+        key,
+        _OVERLAPS.get(backfilled, Overlap.ALLOW),
+        reopened_at,
     )
 
 
@@ -108,7 +114,7 @@ def _repaired(
     values: Sequence[Any], definition: TaskDefinition
 ) -> tuple[TaskDefinition, Sequence[Any]]:
     """Values that can be read, and a definition that keeps it from running."""
-    named = dict(zip(INSTANCE_COLUMNS, values, strict=True))
+    named = dict(zip(INSTANCE_COLUMNS, values, strict=False))
     bad = [name for name, value in named.items() if value is UNREADABLE]
     for name in bad:
         named[name] = _STAND_INS.get(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from sqlalchemy import select
 
@@ -32,9 +32,22 @@ if TYPE_CHECKING:
     from go_scheduler.stores.sql.declaring import Sets
     from go_scheduler.stores.sql.dialect import Dialect
     from go_scheduler.stores.sql.edits import Edits
-    from go_scheduler.stores.sql.puts import Puts
 
 Answer = TypeVar("Answer")
+
+
+class Put(Protocol):
+    """How a store puts definitions within a transaction."""
+
+    def __call__(
+        self,
+        connection: Connection,
+        definitions: Sequence[TaskDefinition],
+        /,
+        *,
+        late: bool,
+    ) -> Sequence[TaskDefinition]:
+        """Insert each definition, or replace the one with its id."""
 
 
 class Joined:
@@ -44,7 +57,7 @@ class Joined:
         connection: The user's, in a transaction.
         database: Says what an error means.
         dialect: The engine's own words.
-        puts: Puts definitions.
+        put: Puts definitions.
         sets: Declares sets of them.
         edits: Changes and deletes them.
         additions: Adds instances.
@@ -56,7 +69,7 @@ class Joined:
         database: Database,
         dialect: Dialect,
         *,
-        puts: Puts,
+        put: Put,
         sets: Sets,
         edits: Edits,
         additions: Additions,
@@ -64,7 +77,7 @@ class Joined:
         self._connection = connection
         self._database = database
         self._dialect = dialect
-        self._puts = puts
+        self._put = put
         self._sets = sets
         self._edits = edits
         self._additions = additions
@@ -78,7 +91,7 @@ class Joined:
         """Insert each definition, or replace the one with its id."""
         check_each_once(definitions)
         # The user may commit at any time later, below the bound of every scan.
-        return self._run(lambda each: self._puts.put(each, definitions, late=True))
+        return self._run(lambda each: self._put(each, definitions, late=True))
 
     def declare_definitions(self, declaration: Declaration) -> Declared:
         """Let an owner have exactly the definitions of a declaration."""

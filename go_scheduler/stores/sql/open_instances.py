@@ -244,8 +244,8 @@ _UNUSED = (
     IS_FIRED,
     instances.c.started_at.is_(None),
     instances.c.runs == 0,
-    # One that has failed, and was made to run again, has run.
-    instances.c.error.is_(None),
+    # One that was made to run again has failed before.
+    instances.c.reopened_at.is_(None),
 )
 
 

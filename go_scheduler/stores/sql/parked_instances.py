@@ -7,7 +7,7 @@ slot locked might be waited for in a circle.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from uuid import uuid4
 
 from sqlalchemy import case, delete, func, literal, not_, select, update
@@ -30,6 +30,18 @@ if TYPE_CHECKING:
 _Class: TypeAlias = "tuple[UUID, bool]"
 
 
+class Behind(NamedTuple):
+    """Parked instances by how one of their own was, behind whom they were parked.
+
+    Attributes:
+        met: The ids of those for which it has ended, and not before they were due.
+        open: The ids of those for which it has not ended.
+    """
+
+    met: Set[UUID]
+    open: Set[UUID]
+
+
 class ParkedInstances:
     """Instances that are parked, in a transaction that goes over them.
 
@@ -37,6 +49,7 @@ class ParkedInstances:
         connection: In that transaction.
         dialect: The engine's own words.
         names: Those of their slots, by their ids.
+        behind: Behind whom they were parked.
 
     Attributes:
         skipped: Why they were skipped, by their ids.
@@ -44,11 +57,16 @@ class ParkedInstances:
     """
 
     def __init__(
-        self, connection: Connection, dialect: Dialect, names: Mapping[UUID, str]
+        self,
+        connection: Connection,
+        dialect: Dialect,
+        names: Mapping[UUID, str],
+        behind: Behind,
     ) -> None:
         self._connection = connection
         self._dialect = dialect
         self._names = names
+        self._behind = behind
         self._now = dialect.now(connection)
         self.skipped: dict[UUID, str] = {}
         self.replaced: dict[UUID, Row[Any]] = {}
@@ -59,8 +77,7 @@ class ParkedInstances:
         What has yet to be decided on stays parked.
         """
         parked = self._lock(self._parked())
-        met = self._met(parked)
-        free = [row for row in parked if row.id not in met]
+        free = [row for row in parked if not self._has_met(row)]
         # Nobody is to find a slot taken by one that has ended.
         free_slots(self._connection, [row.slot for row in free])
         due_at, now = instances.c.due_at, literal(self._now, instances.c.due_at.type)
@@ -86,7 +103,7 @@ class ParkedInstances:
             instances.c.overlap.is_not(None), instances.c.slot.in_([*holding])
         )
         found = self._lock(undecided)
-        met = self._met(found)
+        met = {row.id for row in found if self._has_met(row, holding[row.slot])}
         rows = [row for row in found if holding[row.slot] in holders or row.id in met]
         waiting = self._waiting({row.definition_key for row in rows})
         accepted = [
@@ -121,29 +138,13 @@ class ParkedInstances:
         ).returning(slots.c.name)
         return self._connection.execute(taken).scalars().all()
 
-    def _met(self, rows: Sequence[Row[Any]]) -> Set[UUID]:
-        """Those due and undecided beside one of their own that has ended since."""
-        behind = {
-            row.id: row
-            for row in rows
-            if row.overlap is not None and row.behind and row.due_at <= self._now
-        }
-        if not behind:
-            return frozenset()
-        column = instances.c
-        query = select(column.id, column.definition_key, column.completed_at).where(
-            self._dialect.among(column.id, {row.behind for row in behind.values()}),
-            column.completed_at.is_not(None),
-        )
-        query = self._dialect.looked_up(query, instances, "task_instances_pkey")
-        ended = {row.id: row for row in self._connection.execute(query)}
-        return {
-            id
-            for id, row in behind.items()
-            if (former := ended.get(row.behind)) is not None
-            and former.definition_key == row.definition_key
-            and former.completed_at >= row.due_at
-        }
+    def _has_met(self, row: Row[Any], holder: UUID | None = None) -> bool:
+        """Whether it was due and undecided beside one of its own that has ended."""
+        if row.overlap is None or row.due_at > self._now:
+            return False
+        # Who had not ended at the look held the slot.
+        ended_since = row.id in self._behind.open and holder != row.behind
+        return row.id in self._behind.met or ended_since
 
     def _waits(
         self,

@@ -6,8 +6,10 @@ be read.
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from go_scheduler.models import Pause, TaskDefinition
@@ -29,13 +31,15 @@ def dump_policies(definition: TaskDefinition) -> dict[str, JSON]:
     }
 
 
-def load_policies(stored: Mapping[str, Any]) -> dict[str, Any]:
+# Most definitions have those of others, or none.
+@lru_cache(maxsize=1024)
+def load_policies(text: str) -> Mapping[str, Any]:
     """Arguments of ``TaskDefinition``.
 
     Raises:
         Exception: They are not as ``dump_policies`` makes them.
     """
-    return {name: _READERS[name](value) for name, value in stored.items()}
+    return {name: _READERS[name](value) for name, value in json.loads(text).items()}
 
 
 def _dump(value: Any) -> JSON:

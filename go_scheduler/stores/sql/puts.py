@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import func, insert, select, update
 
+from go_scheduler.models import Outcome
 from go_scheduler.stores.changes import (
     EDITED,
     check_revision,
@@ -27,7 +28,8 @@ from go_scheduler.stores.sql.open_instances import OpenInstances
 from go_scheduler.stores.sql.rows import write_definition
 from go_scheduler.stores.sql.slots import free_slots
 from go_scheduler.stores.sql.sweep import LATE_AFTER
-from go_scheduler.stores.sql.tables import contents, definitions
+from go_scheduler.stores.sql.tables import contents, definitions, instances
+from go_scheduler.stores.unfired import unfired
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row
 
-    from go_scheduler.models import TaskDefinition
+    from go_scheduler.models import Skipped, TaskDefinition
     from go_scheduler.stores.messages import Tombstone
     from go_scheduler.stores.sql.dialect import Dialect
     from go_scheduler.stores.sql.edits import Edits
@@ -121,6 +123,13 @@ class Puts:
         for new in ordered:
             if (row := stored.get(new.id)) is not None:
                 put[new.id] = self._replace(connection, row, new, how)
+        changed = (
+            each
+            for id, each in put.items()
+            if id not in over
+            and (id not in stored or each.revision != stored[id].revision)
+        )
+        self._dialect.hint(connection, (each.next_fire_time for each in changed), now)
         return [put[each.id] for each in given]
 
     def _insert(
@@ -209,13 +218,17 @@ class Puts:
         if new.is_same(old):
             return self._keep(connection, row, old, kept(old, new, owner=how.owner))
         moment: dict[str, object] = {}
+        skipped = None
         if goes_on(old, new):
             changed = edited(old, new, owner=how.owner)
         else:
             changed = rescheduled(old, new, how.now, owner=how.owner)
             moment = _moment(changed, how)
-        columns = write_definition(changed)
-        written = self._edits.change(connection, row, {**columns, **moment})
+            skipped = unfired(old, how.now)
+        columns = {**write_definition(changed), **moment}
+        written = self._edits.change(
+            connection, row, columns, unless_fired=skipped is not None
+        )
         connection.execute(
             update(contents)
             .where(contents.c.key == row.key)
@@ -224,6 +237,8 @@ class Puts:
         self._follow(connection, row, changed, how.now)
         if moment:
             self._discard(connection, row, how.now)
+            if skipped is not None:
+                self._record(connection, row, skipped, how.now)
         elif changed.jitter != old.jitter:
             written = self._edits.take_back(connection, row, written, how.now)
         return replace(
@@ -239,6 +254,28 @@ class Puts:
         open_instances.skip_unused(now, EDITED)
         if row.slot is not None:
             free_slots(connection, [row.slot])
+
+    def _record(
+        self, connection: Connection, row: Row[Any], skipped: Skipped, now: datetime
+    ) -> None:
+        """Record what had passed by the former trigger and has no instance."""
+        id = uuid4()
+        record = insert(instances).values(
+            id=id,
+            definition_key=row.key,
+            shard=id.int % self._dialect.shards,
+            queue=row.queue,
+            priority=row.priority,
+            execute_at=skipped.first,
+            due_at=skipped.first,
+            outcome=Outcome.SKIPPED.value,
+            completed_at=now,
+            skipped_first=skipped.first,
+            skipped_last=skipped.last,
+            skipped_count=skipped.count,
+            skipped_reason=skipped.reason,
+        )
+        connection.execute(record)
 
     def _follow(
         self,

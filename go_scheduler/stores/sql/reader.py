@@ -16,11 +16,14 @@ from go_scheduler.stores.sql.instance_rows import (
 )
 from go_scheduler.stores.sql.rows import (
     DEFINITION_COLUMNS,
+    Contents,
+    ContentsRow,
     DefinitionRow,
     missing_definition,
     read_definition,
 )
 from go_scheduler.stores.sql.tables import contents, definitions
+from go_scheduler.triggers.base import is_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,9 +34,11 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.sql.database import Database, Lane
     from go_scheduler.stores.sql.dialect import Dialect
-    from go_scheduler.stores.sql.rows import ContentsRow
 
 _OF_DEFINITION = len(DEFINITION_COLUMNS) - 1
+_DEFINITIONS = select(*(definitions.c[name] for name in DEFINITION_COLUMNS))
+# What serves to search would be as much again.
+_CONTENTS = select(contents.c.key, *(contents.c[name] for name in ContentsRow._fields))
 
 
 class Reader:
@@ -65,12 +70,17 @@ class Reader:
             for row in rows
         ]
 
-    def remember(self, key: UUID, revision: int, row: ContentsRow) -> None:
+    def remember(self, key: UUID, new: TaskDefinition, row: ContentsRow) -> None:
         """Keep what has just been committed, so that it need not be fetched."""
-        self._contents.put(key, revision, row)
+        revision = new.revision or 0
+        if is_own(new.trigger):
+            known = Contents(row.name, new.metadata, new.trigger, row.policies)
+            self._contents.keep(key, revision, known, row)
+        else:
+            self._contents.put(key, revision, row)
 
     def _fetch(self, lane: Lane, keys: Sequence[UUID]) -> Mapping[UUID, Row[Any]]:
-        rows = self._look_up(lane, select(contents), contents, keys)
+        rows = self._look_up(lane, _CONTENTS, contents, keys)
         return {row.key: row for row in rows}
 
     def _look_up(
@@ -108,17 +118,13 @@ class Reader:
         ]
         if len(known) < len(distinct):
             apart = [row[1] for row in distinct.values() if row[width] is None]
-            query = select(*(definitions.c[name] for name in DEFINITION_COLUMNS))
-            found = self._look_up(lane, query, definitions, apart)
+            found = self._look_up(lane, _DEFINITIONS, definitions, apart)
             known += [DefinitionRow(*row) for row in found]
         by_key = self.by_key(lane, known)
         by_number = {
             number: _definition(row[1], by_key) for number, row in distinct.items()
         }
-        rest = (None,) * (len(INSTANCE_COLUMNS) - width)
-        return [
-            read_instance((*row[:width], *rest), by_number[row[1].int]) for row in rows
-        ]
+        return [read_instance(row[:width], by_number[row[1].int]) for row in rows]
 
     def by_key(
         self, lane: Lane, rows: Sequence[DefinitionRow]

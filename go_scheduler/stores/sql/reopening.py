@@ -152,7 +152,9 @@ def _reopen(
         )
         .returning(column.id)
     )
-    return set(connection.execute(statement).scalars())
+    reopened = set(connection.execute(statement).scalars())
+    dialect.hint(connection, [now for _ in reopened], now)
+    return reopened
 
 
 def _exclude(

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import bindparam, text
+from sqlalchemy import bindparam, select, text
 
 from go_scheduler.stores.messages import Reviewed
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.lists import BOTH
-from go_scheduler.stores.sql.parked_instances import ParkedInstances
+from go_scheduler.stores.sql.parked_instances import Behind, ParkedInstances
 from go_scheduler.stores.sql.tables import definitions, instances
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from uuid import UUID
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Row
     from sqlalchemy.sql.selectable import TextualSelect
 
     from go_scheduler.models import TaskInstance
@@ -126,8 +126,9 @@ class Reviewing:
         turns, more = self._look(lambda each: self._turns.find(each, limit))
         if not turns:
             return (), more
+        behind = self._behind(turns)
         unparked = self._database.transact(
-            lambda each: ParkedInstances(each, self._dialect, turns).let_go_on()
+            lambda each: ParkedInstances(each, self._dialect, turns, behind).let_go_on()
         )
         return unparked, more or len(unparked) < len(turns)
 
@@ -141,18 +142,44 @@ class Reviewing:
         undecided, more = self._look(find)
         if not undecided:
             return None, more
+        behind = self._behind(undecided)
 
         def decide(connection: Connection) -> tuple[ParkedInstances, int]:
-            parked = ParkedInstances(connection, self._dialect, undecided)
+            parked = ParkedInstances(connection, self._dialect, undecided, behind)
             return parked, parked.decide()
 
         parked, decided = self._database.transact(decide)
         return parked, more or decided < len(undecided)
 
+    def _behind(self, ids: Collection[UUID]) -> Behind:
+        """How those are behind whom some were parked.
+
+        Not asked within the transaction: on CockroachDB it would wait for a row that
+        somebody else has written, as it waits for none that is skipped.
+        """
+        parked = [row for row in self._rows(ids) if row.behind is not None]
+        former = {row.id: row for row in self._rows({row.behind for row in parked})}
+        pairs = [
+            (row, theirs)
+            for row in parked
+            if (theirs := former.get(row.behind)) is not None
+            and theirs.definition_key == row.definition_key
+        ]
+        ended = [each for each in pairs if each[1].completed_at is not None]
+        return Behind(
+            met={row.id for row, other in ended if other.completed_at >= row.due_at},
+            open={row.id for row, other in pairs if other.completed_at is None},
+        )
+
     def _look(self, read: Callable[[Connection], Found]) -> Found:
         return self._database.run(
             Lane.BY_TIME, lambda connection: self._dialect.past_locks(connection, read)
         )
+
+    def _rows(self, ids: Collection[UUID]) -> Sequence[Row[Any]]:
+        query = select(instances).where(self._dialect.among(instances.c.id, ids))
+        query = self._dialect.looked_up(query, instances, "task_instances_pkey")
+        return self._look(lambda connection: connection.execute(query).all())
 
     def _instances(self, ids: Collection[UUID]) -> Sequence[TaskInstance]:
         if not ids:

@@ -8,21 +8,27 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from go_scheduler.checks import NOTE_LIMIT
-from go_scheduler.errors import GoSchedulerError
-from go_scheduler.json import JSON, FrozenObject, read_object
+from go_scheduler.checks import NOTE_LIMIT, check_type
+from go_scheduler.errors import StoreError
+from go_scheduler.json import JSON, FrozenObject, read_object, to_text
 from go_scheduler.models import TaskDefinition
+from go_scheduler.models.trusted import trusted
 from go_scheduler.stores.slots import overlap_of, slot_of
 from go_scheduler.stores.sql.policy_json import dump_policies, load_policies
-from go_scheduler.stores.sql.types import from_microseconds, to_microseconds, to_text
+from go_scheduler.stores.sql.types import (
+    UNREADABLE,
+    Unreadable,
+    from_microseconds,
+    to_microseconds,
+)
 from go_scheduler.triggers.stored import UnknownTrigger, dump_trigger, load_trigger
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import timedelta
+    from collections.abc import Callable, Mapping
 
     from sqlalchemy import Row
 
@@ -52,6 +58,9 @@ LATEST = datetime.max.replace(tzinfo=UTC)
 NO_ID = UUID(int=0)
 """Stands for an id that cannot be read."""
 
+_ANY_TRIGGER = UnknownTrigger("", None, "")
+_definition: Callable[..., TaskDefinition] = trusted(TaskDefinition)
+
 
 class DefinitionRow(NamedTuple):
     """The columns of ``task_definitions`` that are read, as the driver has them."""
@@ -72,12 +81,12 @@ class DefinitionRow(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """The fields that a user set, apart from queue and expire_after."""
+    """The fields that a user set, apart from columns; policies as they are kept."""
 
     name: str | None
-    metadata: FrozenObject
+    metadata: Mapping[str, JSON]
     trigger: Trigger
-    policies: Mapping[str, Any]
+    policies: str
 
 
 class ContentsRow(NamedTuple):
@@ -93,12 +102,13 @@ class ContentsRow(NamedTuple):
 def write_contents(definition: TaskDefinition) -> ContentsRow:
     """The texts that ``read_contents`` reads."""
     kind, state = dump_trigger(definition.trigger)
+    policies = dump_policies(definition)
     return ContentsRow(
         name=definition.name,
         metadata=to_text(definition.metadata),
         trigger_kind=kind,
         trigger_state=to_text(state),
-        policies=to_text(dump_policies(definition)),
+        policies=to_text(policies) if policies else "{}",
     )
 
 
@@ -127,9 +137,9 @@ def read_contents(row: ContentsRow | Row[Any] | None) -> Contents:
     try:
         state = json.loads(row.trigger_state)
         metadata = read_object(row.metadata)
-        policies = load_policies(json.loads(row.policies))
+        load_policies(row.policies)
         trigger = load_trigger(row.trigger_kind, state)
-        return Contents(row.name, metadata, trigger, policies)
+        return Contents(row.name, metadata, trigger, row.policies)
     # A row that was written by other means than this package may hold anything.
     except Exception as error:
         return _unreadable(str(row.trigger_kind), state, str(error), name=row.name)
@@ -139,7 +149,7 @@ def _unreadable(
     kind: str, state: JSON, problem: str, *, name: str | None = None
 ) -> Contents:
     trigger = UnknownTrigger(kind, state, f"the stored row cannot be read: {problem}")
-    return Contents(name, FrozenObject(), trigger, {})
+    return Contents(name, FrozenObject(), trigger, "{}")
 
 
 def read_definition(
@@ -147,26 +157,72 @@ def read_definition(
 ) -> TaskDefinition:
     """The definition of a row and its contents."""
     try:
-        return TaskDefinition(
-            trigger=contents.trigger,
-            id=row.id,
-            name=contents.name,
-            queue=row.queue,
-            priority=row.priority,
-            metadata=contents.metadata,
-            expire_after=_duration(row.expire_after),
-            named=bool(row.named),
-            owner=row.owner,
-            next_fire_time=row.next_fire_time,
-            paused=bool(row.paused),
-            note=_note(row.note),
-            paused_at=row.paused_at,
-            completed_at=row.completed_at,
-            revision=row.revision,
-            **contents.policies,
+        _check_readable(row)
+        like = _like(
+            row.queue,
+            row.priority,
+            row.expire_after,
+            contents.name,
+            row.owner,
+            contents.policies,
         )
-    except (GoSchedulerError, TypeError, OverflowError) as error:
+    except Exception as error:
         return _stand_in(row, contents, error)
+    return _definition(
+        contents.trigger,
+        row.id,
+        like.name,
+        like.queue,
+        like.priority,
+        contents.metadata,
+        like.expire_after,
+        like.timeout,
+        like.retry,
+        like.catch_up,
+        like.jitter,
+        like.overlap,
+        like.lock,
+        bool(row.named),
+        like.owner,
+        row.next_fire_time,
+        bool(row.paused),
+        _note(row.note),
+        row.paused_at,
+        like.last_pause,
+        like.overdue,
+        row.completed_at,
+        row.revision,
+        row.id,
+    )
+
+
+def _check_readable(row: DefinitionRow | Row[Any]) -> None:
+    check_type("revision", row.revision, int)
+    if Unreadable in map(type, row):
+        bad = [each for each in DEFINITION_COLUMNS if getattr(row, each) is UNREADABLE]
+        raise StoreError(f"{', '.join(bad)}: {UNREADABLE}")
+
+
+# Definitions are many, and what many of them have in common is checked once.
+@lru_cache(maxsize=1024)
+def _like(
+    queue: Any,
+    priority: Any,
+    expire_after: Any,
+    name: str | None,
+    owner: Any,
+    policies: str,
+) -> TaskDefinition:
+    """One of which all this is so, by what is kept of it."""
+    return TaskDefinition(
+        trigger=_ANY_TRIGGER,
+        name=name,
+        queue=queue,
+        priority=priority,
+        expire_after=None if expire_after is None else from_microseconds(expire_after),
+        owner=owner,
+        **load_policies(policies),
+    )
 
 
 def _stand_in(
@@ -214,7 +270,3 @@ def _note(value: object) -> str | None:
     if not isinstance(value, str):
         return None
     return value.replace("\0", "")[:NOTE_LIMIT]
-
-
-def _duration(value: int | None) -> timedelta | None:
-    return None if value is None else from_microseconds(value)

@@ -21,6 +21,14 @@ _JITTER = 0.25
 _REPLACE_AT = "replace_at"
 
 
+def connect_as(
+    engine: Engine,
+    connect: Callable[[Sequence[str], MutableMapping[str, Any]], Connection[Any]],
+) -> Connection[Any]:
+    """Open a connection like those of an engine, that is not one of them."""
+    return connect(*engine.dialect.create_connect_args(engine.url))
+
+
 class Spare:
     """Takes the place of a connection that has grown old.
 
@@ -59,10 +67,8 @@ class Spare:
     def open(self) -> None:
         """Open one; if that fails, the old connection goes on being used."""
         self.wanted = False
-        dialect = self._engine.dialect
-        with suppress(dialect.loaded_dbapi.Error):
-            arguments = dialect.create_connect_args(self._engine.url)
-            self._ready.append(self._connect(*arguments))
+        with suppress(self._engine.dialect.loaded_dbapi.Error):
+            self._ready.append(connect_as(self._engine, self._connect))
 
     def close(self) -> None:
         """Close it."""

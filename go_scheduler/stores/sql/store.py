@@ -56,13 +56,20 @@ if TYPE_CHECKING:
     )
     from go_scheduler.stores.sql.database import Database
     from go_scheduler.stores.sql.dialect import Dialect
+    from go_scheduler.stores.sql.putting import Putting
     from go_scheduler.stores.sql.schema import Schema
 
 _LARGE_BATCH = 500
 
 
 class SQLStore(SQLByHand, InstanceLists, TransactionalStore):
-    """Keeps definitions and instances in a database."""
+    """Keeps definitions and instances in a database.
+
+    Attributes:
+        _putting: How an engine puts definitions.
+    """
+
+    _putting: Putting
 
     def __init__(
         self,
@@ -101,7 +108,12 @@ class SQLStore(SQLByHand, InstanceLists, TransactionalStore):
 
     def now(self) -> datetime:
         """The time of the clock that was passed, else the database's."""
-        return self._database.run(Lane.BY_TIME, self._dialect.now)
+        now, answered = self._database.run(Lane.BY_TIME, self._ask_for_time)
+        # What has passed since the answer has passed in the database as well.
+        return now + (self._elapsed() - answered)
+
+    def _ask_for_time(self, connection: Connection) -> tuple[datetime, timedelta]:
+        return self._dialect.now(connection), self._elapsed()
 
     def _forget(
         self, connection: Connection, remember: timedelta, *, made: int, limit: int
@@ -122,25 +134,14 @@ class SQLStore(SQLByHand, InstanceLists, TransactionalStore):
         if not definitions:
             return []
         check_each_once(definitions)
-        return self._database.transact(
+        return self._putting.put(
+            definitions,
             # Writing a large batch takes so long that its first rows may lie below the
             # bound of every scan when they become visible.
-            lambda connection: self._put(
-                connection, definitions, late=len(definitions) > _LARGE_BATCH
-            ),
+            late=len(definitions) > _LARGE_BATCH,
             # A put of a revision that was done, and is repeated, conflicts with itself.
             repeatable=all(each.revision is None for each in definitions),
         )
-
-    def _put(
-        self,
-        connection: Connection,
-        definitions: Sequence[TaskDefinition],
-        *,
-        late: bool,
-    ) -> Sequence[TaskDefinition]:
-        """Put definitions within a transaction of ours."""
-        return self._puts.put(connection, definitions, late=late)
 
     def join(
         self, connection: object, *, committed: Callable[[], None] | None = None
@@ -153,7 +154,7 @@ class SQLStore(SQLByHand, InstanceLists, TransactionalStore):
             joined,
             self._database,
             self._dialect,
-            puts=self._puts,
+            put=self._putting.put_within,
             sets=self._sets,
             edits=self._edits,
             additions=self._additions,

@@ -6,7 +6,6 @@ read as ``UNREADABLE``: it affects its own row, and not all that are fetched wit
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -14,7 +13,7 @@ from uuid import UUID
 
 from sqlalchemy import CHAR, TIMESTAMP, BigInteger, Text, TypeDecorator, Uuid
 
-from go_scheduler.json import JSON, FrozenObject, read_object
+from go_scheduler.json import JSON, FrozenObject, read_object, to_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,11 +33,6 @@ class Unreadable:
 
 
 UNREADABLE: Final = Unreadable()
-
-
-def to_text(value: JSON) -> str:
-    """A JSON value as it is kept in every table."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def to_microseconds(duration: timedelta) -> int:
@@ -74,13 +68,15 @@ def from_sqlite_time(value: object) -> datetime | Unreadable | None:
 def from_server_time(value: object) -> datetime | Unreadable | None:
     """The time that a server whose time zone is UTC writes as this text.
 
-    A connection of the user's has read it already.
+    A connection of the user's has read it already, in whatever zone is the user's.
     """
-    if value is None or isinstance(value, datetime):
-        return value
+    if value is None:
+        return None
     try:
+        if isinstance(value, datetime):
+            return value.astimezone(UTC)
         return datetime.fromisoformat(str(value))
-    except ValueError:
+    except (ValueError, OverflowError):
         return UNREADABLE
 
 

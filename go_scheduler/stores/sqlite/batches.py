@@ -9,6 +9,7 @@ from uuid import uuid4
 from go_scheduler.models import RUNS_KEPT, Outcome
 from go_scheduler.stores.changes import run_end
 from go_scheduler.stores.sql.types import to_microseconds, to_sqlite_time
+from go_scheduler.stores.sqlite.fetching import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from sqlalchemy import Connection, Row
+    from sqlalchemy.sql.expression import TextualSelect
 
     from go_scheduler.stores.messages import Claim, Firing, RunOutcome
 
@@ -25,6 +27,16 @@ def run_batch(
 ) -> Sequence[Row[Any]]:
     """Execute a statement over a batch, and fetch what it returns."""
     return connection.execute(statement, {"batch": json.dumps(batch), **values}).all()
+
+
+def fetch_batch(
+    connection: Connection,
+    statement: TextualSelect,
+    batch: Sequence[object],
+    **values: object,
+) -> Sequence[Any]:
+    """The same of a statement that says what it returns."""
+    return fetch(connection, statement, {"batch": json.dumps(batch), **values})
 
 
 def write_all(connection: Connection, statement: str, rows: Sequence[Any]) -> None:

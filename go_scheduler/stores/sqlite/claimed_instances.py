@@ -20,6 +20,7 @@ from go_scheduler.stores.sql.sweep import LATE_AFTER
 from go_scheduler.stores.sql.types import to_microseconds
 from go_scheduler.stores.sqlite.batches import (
     ends,
+    fetch_batch,
     kept_runs,
     key_of,
     long_histories,
@@ -28,6 +29,7 @@ from go_scheduler.stores.sqlite.batches import (
     time_of,
     write_all,
 )
+from go_scheduler.stores.sqlite.fetching import fetch
 from go_scheduler.stores.sqlite.statements import claims as claiming
 from go_scheduler.stores.sqlite.statements import definitions, history, runs
 
@@ -126,8 +128,8 @@ class ClaimedInstances:
         now = self._microseconds()
         terms = {**_terms(claimant, now), "node": claimant.node.hex, "lead": now}
         named = {**terms, "ids": json.dumps(ids)}
-        rows = connection.execute(claiming.CLAIM_NAMED, named).all()
-        return [read_instance(tuple(row), definition) for row in rows]
+        rows = fetch(connection, claiming.CLAIM_NAMED, named)
+        return [read_instance(row, definition) for row in rows]
 
     def _instances(self, taken: _Taken) -> list[list[TaskInstance]]:
         """The instances of rows; read without keeping others from writing."""
@@ -140,7 +142,7 @@ class ClaimedInstances:
 
         def read(connection: Connection) -> _Taken:
             return _taken(
-                connection, connection.execute(claiming.LIST_CLAIMED, parameters).all()
+                connection, fetch(connection, claiming.LIST_CLAIMED, parameters)
             )
 
         [claimed] = self._instances(self._database.run(Lane.BY_TIME, read))
@@ -156,7 +158,7 @@ class ClaimedInstances:
 
         def start(connection: Connection) -> _Taken:
             terms = _terms(claimant, self._microseconds())
-            rows = run_batch(connection, runs.START, batch, **terms)
+            rows = fetch_batch(connection, runs.START, batch, **terms)
             # What has to have a slot is left over.
             left = [row.id for row in rows if row.started_at is None]
             if not left:
@@ -263,7 +265,7 @@ def _start_in_slots(
     among = json.dumps([each.hex for each in ids])
     wanted = connection.execute(runs.WANTED_SLOTS, {"ids": among})
     write_all(connection, runs.TAKE_SLOT, [tuple(row) for row in wanted])
-    return connection.execute(runs.START_IN_SLOTS, {"ids": among, **terms}).all()
+    return fetch(connection, runs.START_IN_SLOTS, {"ids": among, **terms})
 
 
 def _free_slots(connection: Connection, rows: Sequence[Row[Any]]) -> None:
@@ -280,7 +282,7 @@ def _claim_lapsed(
         return []
     named = {**terms, "ids": json.dumps(found)}
     connection.execute(history.KEEP_LOST, named)
-    return connection.execute(claiming.CLAIM_NAMED, named).all()
+    return fetch(connection, claiming.CLAIM_NAMED, named)
 
 
 def _claim_free(
@@ -291,7 +293,7 @@ def _claim_free(
 ) -> Sequence[Row[Any]]:
     named = {f"queue{number}": each for number, each in enumerate(queues)}
     statement = claiming.claim(len(queues), tuple(classes))
-    return connection.execute(statement, {**terms, **named}).all()
+    return fetch(connection, statement, {**terms, **named})
 
 
 class _Taken(NamedTuple):
@@ -306,7 +308,7 @@ def _taken(connection: Connection, *rows: Sequence[Row[Any]]) -> _Taken:
     if not keys:
         return _Taken(rows, [])
     known = [each.hex for each in keys if isinstance(each, UUID)]
-    found = connection.execute(definitions.DEFINITIONS, {"keys": json.dumps(known)})
+    found = fetch(connection, definitions.DEFINITIONS, {"keys": json.dumps(known)})
     return _Taken(rows, [DefinitionRow(*row) for row in found])
 
 

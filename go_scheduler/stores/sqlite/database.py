@@ -123,6 +123,19 @@ class SQLiteDatabase(Database):
         with self._write_lock.taken():
             return super().transact(work, repeatable=repeatable)
 
+    def version(self) -> int:
+        """A number that changes when anybody else has written to the file.
+
+        It is the writing connection's, for which its own writes change nothing.
+        """
+
+        def read(connection: Connection) -> int:
+            found: int = connection.exec_driver_sql("PRAGMA data_version").scalar_one()
+            return found
+
+        with self._write_lock.taken():
+            return self.run(self.writing, read)
+
     @contextmanager
     def transaction(self, connection: Connection) -> Iterator[None]:
         """A transaction that has the write lock from its beginning."""

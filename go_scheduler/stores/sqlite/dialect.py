@@ -14,7 +14,7 @@ from go_scheduler.stores.sql.tables import contents
 from go_scheduler.stores.sqlite.functions import CONTAINS, add_functions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from sqlalchemy import ColumnElement, Connection, Table
@@ -69,6 +69,11 @@ class SQLiteDialect(Dialect):
     def write_contents(self, definition: TaskDefinition) -> dict[str, object]:
         """Without a copy to search: the function reads the text."""
         return {**super().write_contents(definition), "metadata_search": None}
+
+    def hint(
+        self, connection: Connection, times: Iterable[datetime | None], now: datetime
+    ) -> None:
+        """Do nothing: whoever looks at the file sees that it has changed."""
 
     def ready(self, connection: Connection) -> None:
         """It gets our functions."""

@@ -17,6 +17,7 @@ from go_scheduler.stores.sqlite.batches import (
     time_of,
     write_all,
 )
+from go_scheduler.stores.sqlite.fetching import fetch
 from go_scheduler.stores.sqlite.statements import definitions
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class DueDefinitions:
             }
         rows = self._database.run(
             Lane.BY_TIME,
-            lambda connection: connection.execute(statement, parameters).all(),
+            lambda connection: fetch(connection, statement, parameters),
         )
         return self._reader.definitions(
             Lane.BY_TIME, [DefinitionRow(*row) for row in rows]

@@ -13,6 +13,7 @@ from go_scheduler.stores.sql.classes import Classes
 from go_scheduler.stores.sql.contacts import read_contacts, write_announcement
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.edits import definition_of
+from go_scheduler.stores.sql.putting import Putting
 from go_scheduler.stores.sql.schema import Schema
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.stores.sql.types import to_microseconds, to_sqlite_time
@@ -21,6 +22,8 @@ from go_scheduler.stores.sqlite.database import SQLiteDatabase
 from go_scheduler.stores.sqlite.deletions import delete_ended
 from go_scheduler.stores.sqlite.dialect import SQLiteDialect
 from go_scheduler.stores.sqlite.due_definitions import DueDefinitions
+from go_scheduler.stores.sqlite.file_watch import FileWatch
+from go_scheduler.stores.sqlite.newcomers import Newcomers
 from go_scheduler.stores.sqlite.statements.cleanup import LIST_CONTACTS, NOTE_CONTACT
 
 if TYPE_CHECKING:
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import Clock
     from go_scheduler.models import Cancelled, TaskDefinition, TaskInstance
+    from go_scheduler.stores.hints import Hints
     from go_scheduler.stores.messages import (
         Addition,
         Announcement,
@@ -102,6 +106,8 @@ class SQLiteStore(SQLStore):
         self._due_definitions = DueDefinitions(*parts)
         self._classes = Classes(self._elapsed)
         self._claimed_instances = ClaimedInstances(*parts, self._classes)
+        newcomers = Newcomers(self._time)
+        self._putting = Putting(database, newcomers, self._puts, self._reader)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}('sqlite:///{self._database.path}')"
@@ -110,6 +116,10 @@ class SQLiteStore(SQLStore):
         """Make the file, and bring its schema up to date or check that it is."""
         self._database.prepare()
         super().initialize()
+
+    def hints(self) -> Hints:
+        """Whether the file has been written to by others."""
+        return FileWatch(self._database.version)
 
     def now(self) -> datetime:
         """The time of the clock that was passed, else the machine's."""
@@ -131,7 +141,7 @@ class SQLiteStore(SQLStore):
 
         def put(connection: Connection) -> tuple[TaskDefinition, TaskInstance | None]:
             is_known = bool(self._edits.live(connection, [new.id]))
-            [put] = self._put(connection, [new], late=False)
+            [put] = self._putting.put_within(connection, [new], late=False)
             if is_known or put.next_fire_time is None:
                 return put, None
             fired = self._due_definitions.fire_in(

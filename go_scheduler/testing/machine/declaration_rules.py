@@ -83,3 +83,5 @@ class DeclarationRules(StorePair):
             )
 
         self._alike(declare)
+        for put_one in new:
+            self._note_made(put_one.id)

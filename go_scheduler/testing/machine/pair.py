@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
     # The first revision of a definition's life: the oracle's (True) and the store's.
     Life: TypeAlias = dict[bool, int]
+    Put: TypeAlias = Callable[
+        [Store, Sequence[TaskDefinition]], Sequence[TaskDefinition]
+    ]
 
 _T = TypeVar("_T")
 
@@ -91,7 +94,9 @@ class StorePair(RuleBasedStateMachine):
             }
         )
 
-    def _put(self, *new: TaskDefinition, edits: int | None = None) -> None:
+    def _put(
+        self, *new: TaskDefinition, edits: int | None = None, by: Put | None = None
+    ) -> None:
         """Put definitions; those that are new begin a life at a higher revision."""
         self._loosened |= {each.id for each in new if each.trigger.waits}
         stored = {each.id for each in self._stored()}
@@ -102,7 +107,7 @@ class StorePair(RuleBasedStateMachine):
         def put(store: Store) -> object:
             mine = [self._edited(store, each, edits) for each in new]
             try:
-                answer = store.put_definitions(mine)
+                answer = store.put_definitions(mine) if by is None else by(store, mine)
             except ConflictError as error:
                 of, first = error.definition_id, self._first(store, error.definition_id)
                 revisions = (error.expected, error.revision)
@@ -113,6 +118,8 @@ class StorePair(RuleBasedStateMachine):
             return [self._definition(store, each) for each in answer]
 
         self._alike(put)
+        for put_one in new:
+            self._note_made(put_one.id)
 
     def _begin(self, store: Store, new: TaskDefinition) -> None:
         side, first = store is self.oracle, revision_of(new)

@@ -24,6 +24,7 @@ from go_scheduler.testing.machine.drawn import (
     fires_first,
     seconds,
 )
+from go_scheduler.testing.machine.hand_over_rules import HandOverRules
 from go_scheduler.testing.machine.instance_rules import InstanceRules
 from go_scheduler.testing.machine.pair import seen_of
 from go_scheduler.testing.machine.reading_rules import ReadingRules
@@ -40,6 +41,7 @@ class StoreMachine(
     DeclarationRules,
     AdditionRules,
     BackfillRules,
+    HandOverRules,
     InstanceRules,
     ReadingRules,
     SeriesRules,

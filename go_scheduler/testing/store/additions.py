@@ -196,6 +196,15 @@ class AddTests:
         assert len({*ids(added)}) == 4
         assert len(instances(store, of)) == 4
 
+    def test_a_key_may_be_twice_in_a_batch_of_which_none_is_known(
+        self, store: Store
+    ) -> None:
+        of = put(store, task())
+        given = [Addition(key="new"), Addition(key="new")]
+        first, second = store.add_instances(of.id, given)
+        assert first == second
+        assert instances(store, of) == [first]
+
     def test_an_addition_is_made_once_however_often_it_is_repeated(
         self, store: Store
     ) -> None:

@@ -256,7 +256,8 @@ class SkipTests:
 
     def test_a_record_of_skipped_ones_takes_no_fire_time(self, store: Store) -> None:
         read = put(store, definition(SKIPPED.first))
-        store.fire_definitions([firing(read, skipped=SKIPPED, next_fire_time=START)])
+        later = START + HOUR
+        store.fire_definitions([firing(read, skipped=SKIPPED, next_fire_time=later)])
         again = put(store, replace(read, trigger=EVERY_TWO_HOURS, revision=None))
         made = fire(store, again, SKIPPED.first)
         assert [each.skipped for each in made if each.fire_time is None] == [SKIPPED]

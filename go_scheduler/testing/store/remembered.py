@@ -128,8 +128,9 @@ class RememberedTests:
     def test_an_id_that_was_made_up_is_named_by_who_passes_it(
         self, store: Store
     ) -> None:
-        made_up = put(store, TaskDefinition(trigger=_ONCE, next_fire_time=START))
-        passed = TaskDefinition(trigger=_ONCE, id=made_up.id, next_fire_time=START)
+        later = START + HOUR
+        made_up = put(store, TaskDefinition(trigger=_ONCE, next_fire_time=later))
+        passed = TaskDefinition(trigger=_ONCE, id=made_up.id, next_fire_time=later)
         named = put(store, passed)
         assert named.named
         assert kept_by_store(named) == kept_by_store(made_up)

@@ -170,10 +170,12 @@ class ReopenTests:
         assert (first.id, again.id) == (other.id, instance.id)
         assert again.expires_at == START + SECOND
 
+    @pytest.mark.parametrize("error", ["no paper", None])
     def test_neither_an_edit_nor_a_pause_serves_its_fire_time_anew(
-        self, store: Store
+        self, store: Store, error: str | None
     ) -> None:
-        instance = failed(store)
+        instance = running(store)
+        assert finish(store, instance, Outcome.FAILED, error=error)
         reopen(store, instance)
         [paused] = store.pause_definitions([instance.definition.id])
         assert paused.next_fire_time is None

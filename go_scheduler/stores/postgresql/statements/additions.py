@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from go_scheduler.stores.postgresql.notices import hinted
 from go_scheduler.stores.postgresql.statements.statement import LONGEST_LEASE, Statement
 from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS
 
@@ -11,8 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _COLUMNS = ", ".join(f"d.{name}" for name in DEFINITION_COLUMNS)
-STARTED = ("claimed_by", "attempt", "runs", "started_at", "expires_at")
-"""The columns in which what was started differs from what was not."""
+_STARTED = ("claimed_by", "attempt", "runs", "started_at", "expires_at")
 
 
 class _Start(NamedTuple):
@@ -23,7 +23,8 @@ class _Start(NamedTuple):
     unless: str = ""
     values: str = ""
     join: str = ""
-    returns: tuple[str, ...] = ()
+    answer: str = ""
+    answers: tuple[str, ...] = ()
 
 
 _IS_STARTED = "mine.starts AND x.at <= now()"
@@ -37,7 +38,7 @@ mine AS MATERIALIZED (
                             AND c.name = ANY(CAST(:names AS text[])))) AS starts
     FROM d),""",
     columns=f""",
-          {", ".join(STARTED)}""",
+          {", ".join(_STARTED)}""",
     unless=f" AND NOT ({_IS_STARTED})",
     values=f""",
          CASE WHEN {_IS_STARTED} THEN CAST(:node AS uuid) END,
@@ -47,15 +48,18 @@ mine AS MATERIALIZED (
          CASE WHEN {_IS_STARTED} THEN now()
              + {LONGEST_LEASE} END""",
     join=" CROSS JOIN mine",
-    returns=STARTED,
+    answer=f""",
+       mine.starts,
+       now()
+           + {LONGEST_LEASE} AS expires_at""",
+    answers=("starts", "expires_at"),
 )
 
 
 # Whoever edits, pauses or deletes the definition waits for the end of this, and then
 # finds what was added; no fire and no other addition does. What is there already is a
-# look-up, by OFFSET 0 as in _NOTHING_OPEN.
-def _add(start: _Start) -> Statement:
-    returned = ("execute_at", *start.returns)
+# look-up, by OFFSET 0 as in _NOTHING_OPEN. Nothing is told of each, if all are made.
+def _add(start: _Start, *, notifies: bool) -> Statement:
     sql = f"""
 WITH d AS MATERIALIZED (
   SELECT * FROM task_definitions@task_definitions_id_key
@@ -85,16 +89,20 @@ made AS (
      AND NOT EXISTS (SELECT 1 FROM task_instances@task_instances_key_key AS i
                       WHERE i.definition_key = d.key AND i.key = x.key
                         AND i.key IS NOT NULL OFFSET 0)
-  RETURNING id, {", ".join(returned)})
-SELECT {_COLUMNS},
-       made.id AS made_id, {", ".join(f"made.{each}" for each in returned)}
-  FROM d LEFT JOIN made ON true
+  RETURNING id, claimable_at)
+SELECT {_COLUMNS}, now() AS now,
+       CASE WHEN (SELECT count(*) FROM made) < (SELECT count(*) FROM x)
+       THEN ARRAY(SELECT id FROM made) END AS ids,
+       {hinted(notifies, made="made", at="claimable_at")}{start.answer}
+  FROM d{start.join}
 """
-    return Statement(sql, (*DEFINITION_COLUMNS, "made_id", *returned))
+    columns = (*DEFINITION_COLUMNS, "now", "ids", "hinted", *start.answers)
+    return Statement(sql, columns)
 
 
-ADDITION_STATEMENTS: Mapping[str, Statement] = {
-    "add": _add(_Start()),
-    "add_and_start": _add(_START),
-}
-"""By name."""
+def addition_statements(*, notifies: bool) -> Mapping[str, Statement]:
+    """By name."""
+    return {
+        "add": _add(_Start(), notifies=notifies),
+        "add_and_start": _add(_START, notifies=notifies),
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from go_scheduler.stores.postgresql.statements.additions import ADDITION_STATEMENTS
+from go_scheduler.stores.postgresql.statements.additions import addition_statements
 from go_scheduler.stores.postgresql.statements.claims import claim_statements
 from go_scheduler.stores.postgresql.statements.cleanup import CLEANUP_STATEMENTS
 from go_scheduler.stores.postgresql.statements.definitions import definition_statements
@@ -23,9 +23,9 @@ _INDEX = re.compile(r"@(\w+)")
 def statements_by_name(dialect: PostgreSQLDialect) -> Mapping[str, Statement]:
     """Every statement of the loops on a kind of server."""
     named = {
-        **definition_statements(dialect.shards),
+        **definition_statements(dialect.shards, notifies=dialect.notifies),
         **claim_statements(dialect.shards, reads_rows=dialect.reads_rows),
-        **ADDITION_STATEMENTS,
+        **addition_statements(notifies=dialect.notifies),
         **RUN_STATEMENTS,
         **CLEANUP_STATEMENTS,
     }

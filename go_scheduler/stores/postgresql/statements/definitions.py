@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from go_scheduler.stores.postgresql.notices import hinted
 from go_scheduler.stores.postgresql.statements.statement import LONGEST_LEASE, Statement
 from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS
 from go_scheduler.stores.sql.slots import exclusion
@@ -50,7 +51,7 @@ made AS (
                       WHERE d.id = x.id AND d.deleted_at IS NOT NULL OFFSET 0)
      AND NOT EXISTS (SELECT 1 FROM task_tombstones@task_tombstones_pkey AS t
                       WHERE t.id = x.id OFFSET 0)
-  RETURNING key, id),
+  RETURNING key, id, next_fire_time),
 kept AS (
   INSERT INTO task_contents
          (key, name, metadata, metadata_search, trigger_kind, trigger_state, policies)
@@ -58,9 +59,19 @@ kept AS (
          x.trigger_state, x.policies
     FROM x JOIN made ON made.key = x.key
   RETURNING key)"""
-_INSERTED = """
-SELECT id, now() AS now FROM made
+
+
+# Nothing is told of each, if all are new.
+def _inserted(*, notifies: bool) -> str:
+    """What the statement answers, and whether other processes hear of it."""
+    return f"""
+SELECT now() AS now,
+       CASE WHEN (SELECT count(*) FROM made) < (SELECT count(*) FROM x)
+       THEN ARRAY(SELECT id FROM made) END AS ids,
+       {hinted(notifies, made="made", at="next_fire_time")}
 """
+
+
 _STARTED = f""",
 started AS (
   INSERT INTO task_instances
@@ -74,7 +85,7 @@ started AS (
     FROM x AS d JOIN made ON made.key = d.key
          CROSS JOIN (SELECT CAST(:fire_time AS timestamptz) AS at) AS f
   RETURNING definition_key, started_at, expires_at)
-SELECT made.id, now() AS now, started.started_at, started.expires_at
+SELECT now() AS now, started.started_at, started.expires_at
   FROM made JOIN started ON started.definition_key = made.key
 """
 
@@ -190,13 +201,15 @@ SELECT d.id
 """
 
 
-def definition_statements(shards: int) -> Mapping[str, Statement]:
+def definition_statements(shards: int, *, notifies: bool) -> Mapping[str, Statement]:
     """By name; ``_free`` and ``_current`` are for the rows of a batch past locks."""
     columns = (*DEFINITION_COLUMNS, "now")
     return {
-        "insert_new": Statement(_INSERT_NEW + _INSERTED, ("id", "now")),
+        "insert_new": Statement(
+            _INSERT_NEW + _inserted(notifies=notifies), ("now", "ids", "hinted")
+        ),
         "insert_and_start": Statement(
-            _INSERT_NEW + _STARTED, ("id", "now", "started_at", "expires_at")
+            _INSERT_NEW + _STARTED, ("now", "started_at", "expires_at")
         ),
         "due": Statement(_due(shards), columns),
         "due_after": Statement(_due(shards, _AFTER), columns),

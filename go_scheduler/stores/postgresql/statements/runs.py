@@ -58,7 +58,8 @@ SELECT {INSTANCE},
 
 # The rows that are locked stay as they are, and the slots that somebody has are not so
 # much as tried: a wait for a slot is one for another statement of this kind, and as all
-# take them in one order, none is for another in a circle.
+# take them in one order, none is for another in a circle. Who loses that has to know of
+# the other one, which its snapshot need not show: an update reads the row as it is.
 def _start_in_slots(apart: str = "") -> str:
     """Gives those their slots that come first, and parks the others."""
     return f"""
@@ -78,7 +79,7 @@ first AS MATERIALIZED (
    ORDER BY slot, priority, due_at, execute_at, id),
 made AS (
   INSERT INTO task_slots (name, instance_id) SELECT slot, id FROM first ORDER BY slot
-  ON CONFLICT (name) DO NOTHING RETURNING name, instance_id),
+  ON CONFLICT (name) DO UPDATE SET name = excluded.name RETURNING name, instance_id),
 has AS MATERIALIZED (
   SELECT name, instance_id FROM made
   UNION ALL SELECT name, instance_id FROM taken),
@@ -91,9 +92,8 @@ t AS (
          claimed_by = CASE WHEN mine.starts THEN t.claimed_by END,
          parked = NOT mine.starts,
          behind = CASE WHEN NOT mine.starts THEN mine.holder END
-    FROM (SELECT m.id, has.instance_id AS holder,
-                 coalesce(has.instance_id = m.id, false) AS starts
-            FROM mine AS m LEFT JOIN has ON has.name = m.slot) AS mine
+    FROM (SELECT m.id, has.instance_id AS holder, has.instance_id = m.id AS starts
+            FROM mine AS m JOIN has ON has.name = m.slot) AS mine
    WHERE t.id = mine.id
   RETURNING {INSTANCE})
 SELECT {INSTANCE},
@@ -198,17 +198,15 @@ _RETURNS = """
             x.next_at"""
 
 
-def _finish(*, keeps: bool = False, frees: bool = False) -> str:
+def _finish(*, in_full: bool = False) -> str:
     """Records what became of runs.
 
     Args:
-        keeps: Whether the ends are kept of those that did not succeed. What all have
-            succeeded pays nothing for that.
-        frees: Whether slots are let go of. What has none pays nothing for that.
+        in_full: Whether slots are let go of, and the ends are kept of those that did
+            not succeed. What all have succeeded without a slot pays nothing for that.
     """
-    freed = _freed() + "," if frees else ""
     return f"""
-WITH {_PRIOR if keeps else ""}ended AS (
+WITH {_PRIOR if in_full else ""}ended AS (
   UPDATE task_instances@task_instances_pkey AS t
      SET outcome = x.outcome,
          ended_attempt = CASE WHEN x.outcome IS NOT NULL THEN x.attempt END,
@@ -234,9 +232,9 @@ WITH {_PRIOR if keeps else ""}ended AS (
                 CAST(:retries AS bigint[]), CAST(:hung AS boolean[]),
                 CAST(:errors AS text[]), CAST(:next_times AS timestamptz[]))
          AS x (id, attempt, outcome, started_at, retry_in, hung, error, next_at)
-   WHERE {_MAY_FINISH}{_RETURNS}{_OF_SLOT if frees else ""}{_OF_RUN if keeps else ""}),{
-        freed
-    }{_GONE_ON}{_KEPT if keeps else ""}
+   WHERE {_MAY_FINISH}{_RETURNS}{_OF_SLOT + _OF_RUN if in_full else ""}),{
+        _freed() + "," if in_full else ""
+    }{_GONE_ON}{_KEPT if in_full else ""}
 SELECT id FROM ended
 """
 
@@ -299,8 +297,7 @@ RUN_STATEMENTS: Mapping[str, Statement] = {
     "claimed_free": Statement(_FREE, ("id",)),
     "claimed_current": Statement(_CURRENT, ("id",)),
     "finish": Statement(_finish(), ("id",)),
-    "finish_kept": Statement(_finish(keeps=True), ("id",)),
-    "finish_in_slots": Statement(_finish(keeps=True, frees=True), ("id",)),
+    "finish_in_full": Statement(_finish(in_full=True), ("id",)),
     "trim_runs": Statement(_TRIM_RUNS, ("instance_id",)),
     "finish_free": Statement(_FINISH_FREE, ("id",)),
     "finish_current": Statement(_FINISH_CURRENT, ("id",)),

@@ -50,6 +50,25 @@ SELECT {DEFINITION}
  WHERE key IN (SELECT value FROM json_each(:keys))
 """)
 
+KNOWN = text("""
+SELECT x.value AS id
+  FROM json_each(:ids) AS x
+ WHERE EXISTS (SELECT 1 FROM task_definitions AS d
+                WHERE d.id = x.value AND d.deleted_at IS NULL)
+    OR EXISTS (SELECT 1 FROM task_definitions AS d
+                WHERE d.id = x.value AND d.deleted_at IS NOT NULL)
+    OR EXISTS (SELECT 1 FROM task_tombstones AS t WHERE t.id = x.value)
+""")
+INSERT_NEW = """
+INSERT INTO task_definitions
+       (key, id, shard, queue, priority, expire_after, waits, slot, overlap,
+        next_fire_time, late, paused, note, paused_at, completed_at, revision, named,
+        created_at)
+VALUES (?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?)"""
+INSERT_CONTENTS = """
+INSERT INTO task_contents (key, name, metadata, trigger_kind, trigger_state, policies)
+VALUES (?, ?, ?, ?, ?, ?)"""
+
 _FIRED = exclusion("task_definitions")
 FIRE = text(f"""
 {batch("id", "expected", "revision", "next_at")}

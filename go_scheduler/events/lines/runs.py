@@ -1,0 +1,92 @@
+"""Lines about runs and what came of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from go_scheduler.events.instance_events import (
+    CompletedRunFailed,
+    ResultDiscarded,
+    ResultLost,
+    RunDeferred,
+    RunFailed,
+    RunHung,
+    RunLeftBehind,
+    RunTimedOut,
+)
+from go_scheduler.events.lines.line import (
+    ERROR,
+    INFO,
+    WARNING,
+    Line,
+    line_of,
+    run_ids,
+)
+
+if TYPE_CHECKING:
+    from go_scheduler.events.event import InstanceEvent
+
+
+@line_of.register(RunFailed)
+def _(event: RunFailed) -> Line:
+    if event.retry_in is None:
+        return _run_failed(ERROR, event, "has failed for good", event.error)
+    what = f"has failed and runs again in {event.retry_in}"
+    return _run_failed(WARNING, event, what, event.error)
+
+
+@line_of.register(RunDeferred)
+def _(event: RunDeferred) -> Line:
+    what = f"asks to be run again in {event.retry_in}"
+    # What it raised to say so is no fault: where that was is not worth its lines.
+    # Below the last of a group is a rule.
+    why = event.error.rstrip(" +-\n").rpartition("\n")[2].lstrip(" |")
+    return _run_failed(INFO, event, what, why)
+
+
+@line_of.register(RunLeftBehind)
+def _(event: RunLeftBehind) -> Line:
+    what = "was left behind, has failed and is given back"
+    return _run_failed(WARNING, event, what, event.error)
+
+
+@line_of.register(RunHung)
+def _(event: RunHung) -> Line:
+    text = "instance %s: attempt %d has no result in time, presumed hung"
+    return Line(WARNING, text, (event.instance_id, event.attempt), run_ids(event))
+
+
+@line_of.register(RunTimedOut)
+def _(event: RunTimedOut) -> Line:
+    what = "it is told to end" if event.ended else "it cannot be ended, presumed hung"
+    text = f"instance %s: attempt %d has no result after its timeout, %s: {what}"
+    args = event.instance_id, event.attempt, event.timeout
+    return Line(WARNING, text, args, run_ids(event))
+
+
+@line_of.register(CompletedRunFailed)
+def _(event: CompletedRunFailed) -> Line:
+    return Line(
+        ERROR,
+        "instance %s: attempt %d is completed, but failed afterwards: %s",
+        (event.instance_id, event.attempt, event.error),
+        run_ids(event),
+    )
+
+
+@line_of.register(ResultDiscarded)
+def _(event: ResultDiscarded) -> Line:
+    text = "instance %s: the result of attempt %d is discarded, its claim is lost"
+    return Line(WARNING, text, (event.instance_id, event.attempt), run_ids(event))
+
+
+@line_of.register(ResultLost)
+def _(event: ResultLost) -> Line:
+    text = "instance %s: its outcome cannot be told"
+    return Line(ERROR, text, (event.instance_id,), run_ids(event), event.exception)
+
+
+def _run_failed(level: int, event: InstanceEvent, what: str, error: str | None) -> Line:
+    of = event.name or event.definition_id
+    args = event.instance_id, of, event.attempt, what, error
+    return Line(level, "instance %s of %s: attempt %d %s: %s", args, run_ids(event))

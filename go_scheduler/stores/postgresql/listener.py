@@ -1,0 +1,128 @@
+"""Hints by LISTEN: what other processes notify of, on a connection of its own."""
+
+from __future__ import annotations
+
+import logging
+import selectors
+import socket
+import threading
+from typing import TYPE_CHECKING, TypeAlias
+
+import psycopg
+
+from go_scheduler.errors import StoreUnavailableError
+from go_scheduler.stores.hints import Hints
+from go_scheduler.stores.postgresql.notices import CHANNEL, NOTIFY_EVERY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Connection: TypeAlias = "psycopg.Connection[tuple[object, ...]]"
+
+_log = logging.getLogger(__name__)
+
+
+class Listener(Hints):
+    """Listens for one node.
+
+    A pooler that gives a connection to another client after each transaction takes
+    LISTEN, and delivers nothing. It is known by the server's process: what a connection
+    was told of that is then the pooler's invention.
+
+    Args:
+        connect: Opens a connection, in autocommit.
+        through_pooler: Whether to listen through a pooler all the same, since it leaves
+            a client its connection.
+    """
+
+    # Those that write say so once in a while, and commit a moment later.
+    blind = 2 * NOTIFY_EVERY
+
+    def __init__(self, connect: Callable[[], Connection], through_pooler: bool) -> None:
+        self._connect = connect
+        self._through_pooler = through_pooler
+        self._connection: Connection | None = None
+        self._is_deaf = False
+        self._closed = False
+        # Whoever closes this does not wait for the thread that waits.
+        self._lock = threading.Lock()
+        self._end, self._ended = socket.socketpair()
+
+    def wait(self) -> bool:
+        """Wait for a notification; a new connection is as good as one."""
+        try:
+            with self._lock:
+                return not self._closed and self._hear()
+        except psycopg.Error as error:
+            raise StoreUnavailableError(f"nothing is heard: {error}") from error
+        finally:
+            if self._closed:
+                self._let_go()
+
+    def close(self) -> None:
+        """Close the connection, or leave that to the thread that waits."""
+        self._closed = True
+        # The other end can be read from then on.
+        self._end.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._lock.acquire(blocking=False):
+            try:
+                self._disconnect()
+                self._ended.close()
+            finally:
+                self._lock.release()
+
+    def _hear(self) -> bool:
+        try:
+            if self._connection is None and not self._is_deaf:
+                self._connection = self._connect()
+                self._listen(self._connection)
+                # For what was put in meanwhile.
+                return True
+            return self._wait()
+        except BaseException:
+            self._disconnect()
+            raise
+
+    def _listen(self, connection: Connection) -> None:
+        asked = f"SELECT pg_backend_pid(), {CHANNEL}"
+        row = connection.execute(asked.encode()).fetchone()
+        assert row is not None, "it has no condition"
+        process, channel = row
+        if process != connection.info.backend_pid and not self._through_pooler:
+            _log.info(
+                "the connections go through a pooler: what other processes put in is"
+                " found when it is looked for, and not at once; see hints= of the store"
+            )
+            self._is_deaf = True
+            self._disconnect()
+        else:
+            connection.execute(f'LISTEN "{channel}"'.encode())
+
+    def _wait(self) -> bool:
+        """Wait until something comes, or for the end."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._ended, selectors.EVENT_READ)
+            if self._connection is not None:
+                selector.register(self._connection.fileno(), selectors.EVENT_READ)
+            while not self._closed:
+                selector.select()
+                if self._connection is not None and _has_news(self._connection):
+                    return True
+        return False
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _has_news(connection: Connection) -> bool:
+    """Whether it was notified, of whatever has come."""
+    found = False
+    connection.pgconn.consume_input()
+    while connection.pgconn.notifies() is not None:
+        found = True
+    return found
