@@ -88,9 +88,8 @@ def _watch(
     ) -> None:
         driver: Any = connection.connection.driver_connection
         # What settles a store reads all there is.
-        planned = (
-            statement.lstrip().startswith(_PLANNED) and "count(*)" not in statement
-        )
+        settles = statement.startswith("SELECT (SELECT count(*)")
+        planned = statement.lstrip().startswith(_PLANNED) and not settles
         # What meets a lock is executed again, and shown then.
         with suppress(LockNotAvailable):
             if planned:

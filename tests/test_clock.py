@@ -310,7 +310,7 @@ def test_it_begins_with_the_best_of_five_answers(
 def test_a_fast_answer_at_the_start_needs_no_second(
     copy: StoreClock, distant: DistantStore
 ) -> None:
-    distant.there = seconds(0.002)
+    distant.there = seconds(0.0001)
     copy.refresh()
     assert distant.asked == 1
 
@@ -381,3 +381,41 @@ def test_with_a_vouched_clock_an_instant_has_the_time_it_had(
     clock.advance(seconds(3))
     assert copy.at(then + seconds(1)) == time + seconds(1)
     assert copy.now() == clock.now() - seconds(0.1)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_one_that_waits_does_not_go_on_with_an_old_copy_while_another_asks(
+    clock: ManualClock, waits: bool
+) -> None:
+    asked, may_answer = threading.Event(), threading.Event()
+    may_answer.set()
+    ahead = ZERO
+    known: list[datetime] = []
+
+    def read() -> datetime:
+        asked.set()
+        assert may_answer.wait(FAILED_AFTER)
+        return clock.now() + ahead
+
+    copy = StoreClock(clock, read)
+    copy.refresh()
+    ahead = HOUR
+    clock.advance(seconds(60))
+    asked.clear()
+    may_answer.clear()
+
+    def look() -> None:
+        copy.refresh(waits=waits)
+        known.append(copy.now())
+
+    first = threading.Thread(target=copy.refresh, daemon=True)
+    first.start()
+    assert asked.wait(FAILED_AFTER)
+    second = threading.Thread(target=look, daemon=True)
+    second.start()
+    if not waits:
+        second.join(FAILED_AFTER)
+    may_answer.set()
+    for thread in (first, second):
+        thread.join(FAILED_AFTER)
+    assert known == [clock.now() + (HOUR if waits else ZERO)]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 
@@ -13,12 +15,15 @@ from go_scheduler import (
     DelayTrigger,
     ExecuteOnceTrigger,
     HandedOn,
+    HandlerRegistry,
     IntervalTrigger,
     MemoryStore,
+    RetryPolicy,
     Scheduler,
     TaskDefinition,
     Trigger,
 )
+from go_scheduler.instead import write_instead
 from go_scheduler.triggers import explain, preview
 
 if TYPE_CHECKING:
@@ -42,6 +47,7 @@ KNOWN = {
         timedelta,
     )
 }
+SCHEDULER: Any = Scheduler(HandlerRegistry())
 GIVEN = {
     "UTC": UTC,
     "handler": print,
@@ -72,10 +78,70 @@ def test_arguments_of_other_schedulers_are_answered_by_an_example(
 ) -> None:
     with pytest.raises(TypeError, match="argument") as caught:
         wrong()
-    [note] = caught.value.__notes__
+    note = caught.value.__notes__[-1]
     example = note.removeprefix("Write, for example: ")
     assert example != note
     assert eval(example, {**KNOWN, **GIVEN}) is not None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [
+        (lambda: TaskDefinition(trigger=HOURLY, meta={}), "metadata"),  # type: ignore[call-arg]
+        (lambda: TaskDefinition(trigger=HOURLY, retries=3), "retry"),  # type: ignore[call-arg]
+        (lambda: TaskDefinition(trigger=HOURLY, max_instances=1), "overlap"),  # type: ignore[call-arg]
+        (lambda: CronTrigger("0 9 * * *", tz="UTC"), "timezone"),  # type: ignore[call-arg]
+        (lambda: IntervalTrigger(minute=5), "minutes"),  # type: ignore[call-arg]
+        (lambda: Scheduler(print, max_worker=2), "max_workers"),  # type: ignore[call-arg]
+        (lambda: RetryPolicy(max_retries=3), "max_attempts"),  # type: ignore[call-arg]
+        (lambda: SCHEDULER.run_now(uuid4(), eta=NOW), "at"),
+        (lambda: SCHEDULER.schedule_all(definition=[]), "definitions"),
+        (lambda: asyncio.run(SCHEDULER.arun_now(uuid4(), countdown=5)), "delay"),
+    ],
+)
+def test_an_argument_that_does_not_exist_is_noted_with_the_one_that_may_be_meant(
+    wrong: Callable[[], object], meant: str
+) -> None:
+    with pytest.raises(TypeError, match="argument") as caught:
+        wrong()
+    noted, _ = caught.value.__notes__
+    assert noted.startswith("There is no ")
+    assert noted.endswith(f"=: did you mean {meant}=?")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "example"),
+    [
+        (lambda: SCHEDULER.enqueue("send", "ada"), 'enqueue("send", order=7)'),
+        (lambda: SCHEDULER.enqueue_all("send"), 'enqueue_all("send", [{"order": 7}'),
+        (lambda: SCHEDULER.run_now(uuid4(), by="hand"), "run_now(definition.id, paylo"),
+        (lambda: SCHEDULER.schedule(print, HOURLY), "schedule(TaskDefinition(trigger="),
+        (lambda: SCHEDULER.schedule_all(1, 2), "schedule_all([definition])"),
+        (lambda: SCHEDULER.retry_failed("send"), 'retry_failed(name="send")'),
+        (lambda: SCHEDULER.backfill(uuid4()), "backfill(definition.id, start, end)"),
+        (lambda: SCHEDULER.declare([], "shop"), 'declare([definition], owner="shop")'),
+        (lambda: asyncio.run(SCHEDULER.aenqueue("a", "b")), 'enqueue("send", order=7)'),
+        (lambda: asyncio.run(SCHEDULER.aschedule()), "aschedule(TaskDefinition("),
+        (lambda: asyncio.run(SCHEDULER.aschedule_all()), "aschedule_all([definition])"),
+        (lambda: asyncio.run(SCHEDULER.adeclare([])), "adeclare([definition], owner="),
+    ],
+)
+def test_a_call_that_cannot_be_is_answered_by_one_that_can(
+    wrong: Callable[[], object], example: str
+) -> None:
+    with pytest.raises(TypeError, match="argument") as caught:
+        wrong()
+    [note] = caught.value.__notes__
+    assert f"scheduler.{example}" in note
+
+
+def test_an_error_within_an_awaited_call_gets_no_example() -> None:
+    async def fails() -> None:
+        raise TypeError("its own")
+
+    with pytest.raises(TypeError, match="its own") as caught:
+        asyncio.run(write_instead("fails()")(fails)())
+    assert not hasattr(caught.value, "__notes__")
 
 
 def test_an_error_within_a_call_gets_no_example() -> None:

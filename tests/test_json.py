@@ -21,6 +21,7 @@ from go_scheduler.json import (
     contains,
     freeze,
     is_same,
+    read_object,
 )
 
 if TYPE_CHECKING:
@@ -316,3 +317,47 @@ def test_shared_parts_that_add_up_to_billions_are_refused_at_once() -> None:
         value = [value, value]
     with pytest.raises(ConfigurationError, match="one value too many"):
         freeze({"a": value}, name="metadata", limit=64 * 1024)
+
+
+@given(st.dictionaries(st.sampled_from("abcdef"), VALUES, max_size=4))
+@settings(max_examples=100)
+def test_what_was_written_is_read_as_it_was_frozen(value: dict[str, JSON]) -> None:
+    for text in (
+        json.dumps(value, ensure_ascii=False, separators=(",", ":")),
+        json.dumps(value, indent=1),
+    ):
+        read = read_object(text)
+        assert read == value
+        assert _kinds(read) == _kinds(freeze(value, name="it", limit=100_000))
+
+
+def _kinds(value: JSON) -> object:
+    if isinstance(value, dict):
+        return type(value), {name: _kinds(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return type(value), [_kinds(inner) for inner in value]
+    return type(value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        "1",
+        "[1]",
+        "{}x",
+        '{"a":1e999}',
+        '{"a":NaN}',
+        '{"a":-Infinity}',
+        '{"a":' + "9" * 400 + ".0}",
+        '{"a":' + "9" * 5000 + "}",
+        '{"a":"\\u0000"}',
+        '{"a":"\\ud800"}',
+        '{"a":"b\nc"}',
+        '{"a":' * 102 + "1" + "}" * 102,
+    ],
+)
+def test_a_text_that_is_no_sound_object_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        read_object(text)

@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
@@ -27,6 +27,8 @@ from go_scheduler.models import (
     TaskDefinition,
     TaskInstance,
 )
+from go_scheduler.models.changed import changed
+from go_scheduler.models.trusted import trusted
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
 from go_scheduler.shown import LONGEST_SHOWN
 from go_scheduler.stores.messages import Addition, Claim, Release, RunOutcome
@@ -132,7 +134,9 @@ def test_a_value_of_another_type_is_refused(
     name: str, value: object, kind: str
 ) -> None:
     article = "an" if kind in ("int", "Overlap") else "a"
-    assert refusal(name, value) == f"{name} must be {article} {kind}, not {value!r}"
+    refused = refusal(name, value)
+    assert refused.startswith(f"{name} must be {article} {kind}, ")
+    assert refused.endswith(f"not {value!r}")
 
 
 @pytest.mark.parametrize("value", [-1, 4])
@@ -392,3 +396,80 @@ def test_every_value_is_frozen_slotted_and_made_by_name(value: type) -> None:
     assert value.__dataclass_params__.frozen  # type: ignore[attr-defined]
     assert "__slots__" in vars(value)
     assert all(each.kw_only for each in dataclasses.fields(value))
+
+
+def test_a_copy_with_other_fields_has_all_others_of_the_first() -> None:
+    given = replace(DEFINITION, name="a", metadata={"n": 1}, revision=3)
+    copied = changed(given, revision=4, next_fire_time=START)
+    assert copied == given
+    assert (copied.revision, copied.next_fire_time) == (4, START)
+    assert (given.revision, given.next_fire_time) == (3, None)
+    # As one that is made, it passes on whose revision it has.
+    assert replace(copied, id=UUID(int=8)).revision is None
+
+
+def test_a_copy_of_a_users_own_kind_of_definition_keeps_what_that_has_more() -> None:
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Report(TaskDefinition):
+        pages: int = 0
+
+    copied = changed(Report(trigger=HOURLY, id=ID, pages=7), revision=2)
+    assert isinstance(copied, Report)
+    assert (copied.pages, copied.revision) == (7, 2)
+
+
+@pytest.mark.parametrize("kind", [TaskInstance, RunOutcome, Claim, RetryPolicy])
+def test_what_is_made_without_checks_is_as_if_made_with_them(kind: type) -> None:
+    given: dict[type, dict[str, object]] = {
+        TaskInstance: {
+            "id": ID,
+            "definition": DEFINITION,
+            "fire_time": START,
+            "execute_at": START,
+            "due_at": START,
+            "attempt": 3,
+        },
+        RunOutcome: {"claim": Claim(instance_id=ID, attempt=1)},
+        Claim: {"instance_id": ID, "attempt": 2},
+        RetryPolicy: {},
+    }
+    made, checked = trusted(kind)(**given[kind]), kind(**given[kind])
+    assert type(made) is kind
+    assert made == checked
+    assert repr(made) == repr(checked)
+    assert hash(made) == hash(checked)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(made, dataclasses.fields(kind)[0].name, None)
+
+
+@pytest.mark.parametrize(
+    "checked",
+    [
+        TaskDefinition(
+            trigger=ExecuteOnceTrigger(START),
+            name="report",
+            metadata={"to": ["a", {"b": 1}]},
+            retry=RetryPolicy(max_attempts=3),
+            revision=4,
+        ),
+        instance(attempt=2, started_at=START),
+    ],
+    ids=["definition", "instance"],
+)
+def test_what_is_made_of_all_its_fields_in_their_order_is_like_any_other(
+    checked: Any,
+) -> None:
+    kind: Any = type(checked)
+    names = [each.name for each in dataclasses.fields(kind)]
+    made: Any = trusted(kind)(*(getattr(checked, name) for name in names))
+    assert type(made) is kind
+    assert (made, repr(made)) == (checked, repr(checked))
+    assert hash(made) == hash(checked)
+    assert pickle.loads(pickle.dumps(made)) == checked
+    assert copy.copy(made) == checked
+    assert dataclasses.asdict(made) == dataclasses.asdict(checked)
+    assert replace(made) == checked
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.id = None
+    with pytest.raises(TypeError):
+        trusted(kind)()

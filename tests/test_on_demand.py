@@ -20,7 +20,6 @@ from go_scheduler.models import State, TaskDefinition
 from go_scheduler.run import current_run
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory.store import MemoryStore
-from go_scheduler.stores.sql.database import Lane
 from go_scheduler.testing.builders import HOUR, NOBODY, SECOND, TICK
 from go_scheduler.testing.clock import START, ManualClock
 from go_scheduler.triggers.interval import IntervalTrigger
@@ -72,8 +71,9 @@ def test_what_is_enqueued_for_later_runs_then(clock: ManualClock) -> None:
         scheduler.schedule(SEND)
         scheduler.enqueue("send", at=START + HOUR, n=1)
         scheduler.enqueue("send", delay=2 * HOUR, n=2)
+        scheduler.run_now(SEND.id, delay=3 * HOUR, payload={"n": 3})
         clock.advance(3 * HOUR)
-    assert seen == [({"n": 1}, START + HOUR), ({"n": 2}, START + 2 * HOUR)]
+    assert seen == [({"n": each}, START + each * HOUR) for each in (1, 2, 3)]
 
 
 def test_many_are_enqueued_in_their_order(client: Client, clock: ManualClock) -> None:
@@ -143,7 +143,9 @@ def test_a_name_that_none_can_be_is_refused() -> None:
             client.enqueue(name)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="definition_id must be a UUID"):
         client.run_now("send")  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="payloads must be an Iterable"):
+    with pytest.raises(ConfigurationError, match="by at or by delay"):
+        client.run_now(SEND.id, at=START, delay=SECOND)
+    with pytest.raises(ConfigurationError, match="payloads must be several"):
         client.enqueue_all("send", 7)  # type: ignore[arg-type]
 
 
@@ -238,10 +240,13 @@ def counted(store: PostgreSQLStore) -> Iterator[list[str]]:
     def note(connection: object, cursor: object, statement: str, *_: object) -> None:
         executed.append(statement)
 
-    engine = store._database._engines[Lane.BY_HAND]
-    event.listen(engine, "before_cursor_execute", note)
+    # On SQLite several lanes have one engine.
+    engines = {*store._database._engines.values()}
+    for engine in engines:
+        event.listen(engine, "before_cursor_execute", note)
     yield executed
-    event.remove(engine, "before_cursor_execute", note)
+    for engine in engines:
+        event.remove(engine, "before_cursor_execute", note)
 
 
 @pytest.mark.parametrize("engine", SHARED[1:], indirect=True)

@@ -62,12 +62,16 @@ def test_any_grace_up_to_a_century_is_accepted(grace: timedelta) -> None:
     assert CatchUp(grace=grace).grace == grace
 
 
+NO_DURATION = "must be a( timedelta, such as|t least 0 s and at most 100 years)"
 NO_DURATIONS = [timedelta(microseconds=-1), timedelta(days=36_526), timedelta.max, 60]
 
 
 @pytest.mark.parametrize("grace", [*NO_DURATIONS, None])
 def test_a_grace_that_is_none_is_refused(grace: timedelta) -> None:
-    with pytest.raises(ConfigurationError, match="grace must be a timedelta of zero"):
+    with pytest.raises(
+        ConfigurationError,
+        match=f"grace {NO_DURATION}",
+    ):
         CatchUp(grace=grace)
 
 
@@ -76,7 +80,10 @@ def test_a_grace_that_is_none_is_refused(grace: timedelta) -> None:
 def test_what_says_how_late_and_is_no_duration_is_refused(
     name: str, late: timedelta
 ) -> None:
-    with pytest.raises(ConfigurationError, match=f"{name} must be a timedelta of zero"):
+    with pytest.raises(
+        ConfigurationError,
+        match=f"{name} {NO_DURATION}",
+    ):
         CatchUp(**{name: late})  # type: ignore[arg-type]
 
 
@@ -215,7 +222,7 @@ def test_exceptions_are_kept_as_names_each_once_and_in_one_order() -> None:
 @pytest.mark.parametrize(
     ("values", "refusal"),
     [
-        ({"delay": 5}, "delay must be a timedelta, not 5"),
+        ({"delay": 5}, "delay must be a timedelta, such"),
         ({"delay": -SECOND}, "delay must be at least 0 s"),
         ({"delay": SECOND, "factor": 0.5}, "factor must be a number from 1 to 1,000"),
         ({"delay": SECOND, "factor": float("nan")}, "factor must be a number from 1"),

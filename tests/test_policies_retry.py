@@ -227,7 +227,7 @@ def test_what_is_in_a_group_counts_where_all_agree() -> None:
 
 
 def test_a_delay_that_is_none_is_refused_where_it_is_raised() -> None:
-    with pytest.raises(ConfigurationError, match="delay must be a timedelta, not 5"):
+    with pytest.raises(ConfigurationError, match="delay must be a timedelta, such"):
         RetryAfter(5)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="delay must be at least 0 s"):
         RetryAfter(seconds(-1))

@@ -122,7 +122,7 @@ def test_a_handler_that_outlives_expire_after_is_run_again(
         assert called.acquire(timeout=FAILED_AFTER)
         clock.advance(seconds(4.8))
         assert not called.acquire(blocking=False)
-        clock.advance(seconds(0.7))
+        clock.advance(seconds(0.9))
         assert called.acquire(timeout=FAILED_AFTER)
         [instance] = scheduler.list_instances()
         assert (instance.runs, instance.state) == (2, State.RUNNING)

@@ -18,6 +18,7 @@ class Queue(StrEnum):
 
 
 SECOND = timedelta(seconds=1)
+SUCH = "such as timedelta(seconds=300), not"
 SETTINGS = Settings(
     schedule_window=SECOND,
     runner_window=SECOND,
@@ -65,12 +66,12 @@ def test_what_cannot_work_is_refused_with_the_least_that_can(
         assert refusal(name, refused) == (
             f"{name} must be at least {least} s and at most 100 years: {refused!r}"
         )
-    assert refusal(name, 1) == f"{name} must be a timedelta, not 1"
+    assert refusal(name, 1) == f"{name} must be a timedelta, {SUCH} 1"
 
 
 def test_a_policy_of_another_type_is_refused() -> None:
     assert refusal("catch_up", SECOND) == (
-        f"catch_up must be a CatchUp, not {SECOND!r}"
+        f"catch_up must be a CatchUp, such as CatchUp(mode='all'), not {SECOND!r}"
     )
 
 
@@ -79,7 +80,7 @@ def test_what_has_ended_may_be_kept_for_no_time(name: str) -> None:
     zero = timedelta(0)
     assert getattr(replace(SETTINGS, **{name: zero}), name) == zero  # type: ignore[arg-type]
     assert refusal(name, -SECOND).startswith(f"{name} must be at least 0 s")
-    assert refusal(name, 1) == f"{name} must be a timedelta, not 1"
+    assert refusal(name, 1) == f"{name} must be a timedelta, {SUCH} 1"
 
 
 @pytest.mark.parametrize(
@@ -148,4 +149,6 @@ def test_an_error_of_the_clock_is_none_or_zero_or_more() -> None:
     assert refusal("clock_error", -SECOND).startswith(
         "clock_error must be at least 0 s"
     )
-    assert refusal("clock_error", 0.01) == "clock_error must be a timedelta, not 0.01"
+    assert (
+        refusal("clock_error", 0.01) == f"clock_error must be a timedelta, {SUCH} 0.01"
+    )

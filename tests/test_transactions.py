@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 from sqlalchemy import (
     Column,
@@ -26,7 +27,7 @@ from sqlalchemy import (
     select,
     text,
 )
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
@@ -251,6 +252,21 @@ def test_a_change_is_rolled_back_too(
     assert client.get_definition(stored.id).revision == 1
 
 
+def test_nothing_is_put_beside_a_conflict_that_does_not_end_the_transaction(
+    client: Client, shop: Shop
+) -> None:
+    stored = client.schedule(definition())
+    client.schedule(replace(stored, name="other"))
+    new = definition()
+    with shop.engine.begin() as connection:
+        with pytest.raises(ConflictError):
+            client.schedule_all([new, stored], connection=connection)
+        shop.order(connection)
+    assert shop.orders == 1
+    with pytest.raises(TaskDefinitionNotFoundError):
+        client.get_definition(new.id)
+
+
 def test_a_revision_that_is_not_the_stored_one_is_a_conflict(
     client: Client, shop: Shop
 ) -> None:
@@ -268,6 +284,9 @@ def test_who_puts_an_id_that_is_put_meanwhile_is_told_to_repeat(
     def come_first(connection: Connection, *statement: object) -> None:
         if "INSERT INTO task_definitions" in str(statement[1]):
             client.schedule(new)
+            if "unnest" in str(statement[1]):
+                # As a server says of what it did not see when it began.
+                raise IntegrityError("", {}, psycopg.errors.UniqueViolation())
 
     with shop.engine.connect() as connection:
         event.listen(connection, "before_cursor_execute", come_first)
@@ -1112,7 +1131,7 @@ def test_what_was_enqueued_long_before_its_commit_still_runs(
             scheduler.enqueue("send", connection=connection)
             clock.advance(3 * MINUTE)
             assert runs == []
-        clock.advance(seconds(12))
+        clock.advance(seconds(17))
     assert len(runs) == 1
 
 
@@ -1196,7 +1215,7 @@ def test_a_key_whose_instance_is_cleaned_up_before_it_is_read_is_added_after_all
                 with shop.engine.begin() as other:
                     other.execute(text(each))
 
-    engine = store._database._engines[Lane.BY_HAND]
+    engine = store._database._engines[Lane.NEW]
     event.listen(engine, "before_cursor_execute", clean_up)
     again = client.enqueue("send", key="k")
     event.remove(engine, "before_cursor_execute", clean_up)

@@ -148,7 +148,7 @@ class TestRefusals:
             ),
             ({"removed": ["keep"]}, r"'keep', not \['keep'\]"),
             ({"adopt": 1}, "adopt must be a bool"),
-            ({"definitions": ONE}, "definitions must be an Iterable"),
+            ({"definitions": ONE}, "definitions must be several"),
             ({"definitions": ["one"]}, "must be a TaskDefinition, not 'one'"),
             ({"definitions": [ONE, ONE]}, "is there twice"),
         ],

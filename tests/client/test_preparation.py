@@ -298,3 +298,10 @@ def test_a_foreign_trigger_that_waits_is_refused() -> None:
 
     with pytest.raises(InvalidTriggerError, match="which only this package's own"):
         prepare(TaskDefinition(trigger=PatientTrigger(HOUR)), START)
+
+
+def test_what_may_have_passed_already_is_overdue() -> None:
+    now_and_later = (START, START + HOUR)
+    once = TaskDefinition(trigger=ExecuteOnceTrigger(START + HOUR))
+    assert prepare(once, *now_and_later).overdue
+    assert not prepare(once, START).overdue

@@ -17,8 +17,10 @@ from go_scheduler.errors import (
     TaskDefinitionNotFoundError,
 )
 from go_scheduler.handlers.registry import HandlerRegistry
-from go_scheduler.models import Cancelled, Outcome, Skipped, TaskDefinition
-from go_scheduler.policies import CatchUp, RetryPolicy
+from go_scheduler.models import Cancelled, NodeInfo, Outcome, Skipped, TaskDefinition
+from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
+from go_scheduler.stores.messages import Release
+from go_scheduler.stores.unfired import UNFIRED
 from go_scheduler.testing.builders import (
     HOUR,
     LEASE,
@@ -26,10 +28,13 @@ from go_scheduler.testing.builders import (
     NODE,
     SECOND,
     TICK,
+    claim,
+    claim_of,
     claimed,
     definition,
     pending,
     running,
+    start,
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers.base import Trigger
@@ -165,11 +170,37 @@ def test_it_was_skipped_with_all_that_were_missed_and_why(
     for at in (START + MINUTE, START + 20 * MINUTE):
         why = house.why(at)
         assert why.because is Because.SKIPPED
-        assert "fire times were skipped, from 2030-01-01 00:" in why.text
+        assert " fire times were skipped" in why.text
         assert why.reason is not None
         assert why.reason in why.text
-    # In the midst of them is no fire time, and no reason either.
-    assert house.why(START + 20 * MINUTE + SECOND).because is Because.NO_FIRE_TIME
+    assert why.until is not None
+    assert house.why(why.until + SECOND).because is Because.NO_FIRE_TIME
+
+
+def test_what_was_skipped_is_told_alike_after_another_trigger(
+    store: Store, clock: ManualClock
+) -> None:
+    house = House(store, clock)
+    old = house.schedule(CronTrigger("0 * * * *"), catch_up=CatchUp(mode="latest"))
+    clock.advance(5 * HOUR + SECOND)
+    house.run_for(MINUTE)
+    three = house.why(START + 3 * HOUR)
+    assert three.text.startswith(
+        "2030-01-01 03:00:00 UTC is within 2030-01-01 01:00:00 UTC to 2030-01-01"
+        " 04:00:00 UTC, in which 4 fire times were skipped: missed by more than "
+    )
+    house.scheduler.schedule(replace(old, trigger=CronTrigger("15 * * * *")))
+    after = house.why(START + 3 * HOUR)
+    assert (after.because, after.text) == (Because.SKIPPED, three.text)
+    # It may have been one of them, for all that is known.
+    quarter = house.why(START + 3 * HOUR + 15 * MINUTE)
+    assert quarter.text == three.text.replace("03:00:00 UTC is", "03:15:00 UTC is")
+    later = house.why(START + 4 * HOUR + MINUTE)
+    assert later.because is Because.NO_FIRE_TIME
+    assert later.text.startswith(
+        "Nothing is kept of 2030-01-01 04:01:00 UTC, and the trigger that it has now"
+        " has no fire time then; the nearest are "
+    )
 
 
 def test_what_was_backfilled_says_so_and_not_that_it_was_skipped(
@@ -395,6 +426,20 @@ def test_what_waits_for_a_retry_is_frozen_by_a_pause(
     assert " (there is no note), so that" in why.text
 
 
+def test_what_was_backfilled_with_an_overlap_tells_of_the_one_that_it_waits_for(
+    store: Store, clock: ManualClock
+) -> None:
+    house = House(store, clock)
+    old = house.schedule(IntervalTrigger(HOUR, START - DAY))
+    house.scheduler.backfill(
+        old.id, START - DAY, START - 22 * HOUR, overlap=Overlap.BUFFER_ALL
+    )
+    first, second = claim(store, limit=2)
+    start(store, first)
+    start(store, second)
+    assert house.scheduler.why(second.id).holder == store.get_instance(first.id)
+
+
 def test_it_waits_for_another_one_of_its_definition_to_end() -> None:
     first = instance(started_at=START)
     parked = replace(
@@ -475,7 +520,87 @@ def test_it_is_overdue_as_no_node_makes_its_instance(
     for at in (None, NINE):
         why = house.why(at)
         assert (why.because, why.since) == (Because.OVERDUE, NINE)
-        assert "0 nodes are alive" in why.text
+        assert why.text.endswith(
+            ", and no node has made its instance. But no node is alive that takes"
+            " anything: start a scheduler."
+        )
+
+
+def test_a_node_that_has_stopped_makes_no_instance_of_what_is_overdue(
+    store: Store, clock: ManualClock
+) -> None:
+    house = House(store, clock)
+    house.run_for(SECOND)
+    house.scheduler.stop()
+    client = Client(store)
+    late = client.schedule(TaskDefinition(trigger=ExecuteOnceTrigger(START + MINUTE)))
+    clock.advance(HOUR)
+    [node] = client.nodes()
+    assert (node.alive, node.stopping) == (True, True)
+    assert "But no node is alive that takes anything" in client.why(late.id).text
+
+
+@pytest.mark.parametrize(
+    ("nodes", "text"),
+    [
+        (1, "; 1 node is alive. Does it know the trigger?"),
+        (2, "; 2 nodes are alive. Do they know the trigger?"),
+    ],
+)
+def test_what_is_overdue_though_nodes_live_asks_whether_they_know_the_trigger(
+    nodes: int, text: str
+) -> None:
+    node = NodeInfo(
+        id=NODE,
+        host=None,
+        pid=None,
+        version=None,
+        queues=None,
+        names=None,
+        since=START,
+        seen_at=START,
+        stopping=False,
+        alive=True,
+    )
+    facts = facts_of(definition(START - HOUR), START)
+    why = why_now(replace(facts, nodes=[node] * nodes))
+    assert why.because is Because.OVERDUE
+    assert why.text.endswith(f", and no node has made its instance{text}")
+
+
+def test_what_was_due_a_moment_ago_should_have_fired(
+    store: Store, clock: ManualClock
+) -> None:
+    house = House(store, clock)
+    house.schedule(ExecuteOnceTrigger(START))
+    clock.advance(SECOND)
+    why = house.why()
+    assert why.because is Because.TO_COME
+    assert why.text == (
+        "It should have fired at 2030-01-01 00:00:00 UTC; its instance is not made yet."
+        " But no node is alive that takes anything: start a scheduler."
+    )
+
+
+def test_what_is_given_back_was_due_when_it_was_and_is_offered_again(
+    store: Store, clock: ManualClock
+) -> None:
+    held = claimed(store)
+    clock.advance(SECOND)
+    store.release_instances([Release(claim=claim_of(held), delay=MINUTE)])
+    client = Client(store)
+    why = client.why(held.id)
+    assert (why.because, why.since) == (Because.WAITS_FOR_NODE, held.execute_at)
+    assert why.until == START + SECOND + MINUTE
+    assert why.text == (
+        "It was due at 2030-01-01 00:00:01 UTC, and is offered again at 2030-01-01"
+        " 00:01:01 UTC, in 1 min. But no node is alive that takes anything: start a"
+        " scheduler."
+    )
+    clock.advance(HOUR)
+    why = client.why(held.id)
+    assert (why.because, why.since) == (Because.WAITS_FOR_NODE, held.execute_at)
+    assert why.text.startswith("It has been due since 2030-01-01 00:00:01 UTC, and ")
 
 
 # What is not.
@@ -566,6 +691,24 @@ def test_what_another_trigger_was_to_run_later_and_was_skipped_is_found() -> Non
     )
     why = why_then(facts_of(skipped.definition, START, skipped))
     assert (why.because, why.reason) == (Because.SKIPPED, "edited")
+
+
+@pytest.mark.parametrize("trigger", [BERLIN, DelayTrigger(HOUR), OnDemandTrigger()])
+def test_what_another_trigger_had_not_fired_is_told_of_each_instant_of_it(
+    store: Store, clock: ManualClock, trigger: Trigger
+) -> None:
+    house = House(store, clock)
+    old = house.scheduler.schedule(definition(trigger=IntervalTrigger(MINUTE, START)))
+    clock.advance(HOUR)
+    house.scheduler.schedule(replace(old, trigger=trigger))
+    within = house.scheduler.why(old.id, START + 30 * MINUTE)
+    assert (within.because, within.reason) == (Because.SKIPPED, UNFIRED)
+    assert ", in which 60 fire times were skipped: " in within.text
+    assert within.text.endswith(f": {UNFIRED}.")
+    first = house.scheduler.why(old.id, START + MINUTE)
+    assert (first.because, first.until) == (Because.SKIPPED, START + HOUR)
+    later = house.scheduler.why(old.id, START + HOUR + SECOND)
+    assert later.because is not Because.SKIPPED
 
 
 def test_what_has_failed_without_a_call_says_so() -> None:

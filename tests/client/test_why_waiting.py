@@ -184,8 +184,9 @@ def test_as_many_were_skipped_for_this_reason(store: Store, clock: ManualClock) 
     skipped = why.instance.skipped
     assert skipped is not None
     assert why.text == (
-        f"{skipped.count} fire times were skipped, from 2030-01-01 00:01:00 UTC to"
-        f" 2030-01-01 00:54:00 UTC: {skipped.reason}."
+        "2030-01-01 00:20:00 UTC is within 2030-01-01 00:01:00 UTC to 2030-01-01"
+        f" 00:54:00 UTC, in which {skipped.count} fire times were skipped:"
+        f" {skipped.reason}."
     )
     assert skipped.count == 54
 

@@ -44,7 +44,7 @@ class Waiting:
         ([wait], "is async, and nobody awaits what a listener returns"),
         (
             [lambda: 1],
-            r"a listener is called with one argument, the event, and takes \(\)",
+            r"a listener is called with one argument, the event, and takes none",
         ),
         ([Waiting()], "is async, and nobody awaits what a listener returns"),
     ],

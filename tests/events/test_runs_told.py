@@ -188,7 +188,9 @@ class TestOnEachStore:
         with house.scheduler:
             clock.advance(2 * SECOND)
         given_back = house.of(InstanceGivenBack)
-        reason = "no handler is registered for definitions 'report' here"
+        reason = (
+            "no handler is registered for definitions 'report' here; registered: none"
+        )
         assert [each.reason for each in given_back] == [reason] * len(given_back)
         assert given_back[0].delay == timedelta(milliseconds=50)
         assert given_back[1].delay == timedelta(milliseconds=100)

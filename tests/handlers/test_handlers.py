@@ -160,7 +160,7 @@ async def takes_nothing() -> None:
 @pytest.mark.parametrize(
     ("handler", "why"),
     [
-        (lambda: None, r"takes \(\): too many positional arguments"),
+        (lambda: None, r"takes none: too many positional arguments"),
         (takes_nothing, "too many positional arguments"),
         (lambda instance, more: None, "missing a required argument: 'more'"),
         (lambda *, instance: None, "too many positional arguments"),

@@ -6,8 +6,8 @@ import asyncio
 import functools
 import pickle
 from dataclasses import dataclass, field, fields
-from datetime import date, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Union
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
@@ -30,7 +30,6 @@ from go_scheduler import (
     TaskInstance,
 )
 from go_scheduler.client import Client
-from go_scheduler.handlers import adapters
 from go_scheduler.handlers.registry import TAKEN_BY_A_TASK
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.builders import HOUR, SECOND
@@ -463,7 +462,10 @@ class TestRunning:
             (Outcome.FAILED, 1)
         ]
         errors = "\n".join(str(each.error) for each in failed)
-        assert "the payload {'order': 'x'} does not fit: order: Input should" in errors
+        assert (
+            "the payload {'order': 'x'} does not fit: order must be int, not 'x'"
+            in errors
+        )
         assert "task 'send': missing a required argument: 'order'" in errors
 
     def test_what_the_handler_raises_is_its_own_affair(
@@ -486,7 +488,7 @@ class TestEnqueueing:
         [
             ({}, "task 'send': missing a required argument: 'order'"),
             ({"order": 7, "extra": 1}, "got an unexpected keyword argument 'extra'"),
-            ({"order": "seven"}, "task 'send': order: Input should be a valid integer"),
+            ({"order": "seven"}, "task 'send': order must be int, not 'seven'"),
             ({"order": 7, "to": {"weight": 1}}, "to.to: Field required"),
         ],
     )
@@ -713,52 +715,3 @@ class TestRefusals:
     ) -> None:
         task: Any = handlers.task("part")(functools.partial(needs, order=5))
         assert task.payload.required == ()
-
-
-class TestWithoutPydantic:
-    @pytest.fixture(autouse=True)
-    def _without(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(adapters, "find_spec", lambda _: None)
-
-    @pytest.mark.parametrize(
-        ("annotation", "good", "bad"),
-        [
-            (int, [1, 10**9], ["1", 1.5, True, None]),
-            (float, [1, 1.5], ["1", True]),
-            (bool, [True], [1]),
-            (str, ["a"], [1, None]),
-            (list[int], [[1]], [{}, 1]),
-            (dict[str, int], [{"a": 1}], [[]]),
-            (str | None, ["a", None], [1]),
-            (Union[int, None], [1, None], ["a"]),  # noqa: UP007
-            (None, [None], [0]),
-            (Any, [1, "a", None, []], []),
-        ],
-    )
-    def test_plain_values_are_checked(
-        self, annotation: object, good: list[Any], bad: list[Any]
-    ) -> None:
-        adapter = adapters.adapter_for("x", annotation)
-        for value in good:
-            assert adapter.dump(value) is value
-            assert adapter.load(value) is value
-        for value in bad:
-            with pytest.raises(ValueError, match=r"^x must be "):
-                adapter.dump(value)
-            with pytest.raises(ValueError, match=r"^x must be "):
-                adapter.load(value)
-
-    @pytest.mark.parametrize("annotation", [Order, Parcel, date | None, timedelta])
-    def test_others_are_refused_with_what_to_install(self, annotation: object) -> None:
-        with pytest.raises(
-            ConfigurationError, match="install pydantic, the extra payloads, which"
-        ):
-            adapters.adapter_for("x", annotation)
-
-    def test_the_task_and_the_type_are_named(self, handlers: HandlerRegistry) -> None:
-        def mail(parcel: Parcel) -> None: ...
-
-        with pytest.raises(
-            ConfigurationError, match=r"^task 'mail': parameter parcel is a Parcel: ins"
-        ):
-            handlers.task("mail")(mail)

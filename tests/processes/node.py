@@ -38,6 +38,7 @@ class Role:
     """What a node does; durations are in seconds."""
 
     lease: float = 20
+    schedule_window: float = 1
     runner_window: float = 1
     queues: Sequence[str] = ("default",)
     runs: bool = True
@@ -120,6 +121,7 @@ class Node:
             self.handle if role.runs else None,
             store,
             lease=timedelta(seconds=role.lease),
+            schedule_window=timedelta(seconds=role.schedule_window),
             runner_window=timedelta(seconds=role.runner_window),
             queues=role.queues,
         ) as scheduler:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain, count
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
 
 from go_scheduler.client import Client
+from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.models import Cancelled, Outcome, State, TaskDefinition
 from go_scheduler.policies import CatchUp
 from go_scheduler.triggers import IntervalTrigger
@@ -27,13 +29,14 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
 
-# On a CockroachDB of one machine so many edits and ticks take minutes.
-pytestmark = [pytest.mark.slow, pytest.mark.parametrize("engine", SHARED[:-1])]
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("engine", SHARED)]
 
 EVERY = timedelta(milliseconds=250)
 TICK = timedelta(microseconds=1)
-DEFINITIONS = 40
-EDITS = 300
+DEFINITIONS, EDITS = 40, 300
+# On a CockroachDB of one machine so many edits and ticks would take minutes.
+FEWER_DEFINITIONS, FEWER_EDITS = 6, 25
+TRIES = 10
 RUNS_EACH = 2
 """How many runs there are between two edits, at least."""
 UNSTARTED = (State.PENDING, State.CLAIMED)
@@ -52,6 +55,23 @@ def nodes(store: Store, store_url: str, tmp_path: Path) -> Iterator[Processes]:
         yield started
 
 
+class PatientClient(Client):
+    """Asks again, as users do, where what it changes is locked for too long."""
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if name not in ("schedule", "pause", "resume", "delete_definition", "cancel"):
+            return found
+
+        def call(*args: object, **more: object) -> object:
+            for _ in range(TRIES):
+                with suppress(StoreUnavailableError):
+                    return found(*args, **more)
+            return found(*args, **more)
+
+        return call
+
+
 class Editor:
     """Edits definitions at random, and knows what has to be true of each since.
 
@@ -60,7 +80,7 @@ class Editor:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._client = Client(store)
+        self._client = PatientClient(store)
         self._random = Random(7)
         self._numbers = count(1)
         self._last: dict[UUID, TaskDefinition] = {}
@@ -209,13 +229,14 @@ def number_of(fire_time: datetime | None) -> int:
 
 
 def test_what_one_process_edits_while_others_fire_and_run_it_is_as_it_was_edited_last(
-    store: Store, nodes: Processes
+    store: Store, nodes: Processes, engine: str
 ) -> None:
+    fewer = engine == "cockroachdb"
     editor = Editor(store)
-    for _ in range(DEFINITIONS):
+    for _ in range(FEWER_DEFINITIONS if fewer else DEFINITIONS):
         editor.create()
     started = nodes.start_many(3, Role())
-    for number in range(EDITS):
+    for number in range(FEWER_EDITS if fewer else EDITS):
         nodes.wait_until(started, "called", number * RUNS_EACH)
         editor.edit()
     editor.resume_all()

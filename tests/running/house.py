@@ -187,7 +187,7 @@ class House:
         self.base = base
         self.held = Held()
         self.due: deque[HeldRun] = deque()
-        self.contact = Contact(base, silence=LEASE)
+        self.contact = Contact(base, lease=LEASE)
         self.recorder = Recorder(
             store, clock, defaults=DEFAULTS, max_hangs=None, recorded=lambda: None
         )

@@ -29,7 +29,7 @@ def between(since: float, until: float) -> NodeContact:
 
 
 def test_contact_is_unbroken_since_the_first_answer(clock: ManualClock) -> None:
-    contact = Contact(clock, silence=seconds(10))
+    contact = Contact(clock, lease=seconds(10))
     assert contact.unbroken == ZERO
     contact.made()
     for _ in range(4):
@@ -39,7 +39,7 @@ def test_contact_is_unbroken_since_the_first_answer(clock: ManualClock) -> None:
 
 
 def test_silence_breaks_the_contact(clock: ManualClock) -> None:
-    contact = Contact(clock, silence=seconds(10))
+    contact = Contact(clock, lease=seconds(10))
     contact.made()
     clock.advance(seconds(10))
     assert contact.unbroken == seconds(10)
@@ -48,45 +48,45 @@ def test_silence_breaks_the_contact(clock: ManualClock) -> None:
     assert contact.unbroken == ZERO
 
 
-def test_contact_may_be_broken_by_another_thread_while_this_one_asks(
-    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    contact = Contact(clock, silence=seconds(10))
-
-    def break_meanwhile(now: timedelta) -> bool:
-        contact.broke()
-        return False
-
-    monkeypatch.setattr(contact, "_is_silent", break_meanwhile)
-    contact.made()
-    assert contact.unbroken == ZERO
-    contact.made()
-    assert not contact.broken_since(ZERO)
-    assert contact.broken_since(ZERO)
-
-
 def test_a_node_that_wakes_from_a_freeze_has_no_contact(clock: ManualClock) -> None:
-    contact = Contact(clock, silence=seconds(10))
+    contact = Contact(clock, lease=seconds(10))
     contact.made()
     clock.advance(seconds(3600))
     assert contact.unbroken == ZERO
 
 
-def test_a_failure_breaks_the_contact(clock: ManualClock) -> None:
-    contact = Contact(clock, silence=seconds(10))
+def test_a_failure_breaks_the_contact_if_nothing_is_answered_for_a_third_of_a_lease(
+    clock: ManualClock,
+) -> None:
+    contact = Contact(clock, lease=seconds(9))
     contact.made()
-    clock.advance(seconds(5))
+    clock.advance(seconds(3))
     contact.broke()
+    assert contact.unbroken == seconds(3)
+    clock.advance(TICK)
     assert contact.unbroken == ZERO
     contact.made()
-    clock.advance(seconds(1))
-    assert contact.unbroken == seconds(1)
+    clock.advance(seconds(4))
+    assert contact.unbroken == seconds(4)
+
+
+def test_calls_that_are_lost_among_others_break_no_contact(clock: ManualClock) -> None:
+    contact = Contact(clock, lease=seconds(9))
+    for _ in range(10):
+        contact.made()
+        clock.advance(seconds(1))
+        contact.broke()
+        clock.advance(seconds(2))
+    assert contact.unbroken == seconds(30)
+    contact.made()
+    clock.advance(seconds(9))
+    assert contact.unbroken == seconds(39)
 
 
 def test_contact_is_broken_since_its_last_break_and_not_before(
     clock: ManualClock,
 ) -> None:
-    contact = Contact(clock, silence=seconds(10))
+    contact = Contact(clock, lease=seconds(9))
     assert contact.broken_since(ZERO)
     contact.made()
     clock.advance(seconds(5))
@@ -96,7 +96,7 @@ def test_contact_is_broken_since_its_last_break_and_not_before(
     contact.made()
     assert contact.broken_since(seconds(1))
     assert not contact.broken_since(clock.elapsed())
-    clock.advance(seconds(10) + TICK)
+    clock.advance(seconds(9) + TICK)
     assert contact.broken_since(seconds(5))
 
 

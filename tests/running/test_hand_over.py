@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from go_scheduler.clock import StoreClock
 from go_scheduler.errors import StoreUnavailableError, TaskDefinitionNotFoundError
 from go_scheduler.events import (
     DefinitionCompleted,
@@ -49,7 +51,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from go_scheduler.clock import StoreClock
     from go_scheduler.models import TaskInstance
 
 FAILED_AFTER = 30.0
@@ -426,6 +427,25 @@ def test_what_is_scheduled_and_due_runs_by_the_write_that_puts_it(
         assert counting.calls == ["started"]
         assert found.next_fire_time == new.trigger.first_fire_time(counting.now())
         assert (found.completed_at, found.revision) == (None, 1)
+
+
+def test_what_may_be_due_by_the_store_is_handed_over_and_called_no_sooner(
+    counting: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called_at: list[datetime] = []
+    runs = Runs()
+
+    def handle(instance: TaskInstance) -> None:
+        called_at.append(counting.now())
+        runs(instance)
+
+    monkeypatch.setattr(StoreClock, "round_trip", timedelta(milliseconds=100))
+    with Scheduler(handle, counting) as scheduler:
+        fire_at = counting.now() + timedelta(milliseconds=50)
+        scheduler.schedule(TaskDefinition(trigger=ExecuteOnceTrigger(fire_at)))
+        assert counting.calls == ["started"]
+        runs.wait()
+    assert called_at[0] >= fire_at
 
 
 def test_what_is_stored_already_is_looked_for(counting: Counting) -> None:

@@ -262,7 +262,7 @@ def test_between_its_looks_it_does_not_ask_the_store(
     house: House, store: FaultyStore, clock: ManualClock
 ) -> None:
     house.tick()
-    clock.advance(WINDOW / 4)
+    clock.advance(WINDOW / 2)
     house.tick()
     assert len(store.limits) == 1
     clock.advance(WINDOW / 4)
@@ -503,6 +503,7 @@ def test_an_outage_begins_that_lease_anew(
     store.away = True
     with pytest.raises(StoreUnavailableError):
         house.claim()
+    clock.advance(LEASE / 2)
     store.away = False
     house.settle()
     clock.advance(LEASE * 0.9)
@@ -519,10 +520,11 @@ def test_a_node_that_wakes_from_a_freeze_takes_nothing_over_at_once(
     house.settle()
     clock.advance(LEASE)
     house.settle()
-    assert store.lapsed == [None, ZERO, None]
+    # Where nothing had lapsed it has found what nobody had claimed, too.
+    assert store.lapsed == [None, ZERO]
     clock.advance(3 * LEASE)
     house.settle()
-    assert store.lapsed == [None, ZERO, None, None]
+    assert store.lapsed == [None, ZERO, None]
 
 
 def test_a_full_house_looks_again_soon_though_one_has_started_meanwhile(
@@ -671,7 +673,7 @@ def test_a_look_is_repeated_on_a_store_that_settles(
 def test_a_look_is_not_repeated_where_nothing_settles(
     house: House, store: FaultyStore
 ) -> None:
-    assert house.claim() == WINDOW / 2
+    assert house.claim() == WINDOW * 3 / 4
     assert len(store.limits) == 1
 
 
@@ -691,12 +693,12 @@ def test_of_what_a_node_has_left_one_is_taken_over_first_then_two_then_four(
     house = House(store, store_clock, clock, max_workers=20)
     lapsed_work(house, 10)
     taken = []
-    for _ in range(5):
+    for _ in range(4):
         house.tick()
         taken.append(house.held.busy)
         clock.advance(house.tick())
-    assert taken == [1, 3, 7, 10, 10]
-    assert clock.elapsed() - 2 * LEASE == 3 * seconds(0.1) + 2 * WINDOW / 2
+    assert taken == [1, 3, 7, 10]
+    assert clock.elapsed() - 2 * LEASE == 3 * seconds(0.1) + WINDOW * 3 / 4
 
 
 def test_without_a_free_worker_nothing_is_taken_over(
@@ -718,6 +720,6 @@ def test_a_break_ends_the_takeover(
     lapsed_work(house, 3)
     house.tick()
     house.contact.broke()
-    clock.advance(seconds(0.1))
+    clock.advance(LEASE / 2)
     house.settle()
-    assert house.held.busy == 1
+    assert sum(each.attempt > 1 for each in store.list_instances()) == 1

@@ -80,7 +80,7 @@ def test_what_has_no_handler_here_is_given_back_with_its_reason() -> None:
     named = instance(definition(name="report"))
     assert judged(named, registry) == Accepted(again=False)
     assert reason(judged(instance(definition(name="bill")), registry)) == (
-        "no handler is registered for definitions 'bill' here"
+        "no handler is registered for definitions 'bill' here; registered: 'report'"
     )
     assert reason(judged(instance(), registry)) == (
         "no handler is registered for definitions without a name here: pass name= to"

@@ -98,7 +98,7 @@ class House:
         self.can_end = True
         self.meanwhile_ending: Callable[[], object] = lambda: None
         self.replaced: list[tuple[HeldRun, bool]] = []
-        self.contact = Contact(base, silence=LEASE)
+        self.contact = Contact(base, lease=LEASE)
         self.keeper = Keeper(
             Renewals(store, clock, lease=LEASE, contact=self.contact),
             clock,
@@ -379,6 +379,7 @@ def test_while_the_store_is_away_nothing_is_lost_and_the_contact_is_broken(
     with pytest.raises(StoreUnavailableError):
         house.tick()
     assert not run.lost
+    clock.advance(seconds(2))
     assert house.contact.unbroken == ZERO
     house.store.away = False
     house.tick()

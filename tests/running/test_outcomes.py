@@ -273,7 +273,7 @@ def test_while_its_instance_is_to_run_again_a_trigger_is_not_asked() -> None:
 def test_only_an_end_of_what_excludes_others_may_have_a_slot(
     exclusion: dict[str, object],
 ) -> None:
-    run = ended()
+    run = ended(trigger=definition().trigger)
     assert not completed(run).record.has_slot
     of = replace(run.instance.definition, **exclusion)  # type: ignore[arg-type]
     excluding = run._replace(instance=replace(run.instance, definition=of))

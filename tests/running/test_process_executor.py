@@ -473,7 +473,10 @@ def test_a_main_module_that_starts_all_over_when_imported_is_told_so(
         timeout=FAILED_AFTER,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
-    assert ended.stdout == "a process did not come up: exit code 1\n"
+    assert ended.stdout == (
+        "a process did not come up: exit code 1; is what your main module does below if"
+        " __name__ == '__main__'?\n"
+    )
     assert "if __name__ == '__main__':" in ended.stderr
 
 

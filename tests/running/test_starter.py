@@ -309,6 +309,7 @@ def test_a_failure_breaks_the_contact(
     store.away = True
     with pytest.raises(StoreUnavailableError):
         house.starter.tick()
+    clock.advance(LEASE / 2)
     assert house.contact.unbroken == ZERO
 
 

@@ -49,7 +49,7 @@ class House:
 
     def __init__(self, store: Store, clock: ManualClock) -> None:
         self.looks = 0
-        self.contact = Contact(clock, silence=LEASE)
+        self.contact = Contact(clock, lease=LEASE)
         self.takeover = Takeover(
             store,
             StoreClock(clock, store.now),
@@ -140,8 +140,8 @@ def test_what_others_have_shown_counts_no_more_after_a_break(
 ) -> None:
     store.note_contact(OTHER, unbroken=2 * LEASE)
     house.takeover.tick()
-    clock.advance(seconds(1))
     house.contact.broke()
+    clock.advance(LEASE / 2)
     assert house.takeover.lapsed is None
     house.contact.made()
     assert house.takeover.lapsed is None
@@ -156,6 +156,7 @@ def test_a_failure_breaks_the_contact(
     store.away = True
     with pytest.raises(StoreUnavailableError):
         house.takeover.tick()
+    clock.advance(LEASE / 2)
     assert house.contact.unbroken == ZERO
     assert house.takeover.lapsed is None
 

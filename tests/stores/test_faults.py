@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import psycopg
 import pytest
 from sqlalchemy import exc, make_url
 
-from go_scheduler.clock import ZERO
+from go_scheduler.clock import ZERO, SystemClock
 from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailableError
 from go_scheduler.models import RUNS_KEPT, Outcome, State, TaskDefinition
 from go_scheduler.scheduler import Scheduler
@@ -60,6 +61,7 @@ from tests.faults import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
+    from datetime import datetime
 
     from sqlalchemy import Connection
 
@@ -79,17 +81,45 @@ def real_store(postgresql_url: str) -> Iterator[PostgreSQLStore]:
         yield cast("PostgreSQLStore", store)
 
 
-def test_a_database_that_is_not_there_is_no_store_that_is_away(
-    postgresql_url: str,
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"database": "nowhere"}, 'database "nowhere" does not exist{} (3D000)'),
+        ({"username": "nobody"}, 'role "nobody" does not exist{} (28000)'),
+    ],
+)
+def test_a_database_or_role_that_is_not_there_is_no_store_that_is_away(
+    postgresql_url: str, wrong: dict[str, Any], said: str
 ) -> None:
-    url = make_url(postgresql_url).set(database="nowhere")
-    store = PostgreSQLStore(url)
+    store = PostgreSQLStore(make_url(postgresql_url).set(**wrong))
     with pytest.raises(StoreError) as refused:
         store.initialize()
     assert not isinstance(refused.value, StoreUnavailableError)
+    answer = said.format(" on this server: create it, or mind the URL")
+    assert str(refused.value) == answer
+
+
+def test_a_password_that_is_wrong_is_no_store_that_is_away() -> None:
+    told = b'SFATAL\0C28P01\0Mpassword authentication failed for user "shop"\0\0'
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def refuse() -> None:
+            client, _ = server.accept()
+            with client:
+                client.recv(4096)
+                client.sendall(b"E" + (len(told) + 4).to_bytes(4, "big") + told)
+
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        port = server.getsockname()[1]
+        url = f"postgresql://shop:no@127.0.0.1:{port}/shop?sslmode=disable"
+        with pytest.raises(StoreError) as refused:
+            PostgreSQLStore(url).initialize()
+        thread.join()
+    assert type(refused.value) is StoreError
     assert str(refused.value) == (
-        'database "nowhere" does not exist on this server: create it, or mind the URL'
-        " (3D000)"
+        'password authentication failed for user "shop" on this server: mind the URL'
+        " (28P01)"
     )
 
 
@@ -230,9 +260,13 @@ def test_a_call_by_hand_that_meets_a_lock_may_be_repeated(
 ) -> None:
     with (
         failing_statements(real_store, share=1, error=ERRORS.LockNotAvailable),
-        pytest.raises(StoreUnavailableError, match="55P03"),
+        pytest.raises(StoreUnavailableError) as refused,
     ):
         put(real_store)
+    assert str(refused.value).endswith(
+        "(55P03): another transaction has locked this row and is still open; if it is"
+        " one of yours, pass it as connection="
+    )
 
 
 def test_an_unknown_end_is_not_repeated_where_that_would_lie(
@@ -435,6 +469,20 @@ def test_a_short_and_a_long_form_of_the_scheme_are_the_same(
         store.initialize()
         assert store.now().tzinfo is not None
         store.close()
+
+
+def test_the_time_is_that_of_the_return_however_long_that_took(
+    real_store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = real_store._ask_for_time
+
+    def ask_long_ago(connection: Connection) -> tuple[datetime, timedelta]:
+        now, answered = ask(connection)
+        return now, answered - HOUR
+
+    monkeypatch.setattr(real_store, "_ask_for_time", ask_long_ago)
+    before = SystemClock().now()
+    assert HOUR / 2 < real_store.now() - before < 2 * HOUR
 
 
 def libpq(url: str) -> str:

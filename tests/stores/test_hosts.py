@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 FAMILY = ["postgresql", pytest.param("cockroachdb", marks=pytest.mark.slow)]
-NAMED = {"postgresql": PostgreSQLStore, "cockroachdb": CockroachDBStore}
+NAMED: Mapping[str, type[PostgreSQLStore]] = {
+    "postgresql": PostgreSQLStore,
+    "cockroachdb": CockroachDBStore,
+}
 
 
 def connected_with(
@@ -224,7 +227,7 @@ def test_a_primary_that_has_become_a_standby_is_left(store_url: str) -> None:
         for each, written in ((store_url, False), (url, True)):
             with servers.opened(each, has_tables=True) as store:
                 assert isinstance(store, PostgreSQLStore)
-                store._database.run(Lane.BY_HAND, make_read_only)
+                store._database.run(Lane.NEW, make_read_only)
                 if written:
                     assert put(store).revision == 1
                     continue

@@ -5,22 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from go_scheduler.models import DefinitionState
+from go_scheduler.models import DefinitionState, State
+from go_scheduler.policies import Overlap
+from go_scheduler.stores.hand_over_store import HandOverStore
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Answer
+from go_scheduler.testing.clock import START
 from go_scheduler.testing.machine import StoreMachine
+from go_scheduler.testing.machine.drawn import QUEUES, TRIGGERS
 from tests.conftest import SHARED
 from tests.servers import checked_out, delete_all_rows, make_store
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from datetime import datetime
-    from uuid import UUID
 
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.base import Store
@@ -205,3 +209,72 @@ def test_a_store_that_differs_is_found(machine: type[StoreMachine]) -> None:
 def test_a_machine_without_a_store_says_what_is_missing() -> None:
     with pytest.raises(NotImplementedError, match="has no make_store"):
         StoreMachine()
+
+
+class Drawn:
+    """Hands out what a rule is to draw."""
+
+    def __init__(self, *values: object) -> None:
+        self._values = [*values]
+
+    def draw(self, _: object) -> Any:
+        return self._values.pop(0)
+
+
+class PuttingMachine(StoreMachine):
+    """Its store starts nothing by itself."""
+
+    def make_store(self, clock: ManualClock) -> Store:
+        return PuttingStore(clock)
+
+
+class PuttingStore(MemoryStore):
+    """Puts and starts by what every store has."""
+
+    put_and_start = HandOverStore.put_and_start
+
+
+FIRST = UUID(int=1)
+
+
+def declare(machine: StoreMachine, owner: str) -> None:
+    """Have it declare one definition."""
+    machine.declare({FIRST: TRIGGERS[0]}, owner, None, "delete", False)
+
+
+def test_the_machine_knows_a_set_that_is_refused() -> None:
+    machine = MemoryMachine()
+    declare(machine, "one")
+    declare(machine, "one")
+    declare(machine, "other")
+    assert [each.owner for each in machine.store.list_definitions()] == ["one"]
+
+
+def test_the_machine_knows_a_definition_that_is_declared_no_more() -> None:
+    machine = MemoryMachine()
+    declare(machine, "one")
+    machine.declare({}, "one", None, "delete", False)
+    assert machine.store.list_definitions() == []
+    assert machine._deleted == {(True, FIRST): 1, (False, FIRST): 1}
+
+
+@pytest.mark.parametrize("change", ["edits", "deletes"])
+def test_the_machine_knows_a_backfill_that_comes_too_late(change: str) -> None:
+    machine = MemoryMachine()
+    declare(machine, "one")
+    [read] = machine.oracle.list_definitions()
+    life = dict(machine._lives[FIRST])
+    for store in (machine.oracle, machine.store):
+        if change == "edits":
+            store.put_definitions([replace(read, name="other", revision=None)])
+        else:
+            store.delete_definitions([FIRST])
+    machine.backfill(Drawn((read, life), [START]), Overlap.SKIP)
+    assert machine.store.list_instances(definition_id=FIRST) == []
+
+
+def test_the_machine_knows_a_store_that_starts_nothing_by_itself() -> None:
+    machine = PuttingMachine()
+    machine.put_and_start(None, TRIGGERS[0], QUEUES[0], 0, False, FIRST)
+    assert len(machine.store.list_definitions()) == 1
+    assert machine.store.list_instances(state=State.RUNNING) == []

@@ -216,7 +216,7 @@ def test_options_are_passed_on() -> None:
         ("sqlite:///tasks.db", "clock, migrate, durable, busy_timeout"),
         (
             f"postgresql://{NOWHERE}",
-            "clock, connect_args, pool_size, migrate",
+            "clock, connect_args, pool_size, migrate, hints",
         ),
     ],
 )
@@ -255,7 +255,7 @@ def test_a_store_whose_driver_is_missing_is_refused_with_what_to_do(
         open_store(f"{scheme}://{NOWHERE}")
     assert str(refused.value) == (
         f"the store of {scheme}:// cannot be imported: No module named 'psycopg'; `pip"
-        " install go_scheduler` installs all that it needs"
+        " install .` in a checkout installs all that it needs"
     )
 
 

@@ -94,7 +94,12 @@ ALLOWED: Mapping[str, set[str | None]] = {
         CONTENTS,
         TOMBSTONE,
     },
-    "add and start": {"task_definitions_id_key", KEY, "task_instances_key_key"},
+    "add and start": {
+        "task_definitions_id_key",
+        KEY,
+        "task_instances_key_key",
+        CONTENTS,
+    },
     "park": {"task_instances_claimable_idx", KEY, DEFINITION, SLOT, None},
     # Where an index finds rows in one go, they are read without another.
     "review": {

@@ -6,7 +6,7 @@ import sqlite3
 from collections import Counter, deque
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 from uuid import UUID, uuid4
@@ -19,13 +19,15 @@ from sqlalchemy import create_engine, event, exc, make_url, select
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import (
     ConfigurationError,
+    ConflictError,
     StoreError,
     StoreUnavailableError,
 )
-from go_scheduler.models import TaskDefinition
+from go_scheduler.models import Skipped, TaskDefinition
+from go_scheduler.stores.changes import EDITED
 from go_scheduler.stores.cockroachdb import CockroachDBDialect
 from go_scheduler.stores.messages import Position
-from go_scheduler.stores.postgresql import driver
+from go_scheduler.stores.postgresql import driver, executing, newcomers, server_putting
 from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
 from go_scheduler.stores.postgresql.due_instances import DueInstances
 from go_scheduler.stores.postgresql.executing import Statements
@@ -45,6 +47,7 @@ from go_scheduler.testing.builders import (
     HOUR,
     NODE,
     SECOND,
+    WAITING,
     claim,
     claimed,
     clean_up,
@@ -52,6 +55,7 @@ from go_scheduler.testing.builders import (
     ended,
     fire,
     ids,
+    instances,
     pending,
     put,
     start,
@@ -130,14 +134,14 @@ def test_one_new_definition_costs_one_statement_and_no_transaction(
     store: PostgreSQLStore,
 ) -> None:
     put(store)
-    with executed(store, Lane.BY_HAND) as statements:
+    with executed(store, *Lane) as statements:
         put(store)
     assert len(statements) == 1
 
 
 def test_one_that_is_there_is_tried_as_a_new_one_once(store: PostgreSQLStore) -> None:
     old = put(store)
-    with executed(store, Lane.BY_HAND) as statements:
+    with executed(store, *Lane) as statements:
         assert store.put_definitions([replace(old, revision=None)]) == [old]
     assert sum("INSERT INTO task_definitions" in each for each in statements) == 1
 
@@ -148,6 +152,72 @@ def test_many_new_definitions_cost_one_statement_in_a_transaction(
     with executed(store, Lane.BY_HAND) as statements:
         store.put_definitions([definition(key=key) for key in range(10)])
     assert [each == "BEGIN" for each in statements] == [True, False]
+
+
+def test_many_more_are_inserted_by_statements_of_a_bounded_size(
+    store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(newcomers, "_LARGEST", 4)
+    given = [definition(key=key) for key in range(10)]
+    with executed(store, *Lane) as statements:
+        put_all = store.put_definitions(given)
+    assert [each == "BEGIN" for each in statements] == [True, False, False, False]
+    assert [each.id for each in put_all] == [each.id for each in given]
+
+
+def test_what_many_definitions_hold_is_known_once_they_are_committed_and_fire_soon(
+    store: PostgreSQLStore,
+) -> None:
+    soon = [definition(key=key) for key in range(2)]
+    later = definition(START + HOUR, key=2)
+    with executed(store, Lane.BY_TIME) as statements:
+        store.put_definitions([*soon, later])
+        store.due_definitions(ahead=ZERO, limit=10)
+        assert not any("task_contents" in each for each in statements)
+        store.due_definitions(ahead=HOUR, limit=10)
+    assert any("task_contents" in each for each in statements)
+
+
+def test_a_users_connection_of_another_driver_is_given_words_that_all_drivers_know(
+    store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = [definition(key=key) for key in range(3)]
+    engine = create_engine(store._url)
+    with engine.begin() as connection:
+        assert executing.understands(connection)
+        monkeypatch.setattr(server_putting, "understands", lambda _: False)
+        with monkeypatch.context() as patched:
+            patched.setattr(store._statements, "execute_plainly", None)
+            put_all = store.join(connection).put_definitions(given)
+    engine.dispose()
+    assert put_all == [store.get_definition(each.id) for each in given]
+
+
+def test_times_are_in_utc_whatever_the_zone_of_the_users_session(
+    store: PostgreSQLStore, postgresql_url: str
+) -> None:
+    url = make_url(postgresql_url).set(drivername="postgresql+psycopg")
+    options = {"options": "-c timezone=America/New_York"}
+    engine = create_engine(url, connect_args=options)
+    with engine.begin() as connection:
+        paused = replace(definition(START), paused=True)
+        [kept] = store.join(connection).put_definitions([paused])
+    engine.dispose()
+    assert kept.paused_at is not None
+    assert kept.paused_at.tzinfo is UTC
+
+
+def test_what_is_rolled_back_is_not_known(
+    store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known: list[object] = []
+    monkeypatch.setattr(store._reader, "remember", lambda *of: known.append(of))
+    stale = put(store, definition(key=7))
+    put(store, replace(stale, name="edited"))
+    known.clear()
+    with pytest.raises(ConflictError):
+        store.put_definitions([definition(key=0), definition(key=1), stale])
+    assert known == []
 
 
 def test_of_new_and_stored_definitions_each_is_put_and_answered_in_its_place(
@@ -178,13 +248,61 @@ def test_who_inserts_what_somebody_else_inserts_meanwhile_begins_again(
             # As the server says of what it did not see when it began.
             raise exc.IntegrityError("", {}, psycopg.errors.UniqueViolation())
 
-    engine = store._database._engines[Lane.BY_HAND]
+    lane = Lane.NEW if count == 1 else Lane.BY_HAND
+    engine = store._database._engines[lane]
     event.listen(engine, "before_cursor_execute", insert_first)
     stored = store.put_definitions(new)
     event.remove(engine, "before_cursor_execute", insert_first)
     assert stored[0] == others[1]
     assert [each.revision for each in stored] == [1] * count
     assert store.retries == {"overtaken": 1}
+
+
+def test_what_fires_while_its_trigger_is_edited_is_recorded_once(
+    store: PostgreSQLStore,
+) -> None:
+    read = put(store)
+    moved = replace(read, trigger=WAITING, next_fire_time=START + HOUR)
+    fired: list[TaskDefinition] = []
+
+    def fire_first(
+        connection: object, cursor: object, statement: str, *_: object
+    ) -> None:
+        if statement.startswith("UPDATE task_definitions") and not fired:
+            fired.append(read)
+            fire(store, read, next_fire_time=START + HOUR)
+
+    engine = store._database._engines[Lane.BY_HAND]
+    event.listen(engine, "before_cursor_execute", fire_first)
+    put(store, moved)
+    event.remove(engine, "before_cursor_execute", fire_first)
+    assert fired
+    assert store.retries == {"overtaken": 1}
+    [record] = instances(store, moved)
+    assert record.skipped == Skipped.itself(START, EDITED)
+
+
+def test_an_edit_that_finds_nothing_unfired_is_not_begun_again_for_a_fire(
+    store: PostgreSQLStore,
+) -> None:
+    later = START + HOUR
+    read = put(store, definition(later))
+    fired: list[TaskDefinition] = []
+
+    def fire_first(
+        connection: object, cursor: object, statement: str, *_: object
+    ) -> None:
+        if statement.startswith("UPDATE task_definitions") and not fired:
+            fired.append(read)
+            fire(store, read, next_fire_time=later + HOUR)
+
+    engine = store._database._engines[Lane.BY_HAND]
+    event.listen(engine, "before_cursor_execute", fire_first)
+    moved = put(store, replace(read, trigger=WAITING))
+    event.remove(engine, "before_cursor_execute", fire_first)
+    assert fired
+    assert store.retries == {}
+    assert instances(store, moved) == []
 
 
 def test_what_is_due_when_it_is_put_is_claimed_without_its_contents_being_read(
@@ -337,7 +455,7 @@ def test_where_several_places_are_locked_a_claim_gives_up_after_two(
         locked(store, "b", unless="no claim says this") as in_b,
         locked(store, "c", unless="no claim says this") as in_c,
     ):
-        with pytest.raises(StoreError, match="55P03"):
+        with pytest.raises(StoreError, match=r"\(55P03\)$"):
             claim(store, queues=["a", "b", "c"])
         # Each place twice: once reading the rows.
         met = [claims[False] for claims in (in_a, in_b, in_c)]

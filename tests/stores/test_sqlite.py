@@ -573,7 +573,9 @@ class TestRowsWrittenByHand:
             bad.id.hex,
         )
         assert store.list_definitions(metadata={}) == [good]
-        due = store.due_definitions(ahead=ZERO, limit=10)
+        # As another process reads it, which has not put it.
+        with closing(SQLiteStore(f"sqlite:///{path}", clock=store.clock)) as other:
+            due = other.due_definitions(ahead=ZERO, limit=10)
         assert isinstance(due[0].trigger, UnknownTrigger)
         assert due[1] == good
 

@@ -31,7 +31,9 @@ from go_scheduler.stores.messages import (
     RunOutcome,
 )
 from go_scheduler.testing.builders import at_once
+from go_scheduler.testing.clock import START
 from go_scheduler.testing.store.threads import THREADS
+from go_scheduler.testing.store.unfired import ForeignTrigger
 from go_scheduler.testing.stores import StoreSuite
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 
@@ -926,3 +928,8 @@ def _after(text: str, mark: str) -> str:
 def _is_noticed(message: str) -> bool:
     """Whether a test failed for what the store does, not for how it was broken."""
     return not message.startswith(("AttributeError", "NameError", "TypeError"))
+
+
+def test_a_store_that_asks_a_trigger_of_somebody_elses_is_noticed() -> None:
+    with pytest.raises(AssertionError, match="a store asked"):
+        ForeignTrigger().next_fire_time(START)

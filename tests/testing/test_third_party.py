@@ -160,7 +160,7 @@ def test_a_suite_without_its_tool_says_what_to_install(
     done = run("-c", WITHOUT.format(tool=tool, suite=suite), folder=tmp_path)
     assert done.stderr == ""
     assert f"go_scheduler.testing.{suite} needs {tool}" in done.stdout
-    assert "pip install 'go_scheduler[testing]'" in done.stdout
+    assert "pip install '.[testing]' in a checkout" in done.stdout
 
 
 def test_the_public_names_are_sorted_and_all_there() -> None:

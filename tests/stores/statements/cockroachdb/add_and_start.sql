@@ -40,7 +40,16 @@ made AS (
      AND NOT EXISTS (SELECT 1 FROM task_instances@{FORCE_INDEX=task_instances_key_key,NO_FULL_SCAN} AS i
                       WHERE i.definition_key = d.key AND i.key = x.key
                         AND i.key IS NOT NULL OFFSET 0)
-  RETURNING id, execute_at, claimed_by, attempt, runs, started_at, expires_at)
-SELECT d.key, d.id, d.queue, d.priority, d.expire_after, d.next_fire_time, d.paused, d.note, d.paused_at, d.completed_at, d.revision, d.named, d.owner,
-       made.id AS made_id, made.execute_at, made.claimed_by, made.attempt, made.runs, made.started_at, made.expires_at
-  FROM d LEFT JOIN made ON true;
+  RETURNING id, claimable_at)
+SELECT d.key, d.id, d.queue, d.priority, d.expire_after, d.next_fire_time, d.paused, d.note, d.paused_at, d.completed_at, d.revision, d.named, d.owner, now() AS now,
+       CASE WHEN (SELECT count(*) FROM made) < (SELECT count(*) FROM x)
+       THEN ARRAY(SELECT id FROM made) END AS ids,
+       CAST(NULL AS boolean) AS hinted,
+       mine.starts,
+       now()
+           + least(CAST(:lease AS interval),
+               coalesce(
+                 CASE WHEN d.expire_after BETWEEN 0 AND 3155760000000000
+                 THEN d.expire_after END * interval '1 microsecond',
+                 CAST(:expire_after AS interval))) AS expires_at
+  FROM d CROSS JOIN mine;

@@ -32,7 +32,7 @@ made AS (
                       WHERE d.id = x.id AND d.deleted_at IS NOT NULL OFFSET 0)
      AND NOT EXISTS (SELECT 1 FROM task_tombstones AS t
                       WHERE t.id = x.id OFFSET 0)
-  RETURNING key, id),
+  RETURNING key, id, next_fire_time),
 kept AS (
   INSERT INTO task_contents
          (key, name, metadata, metadata_search, trigger_kind, trigger_state, policies)
@@ -56,5 +56,5 @@ started AS (
     FROM x AS d JOIN made ON made.key = d.key
          CROSS JOIN (SELECT CAST(:fire_time AS timestamptz) AS at) AS f
   RETURNING definition_key, started_at, expires_at)
-SELECT made.id, now() AS now, started.started_at, started.expires_at
+SELECT now() AS now, started.started_at, started.expires_at
   FROM made JOIN started ON started.definition_key = made.key;

@@ -32,7 +32,7 @@ made AS (
                       WHERE d.id = x.id AND d.deleted_at IS NOT NULL OFFSET 0)
      AND NOT EXISTS (SELECT 1 FROM task_tombstones AS t
                       WHERE t.id = x.id OFFSET 0)
-  RETURNING key, id),
+  RETURNING key, id, next_fire_time),
 kept AS (
   INSERT INTO task_contents
          (key, name, metadata, metadata_search, trigger_kind, trigger_state, policies)
@@ -40,4 +40,12 @@ kept AS (
          x.trigger_state, x.policies
     FROM x JOIN made ON made.key = x.key
   RETURNING key)
-SELECT id, now() AS now FROM made;
+SELECT now() AS now,
+       CASE WHEN (SELECT count(*) FROM made) < (SELECT count(*) FROM x)
+       THEN ARRAY(SELECT id FROM made) END AS ids,
+       (SELECT pg_notify(
+                 concat('go_scheduler ', CAST(CAST('task_definitions' AS regclass) AS oid)),
+                 '') IS NOT NULL
+          FROM made AS m
+         WHERE m.next_fire_time <= now() + CAST(:hint_within AS interval)
+         LIMIT 1) AS hinted;

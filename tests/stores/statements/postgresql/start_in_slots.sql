@@ -15,7 +15,7 @@ first AS MATERIALIZED (
    ORDER BY slot, priority, due_at, execute_at, id),
 made AS (
   INSERT INTO task_slots (name, instance_id) SELECT slot, id FROM first ORDER BY slot
-  ON CONFLICT (name) DO NOTHING RETURNING name, instance_id),
+  ON CONFLICT (name) DO UPDATE SET name = excluded.name RETURNING name, instance_id),
 has AS MATERIALIZED (
   SELECT name, instance_id FROM made
   UNION ALL SELECT name, instance_id FROM taken),
@@ -33,9 +33,8 @@ t AS (
          claimed_by = CASE WHEN mine.starts THEN t.claimed_by END,
          parked = NOT mine.starts,
          behind = CASE WHEN NOT mine.starts THEN mine.holder END
-    FROM (SELECT m.id, has.instance_id AS holder,
-                 coalesce(has.instance_id = m.id, false) AS starts
-            FROM mine AS m LEFT JOIN has ON has.name = m.slot) AS mine
+    FROM (SELECT m.id, has.instance_id AS holder, has.instance_id = m.id AS starts
+            FROM mine AS m JOIN has ON has.name = m.slot) AS mine
    WHERE t.id = mine.id
   RETURNING t.id, t.definition_key, t.fire_time, t.execute_at, t.due_at, t.attempt, t.runs,
          t.hangs, t.claimed_by, t.expires_at, t.started_at, t.outcome, t.error,

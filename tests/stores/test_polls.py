@@ -1,0 +1,89 @@
+"""Where a store is told of nothing its nodes look often, as long as there is work."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from go_scheduler.clock import ZERO
+from go_scheduler.stores import open_store
+from go_scheduler.stores.cockroachdb import CockroachDBStore
+from go_scheduler.stores.messages import Answer
+from go_scheduler.stores.polls import LastWork, Polls
+from go_scheduler.stores.postgresql.store import PostgreSQLStore
+from go_scheduler.testing.builders import claimant, definition, firing
+from tests.conftest import seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence, Set
+    from uuid import UUID
+
+    from go_scheduler.stores.messages import Firing
+    from go_scheduler.testing import ManualClock
+
+
+def test_for_a_minute_after_work_there_is_a_poll_each_time(clock: ManualClock) -> None:
+    last = LastWork(clock.elapsed)
+    assert not last.is_recent
+    last.note()
+    polls = Polls(last)
+    assert polls.wait()
+    clock.advance(seconds(59))
+    assert polls.wait()
+    clock.advance(seconds(1))
+    assert not last.is_recent
+
+
+def test_without_work_there_is_none_until_there_is_some(clock: ManualClock) -> None:
+    class Answers(LastWork):
+        answers = iter([False, False, True])
+
+        @property
+        def is_recent(self) -> bool:
+            return next(self.answers)
+
+    last = Answers(clock.elapsed)
+    assert Polls(last).wait()
+    assert not list(last.answers)
+
+
+def test_polls_that_are_closed_wait_no_more(clock: ManualClock) -> None:
+    polls = Polls(LastWork(clock.elapsed))
+    found: list[bool] = []
+    thread = threading.Thread(target=lambda: found.append(polls.wait()))
+    thread.start()
+    polls.close()
+    thread.join(30)
+    assert found == [False]
+
+
+def test_cockroachdb_has_polls() -> None:
+    store = open_store("cockroachdb://root@127.0.0.1:1/none")
+    hints = store.hints()
+    assert isinstance(hints, Polls)
+    hints.close()
+    store.close()
+
+
+@pytest.mark.parametrize("found", [[], ["an instance"]])
+def test_whoever_is_handed_something_polls(
+    monkeypatch: pytest.MonkeyPatch, found: Sequence[str]
+) -> None:
+    monkeypatch.setattr(PostgreSQLStore, "claim_instances", lambda *_, **__: found)
+    with closing(CockroachDBStore("cockroachdb://nowhere")) as store:
+        store.claim_instances(claimant(), ahead=ZERO, lead=ZERO, limit=1, lapsed=None)
+        assert store._last_work.is_recent == bool(found)
+
+
+@pytest.mark.parametrize("fires", [[], [firing(definition())]])
+def test_whoever_fires_something_polls(
+    monkeypatch: pytest.MonkeyPatch, fires: Sequence[Firing]
+) -> None:
+    answer: Answer[Set[UUID]] = Answer(done=set())
+    monkeypatch.setattr(PostgreSQLStore, "fire_definitions", lambda *_: answer)
+    with closing(CockroachDBStore("cockroachdb://nowhere")) as store:
+        assert store.fire_definitions(fires) is answer
+        assert store._last_work.is_recent == bool(fires)
