@@ -1,0 +1,1 @@
+"""What the package is measured by, beside floors and others: see ``__main__``."""

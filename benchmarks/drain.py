@@ -1,0 +1,171 @@
+"""How fast what is due is claimed, called and recorded by one scheduler."""
+
+from __future__ import annotations
+
+import gc
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from benchmarks.experiment import RATE, Call, Experiment, Figure, floor, ours, peer
+from benchmarks.names import IN_WORDS, SHARDS
+from benchmarks.seeds import put_due
+from benchmarks.spread import Countdown
+from go_scheduler import Scheduler
+from go_scheduler.stores import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from benchmarks.experiment import Variant
+    from benchmarks.sizes import Sizes
+
+_FIGURES = (RATE, Figure(name="cpu", text="CPU of the process for each", unit="µs"))
+_SHARED = 100
+
+
+def drain(url: str, *, instances: int) -> dict[str, float]:
+    """Have all that is due run; until the last handler is called."""
+    with closing(open_store(url)) as store:
+        store.initialize()
+        if url == "memory://":
+            put_due(store, instances=instances)
+        calls = Countdown(instances)
+        scheduler = Scheduler(calls, store)
+        # What was stored beforehand is not what is measured: nothing walks it now.
+        gc.collect()
+        gc.freeze()
+        began, cpu = time.perf_counter(), time.process_time()
+        with scheduler:
+            calls.wait()
+        gc.unfreeze()
+    return calls.rate_since(began) | {"cpu": (calls.cpu - cpu) / instances * 1e6}
+
+
+def experiments(engine: str, sizes: Sizes) -> Iterator[Experiment]:
+    """Those on one kind of store."""
+    if engine == "memory":
+        yield _in_memory(sizes.drained_in_memory)
+    else:
+        yield _on_database(engine, sizes)
+    if engine == "postgresql":
+        yield _on_database(engine, sizes, per_definition=_SHARED)
+
+
+def _in_memory(count: int) -> Experiment:
+    some, few = {"instances": count}, {"instances": count // 10}
+    return Experiment(
+        title=f"drain in memory, {count:,} one-off definitions",
+        noun="drain",
+        figures=_FIGURES,
+        variants=(
+            ours(Call("drain:drain", some), "memory"),
+            floor("ThreadPoolExecutor(8)", Call("floors.memory:drain", some)),
+            peer(
+                "APScheduler 4",
+                Call("peers.apscheduler4:drain", few),
+                settings="4.0.0a6, in memory, async jobs, 100 at once",
+                python="apscheduler4",
+            ),
+            peer(
+                "APScheduler 3",
+                Call("peers.apscheduler3:drain", some),
+                "memory",
+                settings="memory job store, 20 threads, no grace time",
+            ),
+        ),
+    )
+
+
+def _on_database(engine: str, sizes: Sizes, *, per_definition: int = 1) -> Experiment:
+    count = sizes.drained // (4 if engine == "cockroachdb" else 1)
+    some = {"instances": count}
+    seeds = Call("seeds:due", some | {"per_definition": per_definition})
+    what = "one-off definitions"
+    if per_definition > 1:
+        what = f"instances, {per_definition} of each definition"
+    return Experiment(
+        title=f"drain on {IN_WORDS[engine]}, {count:,} {what}",
+        noun="drain",
+        figures=_FIGURES,
+        variants=(
+            ours(Call("drain:drain", some), engine, prepare=seeds),
+            _floor(engine, some, seeds),
+            *(_PEERS[engine](sizes) if per_definition == 1 else ()),
+        ),
+    )
+
+
+def _floor(engine: str, some: dict[str, int], seeds: Call) -> Variant:
+    if engine == "sqlite":
+        return floor(
+            "raw loop",
+            Call("floors.sqlite:drain", some),
+            engine,
+            prepare=seeds,
+            settings="the package's tables and plain statements, batches of 500, WAL"
+            " and synchronous=FULL",
+        )
+    return floor(
+        "pool, two connections",
+        Call("floors.postgresql:drain", some | {"shards": SHARDS[engine]}),
+        engine,
+        prepare=seeds,
+        settings="the package's tables and plain statements, batches of 500, one"
+        " connection claims and one records, 8 threads call",
+    )
+
+
+def _apscheduler(engine: str, sizes: Sizes) -> Variant:
+    count = sizes.drained_slowly
+    return peer(
+        "APScheduler 3",
+        Call("peers.apscheduler3:drain", {"instances": count}),
+        engine,
+        settings=f"{count:,} jobs, SQLAlchemy job store, 20 threads, no grace time",
+    )
+
+
+def _on_postgresql(sizes: Sizes) -> Sequence[Variant]:
+    count = sizes.drained_slowly
+    return (
+        peer(
+            "pgqueuer",
+            Call("peers.pgqueuer:drain", {"instances": sizes.drained}),
+            "postgresql",
+            settings="asyncpg, batches of 100, one manager, drain mode, table analysed",
+        ),
+        _apscheduler("postgresql", sizes),
+        peer(
+            "procrastinate",
+            Call("peers.procrastinate:drain", {"instances": count}),
+            "postgresql",
+            settings=f"{count:,} jobs, three workers of 20 in one process, async task,"
+            " table analysed",
+        ),
+    )
+
+
+def _on_sqlite(sizes: Sizes) -> Sequence[Variant]:
+    return (
+        peer(
+            "huey",
+            Call("peers.huey:drain", {"instances": sizes.drained}),
+            "sqlite",
+            settings="fsync, one thread, no results; it keeps nothing of a job that is"
+            " taken",
+        ),
+        _apscheduler("sqlite", sizes),
+    )
+
+
+def _none(sizes: Sizes) -> Sequence[Variant]:
+    return ()
+
+
+_PEERS = {
+    "postgresql": _on_postgresql,
+    "sqlite": _on_sqlite,
+    # Nothing was found that is in Python and runs on it.
+    "cockroachdb": _none,
+}

@@ -1,0 +1,1 @@
+"""What nobody can do without: bare statements, bare threads, a bare heap."""

@@ -1,0 +1,126 @@
+"""What a scheduler asks of its database while nothing is due."""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+import time
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import psycopg
+
+from benchmarks.experiment import Call, Experiment, Figure, ours
+from benchmarks.names import IN_WORDS
+from go_scheduler import Scheduler
+from go_scheduler.stores import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from benchmarks.sizes import Sizes
+
+_FIGURES = (
+    Figure(name="statements", text="statements", unit="a second"),
+    Figure(name="scans", text="scans of a whole table", unit=""),
+    Figure(name="core", text="CPU of the process", unit="% of a core"),
+)
+# By the protocol's names, of what a client sends: a text at once, or in parts.
+_SENT = ("\tQuery\t", "\tExecute\t")
+
+
+class Counted:
+    """Counts the statements of all connections that are made meanwhile.
+
+    To servers it reads what libpq notes of what it sends, so that nothing is left out;
+    SQLite tells of each. That looks at nothing but whether a file has been written to
+    are ``PRAGMA data_version``, which is no statement for it: it reads no page.
+    """
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._in_process = 0
+
+    def __enter__(self) -> Counted:
+        self._notes = self._stack.enter_context(tempfile.TemporaryFile("a+"))
+        to_server = psycopg.Connection.connect.__func__  # type: ignore[attr-defined]
+        to_file = sqlite3.connect
+
+        def noted(kind: Any, *args: Any, **options: Any) -> psycopg.Connection[Any]:
+            connection: psycopg.Connection[Any] = to_server(kind, *args, **options)
+            connection.pgconn.trace(self._notes.fileno())
+            return connection
+
+        def told(*args: Any, **options: Any) -> sqlite3.Connection:
+            connection: sqlite3.Connection = to_file(*args, **options)
+            connection.set_trace_callback(self._count)
+            return connection
+
+        self._stack.enter_context(
+            patch.object(psycopg.Connection, "connect", classmethod(noted))
+        )
+        self._stack.enter_context(patch("sqlite3.connect", told))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _count(self, statement: str) -> None:
+        self._in_process += statement != "PRAGMA data_version"
+
+    def statements(self) -> int:
+        """How many there were."""
+        self._notes.seek(0)
+        sent = sum(any(mark in line for mark in _SENT) for line in self._notes)
+        return sent + self._in_process
+
+
+def idle(url: str, *, seconds: float, settled: float) -> dict[str, float]:
+    """Let a scheduler wait, with default windows."""
+    with (
+        Counted() as counted,
+        closing(open_store(url)) as store,
+        Scheduler(lambda _: None, store),
+    ):
+        time.sleep(settled)
+        before, cpu = counted.statements(), time.process_time()
+        scans = scans_of(url)
+        time.sleep(seconds)
+        spent = time.process_time() - cpu
+        sent = counted.statements() - before
+    figures = {"statements": sent / seconds, "core": spent / seconds * 100}
+    if scans is not None:
+        # What a connection has done the server counts when that is over.
+        figures["scans"] = (scans_of(url) or 0) - scans
+    return figures
+
+
+def scans_of(url: str) -> float | None:
+    """How often a table of rows was read as a whole so far; only PostgreSQL counts."""
+    if not url.startswith("postgresql:"):
+        return None
+    with psycopg.connect(url, autocommit=True) as connection:
+        [scans] = connection.execute(
+            "SELECT coalesce(sum(seq_scan), 0)::float FROM pg_stat_user_tables"
+            " WHERE relname IN ('task_definitions', 'task_contents', 'task_instances')"
+        ).fetchone() or [0]
+    return float(scans)
+
+
+def experiments(engine: str, sizes: Sizes) -> Iterator[Experiment]:
+    """Those on one kind of store."""
+    if engine == "memory":
+        return
+    waits = {"seconds": sizes.idle, "settled": sizes.settled * 3}
+    filled = None
+    if engine == "postgresql":
+        # In a small table to read all of it is the best that there is.
+        filled = Call("large_tables:fill", {"to_come": sizes.to_come, "ended": 0})
+    yield Experiment(
+        title=f"an idle scheduler on {IN_WORDS[engine]}",
+        noun="idle",
+        figures=_FIGURES,
+        variants=(ours(Call("idle:idle", waits), engine, prepare=filled),),
+        most_rounds=1,
+    )
