@@ -144,6 +144,7 @@ class FileStore(MemoryStore):
     resume_definitions = in_file(MemoryStore.resume_definitions)
     due_definitions = in_file(MemoryStore.due_definitions)
     fire_definitions = in_file(MemoryStore.fire_definitions)
+    fire_and_start = in_file(MemoryStore.fire_and_start)
     add_instances = in_file(MemoryStore.add_instances)
     backfill_instances = in_file(MemoryStore.backfill_instances)
     put_and_start = in_file(MemoryStore.put_and_start)

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO, DrivingClock
 from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.stores.hints import News
 from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from datetime import timedelta
 
     from go_scheduler.clock import Clock
@@ -25,7 +26,7 @@ class HintedLooks:
         store: Gives the hints, if it has any.
         clock: Measures the time between ticks.
         runs: Whether the node runs anything: else it is for others to look.
-        look: Looks for what may be new.
+        looks: What to call for each that may be new.
         events: Told when nothing is heard of.
 
     Attributes:
@@ -38,12 +39,12 @@ class HintedLooks:
         clock: Clock,
         *,
         runs: bool,
-        look: Callable[[], None],
+        looks: Mapping[News, Callable[[], None]],
         events: Events = LOG_ALONE,
     ) -> None:
         waits = runs and not isinstance(clock, DrivingClock)
         self._hints = store.hints() if waits else None
-        self._look = look
+        self._looks = looks
         self._again = False
         self.tickers: list[Ticker] = []
         if self._hints is not None:
@@ -54,10 +55,12 @@ class HintedLooks:
     def tick(self) -> timedelta:
         """Wait for a hint, and look; answer how soon to look for what it left out."""
         assert self._hints is not None, "else nothing ticks"
-        hinted = not self._again and self._hints.wait()
-        if hinted or self._again:
-            self._look()
-        self._again = hinted and self._hints.blind > ZERO
+        # What is left out may be of the other kind.
+        news = News.ANYTHING if self._again else self._hints.wait()
+        for each, look in self._looks.items():
+            if each in news:
+                look()
+        self._again = bool(news) and not self._again and self._hints.blind > ZERO
         return self._hints.blind if self._again else ZERO
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -18,6 +19,7 @@ from go_scheduler.health import Health, LoopHealth
 from go_scheduler.hinted import HintedLooks
 from go_scheduler.run import run_here
 from go_scheduler.running.execution import Execution
+from go_scheduler.stores.hints import News
 from go_scheduler.ticking.ticker import Ticker
 from go_scheduler.unserved import UnservedQueues
 
@@ -72,22 +74,17 @@ class Node:
         self._execution = Execution(
             handling, store, store_clock, self._id, settings=settings, events=events
         )
-        look = self._execution.look
-        self._creation = Creation(
-            store, store_clock, settings, created=look, events=events
-        )
-        self._hinted = HintedLooks(
-            store, clock, runs=bool(self._served), look=self._poll, events=events
-        )
+        self._wire_looks(store, store_clock)
         self._unserved = UnservedQueues(store, clock, own=self._served, events=events)
         self._cleanup = Cleanup(store, settings.kept)
-        self._cleaning = self._ticker(
+        ticker = partial(Ticker, clock=clock, events=events)
+        self._cleaning = ticker(
             "cleanup", self._clean_up, interval=settings.cleanup_window / 2
         )
         self._scheduling = (
-            [] if tasks is None else [self._ticker("tasks", tasks, interval=None)]
+            [] if tasks is None else [ticker("tasks", tasks, interval=None)]
         )
-        self._stopper = self._ticker("stop", self._stop_step, interval=_STOP_STEP)
+        self._stopper = ticker("stop", self._stop_step, interval=_STOP_STEP)
         self._condition = threading.Condition()
         self._stopping = False
         self._quiet_since: timedelta | None = None
@@ -95,6 +92,22 @@ class Node:
         self._stopped = False
         self._clean = False
         self._told: list[Callable[[], None]] = []
+
+    def _wire_looks(self, store: Store, clock: StoreClock) -> None:
+        """Have one loop wake another, and hints wake both."""
+        runs, events, execution = bool(self._served), self._events, self._execution
+        self._creation = Creation(
+            store,
+            clock,
+            self._settings,
+            created=execution.look,
+            run=execution.hand_over.fire,
+            events=events,
+        )
+        looks = {News.DEFINITIONS: self._creation.poll, News.INSTANCES: execution.poll}
+        self._hinted = HintedLooks(
+            store, self._clock, runs=runs, looks=looks, events=events
+        )
 
     @property
     def stopped(self) -> bool:
@@ -252,21 +265,6 @@ class Node:
             waiting=execution.held.waiting,
             busy=execution.held.busy,
             unrecorded=execution.recorder.unrecorded,
-        )
-
-    def _poll(self) -> None:
-        self._creation.poll()
-        self._execution.poll()
-
-    def _ticker(
-        self,
-        name: str,
-        tick: Callable[[], timedelta | None],
-        *,
-        interval: timedelta | None,
-    ) -> Ticker:
-        return Ticker(
-            name, tick, interval=interval, clock=self._clock, events=self._events
         )
 
     def _tickers(self) -> list[Ticker]:

@@ -13,7 +13,7 @@ from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.hinted import HintedLooks
 from go_scheduler.models import TaskDefinition
 from go_scheduler.scheduler import Scheduler
-from go_scheduler.stores.hints import Hints
+from go_scheduler.stores.hints import Hints, News
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from tests.conftest import seconds
@@ -35,16 +35,16 @@ class Given(Hints):
         self.blind = blind
         self.closed = False
         self.failures: list[Exception] = []
-        self._given: SimpleQueue[None] = SimpleQueue()
+        self._given: SimpleQueue[News] = SimpleQueue()
 
-    def give(self) -> None:
-        self._given.put(None)
+    def give(self, news: News = News.ANYTHING) -> None:
+        self._given.put(news)
 
-    def wait(self) -> bool:
+    def wait(self) -> News:
         if self.failures:
             raise self.failures.pop()
-        self._given.get(timeout=FAILED_AFTER)
-        return not self.closed
+        news = self._given.get(timeout=FAILED_AFTER)
+        return News.NOTHING if self.closed else news
 
     def close(self) -> None:
         self.closed = True
@@ -67,31 +67,50 @@ class HintingStore(MemoryStore):
 def looks_of(given: Given) -> tuple[HintedLooks, list[str]]:
     looks: list[str] = []
     hinted = HintedLooks(
-        HintingStore(given), SystemClock(), runs=True, look=lambda: looks.append("look")
+        HintingStore(given),
+        SystemClock(),
+        runs=True,
+        looks={
+            News.DEFINITIONS: lambda: looks.append("definitions"),
+            News.INSTANCES: lambda: looks.append("instances"),
+        },
     )
     return hinted, looks
 
 
-def test_each_hint_has_the_node_look_once() -> None:
+@pytest.mark.parametrize(
+    ("news", "looked"),
+    [
+        (News.DEFINITIONS, ["definitions"]),
+        (News.INSTANCES, ["instances"]),
+        (News.ANYTHING, ["definitions", "instances"]),
+    ],
+)
+def test_each_hint_has_the_node_look_once_for_what_it_is_about(
+    news: News, looked: list[str]
+) -> None:
     given = Given()
     hinted, looks = looks_of(given)
     for number in range(3):
-        given.give()
+        given.give(news)
         assert hinted.tick() == ZERO
-        assert len(looks) == number + 1
+        assert looks == looked * (number + 1)
 
 
-def test_what_a_hint_may_leave_out_is_looked_for_a_moment_later_and_once() -> None:
+@pytest.mark.parametrize("news", [News.DEFINITIONS, News.INSTANCES])
+def test_what_a_hint_may_leave_out_is_looked_for_a_moment_later_and_once(
+    news: News,
+) -> None:
     given = Given(blind=seconds(0.01))
     hinted, looks = looks_of(given)
-    given.give()
+    given.give(news)
     assert hinted.tick() == seconds(0.01)
     assert len(looks) == 1
     assert hinted.tick() == ZERO
-    assert len(looks) == 2
-    given.give()
+    assert looks[1:] == ["definitions", "instances"]
+    given.give(news)
     hinted.tick()
-    assert len(looks) == 3
+    assert len(looks) == 4
 
 
 def test_hints_that_have_been_closed_have_nobody_look() -> None:
@@ -104,7 +123,7 @@ def test_hints_that_have_been_closed_have_nobody_look() -> None:
 
 
 def test_a_store_without_hints_has_no_thread_for_them() -> None:
-    hinted = HintedLooks(MemoryStore(), SystemClock(), runs=True, look=lambda: None)
+    hinted = HintedLooks(MemoryStore(), SystemClock(), runs=True, looks={})
     assert not hinted.tickers
     hinted.close()
 

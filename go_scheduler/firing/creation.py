@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.events.hub import LOG_ALONE, Events
 from go_scheduler.firing.definition_scheduler import (
     DefinitionScheduler,
+    furthest,
     longest_pause,
 )
 from go_scheduler.firing.guard import Guard
@@ -16,7 +17,6 @@ from go_scheduler.firing.planner import Planner
 from go_scheduler.firing.telling import tell_fired
 from go_scheduler.firing.zone_watch import ZoneWatch
 from go_scheduler.stores.slots import uses_slot
-from go_scheduler.ticking.pace import Pace
 from go_scheduler.ticking.ticker import Ticker
 from go_scheduler.triggers.base import is_own
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from go_scheduler.clock import StoreClock
+    from go_scheduler.firing.definition_scheduler import Run
     from go_scheduler.models import TaskDefinition
     from go_scheduler.settings import Settings
     from go_scheduler.stores.base import Store
@@ -40,6 +41,7 @@ class Creation:
         clock: The store's time, as this node has it.
         settings: How the loops behave.
         created: Called when there may be new instances.
+        run: Fires what may run here at once.
         events: Told of what happens.
 
     Attributes:
@@ -53,6 +55,7 @@ class Creation:
         settings: Settings,
         *,
         created: Callable[[], None],
+        run: Run,
         events: Events = LOG_ALONE,
     ) -> None:
         base = clock.base
@@ -62,21 +65,20 @@ class Creation:
         guard = partial(Guard, base, patience=_PATIENCE, catch_up=settings.catch_up)
         self._guards = [guard() for _ in range(2)]
         planner, in_the_background = (Planner(store, each) for each in self._guards)
-        ahead = 2 * settings.runner_window + settings.schedule_window
         self._definitions = DefinitionScheduler(
             store,
             clock,
             planner=planner,
-            pace=Pace(ahead),
             settings=settings,
             created=created,
+            run=run,
             events=events,
         )
         zones = ZoneWatch(
             store,
             clock,
             planner=in_the_background,
-            ahead=ahead,
+            ahead=furthest(settings),
             created=created,
             events=events,
         )

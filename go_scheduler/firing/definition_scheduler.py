@@ -14,10 +14,11 @@ from go_scheduler.firing.telling import tell_fired
 from go_scheduler.shown import shown
 from go_scheduler.ticking.aside import Aside
 from go_scheduler.ticking.batches import write_in_halves
+from go_scheduler.ticking.pace import Pace
 from go_scheduler.ticking.repeats import Repeats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence, Set
     from datetime import datetime
     from uuid import UUID
 
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskDefinition
     from go_scheduler.settings import Settings
     from go_scheduler.stores.base import Store
-    from go_scheduler.stores.messages import Firing
-    from go_scheduler.ticking.pace import Pace
+    from go_scheduler.stores.messages import Answer, Fired, Firing
 
 # Doubled while pages are full: a long way to the store is gone a few times only.
 _FIRST_PAGE = 500
@@ -40,6 +40,9 @@ _FAILED_AT_MOST = timedelta(minutes=1)
 _MOST_ASIDE = 10_000
 _MOST_TOLD = 1_000
 
+Run: TypeAlias = (
+    "Callable[[Sequence[Firing], Callable[[Answer[Set[UUID]]], None]], Fired | None]"
+)
 _Key: TypeAlias = "tuple[UUID, int | None]"
 
 
@@ -49,6 +52,11 @@ def longest_pause(window: timedelta) -> timedelta:
     Half of a long window; a whole one of a second or less, for one look fewer a second.
     """
     return max(window / 2, min(window, _SECOND))
+
+
+def furthest(settings: Settings) -> timedelta:
+    """How far past the store's time to create instances while it answers at once."""
+    return 2 * settings.runner_window + settings.schedule_window
 
 
 class DefinitionScheduler:
@@ -62,11 +70,12 @@ class DefinitionScheduler:
         store: Where the definitions are.
         clock: The store's time, as this node has it.
         planner: Asks the triggers.
-        pace: Says how far past the store's time to create instances.
-        settings: Says how long after a look the next one is due that nobody asks for,
-            and which instances the runner has to be told of at once.
+        settings: Says how far past the store's time to create instances, how long
+            after a look the next one is due that nobody asks for, and which instances
+            the runner has to be told of at once.
         created: Called when there are such instances, and after each look: what was
             there before is to be looked for as well.
+        run: Fires what may run here at once, as ``HandOver.fire``; None: nothing may.
         events: Told of what is created, and of what cannot fire.
     """
 
@@ -76,16 +85,17 @@ class DefinitionScheduler:
         clock: StoreClock,
         *,
         planner: Planner,
-        pace: Pace,
         settings: Settings,
         created: Callable[[], None],
+        run: Run = lambda *_: None,
         events: Events = LOG_ALONE,
     ) -> None:
         self._events = events.teller("firing", bounded=True)
+        self._run = run
         self._store = store
         self._clock = clock
         self._planner = planner
-        self._pace = pace
+        self._pace = Pace(furthest(settings))
         self._interval = longest_pause(settings.schedule_window)
         self._runner_window = settings.runner_window
         self._created = created
@@ -178,12 +188,15 @@ class DefinitionScheduler:
             until=now + ahead,
             failed=self._fail_to_plan,
         )
-        won = [
-            each for part in self._parts(planned.firings) for each in self._fire(part)
-        ]
-        if not planned.complete or any(_has_more(each, now + ahead) for each in won):
+        left: list[Firing] = []
+        for part in self._parts(planned.firings):
+            won, started = self._fire(part)
+            left += [each for each in won if each.definition.id not in started]
+            if any(_has_more(each, now + ahead) for each in won):
+                self._again = True
+        if not planned.complete:
             self._again = True
-        if created := _any_due(won, now + self._runner_window):
+        if created := _any_due(left, now + self._runner_window):
             self._created()
         return created
 
@@ -215,14 +228,28 @@ class DefinitionScheduler:
         yield from _in_parts(locked)
         yield from ([each] for each in failed[:_MOST_ALONE])
 
-    def _fire(self, firings: Sequence[Firing]) -> Sequence[Firing]:
+    def _fire(self, firings: Sequence[Firing]) -> tuple[Sequence[Firing], Set[UUID]]:
+        """Fire; answer which of them have won, and of which definitions that runs."""
         failed: set[UUID] = set()
+        started: set[UUID] = set()
+
+        def write(some: Sequence[Firing]) -> Answer[Set[UUID]]:
+            def tell(answer: Answer[Set[UUID]]) -> None:
+                won = [each for each in some if each.definition.id in answer.done]
+                tell_fired(self._events, won)
+
+            if (fired := self._run(some, tell)) is not None:
+                started.update(each.definition.id for each in fired.started)
+                return fired
+            answer = self._store.fire_definitions(some)
+            tell(answer)
+            return answer
 
         def fail(firing: Firing, error: Exception) -> None:
             failed.add(firing.definition.id)
             self._leave_failed(firing.definition, error)
 
-        answers = write_in_halves(firings, self._store.fire_definitions, fail)
+        answers = write_in_halves(firings, write, fail)
         busy = set().union(*(answer.busy for answer in answers))
         won = set().union(*(answer.done for answer in answers))
         for definition in (firing.definition for firing in firings):
@@ -230,9 +257,7 @@ class DefinitionScheduler:
                 self._leave_busy(definition)
             elif definition.id not in failed:
                 self._aside.forget(_key(definition))
-        fired = [firing for firing in firings if firing.definition.id in won]
-        tell_fired(self._events, fired)
-        return fired
+        return [each for each in firings if each.definition.id in won], started
 
     def _next(self, *, has_looked: bool) -> timedelta | None:
         if not self._rests:

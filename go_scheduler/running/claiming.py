@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from go_scheduler.running.contact import Contact
     from go_scheduler.running.unanswered import Unanswered
     from go_scheduler.stores.base import Store
-    from go_scheduler.stores.messages import Addition, Answer, Claim, Claimant, Firing
+    from go_scheduler.stores.messages import (
+        Addition,
+        Answer,
+        Claim,
+        Claimant,
+        Fired,
+        Firing,
+    )
     from go_scheduler.ticking.pace import Pace
 
 LONGEST_BACKOFF = timedelta(seconds=1)
@@ -91,6 +98,10 @@ class Claiming:
     def put(self, firing: Firing) -> tuple[TaskDefinition, TaskInstance | None]:
         """Put, fire and start as ``Store.put_and_start`` does."""
         return self._store.put_and_start(firing, self._claimant)
+
+    def fire(self, firings: Sequence[Firing]) -> Fired:
+        """Fire and start as ``Store.fire_and_start`` does."""
+        return self._store.fire_and_start(firings, self._claimant)
 
     def add(
         self,

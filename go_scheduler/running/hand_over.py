@@ -11,10 +11,12 @@ from go_scheduler.errors import StoreError, StoreUnavailableError
 from go_scheduler.events.hub import LOG_ALONE, Events
 from go_scheduler.stores.hand_over_store import is_run_by
 from go_scheduler.stores.messages import Claim
+from go_scheduler.stores.slots import uses_slot
 from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from datetime import datetime
     from uuid import UUID
 
     from go_scheduler.clock import StoreClock
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from go_scheduler.running.claiming import Claiming
     from go_scheduler.running.instance_runner import InstanceRunner
     from go_scheduler.running.starter import Starter
-    from go_scheduler.stores.messages import Addition, Firing
+    from go_scheduler.stores.messages import Addition, Fired, Firing
 
 
 class HandOver:
@@ -141,6 +143,43 @@ class HandOver:
         finally:
             self._end(1)
         return put
+
+    def fire(
+        self, firings: Sequence[Firing], told: Callable[[Fired], None]
+    ) -> Fired | None:
+        """Fire definitions, and run what they make; on a thread of the node's own.
+
+        Args:
+            firings: As for ``Store.fire_definitions``.
+            told: Told of the answer before any of it runs.
+
+        Returns:
+            As ``Store.fire_and_start``; None: nothing was fired.
+        """
+        now = self._clock.now()
+        may_start = all(self._may_start(each, now) for each in firings)
+        if not (may_start and self._begin(len(firings))):
+            return None
+        try:
+            with self._claiming.noting():
+                fired = self._claiming.fire(firings)
+                told(fired)
+                self._starter.add(self._admission.admit(fired.started))
+        finally:
+            self._end(len(firings))
+        return fired
+
+    def _may_start(self, firing: Firing, now: datetime) -> bool:
+        """Whether what a firing makes is one instance, is due, and may run here."""
+        of, node = firing.definition, self._announcing
+        at = [execute_at for _, execute_at in firing.instances()]
+        return (
+            len(at) == 1
+            and at[0] <= now
+            and firing.skipped is None
+            and not (of.trigger.waits or uses_slot(of))
+            and is_run_by(of, node.queues, node.names)
+        )
 
     def add(
         self,

@@ -14,7 +14,7 @@ from go_scheduler.models import (
 )
 from go_scheduler.stores.base import Store
 from go_scheduler.stores.declared import Declaration, Declared, SetVersion
-from go_scheduler.stores.hints import Hints
+from go_scheduler.stores.hints import Hints, News
 from go_scheduler.stores.joined_store import JoinedStore
 from go_scheduler.stores.memory.snapshot import Snapshot
 from go_scheduler.stores.memory.store import MemoryStore
@@ -55,6 +55,7 @@ __all__ = [
     "Hints",
     "JoinedStore",
     "MemoryStore",
+    "News",
     "NodeContact",
     "Outcome",
     "Pause",

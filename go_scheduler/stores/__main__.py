@@ -49,6 +49,7 @@ DOES = {
     "finish_retry": "records a failure, after which the instance runs again",
     "free_slot": "takes back a slot from an instance that has ended",
     "fire": "moves definitions on that are as they were read",
+    "fire_and_start": "the same, and starts what it makes",
     "fire_current": "finds the definitions of a batch that are as they were read",
     "fire_free": "locks the definitions of a batch that nobody else has locked",
     "fire_waiting": "fire, where some wait for the end of a run",

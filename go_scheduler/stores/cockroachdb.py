@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from go_scheduler.clock import Clock
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.hints import Hints
-    from go_scheduler.stores.messages import Answer, Claimant, Firing
+    from go_scheduler.stores.messages import Answer, Claimant, Fired, Firing
     from go_scheduler.stores.sql.dialect import Query, Read
 
 
@@ -87,6 +87,11 @@ class CockroachDBStore(PostgreSQLStore):
         if firings:
             self._last_work.note()
         return super().fire_definitions(firings)
+
+    def fire_and_start(self, firings: Sequence[Firing], claimant: Claimant) -> Fired:
+        """Fire definitions, and start what they make."""
+        self._last_work.note()
+        return super().fire_and_start(firings, claimant)
 
     def claim_instances(
         self,

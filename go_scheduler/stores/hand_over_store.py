@@ -8,6 +8,7 @@ from go_scheduler.models import State
 from go_scheduler.stores.by_hand_store import ByHandStore
 from go_scheduler.stores.definition_store import DefinitionStore
 from go_scheduler.stores.instance_store import InstanceStore
+from go_scheduler.stores.messages import Fired
 from go_scheduler.stores.slots import slot_of
 
 if TYPE_CHECKING:
@@ -49,6 +50,24 @@ class HandOverStore(ByHandStore, InstanceStore, DefinitionStore):
         """
         [put] = self.put_definitions([firing.definition])
         return put, None
+
+    def fire_and_start(self, firings: Sequence[Firing], claimant: Claimant) -> Fired:
+        """Fire definitions, and start what they make, in one step.
+
+        They fire as by ``fire_definitions``. The instances of those that win are
+        claimed and started as by ``claim_instances``.
+
+        Args:
+            firings: As for ``fire_definitions``, each of one fire time that is due, and
+                none that is skipped; their definitions are in queues of the claimant's,
+                exclude nothing, and have triggers that do not wait.
+            claimant: The node that is to have the instances.
+
+        Returns:
+            As ``fire_definitions``, and what was started.
+        """
+        answer = self.fire_definitions(firings)
+        return Fired(done=answer.done, busy=answer.busy)
 
     def add_and_start(
         self,

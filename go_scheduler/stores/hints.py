@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from datetime import timedelta
+from enum import Flag, auto
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
@@ -21,6 +22,15 @@ def is_any_soon(times: Iterable[datetime | None], now: datetime) -> bool:
     return any(each is not None and each <= now + SOON for each in times)
 
 
+class News(Flag):
+    """What there may be something new of."""
+
+    NOTHING = 0
+    DEFINITIONS = auto()
+    INSTANCES = auto()
+    ANYTHING = DEFINITIONS | INSTANCES
+
+
 class Hints(ABC):
     """Tells one node that there may be something new in its store.
 
@@ -35,11 +45,11 @@ class Hints(ABC):
     blind: timedelta = ZERO
 
     @abstractmethod
-    def wait(self) -> bool:
+    def wait(self) -> News:
         """Wait for the next hint, in the one thread that calls this.
 
         Returns:
-            Whether there may be something new; false once it has been closed.
+            What there may be something new of; of nothing once it has been closed.
 
         Raises:
             StoreUnavailableError: Nothing is heard of; a further call tries again.

@@ -256,6 +256,17 @@ class Answer(Generic[Done]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fired(Answer[Set[UUID]]):
+    """The answer to firings of which some may have been started.
+
+    Attributes:
+        started: The instances that were, with their definitions as these are now.
+    """
+
+    started: Sequence[TaskInstance] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
     """For how long a store keeps what is over, by its time; zero or more of each.
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
-from go_scheduler.stores.hints import Hints
+from go_scheduler.stores.hints import Hints, News
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,12 +48,12 @@ class Polls(Hints):
         self._last = last
         self._closed = threading.Event()
 
-    def wait(self) -> bool:
+    def wait(self) -> News:
         """Wait for the next poll."""
         while not self._closed.wait(_EVERY.total_seconds()):
             if self._last.is_recent:
-                return True
-        return False
+                return News.ANYTHING
+        return News.NOTHING
 
     def close(self) -> None:
         """End a wait."""

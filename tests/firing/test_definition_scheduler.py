@@ -20,7 +20,7 @@ from go_scheduler.firing.guard import Guard
 from go_scheduler.firing.planner import Planner
 from go_scheduler.models import State
 from go_scheduler.stores.memory.store import MemoryStore
-from go_scheduler.stores.messages import Answer
+from go_scheduler.stores.messages import Answer, Fired
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import (
     HOUR,
@@ -29,6 +29,7 @@ from go_scheduler.testing.builders import (
     SECOND,
     TICK,
     WAITING,
+    claimant,
     definition,
     ids,
     instances,
@@ -36,7 +37,6 @@ from go_scheduler.testing.builders import (
     times,
 )
 from go_scheduler.testing.clock import START
-from go_scheduler.ticking.pace import Pace
 from go_scheduler.triggers import (
     ExecuteOnceTrigger,
     IntervalTrigger,
@@ -118,19 +118,32 @@ class Loop:
         read: Callable[[], datetime] | None = None,
     ) -> None:
         self.told = 0
+        # Of which definitions it runs what they make itself.
+        self.runs: set[UUID] = set()
+        self._store = store
         self._loop = DefinitionScheduler(
             store,
             StoreClock(clock, read or store.now),
             planner=Planner(store, Guard(clock, patience=SECOND)),
-            pace=Pace(AHEAD),
             settings=SETTINGS,
             created=self._tell,
+            run=self._run,
         )
         self.tick = self._loop.tick
         self.look = self._loop.look
 
     def _tell(self) -> None:
         self.told += 1
+
+    def _run(
+        self, firings: Sequence[Firing], told: Callable[[Fired], None]
+    ) -> Fired | None:
+        if not self.runs.intersection(each.definition.id for each in firings):
+            return None
+        fired = self._store.fire_and_start(firings, claimant())
+        told(fired)
+        started = [each for each in fired.started if each.definition.id in self.runs]
+        return replace(fired, started=started)
 
     def tick_until_idle(self, most: int) -> int:
         """Tick while it asks for it, and return how often that was."""
@@ -185,6 +198,20 @@ def test_what_fires_soon_is_given_its_instances_and_moved_on(
     assert loop.tick() is None
     assert times(instances(store, given)) == [START, START + 2 * SECOND]
     assert store.get_definition(given.id).next_fire_time == START + 4 * SECOND
+
+
+def test_what_fires_and_runs_here_needs_nobody_told(store: Faulty, loop: Loop) -> None:
+    runs = put(store, once(START))
+    loop.runs = {runs.id}
+    assert loop.tick() is None
+    assert (loop.told, store.batches) == (0, [])
+    [found] = instances(store, runs)
+    assert found.state is State.RUNNING
+    # One of two that fire is left to the runner.
+    both = [put(store, once(START)) for _ in range(2)]
+    loop.runs = {both[0].id}
+    assert loop.tick() is None
+    assert loop.told == 1
 
 
 def test_what_fires_later_is_left_alone(store: Faulty, loop: Loop) -> None:

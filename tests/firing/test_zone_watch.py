@@ -37,7 +37,6 @@ from go_scheduler.testing.builders import (
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.settling import settle
-from go_scheduler.ticking.pace import Pace
 from go_scheduler.triggers import CronTrigger, LimitedTrigger, Trigger
 from tests.conftest import SETTINGS
 from tests.zones import ZONE, Zones, zones_in
@@ -477,7 +476,6 @@ def scheduling(clock: ManualClock, store: Store) -> DefinitionScheduler:
         store,
         StoreClock(clock, store.now),
         planner=Planner(store, Guard(clock, patience=SECOND)),
-        pace=Pace(AHEAD),
         settings=SETTINGS,
         created=lambda: None,
     )

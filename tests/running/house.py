@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         Addition,
         Claim,
         Claimant,
+        Fired,
         Firing,
         Release,
     )
@@ -117,6 +118,12 @@ class FaultyStore(MemoryStore):
     ) -> tuple[TaskDefinition, TaskInstance | None]:
         found = super().put_and_start(firing, claimant)
         self.meanwhile()
+        if self.hand_over_lost:
+            raise StoreUnavailableError("the answer is lost")
+        return found
+
+    def fire_and_start(self, firings: Sequence[Firing], claimant: Claimant) -> Fired:
+        found = super().fire_and_start(firings, claimant)
         if self.hand_over_lost:
             raise StoreUnavailableError("the answer is lost")
         return found

@@ -21,19 +21,21 @@ from go_scheduler.events import (
 )
 from go_scheduler.firing.creation import Creation
 from go_scheduler.handlers.registry import HandlerRegistry
-from go_scheduler.models import State, TaskDefinition
+from go_scheduler.models import Skipped, State, TaskDefinition
 from go_scheduler.policies import CatchUp, Overlap
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.hand_over_store import HandOverStore
 from go_scheduler.stores.memory.store import MemoryStore
-from go_scheduler.stores.messages import Addition
+from go_scheduler.stores.messages import Addition, Fired
 from go_scheduler.testing.builders import (
     HOUR,
     NOBODY,
     NODE,
     SECOND,
     TICK,
+    WAITING,
     definition,
+    due,
     firing,
     ids,
     put,
@@ -48,7 +50,7 @@ from tests.conftest import SETTINGS
 from tests.running.house import FaultyStore, House, pending, state
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from go_scheduler.models import TaskInstance
@@ -59,6 +61,10 @@ ONCE = definition(trigger=ExecuteOnceTrigger(START))
 
 def nobody_hears(*_: object) -> None:
     """Told of what was created."""
+
+
+def nobody_runs(*_: object) -> None:
+    """Fires nothing."""
 
 
 @pytest.fixture
@@ -341,6 +347,108 @@ def test_a_signal_handler_may_create_and_stop_in_the_midst_of_it(
         house.hand_over.stop()
 
 
+def fire(
+    house: House, read: TaskDefinition, told: Callable[[Fired], None] = nobody_hears
+) -> Fired | None:
+    return house.hand_over.fire([firing(read)], told)
+
+
+def test_what_fires_and_is_due_is_handed_over_without_a_claim(
+    house: House, store: FaultyStore
+) -> None:
+    stored = put(store, ONCE)
+    told: list[tuple[Fired, int]] = []
+    fired = fire(house, stored, lambda answer: told.append((answer, len(house.due))))
+    assert fired is not None
+    assert fired.done == {ONCE.id}
+    assert told == [(fired, 0)], "before it runs"
+    assert ids(handed_over(house)) == ids(fired.started)
+    assert (store.limits, store.starts) == ([], [])
+    assert state(store, fired.started[0]) is State.COMPLETED
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"next_fire_time": START + TICK},
+        {"queue": "other"},
+        {"name": "report"},
+        {"overlap": Overlap.SKIP},
+        {"lock": "one"},
+        {"trigger": WAITING},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_a_fire_of_what_may_not_run_here_at_once_is_left_to_the_loops(
+    store: FaultyStore,
+    store_clock: StoreClock,
+    clock: ManualClock,
+    fields: dict[str, Any],
+) -> None:
+    handlers = HandlerRegistry()
+    handlers.register("send")(print)
+    house = House(store, store_clock, clock, handler=handlers)
+    other = put(store, replace(ONCE, id=NOBODY, **{"name": "send", **fields}))
+    assert fire(house, other) is None
+    assert fire(house, put(store, replace(ONCE, name="send")))
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"fire_times": (START - HOUR, START)},
+        {"fire_times": ()},
+        {"execute_times": (START + TICK,)},
+        {"skipped": Skipped(count=1, first=START, last=START, reason="late")},
+    ],
+    ids=lambda step: next(iter(step)),
+)
+def test_a_step_of_more_than_one_run_that_is_due_is_left_to_the_loops(
+    house: House, store: FaultyStore, step: dict[str, Any]
+) -> None:
+    stored = put(store, ONCE)
+    left = replace(firing(stored), **step)
+    assert house.hand_over.fire([left], nobody_hears) is None
+    assert due(store) == [stored]
+
+
+def test_no_more_fire_here_than_there_are_free_workers(
+    house: House, store: FaultyStore
+) -> None:
+    stored = [put(store, definition(trigger=ONCE.trigger)) for _ in range(5)]
+    steps = [firing(each) for each in stored]
+    assert house.hand_over.fire(steps, nobody_hears) is None
+    assert house.hand_over.fire(steps[1:], nobody_hears)
+    assert fire(house, stored[0]) is None
+    assert len(handed_over(house)) == 4
+    assert fire(house, stored[0])
+
+
+def test_a_fire_that_another_node_has_won_runs_nothing_here(
+    house: House, store: FaultyStore
+) -> None:
+    stored = put(store, ONCE)
+    store.fire_definitions([firing(stored)])
+    fired = fire(house, stored)
+    assert fired is not None
+    assert (fired.done, list(fired.started)) == (set(), [])
+    assert not house.due
+
+
+def test_a_fire_whose_answer_is_lost_leads_to_what_it_started(
+    house: House, store: FaultyStore
+) -> None:
+    stored = put(store, ONCE)
+    store.hand_over_lost = True
+    with pytest.raises(StoreUnavailableError):
+        fire(house, stored)
+    store.hand_over_lost = False
+    [lost] = store.list_instances()
+    assert lost.state is State.RUNNING
+    house.settle()
+    assert ids(handed_over(house)) == [lost.id]
+
+
 class Counting(MemoryStore):
     """Notes how it came to know and to claim things."""
 
@@ -362,6 +470,7 @@ class Plain(MemoryStore):
     """Leaves what is created to the loops."""
 
     put_and_start = HandOverStore.put_and_start
+    fire_and_start = HandOverStore.fire_and_start
     add_and_start = HandOverStore.add_and_start
 
 
@@ -499,7 +608,9 @@ def test_what_the_loops_have_to_decide_is_put_as_ever(counting: Counting) -> Non
 def test_one_that_its_trigger_does_not_know_is_left_to_the_loop(
     store: FaultyStore, store_clock: StoreClock
 ) -> None:
-    creation = Creation(store, store_clock, SETTINGS, created=nobody_hears)
+    creation = Creation(
+        store, store_clock, SETTINGS, created=nobody_hears, run=nobody_runs
+    )
     assert creation.first_step(ONCE) == firing(ONCE)
     displaced = replace(ONCE, next_fire_time=START - HOUR)
     assert creation.first_step(displaced) is None

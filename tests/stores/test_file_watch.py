@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from go_scheduler.stores.hints import News
 from go_scheduler.stores.sqlite.file_watch import FileWatch
 from go_scheduler.stores.sqlite.store import SQLiteStore
 from go_scheduler.testing.builders import claim, definition, fire, put
@@ -68,12 +69,12 @@ def test_a_watch_ends_when_the_version_is_another_one() -> None:
 def test_a_watch_that_is_closed_waits_no_more() -> None:
     watch = FileWatch(lambda: 1)
     assert watch.wait()
-    found: list[bool] = []
+    found: list[News] = []
     thread = threading.Thread(target=lambda: found.append(watch.wait()))
     thread.start()
     watch.close()
     thread.join(30)
-    assert found == [False]
+    assert found == [News.NOTHING]
 
 
 def test_a_store_in_a_file_watches_it(store: SQLiteStore) -> None:

@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 from go_scheduler.errors import ConfigurationError, StoreUnavailableError
 from go_scheduler.models import Outcome, TaskDefinition
 from go_scheduler.policies import Overlap
+from go_scheduler.stores.hints import Hints, News
 from go_scheduler.stores.messages import Addition, Claim, RunOutcome
 from go_scheduler.stores.postgresql.notices import CHANNEL, NOTIFY_EVERY, Notices
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
@@ -26,6 +27,7 @@ from go_scheduler.testing.builders import (
     claim,
     claimant,
     definition,
+    finish,
     firing,
     put,
 )
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import timedelta
 
-    from go_scheduler.stores.hints import Hints
     from go_scheduler.testing import ManualClock
 
 FAILED_AFTER = 30
@@ -113,6 +114,23 @@ def test_what_is_put_is_told_of_if_it_is_due_soon(
 ) -> None:
     put(store, definition(START + at))
     assert ear.count() == heard
+
+
+def test_a_hint_says_whether_definitions_or_instances_are_new(
+    store: PostgreSQLStore, clock: ManualClock
+) -> None:
+    task = put(store, TaskDefinition(trigger=OnDemandTrigger()))
+    with listening(store) as hints:
+        assert hints.wait() is News.ANYTHING
+        put(store, definition(START))
+        assert hints.wait() is News.DEFINITIONS
+        after_a_pause(clock)
+        store.add_instances(task.id, [Addition()])
+        assert hints.wait() is News.INSTANCES
+        [run] = claim(store)
+        assert finish(store, run, outcome=Outcome.FAILED)
+        store.reopen_instances([run.id])
+        assert hints.wait() is News.ANYTHING
 
 
 def test_many_that_are_put_at_once_are_told_of_once(
@@ -222,7 +240,8 @@ def test_within_a_transaction_of_the_users_it_is_told_of_when_that_commits(
         store.join(session).add_instances(of.id, [Addition()])
         assert ear.count() == 0
         session.commit()
-        assert ear.count() == 1
+        # Of definitions, and of instances.
+        assert ear.count() == 2
         store.join(session).put_definitions([definition(START)])
         session.rollback()
         assert ear.count() == 0
@@ -338,7 +357,7 @@ def test_a_wait_ends_when_it_is_closed_and_leaves_no_connection(
         thread, found = waiting(hints)
         hints.close()
         thread.join(FAILED_AFTER)
-        assert found == [False]
+        assert found == [News.NOTHING]
         assert not hints.wait()
         hints.close()
         closed = store.hints()
@@ -406,7 +425,7 @@ def test_behind_a_pooler_nobody_listens_and_that_is_said(
         put(store, definition(START))
         hints.close()
         thread.join(FAILED_AFTER)
-        assert found == [False]
+        assert found == [News.NOTHING]
     store.close()
     assert [each.message for each in caplog.records if "pooler" in each.message]
 

@@ -94,6 +94,7 @@ ALLOWED: Mapping[str, set[str | None]] = {
         CONTENTS,
         TOMBSTONE,
     },
+    "fire and start": {"task_definitions_id_key"},
     "add and start": {
         "task_definitions_id_key",
         KEY,
@@ -406,6 +407,11 @@ def create(store: Store, explained: Callable[[str], None]) -> None:
     step = Firing(definition=once, fire_times=(store.now(),), next_fire_time=None)
     assert store.put_and_start(step, NODE)[1]
     explained("put and start")
+    stored = store.put_definitions([replace(once, id=uuid4()) for _ in range(BATCH)])
+    explained("put")
+    steps = [replace(step, definition=each) for each in stored]
+    assert len(store.fire_and_start(steps, NODE).started) == BATCH
+    explained("fire and start")
     [task] = store.put_definitions([TaskDefinition(trigger=OnDemandTrigger())])
     explained("put")
     additions = [Addition() for _ in range(BATCH)]

@@ -11,7 +11,8 @@ import pytest
 from go_scheduler.clock import ZERO
 from go_scheduler.stores import open_store
 from go_scheduler.stores.cockroachdb import CockroachDBStore
-from go_scheduler.stores.messages import Answer
+from go_scheduler.stores.hints import News
+from go_scheduler.stores.messages import Answer, Fired
 from go_scheduler.stores.polls import LastWork, Polls
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.testing.builders import claimant, definition, firing
@@ -52,12 +53,12 @@ def test_without_work_there_is_none_until_there_is_some(clock: ManualClock) -> N
 
 def test_polls_that_are_closed_wait_no_more(clock: ManualClock) -> None:
     polls = Polls(LastWork(clock.elapsed))
-    found: list[bool] = []
+    found: list[News] = []
     thread = threading.Thread(target=lambda: found.append(polls.wait()))
     thread.start()
     polls.close()
     thread.join(30)
-    assert found == [False]
+    assert found == [News.NOTHING]
 
 
 def test_cockroachdb_has_polls() -> None:
@@ -87,3 +88,13 @@ def test_whoever_fires_something_polls(
     with closing(CockroachDBStore("cockroachdb://nowhere")) as store:
         assert store.fire_definitions(fires) is answer
         assert store._last_work.is_recent == bool(fires)
+
+
+def test_whoever_fires_and_starts_something_polls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answer = Fired(done=set())
+    monkeypatch.setattr(PostgreSQLStore, "fire_and_start", lambda *_: answer)
+    with closing(CockroachDBStore("cockroachdb://nowhere")) as store:
+        assert store.fire_and_start([firing(definition())], claimant()) is answer
+        assert store._last_work.is_recent

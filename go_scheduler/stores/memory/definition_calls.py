@@ -10,7 +10,7 @@ from go_scheduler.json import contains
 from go_scheduler.stores.changes import check_each_once
 from go_scheduler.stores.hand_over_store import HandOverStore
 from go_scheduler.stores.memory.declaring import declare
-from go_scheduler.stores.memory.hand_over import put_and_start
+from go_scheduler.stores.memory.hand_over import fire_and_start, put_and_start
 from go_scheduler.stores.messages import Answer
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.memory.tables import Tables
     from go_scheduler.stores.messages import (
         Claimant,
+        Fired,
         Firing,
         Position,
         Tombstone,
@@ -156,3 +157,8 @@ class MemoryDefinitions(HandOverStore):
                 if self._definitions.fire(firing, now)
             }
         return Answer(done=won)
+
+    def fire_and_start(self, firings: Sequence[Firing], claimant: Claimant) -> Fired:
+        """Fire definitions, and start what they make."""
+        with self._lock:
+            return fire_and_start(firings, self._tables, claimant, self._time())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.stores.hand_over_store import may_start
 from go_scheduler.stores.memory.additions import add
+from go_scheduler.stores.messages import Fired
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -33,6 +34,25 @@ def put_and_start(
     [row] = of.rows
     _start([row], tables, claimant, now)
     return put, row.view()
+
+
+def fire_and_start(
+    firings: Sequence[Firing], tables: Tables, claimant: Claimant, now: datetime
+) -> Fired:
+    """Fire and start, as ``Store.fire_and_start``."""
+    done: set[UUID] = set()
+    started: list[StoredInstance] = []
+    for firing in firings:
+        [fire_time] = firing.fire_times
+        of = tables.definitions.get(firing.definition.id)
+        before = None if of is None else of.fired_at(fire_time)
+        if of is not None and tables.definitions.fire(firing, now):
+            done.add(firing.definition.id)
+            made = of.fired_at(fire_time)
+            if made is not None and before is None:
+                started.append(made)
+    _start(started, tables, claimant, now)
+    return Fired(done=done, started=[row.view() for row in started])
 
 
 def add_and_start(

@@ -38,6 +38,10 @@ class StoredDefinition:
         """Its instances, in the order in which they were made."""
         return () if self.instances is None else tuple(self.instances.values())
 
+    def fired_at(self, fire_time: datetime) -> StoredInstance | None:
+        """Its instance of a fire time."""
+        return None if self.instances is None else self.instances.get(fire_time)
+
 
 class StoredInstance:
     """An instance as stored."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID, uuid4
 
 from go_scheduler.clock import ZERO
-from go_scheduler.stores.messages import Answer
+from go_scheduler.models import TaskInstance
+from go_scheduler.stores.changes import fired
+from go_scheduler.stores.messages import Answer, Fired
 from go_scheduler.stores.postgresql import arrays
 from go_scheduler.stores.postgresql.writes import Write
 from go_scheduler.stores.sql.database import Lane
@@ -20,9 +22,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from go_scheduler.models import TaskDefinition
-    from go_scheduler.stores.messages import Firing
+    from go_scheduler.stores.messages import Claimant, Firing
     from go_scheduler.stores.postgresql.executing import Statements
-    from go_scheduler.stores.postgresql.writes import Writes
+    from go_scheduler.stores.postgresql.writes import Writes, Written
     from go_scheduler.stores.sql.reader import Reader
 
 # A definition that is due and not fired for longer than this is left to deeper looks:
@@ -82,22 +84,42 @@ class DueDefinitions:
         if not firings:
             return Answer(done=frozenset())
         some_wait = any(each.definition.trigger.waits for each in firings)
-        name = "fire_waiting" if some_wait else "fire"
+        rows, busy = self._fire("fire_waiting" if some_wait else "fire", firings, {})
+        return Answer(done={row.id for row in rows}, busy=busy)
+
+    def start(self, firings: Sequence[Firing], claimant: Claimant) -> Fired:
+        """Fire and start, as ``Store.fire_and_start``."""
+        start = {
+            "node": claimant.node,
+            "lease": claimant.lease,
+            "expire_after": claimant.expire_after,
+        }
+        by_id = {each.definition.id: each for each in firings}
+        rows, busy = self._fire("fire_and_start", firings, start)
+        started = [
+            _started(by_id[row.id], row, claimant.node)
+            for row in rows
+            if row.made_id is not None
+        ]
+        return Fired(done={row.id for row in rows}, busy=busy, started=started)
+
+    def _fire(
+        self, name: str, firings: Sequence[Firing], start: Mapping[str, object]
+    ) -> Written:
         write: Write[Firing] = Write(
             lane=Lane.BY_TIME,
             name=name,
             apart=name,
             free="fire_free",
             current="fire_current",
-            parameters=self._parameters,
+            parameters=lambda some: {**start, **self._parameters(some)},
             id_of=attrgetter("definition.id"),
             # A fire that was done, and is repeated, answers that another node won.
             repeatable=False,
         )
         # One order for all nodes, so that none waits for another in a circle.
         ordered = sorted(firings, key=lambda each: each.definition.id.int)
-        rows, busy = self._writes.write(write, ordered)
-        return Answer(done={row.id for row in rows}, busy=busy)
+        return self._writes.write(write, ordered)
 
     def _parameters(self, firings: Sequence[Firing]) -> Mapping[str, object]:
         made = [each for firing in firings for each in _made_by(firing)]
@@ -130,6 +152,23 @@ class _Made(NamedTuple):
     last: datetime | None = None
     skipped: int | None = None
     reason: str | None = None
+
+
+def _started(firing: Firing, row: Any, node: UUID) -> TaskInstance:
+    """The instance of a firing, as it was started."""
+    [(fire_time, execute_at)] = firing.instances()
+    return TaskInstance(
+        id=row.made_id,
+        definition=fired(firing.definition, firing.next_fire_time, row.now),
+        fire_time=fire_time,
+        execute_at=execute_at,
+        due_at=execute_at,
+        attempt=1,
+        runs=1,
+        claimed_by=node,
+        started_at=row.started_at,
+        expires_at=row.expires_at,
+    )
 
 
 def _made_by(firing: Firing) -> Iterator[_Made]:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import psycopg
 
 from go_scheduler.errors import StoreUnavailableError
-from go_scheduler.stores.hints import Hints
-from go_scheduler.stores.postgresql.notices import CHANNEL, NOTIFY_EVERY
+from go_scheduler.stores.hints import Hints, News
+from go_scheduler.stores.postgresql.notices import CHANNEL, NEWS, NOTIFY_EVERY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,11 +48,11 @@ class Listener(Hints):
         self._lock = threading.Lock()
         self._end, self._ended = socket.socketpair()
 
-    def wait(self) -> bool:
+    def wait(self) -> News:
         """Wait for a notification; a new connection is as good as one."""
         try:
             with self._lock:
-                return not self._closed and self._hear()
+                return News.NOTHING if self._closed else self._hear()
         except psycopg.Error as error:
             raise StoreUnavailableError(f"nothing is heard: {error}") from error
         finally:
@@ -74,13 +74,13 @@ class Listener(Hints):
             finally:
                 self._lock.release()
 
-    def _hear(self) -> bool:
+    def _hear(self) -> News:
         try:
             if self._connection is None and not self._is_deaf:
                 self._connection = self._connect()
                 self._listen(self._connection)
                 # For what was put in meanwhile.
-                return True
+                return News.ANYTHING
             return self._wait()
         except BaseException:
             self._disconnect()
@@ -101,7 +101,7 @@ class Listener(Hints):
         else:
             connection.execute(f'LISTEN "{channel}"'.encode())
 
-    def _wait(self) -> bool:
+    def _wait(self) -> News:
         """Wait until something comes, or for the end."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._ended, selectors.EVENT_READ)
@@ -109,9 +109,9 @@ class Listener(Hints):
                 selector.register(self._connection.fileno(), selectors.EVENT_READ)
             while not self._closed:
                 selector.select()
-                if self._connection is not None and _has_news(self._connection):
-                    return True
-        return False
+                if self._connection is not None and (news := _news(self._connection)):
+                    return news
+        return News.NOTHING
 
     def _disconnect(self) -> None:
         if self._connection is not None:
@@ -119,10 +119,10 @@ class Listener(Hints):
             self._connection = None
 
 
-def _has_news(connection: Connection) -> bool:
-    """Whether it was notified, of whatever has come."""
-    found = False
+def _news(connection: Connection) -> News:
+    """What it was notified of, all that has come."""
+    found = News.NOTHING
     connection.pgconn.consume_input()
-    while connection.pgconn.notifies() is not None:
-        found = True
+    while (notification := connection.pgconn.notifies()) is not None:
+        found |= NEWS.get(notification.extra, News.ANYTHING)
     return found

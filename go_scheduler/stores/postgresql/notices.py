@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import TwoPhaseTransaction
 
 from go_scheduler.clock import ZERO
-from go_scheduler.stores.hints import SOON
+from go_scheduler.stores.hints import SOON, News
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 # By the table and not by its schema: whoever writes has found it by a search path.
 CHANNEL = "concat('go_scheduler ', CAST(CAST('task_definitions' AS regclass) AS oid))"
 """The channel, as SQL; it is one database's, and the table's own."""
+
+# In few letters: they are sent to every node.
+NEWS = {b"d": News.DEFINITIONS, b"i": News.INSTANCES}
+"""What a notification is about, by what it says; of anything, if that is nothing."""
 
 NOTIFY = f"SELECT pg_notify({CHANNEL}, '')"
 """Others hear of it when the transaction commits, and once."""
@@ -30,19 +34,21 @@ def may_notify(connection: Connection) -> bool:
     return not isinstance(connection.get_transaction(), TwoPhaseTransaction)
 
 
-def hinted(notifies: bool, *, made: str, at: str) -> str:
+def hinted(notifies: bool, news: News, *, made: str, at: str) -> str:
     """The column that says whether others were notified of what was made.
 
     Args:
         notifies: Whether they are at all.
+        news: What of.
         made: The relation of what was made.
         at: Its column that says when that is due.
     """
     if not notifies:
         return "CAST(NULL AS boolean) AS hinted"
+    [about] = (word for word, each in NEWS.items() if each is news)
     return f"""(SELECT pg_notify(
                  {CHANNEL},
-                 '') IS NOT NULL
+                 '{about.decode()}') IS NOT NULL
           FROM {made} AS m
          WHERE m.{at} <= now() + CAST(:hint_within AS interval)
          LIMIT 1) AS hinted"""

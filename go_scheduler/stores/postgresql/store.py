@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         Answer,
         Claim,
         Claimant,
+        Fired,
         Firing,
         NodeContact,
         Release,
@@ -203,6 +204,10 @@ class PostgreSQLStore(SQLStore):
     def fire_definitions(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
         """Create the instances of each firing and move its definition on."""
         return self._due_definitions.fire(firings)
+
+    def fire_and_start(self, firings: Sequence[Firing], claimant: Claimant) -> Fired:
+        """Fire definitions, and start what they make."""
+        return self._due_definitions.start(firings, claimant)
 
     # Instances.
 

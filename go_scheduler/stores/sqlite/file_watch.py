@@ -6,7 +6,7 @@ import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from go_scheduler.stores.hints import Hints
+from go_scheduler.stores.hints import Hints, News
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,13 +27,13 @@ class FileWatch(Hints):
         self._seen: int | None = None
         self._closed = threading.Event()
 
-    def wait(self) -> bool:
+    def wait(self) -> News:
         """Wait until it is another one; the first is one too."""
         while not self._closed.wait(_EVERY.total_seconds()):
             before, self._seen = self._seen, self._version()
             if before != self._seen:
-                return True
-        return False
+                return News.ANYTHING
+        return News.NOTHING
 
     def close(self) -> None:
         """End a wait."""

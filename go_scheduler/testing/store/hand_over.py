@@ -27,6 +27,7 @@ from go_scheduler.testing.builders import (
     definition,
     due,
     finish,
+    fire,
     firing,
     ids,
     instances,
@@ -34,6 +35,7 @@ from go_scheduler.testing.builders import (
     put,
 )
 from go_scheduler.testing.clock import START
+from go_scheduler.testing.settling import settle
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 
@@ -225,6 +227,60 @@ class HandOverTests:
         wrong = replace(ONCE, revision=stored.revision + 1)
         with pytest.raises(ConflictError):
             store.put_and_start(firing(wrong), claimant())
+
+    def test_what_fires_is_started_or_left_to_claims(self, store: Store) -> None:
+        on = definition()
+        once, on = put(store, ONCE), put(store, on)
+        steps = [firing(once), firing(on, next_fire_time=START + HOUR)]
+        fired = store.fire_and_start(steps, claimant())
+        assert (fired.done, fired.busy) == ({once.id, on.id}, set())
+        assert due(store, ahead=SECOND) == []
+        assert store.get_definition(once.id).completed_at == START
+        assert store.get_definition(on.id).next_fire_time == START + HOUR
+        mine, others = started(fired.started), claim(store, OTHER_NODE)
+        found = {each.definition.id: each for each in [*mine, *others]}
+        assert found.keys() == fired.done
+        assert {each.fire_time for each in found.values()} == {START}
+        for each in mine:
+            assert each == store.get_instance(each.id)
+            stored = store.get_definition(each.definition.id)
+            assert each.definition == stored
+            assert kept_by_store(each.definition) == kept_by_store(stored)
+            assert finish(store, each)
+
+    def test_what_fires_later_than_its_fire_time_starts_at_that(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        stored = put(store, ONCE)
+        clock.advance(HOUR)
+        settle(store)
+        at = START + SECOND
+        step = replace(firing(stored), execute_times=(at,))
+        for each in store.fire_and_start([step], claimant()).started:
+            assert (each.fire_time, each.execute_at, each.due_at) == (START, at, at)
+            assert each.started_at == START + HOUR
+            assert each == store.get_instance(each.id)
+
+    def test_what_has_fired_already_is_not_started(self, store: Store) -> None:
+        first = put(store, definition())
+        [run] = fire(store, first, next_fire_time=START + HOUR)
+        fired = store.fire_and_start([firing(first)], claimant())
+        assert (fired.done, list(fired.started)) == (set(), [])
+        # Nor is the instance of a fire time that has one.
+        [later] = due(store, ahead=HOUR)
+        back = replace(firing(later, next_fire_time=START), fire_times=())
+        assert store.fire_definitions([back]).done == {first.id}
+        [again] = due(store)
+        fired = store.fire_and_start([firing(again)], claimant())
+        assert (fired.done, list(fired.started)) == ({first.id}, [])
+        assert ids(instances(store, again)) == [run.id]
+
+    def test_nothing_fires_of_what_does_not_exist(self, store: Store) -> None:
+        fired = store.fire_and_start([firing(ONCE)], claimant())
+        assert (fired.done, list(fired.started)) == (set(), [])
+
+    def test_no_firings_start_nothing(self, store: Store) -> None:
+        assert store.fire_and_start([], claimant()).done == set()
 
     def test_what_nobody_runs_after_its_start_is_taken_over(
         self, store: Store, clock: ManualClock

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from go_scheduler.stores.hints import News
 from go_scheduler.stores.postgresql.notices import hinted
 from go_scheduler.stores.postgresql.statements.statement import LONGEST_LEASE, Statement
 from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS
@@ -93,7 +94,7 @@ made AS (
 SELECT {_COLUMNS}, now() AS now,
        CASE WHEN (SELECT count(*) FROM made) < (SELECT count(*) FROM x)
        THEN ARRAY(SELECT id FROM made) END AS ids,
-       {hinted(notifies, made="made", at="claimable_at")}{start.answer}
+       {hinted(notifies, News.INSTANCES, made="made", at="claimable_at")}{start.answer}
   FROM d{start.join}
 """
     columns = (*DEFINITION_COLUMNS, "now", "ids", "hinted", *start.answers)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from go_scheduler.stores.hints import News
 from go_scheduler.stores.postgresql.notices import hinted
 from go_scheduler.stores.postgresql.statements.statement import LONGEST_LEASE, Statement
 from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS
@@ -68,7 +69,7 @@ def _inserted(*, notifies: bool) -> str:
 SELECT now() AS now,
        CASE WHEN (SELECT count(*) FROM made) < (SELECT count(*) FROM x)
        THEN ARRAY(SELECT id FROM made) END AS ids,
-       {hinted(notifies, made="made", at="next_fire_time")}
+       {hinted(notifies, News.DEFINITIONS, made="made", at="next_fire_time")}
 """
 
 
@@ -134,13 +135,40 @@ _NOTHING_OPEN = """
               AND o.completed_at IS NULL AND o.outcome IS NULL OFFSET 0)"""
 
 
-_FIRED = exclusion("m")
+_FIRED = exclusion("d")
+_AT = "f.fire_time + f.later"
+
+
+class _Start(NamedTuple):
+    """What makes a fire start what it makes, each part where it belongs."""
+
+    columns: str = ""
+    claimable: str = f"CASE WHEN f.reason IS NULL THEN greatest({_AT}, now()) END"
+    values: str = ""
+    answer: str = "SELECT id FROM moved"
+    answers: tuple[str, ...] = ("id",)
+
+
+_NO_START = _Start()
+_START = _Start(
+    columns=""",
+          claimed_by, attempt, runs, started_at, expires_at""",
+    claimable="NULL",
+    values=f""",
+         CAST(:node AS uuid), 1, 1, greatest(now(), {_AT}),
+         greatest(now(), {_AT})
+             + {LONGEST_LEASE}""",
+    answer="""SELECT moved.id, made.id AS made_id, made.started_at, made.expires_at,
+       now() AS now
+  FROM moved LEFT JOIN made ON made.definition_key = moved.key""",
+    answers=("id", "made_id", "started_at", "expires_at", "now"),
+)
 
 
 # The number of ids is hidden from PostgreSQL by a subquery: for many it would read the
 # whole index, if no statistics say how large that is.
-def _fire(nothing_open: str = "") -> str:
-    """Moves definitions on that are as they were read, and makes their instances."""
+def _moved(nothing_open: str) -> str:
+    """Moves definitions on that are as they were read."""
     return f"""
 WITH moved AS (
   UPDATE task_definitions@task_definitions_id_key AS d
@@ -157,30 +185,39 @@ WITH moved AS (
      AND d.next_fire_time IS NOT DISTINCT FROM x.expected
      AND d.revision = x.revision{nothing_open}
   RETURNING d.key, d.id, d.queue, d.priority, d.expire_after, d.waits, d.slot,
-            d.overlap),
+            d.overlap),"""
+
+
+def _fire(nothing_open: str = "", start: _Start = _NO_START) -> Statement:
+    """Moves definitions on, and makes their instances."""
+    sql = f"""{_moved(nothing_open)}
 made AS (
   INSERT INTO task_instances
          (id, definition_key, shard, queue, priority, expire_after, waits, slot,
           overlap, fire_time, execute_at, due_at, claimable_at, outcome, completed_at,
-          skipped_first, skipped_last, skipped_count, skipped_reason)
-  SELECT f.id, m.key, f.shard, m.queue, m.priority, m.expire_after, m.waits,
+          skipped_first, skipped_last, skipped_count, skipped_reason{start.columns})
+  SELECT f.id, d.key, f.shard, d.queue, d.priority, d.expire_after, d.waits,
          {_FIRED.slot},
          {_FIRED.overlap},
-         CASE WHEN f.reason IS NULL THEN f.fire_time END, f.fire_time + f.later,
-         f.fire_time + f.later,
-         CASE WHEN f.reason IS NULL THEN greatest(f.fire_time + f.later, now()) END,
+         CASE WHEN f.reason IS NULL THEN f.fire_time END, {_AT},
+         {_AT},
+         {start.claimable},
          CASE WHEN f.reason IS NOT NULL THEN 'skipped' END,
          CASE WHEN f.reason IS NOT NULL THEN now() END,
-         CASE WHEN f.reason IS NOT NULL THEN f.fire_time END, f.last, f.count, f.reason
+         CASE WHEN f.reason IS NOT NULL THEN f.fire_time END, f.last, f.count, f.reason{
+        start.values
+    }
     FROM unnest(CAST(:instance_ids AS uuid[]), CAST(:definition_ids AS uuid[]),
                 CAST(:shards AS bigint[]), CAST(:fire_times AS timestamptz[]),
                 CAST(:later AS interval[]), CAST(:lasts AS timestamptz[]),
                 CAST(:counts AS bigint[]), CAST(:reasons AS text[]))
          AS f (id, definition_id, shard, fire_time, later, last, count, reason)
-    JOIN moved AS m ON m.id = f.definition_id
-  ON CONFLICT (definition_key, fire_time) DO NOTHING RETURNING id)
-SELECT id FROM moved
+    JOIN moved AS d ON d.id = f.definition_id
+  ON CONFLICT (definition_key, fire_time) DO NOTHING
+  RETURNING id, definition_key, started_at, expires_at)
+{start.answer}
 """
+    return Statement(sql, start.answers)
 
 
 # On CockroachDB it is the row that is locked, and not an index's copy of it: the
@@ -213,8 +250,9 @@ def definition_statements(shards: int, *, notifies: bool) -> Mapping[str, Statem
         ),
         "due": Statement(_due(shards), columns),
         "due_after": Statement(_due(shards, _AFTER), columns),
-        "fire": Statement(_fire(), ("id",)),
-        "fire_waiting": Statement(_fire(_NOTHING_OPEN), ("id",)),
+        "fire": _fire(),
+        "fire_waiting": _fire(_NOTHING_OPEN),
+        "fire_and_start": _fire(start=_START),
         "fire_free": Statement(_FIRE_FREE, ("id", "revision")),
         "fire_current": Statement(_FIRE_CURRENT, ("id",)),
     }

@@ -23,9 +23,9 @@ made AS (
          (id, definition_key, shard, queue, priority, expire_after, waits, slot,
           overlap, fire_time, execute_at, due_at, claimable_at, outcome, completed_at,
           skipped_first, skipped_last, skipped_count, skipped_reason)
-  SELECT f.id, m.key, f.shard, m.queue, m.priority, m.expire_after, m.waits,
-         CASE WHEN NOT m.waits OR m.slot LIKE 'lock %' THEN m.slot END,
-         CASE WHEN NOT m.waits THEN m.overlap END,
+  SELECT f.id, d.key, f.shard, d.queue, d.priority, d.expire_after, d.waits,
+         CASE WHEN NOT d.waits OR d.slot LIKE 'lock %' THEN d.slot END,
+         CASE WHEN NOT d.waits THEN d.overlap END,
          CASE WHEN f.reason IS NULL THEN f.fire_time END, f.fire_time + f.later,
          f.fire_time + f.later,
          CASE WHEN f.reason IS NULL THEN greatest(f.fire_time + f.later, now()) END,
@@ -37,6 +37,7 @@ made AS (
                 CAST(:later AS interval[]), CAST(:lasts AS timestamptz[]),
                 CAST(:counts AS bigint[]), CAST(:reasons AS text[]))
          AS f (id, definition_id, shard, fire_time, later, last, count, reason)
-    JOIN moved AS m ON m.id = f.definition_id
-  ON CONFLICT (definition_key, fire_time) DO NOTHING RETURNING id)
+    JOIN moved AS d ON d.id = f.definition_id
+  ON CONFLICT (definition_key, fire_time) DO NOTHING
+  RETURNING id, definition_key, started_at, expires_at)
 SELECT id FROM moved;

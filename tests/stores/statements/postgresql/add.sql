@@ -28,7 +28,7 @@ SELECT d.key, d.id, d.queue, d.priority, d.expire_after, d.next_fire_time, d.pau
        THEN ARRAY(SELECT id FROM made) END AS ids,
        (SELECT pg_notify(
                  concat('go_scheduler ', CAST(CAST('task_definitions' AS regclass) AS oid)),
-                 '') IS NOT NULL
+                 'i') IS NOT NULL
           FROM made AS m
          WHERE m.claimable_at <= now() + CAST(:hint_within AS interval)
          LIMIT 1) AS hinted

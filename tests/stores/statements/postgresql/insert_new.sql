@@ -45,7 +45,7 @@ SELECT now() AS now,
        THEN ARRAY(SELECT id FROM made) END AS ids,
        (SELECT pg_notify(
                  concat('go_scheduler ', CAST(CAST('task_definitions' AS regclass) AS oid)),
-                 '') IS NOT NULL
+                 'd') IS NOT NULL
           FROM made AS m
          WHERE m.next_fire_time <= now() + CAST(:hint_within AS interval)
          LIMIT 1) AS hinted;
