@@ -69,7 +69,7 @@ class InstanceRunner:
         self._looks = True
         self._repeats = Repeats(clock, settling=claiming.settling)
         self._all_due_taken = False
-        self.hungry = False
+        self.hungry = self._full = False
         self.ticker = Ticker(
             "instance runner",
             self.tick,
@@ -83,10 +83,10 @@ class InstanceRunner:
     def free(self) -> int:
         """How many workers are free for what nobody has to claim.
 
-        None while there is more to claim than there was room for, or it is not known
-        what has been claimed.
+        None if there was more to claim than there was room for, the last time, or it is
+        not known what has been claimed.
         """
-        if self.hungry or self._claiming.unanswered.any:
+        if self._full or self._claiming.unanswered.any:
             return 0
         return self._room.free
 
@@ -136,13 +136,14 @@ class InstanceRunner:
         self._all_due_taken = False
         pause = self._pause
         if room.limit <= 0:
+            self._full = True
             self._claim_at = self._clock.elapsed() + pause
             return
         instances = self._claim_some(room, lapsed=None)
         if room.ahead and not instances:
             self._rest()
             return
-        self.hungry = full = len(instances) == room.limit
+        self.hungry = self._full = full = len(instances) == room.limit
         self._all_due_taken = full and self._is_to_come(instances[-1])
         # By the room there was: what has started since has left some for what is new.
         if not room.ahead:
@@ -185,7 +186,7 @@ class InstanceRunner:
 
     def _rest(self) -> None:
         """Claim no more for as long as nothing comes up that nobody tells of."""
-        self.hungry = self._all_due_taken = False
+        self.hungry = self._full = self._all_due_taken = False
         self._claim_at = self._clock.elapsed() + self._longest_pause
 
     def _claim_some(

@@ -199,6 +199,21 @@ def test_nothing_is_handed_over_past_what_waits_for_room(
     assert add(house, task(store), Addition()) is None
 
 
+def test_a_claim_under_way_is_not_waited_for(house: House, store: FaultyStore) -> None:
+    stored, once = task(store), put(store, ONCE)
+    meanwhile: list[object] = []
+
+    def create() -> None:
+        store.meanwhile = lambda: None
+        meanwhile.append(add(house, stored, Addition()))
+        meanwhile.append(fire(house, once))
+
+    store.meanwhile = create
+    house.claim()
+    assert None not in meanwhile
+    assert len(handed_over(house)) == 2
+
+
 def test_nothing_is_handed_over_while_nothing_can_be_called(
     house: House, store: FaultyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
