@@ -270,8 +270,17 @@ class Scheduler(Lifecycle, Tasks, Client):
             )
             # There may well be one: if there is none, the nodes find out.
             self._say(text, is_warning=False)
-        elif isinstance(self._handler, HandlerRegistry) and definition.name is None:
-            self._notice(f"{NAMELESS}: pass name= to TaskDefinition")
+        elif isinstance(self._handler, HandlerRegistry):
+            name = definition.name
+            if name is None:
+                self._notice(f"{NAMELESS}: pass name= to TaskDefinition")
+            elif name not in self._handler:
+                text = (
+                    f"no handler is registered as {name!r} here: what is scheduled by"
+                    " it waits for a node that has one; register it, or mind its"
+                    " spelling"
+                )
+                self._say(text, is_warning=False)
 
     def _say(self, text: str, *, is_warning: bool) -> None:
         """Say once what is no reason to look into anything later."""

@@ -59,7 +59,9 @@ class UnservedQueues:
         if self._looked is not None and elapsed - self._looked < _EVERY:
             return
         self._looked = elapsed
-        served = self._served()
+        # Where all that is due is in its own, the others' need not be known.
+        others = self._store.list_due_queues(apart_from=self._own)
+        served = self._served() if others else None
         unserved = () if served is None else self._find(served)
         self._since = {each: self._since.get(each, elapsed) for each in unserved}
         texts = {

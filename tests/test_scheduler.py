@@ -151,6 +151,20 @@ class TestWarnings:
         assert text.startswith("queue 'mail' is not among those")
         assert "serves, 'default': what" in text
 
+    def test_a_name_that_is_not_registered_is_said_once_and_is_no_warning(
+        self, clock: ManualClock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level("INFO")
+        handlers = HandlerRegistry()
+        handlers.register("send")(print)
+        with Scheduler(handlers, clock=clock) as scheduler:
+            for name in ("send", "sned", "sned", "report"):
+                scheduler.schedule(daily(name=name))
+            assert scheduler.health().warnings == ()
+        said = [text for text in caplog.messages if "is registered as" in text]
+        assert [text.split("'")[1] for text in said] == ["sned", "report"]
+        assert "here: what is scheduled by it waits for a node that has one" in said[0]
+
     @pytest.mark.parametrize(
         ("kind", "level"), [(MemoryStore, "WARNING"), (SharedStore, "INFO")]
     )

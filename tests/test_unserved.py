@@ -162,7 +162,17 @@ def test_a_hundred_queues_are_enough(store: Store, clock: ManualClock) -> None:
     look_for(queues, clock, MINUTE)
     assert len(queues.texts) == 100
     assert "served are none: " in queues.texts[0]
-    assert store.asked == 300
+    assert store.asked == 303
+
+
+def test_where_nothing_is_due_in_others_nobody_asks_who_serves_them(
+    clock: ManualClock,
+) -> None:
+    class Asked(MemoryStore):
+        def list_contacts(self, *, within: timedelta) -> Sequence[NodeContact]:
+            raise AssertionError("it is not needed")
+
+    UnservedQueues(Asked(clock), clock, own=("default",)).look()
 
 
 def test_it_looks_a_few_times_a_minute(

@@ -179,6 +179,10 @@ class HandlerRegistry:
         """The name of the task that has this definition; None if there is none."""
         return self._names.get(definition_id)
 
+    def __contains__(self, name: str) -> bool:
+        """Whether a handler is registered by this name."""
+        return name in self._handlers
+
     @property
     def names(self) -> tuple[str, ...]:
         """The names that are registered, in their order."""

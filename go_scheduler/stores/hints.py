@@ -16,10 +16,22 @@ if TYPE_CHECKING:
 SOON = timedelta(seconds=2)
 """What is due later than this when it is put is found in time without a hint."""
 
+SOON_AFTER_ALL = timedelta(minutes=1)
+"""The same of what may commit only so much later: a transaction of the user's."""
 
-def is_any_soon(times: Iterable[datetime | None], now: datetime) -> bool:
-    """Whether anything of these times needs a hint to be found in time."""
-    return any(each is not None and each <= now + SOON for each in times)
+
+def is_any_soon(
+    times: Iterable[datetime | None], now: datetime, *, late: bool = False
+) -> bool:
+    """Whether anything of these times needs a hint to be found in time.
+
+    Args:
+        times: When it is due.
+        now: When it is put.
+        late: Whether others may see it only much later.
+    """
+    until = now + (SOON_AFTER_ALL if late else SOON)
+    return any(each is not None and each <= until for each in times)
 
 
 class News(Flag):

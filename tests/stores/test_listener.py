@@ -23,6 +23,7 @@ from go_scheduler.stores.postgresql.notices import CHANNEL, NOTIFY_EVERY, Notice
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.testing.builders import (
     HOUR,
+    MINUTE,
     SECOND,
     claim,
     claimant,
@@ -131,6 +132,29 @@ def test_a_hint_says_whether_definitions_or_instances_are_new(
         assert finish(store, run, outcome=Outcome.FAILED)
         store.reopen_instances([run.id])
         assert hints.wait() is News.ANYTHING
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+@pytest.mark.parametrize(("at", "heard"), [(MINUTE, 1), (MINUTE + SECOND, 0)])
+def test_what_may_commit_much_later_is_told_of_if_it_may_be_due_by_then(
+    store: PostgreSQLStore,
+    ear: Ear,
+    postgresql_url: str,
+    at: timedelta,
+    heard: int,
+    is_new: bool,
+) -> None:
+    of = definition(START + at, trigger=ExecuteOnceTrigger(START + at))
+    if not is_new:
+        later = ExecuteOnceTrigger(START + HOUR)
+        put(store, replace(of, trigger=later, next_fire_time=START + HOUR))
+    engine = create_engine(
+        make_url(postgresql_url).set(drivername="postgresql+psycopg")
+    )
+    with Session(engine) as session, session.begin():
+        store.join(session).put_definitions([of])
+    assert ear.count() == heard
+    engine.dispose()
 
 
 def test_many_that_are_put_at_once_are_told_of_once(

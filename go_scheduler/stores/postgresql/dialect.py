@@ -78,10 +78,19 @@ class PostgreSQLDialect(Dialect):
         """Do nothing: a server has what it takes."""
 
     def hint(
-        self, connection: Connection, times: Iterable[datetime | None], now: datetime
+        self,
+        connection: Connection,
+        times: Iterable[datetime | None],
+        now: datetime,
+        *,
+        late: bool = False,
     ) -> None:
         """By NOTIFY, which others hear when the transaction commits."""
-        if self.notifies and is_any_soon(times, now) and may_notify(connection):
+        if (
+            self.notifies
+            and is_any_soon(times, now, late=late)
+            and may_notify(connection)
+        ):
             connection.execute(text(NOTIFY))
 
     def by_index(self, index: str) -> str:

@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from go_scheduler.models import TaskInstance
 from go_scheduler.models.changed import changed
 from go_scheduler.stores.changes import created, is_over_at_once
-from go_scheduler.stores.hints import SOON
+from go_scheduler.stores.hints import SOON, SOON_AFTER_ALL
 from go_scheduler.stores.postgresql import arrays
 from go_scheduler.stores.postgresql.notices import may_notify
 from go_scheduler.stores.slots import overlap_of, slot_of
@@ -75,7 +75,8 @@ class Newcomers:
             within = self._notices.within(started)
         else:
             # What has not committed has notified nobody yet.
-            within = SOON if may_notify(connection) else None
+            soon = SOON_AFTER_ALL if late else SOON
+            within = soon if may_notify(connection) else None
         made: list[Newcomer] = []
         # So many by one statement that it is not noticed what each of them costs.
         for first in range(0, len(new), _LARGEST):

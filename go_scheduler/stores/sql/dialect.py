@@ -79,9 +79,21 @@ class Dialect(ABC):
 
     @abstractmethod
     def hint(
-        self, connection: Connection, times: Iterable[datetime | None], now: datetime
+        self,
+        connection: Connection,
+        times: Iterable[datetime | None],
+        now: datetime,
+        *,
+        late: bool = False,
     ) -> None:
-        """Have other processes look, once this commits, if any of these is soon."""
+        """Have other processes look, once this commits, if any of these is soon.
+
+        Args:
+            connection: Within whose transaction.
+            times: When what was put is due.
+            now: When it was put.
+            late: Whether that may commit only much later.
+        """
 
     def listed(
         self, connection: Connection, read: Callable[[Connection], Read]

@@ -129,7 +129,8 @@ class Puts:
             if id not in over
             and (id not in stored or each.revision != stored[id].revision)
         )
-        self._dialect.hint(connection, (each.next_fire_time for each in changed), now)
+        times = (each.next_fire_time for each in changed)
+        self._dialect.hint(connection, times, now, late=late)
         return [put[each.id] for each in given]
 
     def _insert(

@@ -71,7 +71,12 @@ class SQLiteDialect(Dialect):
         return {**super().write_contents(definition), "metadata_search": None}
 
     def hint(
-        self, connection: Connection, times: Iterable[datetime | None], now: datetime
+        self,
+        connection: Connection,
+        times: Iterable[datetime | None],
+        now: datetime,
+        *,
+        late: bool = False,
     ) -> None:
         """Do nothing: whoever looks at the file sees that it has changed."""
 
