@@ -252,7 +252,7 @@ def test_what_is_called_just_as_it_stops_is_not_given_back(
     execution = one._execution
     run = HeldRun(instance(), expire_after=seconds(300))
     execution.held.add([run])
-    execution.held.fall_due(run, clock.elapsed())
+    execution.held.fall_due([run], clock.elapsed())
 
     class Calling(Held):
         def uncalled(self) -> Sequence[HeldRun]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import field, fields, make_dataclass
-from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
+from dataclasses import MISSING, Field, fields
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,25 +23,35 @@ def trusted(kind: Callable[Fields, Value]) -> Callable[Fields, Value]:
     which is faster still where there are many.
 
     Args:
-        kind: A frozen dataclass whose slots are its fields.
+        kind: A frozen dataclass whose slots are its fields. Its defaults are shared.
     """
     known = cast("type[Value]", kind)
+    names = [each.name for each in fields(known)]
+    draft = type(known.__name__, (), {"__slots__": names})
+    lines = [
+        f"def make({', '.join(map(_parameter, fields(known)))}):",
+        "    value = new(draft)",
+        *(f"    value.{name} = {name}" for name in names),
+        "    value.__class__ = known",
+        "    return value",
+    ]
+    scope: dict[str, Any] = {
+        "new": object.__new__,
+        "draft": draft,
+        "known": known,
+        "default": {each.name: _default(each) for each in fields(known)},
+    }
+    # As dataclasses make their methods: a call for each field would take longer.
+    exec("\n".join(lines), scope)
+    return cast("Callable[Fields, Value]", scope["make"])
 
-    def close(value: object) -> None:
-        value.__class__ = known
 
-    return make_dataclass(
-        known.__name__,
-        [
-            (
-                each.name,
-                object,
-                field(default=each.default, default_factory=each.default_factory),
-            )
-            for each in fields(known)
-        ],
-        namespace={"__post_init__": close},
-        slots=True,
-        eq=False,
-        repr=False,
-    )
+def _parameter(field: Field[Any]) -> str:
+    name = field.name
+    return name if _default(field) is MISSING else f"{name}=default[{name!r}]"
+
+
+def _default(field: Field[Any]) -> object:
+    if field.default_factory is not MISSING:
+        return field.default_factory()
+    return field.default

@@ -11,6 +11,7 @@ from go_scheduler.events.node_events import NoticeGiven
 from go_scheduler.events.notices import Notices
 from go_scheduler.running.held_run import HeldRun
 from go_scheduler.running.intake import Accepted, GivenBack, Refused, judge
+from go_scheduler.running.lateness import Asked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -68,7 +69,7 @@ class Admission:
 
     def admit(self, instances: Iterable[TaskInstance]) -> Sequence[HeldRun]:
         """Judge what has been claimed; answer the runs of what is let in."""
-        now = self._clock.now()
+        now, asked = self._clock.now(), Asked()
         admitted = []
         for instance in instances:
             run = HeldRun(
@@ -76,7 +77,7 @@ class Admission:
                 expire_after=self._defaults.expire_after,
                 timeout=self._defaults.timeout,
             )
-            verdict = self._judge(run, now)
+            verdict = self._judge(run, now, asked)
             if not isinstance(verdict, Accepted):
                 self._turn_away(run, verdict)
                 continue
@@ -90,10 +91,10 @@ class Admission:
 
     def admit_again(self, runs: Iterable[HeldRun]) -> Sequence[HeldRun]:
         """Judge runs by what their start has found; let go of those that end here."""
-        now = self._clock.now()
+        now, asked = self._clock.now(), Asked()
         admitted = []
         for run in runs:
-            verdict = self._judge(run, now)
+            verdict = self._judge(run, now, asked)
             if isinstance(verdict, Accepted):
                 admitted.append(run)
             else:
@@ -101,7 +102,7 @@ class Admission:
                 self._held.drop(run)
         return admitted
 
-    def _judge(self, run: HeldRun, now: datetime) -> Verdict:
+    def _judge(self, run: HeldRun, now: datetime, asked: Asked) -> Verdict:
         refusal = self._spares.refusal(run.instance)
         return judge(
             run.instance,
@@ -109,6 +110,7 @@ class Admission:
             defaults=self._defaults,
             refusal=refusal,
             now=now,
+            asked=asked,
         )
 
     def _turn_away(self, run: HeldRun, verdict: Refused | GivenBack) -> None:

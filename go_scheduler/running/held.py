@@ -86,13 +86,18 @@ class Held:
 
     def add(self, runs: Iterable[HeldRun]) -> None:
         """Take claimed runs, which now wait for their time."""
-        for run in runs:
-            self._waiting[run] = None
+        self._waiting.update(dict.fromkeys(runs))
 
-    def fall_due(self, run: HeldRun, elapsed: timedelta) -> bool:
-        """Say that a run's time has come; false if it is not waiting any more."""
-        run.due_since = elapsed
-        return _move(run, self._waiting, self._due)
+    def fall_due(
+        self, runs: Iterable[HeldRun], elapsed: timedelta
+    ) -> Sequence[HeldRun]:
+        """Say that the time of runs has come; answer those that were still waiting."""
+        fallen = []
+        for run in runs:
+            run.due_since = elapsed
+            if _move(run, self._waiting, self._due):
+                fallen.append(run)
+        return fallen
 
     def call(self, run: HeldRun) -> bool:
         """Say that a run is being called; false if it is not due any more."""
@@ -136,7 +141,7 @@ def _move(
     mine = object()
     if target.setdefault(run, mine) is not mine:
         return False
-    if _take(run, source):
+    if source.pop(run, _ABSENT) is not _ABSENT:
         return True
     target.pop(run, None)
     return False

@@ -94,8 +94,8 @@ class HeldRun:
     @property
     def limit(self) -> timedelta:
         """How long after its call it has to be looked after."""
-        timeout = self.timeout
-        return self.allowed if timeout is None else min(timeout, self.allowed)
+        timeout, allowed = self.timeout, self.allowed
+        return allowed if timeout is None or timeout > allowed else timeout
 
     @property
     def settled(self) -> bool:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from go_scheduler.handlers.registry import Handler
     from go_scheduler.models import TaskInstance
     from go_scheduler.running.defaults import Defaults
+    from go_scheduler.running.lateness import Asked
 
 # It may come back to a node that cannot run it either, so wait a little first.
 _FIRST_DELAY = timedelta(milliseconds=50)
@@ -74,6 +75,7 @@ def judge(
     defaults: Defaults,
     refusal: str | None,
     now: datetime,
+    asked: Asked | None = None,
 ) -> Verdict:
     """Decide on an instance that this node has claimed, or started.
 
@@ -83,25 +85,29 @@ def judge(
         defaults: What holds for definitions that do not say.
         refusal: Why no further run of its definition may begin here; None: it may.
         now: The store's time.
+        asked: What triggers have answered for others of its batch.
     """
-    decision = not_called(instance, defaults.retry_of(instance), now=now)
-    if decision is not None:
-        return Refused(decision)
+    runs = runs_before(instance)
+    # Every policy allows a first run.
+    if runs or instance.cancel_requested:
+        decision = not_called(instance, defaults.retry_of(instance), now=now)
+        if decision is not None:
+            return Refused(decision)
     reason = _not_callable(instance, handler) or refusal
     if reason is not None:
         delay = _FIRST_DELAY * 2 ** min(instance.attempt - 1, _MOST_DOUBLED)
         return GivenBack(reason, min(delay, _LONGEST_DELAY))
-    reason = too_late(instance, defaults, now=now)
+    reason = too_late(instance, defaults, now=now, asked=asked)
     if reason is not None:
         return Refused(not_run(instance, reason))
-    again = instance.error is None and runs_before(instance) > 0
-    return _ACCEPTED_AGAIN if again else _ACCEPTED
+    return _ACCEPTED_AGAIN if runs and instance.error is None else _ACCEPTED
 
 
 def _not_callable(instance: TaskInstance, handler: Handler | None) -> str | None:
     """Why this node has no handler for an instance, though others may have."""
     definition = instance.definition
-    if isinstance(definition.trigger, UnknownTrigger):
+    # It is asked of every instance, and isinstance() is slow for what is abstract.
+    if type(definition.trigger) is UnknownTrigger:
         return definition.trigger.reason
     if handler is None or find_handler(handler, instance) is not None:
         return None

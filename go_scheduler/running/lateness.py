@@ -13,16 +13,48 @@ from go_scheduler.triggers.base import is_own, next_fire_time_of
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
+    from uuid import UUID
 
-    from go_scheduler.models import TaskInstance
+    from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.policies import CatchUp
     from go_scheduler.running.defaults import Defaults
 
 _SINCE = "a later fire time has passed since"
 
 
+class Asked:
+    """What triggers have answered for a batch of instances: most answers hold for many.
+
+    What follows a fire time follows whatever is between the two as well.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[UUID, tuple[datetime, datetime | None]] = {}
+
+    def next_fire_time(
+        self, definition: TaskDefinition, after: datetime
+    ) -> datetime | None:
+        """When a definition's trigger fires next; None: never, or nobody can tell."""
+        if (last := self._last.get(definition.id)) is not None:
+            asked, coming = last
+            if asked <= after and (coming is None or after < coming):
+                return coming
+        try:
+            coming = next_fire_time_of(definition.trigger, after)
+        # One that needs a calendar that is not registered here, say: it is as if it
+        # never fired again.
+        except Exception:
+            coming = None
+        self._last[definition.id] = after, coming
+        return coming
+
+
 def too_late(
-    instance: TaskInstance, defaults: Defaults, *, now: datetime
+    instance: TaskInstance,
+    defaults: Defaults,
+    *,
+    now: datetime,
+    asked: Asked | None = None,
 ) -> str | None:
     """Why an instance is not run, as it comes too late; None: it does not.
 
@@ -35,12 +67,13 @@ def too_late(
         instance: The instance, claimed or started.
         defaults: What holds for definitions that do not say.
         now: The store's time.
+        asked: What triggers have answered for others of its batch.
     """
     late = now - instance.execute_at
     catch_up = instance.definition.catch_up or defaults.catch_up
     if late <= catch_up.grace and catch_up.drop_after is None:
         return None
-    reason = _why_not(instance, defaults, catch_up, now)
+    reason = _why_not(instance, defaults, catch_up, now, asked or Asked())
     pause = instance.definition.last_pause
     if reason is None or pause is None:
         return reason
@@ -48,7 +81,11 @@ def too_late(
 
 
 def _why_not(
-    instance: TaskInstance, defaults: Defaults, catch_up: CatchUp, now: datetime
+    instance: TaskInstance,
+    defaults: Defaults,
+    catch_up: CatchUp,
+    now: datetime,
+    asked: Asked,
 ) -> str | None:
     """Why it is not run, whatever pause it has waited for; None: it is."""
     reason = dropped(instance, defaults, now=now)
@@ -62,7 +99,7 @@ def _why_not(
     if again:
         # A node had it and died, or gave it back: nothing is lost by a failover.
         late -= 2 * defaults.lease
-    return _missed(instance, catch_up, late, now)
+    return _missed(instance, catch_up, late, now, asked)
 
 
 def dropped(instance: TaskInstance, defaults: Defaults, *, now: datetime) -> str | None:
@@ -90,21 +127,25 @@ def _may_be_missed(instance: TaskInstance) -> bool:
 
 
 def _missed(
-    instance: TaskInstance, catch_up: CatchUp, late: timedelta, now: datetime
+    instance: TaskInstance,
+    catch_up: CatchUp,
+    late: timedelta,
+    now: datetime,
+    asked: Asked,
 ) -> str | None:
     """Why what never ran does not run by its ``catch_up``, if it does not."""
     if catch_up.each is None or late <= catch_up.each:
         return None
     if catch_up.mode != "latest":
         return catch_up.why_not()
-    if _has_passed_since(instance, now):
+    if _has_passed_since(instance, now, asked):
         return catch_up.why_not(_SINCE)
     if catch_up.latest is None or late <= catch_up.latest:
         return None
     return catch_up.why_not()
 
 
-def _has_passed_since(instance: TaskInstance, now: datetime) -> bool:
+def _has_passed_since(instance: TaskInstance, now: datetime, asked: Asked) -> bool:
     """Whether a later fire time has passed; what is foreign is not asked here."""
     definition, fire_time = instance.definition, instance.fire_time
     assert fire_time is not None
@@ -114,10 +155,5 @@ def _has_passed_since(instance: TaskInstance, now: datetime) -> bool:
     trigger = definition.trigger
     if not (trigger.recurring and is_own(trigger)):
         return False
-    try:
-        coming = next_fire_time_of(trigger, fire_time)
-    # One that needs a calendar that is not registered here, say: it is as if it never
-    # fired again.
-    except Exception:
-        return False
+    coming = asked.next_fire_time(definition, fire_time)
     return coming is not None and coming <= now

@@ -64,6 +64,8 @@ class Reports:
         self._asked = 0
         self._tells_ended = self._events.wanted(RunEnded)
         self._tells_finished = self._events.wanted(InstanceFinished)
+        kinds = (RunEnded, InstanceRetried, InstanceFinished, DefinitionCompleted)
+        self._tells_any = any(map(self._events.wanted, kinds))
 
     def begin(self) -> None:
         """Begin a tick of the outbox."""
@@ -91,6 +93,8 @@ class Reports:
         """Tell of an outcome that the store has taken."""
         if entry.joined:
             self._rolled_back(entry.run, outcome)
+        if not self._tells_any:
+            return
         self._tell_ended(entry, outcome.outcome, retry_in=outcome.retry_in)
         if outcome.outcome is None:
             self._tell_retried(entry, outcome)

@@ -23,6 +23,8 @@ from go_scheduler.triggers.base import Trigger, utc
 
 Done = TypeVar("Done", covariant=True)
 
+_COMPLETED = Outcome.COMPLETED
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tombstone:
@@ -163,7 +165,7 @@ class RunOutcome:
     @property
     def is_kept(self) -> bool:
         """Whether the end of the run is kept: it was called, and did not succeed."""
-        return self.started_at is not None and self.outcome is not Outcome.COMPLETED
+        return self.started_at is not None and self.outcome is not _COMPLETED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

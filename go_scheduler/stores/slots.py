@@ -22,6 +22,8 @@ MOST_BUFFERED = 1000
 LOCK = "lock "
 """What the names of slots begin with that definitions may share."""
 
+_ALLOW = Overlap.ALLOW
+
 _RUNS = "another instance of its definition ran when it was due"
 _WAITS = "another instance of its definition waited for its turn when it was due"
 _TOO_MANY = f"{MOST_BUFFERED:,} instances of its definition waited when it was due"
@@ -30,7 +32,7 @@ REPLACED = "a later instance of its definition took its place while it waited"
 
 def uses_slot(definition: TaskDefinition) -> bool:
     """Whether any instance of a definition excludes another one."""
-    return definition.overlap is not Overlap.ALLOW or definition.lock is not None
+    return definition.overlap is not _ALLOW or definition.lock is not None
 
 
 def slot_of(
@@ -64,12 +66,14 @@ def slot_taken_by(instance: TaskInstance) -> str | None:
 
 def takes_slot(instance: TaskInstance) -> bool:
     """Whether an instance takes a slot, by its definition as it was read."""
+    if not uses_slot(instance.definition) and instance.backfilled is None:
+        return False
     return slot_taken_by(instance) is not None
 
 
 def overlap_of(definition: TaskDefinition, *, fired: bool) -> Overlap | None:
     """What decides on an instance that is due and parked; None: it waits."""
-    if definition.overlap is Overlap.ALLOW or (fired and definition.trigger.waits):
+    if definition.overlap is _ALLOW or (fired and definition.trigger.waits):
         return None
     return definition.overlap
 

@@ -329,7 +329,7 @@ class House:
 
     def _take(self, runs: Sequence[HeldRun]) -> None:
         for run in runs:
-            if self.held.fall_due(run, self.base.elapsed()):
+            if self.held.fall_due([run], self.base.elapsed()):
                 self.due.append(run)
 
     def claim(self) -> timedelta:

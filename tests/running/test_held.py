@@ -26,7 +26,7 @@ def test_a_run_waits_is_due_runs_and_ends(held: Held) -> None:
     one = run()
     held.add([one])
     assert (held.waiting, held.busy, held.uncalled()) == (1, 0, [one])
-    assert held.fall_due(one, seconds(3))
+    assert held.fall_due([one], seconds(3))
     assert (held.waiting, held.busy, held.uncalled()) == (0, 1, [one])
     assert one.due_since == seconds(3)
     assert held.due() == [one]
@@ -40,10 +40,10 @@ def test_a_run_waits_is_due_runs_and_ends(held: Held) -> None:
 def test_what_is_given_back_goes_no_further(held: Held) -> None:
     waiting, due = run(), run()
     held.add([waiting, due])
-    held.fall_due(due, ZERO)
+    held.fall_due([due], ZERO)
     assert held.drop(waiting)
     assert held.drop(due)
-    assert not held.fall_due(waiting, ZERO)
+    assert not held.fall_due([waiting], ZERO)
     assert not held.call(due)
     assert (held.waiting, held.busy) == (0, 0)
 
@@ -51,7 +51,7 @@ def test_what_is_given_back_goes_no_further(held: Held) -> None:
 def test_what_is_called_is_not_given_back(held: Held) -> None:
     one = run()
     held.add([one])
-    held.fall_due(one, ZERO)
+    held.fall_due([one], ZERO)
     held.call(one)
     assert not held.drop(one)
     assert list(held.running()) == [one]
@@ -59,7 +59,7 @@ def test_what_is_called_is_not_given_back(held: Held) -> None:
 
 def test_no_step_is_taken_before_the_one_that_leads_to_it(held: Held) -> None:
     one = run()
-    assert not held.fall_due(one, ZERO)
+    assert not held.fall_due([one], ZERO)
     assert not held.call(one)
     assert not held.drop(one)
     held.add([one])
@@ -71,7 +71,7 @@ def test_what_has_waited_longest_for_a_worker_comes_first(held: Held) -> None:
     runs = [run() for _ in range(4)]
     held.add(reversed(runs))
     for number, one in enumerate(runs):
-        held.fall_due(one, seconds(number))
+        held.fall_due([one], seconds(number))
     assert held.due() == runs
     assert held.due(before=seconds(2)) == runs[:2]
     assert held.due(before=ZERO) == []
@@ -84,7 +84,7 @@ def test_a_run_is_either_called_or_given_back_when_both_are_tried_at_once(
     for _ in range(50):
         one = run()
         held.add([one])
-        held.fall_due(one, ZERO)
+        held.fall_due([one], ZERO)
         called, dropped = at_once(partial(held.call, one), partial(held.drop, one))
         assert called is not dropped
         assert held.busy == called
@@ -95,11 +95,11 @@ def test_a_run_is_either_called_or_given_back_when_both_are_tried_at_once(
 def test_a_step_that_is_taken_twice_is_refused_and_loses_nothing(held: Held) -> None:
     one = run()
     held.add([one])
-    assert held.fall_due(one, ZERO)
-    assert not held.fall_due(one, ZERO)
+    assert held.fall_due([one], ZERO)
+    assert not held.fall_due([one], ZERO)
     assert held.due() == [one]
     assert held.call(one)
     assert not held.call(one)
-    assert not held.fall_due(one, ZERO)
+    assert not held.fall_due([one], ZERO)
     assert list(held.running()) == [one]
     assert held.busy == 1

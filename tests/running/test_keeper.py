@@ -142,7 +142,7 @@ class House:
         of = replace(of, timeout=timeout)
         run = HeldRun(running(self.store, of), expire_after=EXPIRE_AFTER)
         self.held.add([run])
-        assert self.held.fall_due(run, self.base.elapsed())
+        assert self.held.fall_due([run], self.base.elapsed())
         return run
 
     def call(self, run: HeldRun) -> HeldRun:
@@ -507,7 +507,7 @@ def test_of_two_runs_of_one_instance_the_older_has_lost_its_claim(
     [again] = claim(house.store, lapsed=True)
     new = HeldRun(again, expire_after=EXPIRE_AFTER)
     house.held.add([new])
-    house.held.fall_due(new, clock.elapsed())
+    house.held.fall_due([new], clock.elapsed())
     house.tick()
     assert (old.lost, new.lost) == (True, False)
     assert house.expires_in(new) == LEASE

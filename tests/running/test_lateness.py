@@ -12,7 +12,7 @@ from go_scheduler.policies import CatchUp, Overlap
 from go_scheduler.running import lateness
 from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.intake import Accepted, Refused, judge
-from go_scheduler.running.lateness import dropped, too_late
+from go_scheduler.running.lateness import Asked, dropped, too_late
 from go_scheduler.testing.builders import (
     HOUR,
     MINUTE,
@@ -27,6 +27,7 @@ from go_scheduler.triggers import (
     IntervalTrigger,
     Trigger,
 )
+from go_scheduler.triggers.base import next_fire_time_of
 from go_scheduler.triggers.years.effort import UndecidedError
 from tests.conftest import instance
 
@@ -97,6 +98,56 @@ def test_a_trigger_that_fails_has_no_later_fire_time(
 
     monkeypatch.setattr(lateness, "next_fire_time_of", fail)
     assert why(one(), HOUR) is None
+
+
+def test_what_a_trigger_has_answered_holds_for_others_of_the_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    times: list[datetime] = []
+
+    def ask(trigger: Trigger, after: datetime) -> datetime | None:
+        times.append(after)
+        return next_fire_time_of(trigger, after)
+
+    monkeypatch.setattr(lateness, "next_fire_time_of", ask)
+    of, asked = definition(trigger=HOURLY), Asked()
+
+    def follows(after: datetime) -> datetime | None:
+        return asked.next_fire_time(of, after)
+
+    assert follows(START + TICK) == follows(START + HOUR - TICK) == START + HOUR
+    assert times == [START + TICK]
+    assert follows(START) == START + HOUR
+    assert follows(START + HOUR) == START + 2 * HOUR
+    assert times[1:] == [START, START + HOUR]
+    assert asked.next_fire_time(definition(trigger=HOURLY), START) == START + HOUR
+    assert len(times) == 4
+
+
+def test_what_fires_no_more_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    of, asked = definition(trigger=ExecuteOnceTrigger(START)), Asked()
+    assert asked.next_fire_time(of, START) is None
+    monkeypatch.delattr(lateness, "next_fire_time_of")
+    assert asked.next_fire_time(of, START + HOUR) is None
+
+
+def test_one_batch_asks_a_trigger_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    times: list[datetime] = []
+
+    def ask(trigger: Trigger, after: datetime) -> datetime | None:
+        times.append(after)
+        return next_fire_time_of(trigger, after)
+
+    monkeypatch.setattr(lateness, "next_fire_time_of", ask)
+    first, asked = one(HOURLY), Asked()
+    batch = [first, replace(first, fire_time=START + SECOND)]
+    for each in batch:
+        now = START + MINUTE
+        verdict = judge(
+            each, None, defaults=DEFAULTS, refusal=None, now=now, asked=asked
+        )
+        assert isinstance(verdict, Accepted)
+    assert times == [START]
 
 
 def test_what_was_missed_and_is_not_to_be_caught_up_does_not_run() -> None:

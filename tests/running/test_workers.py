@@ -601,7 +601,7 @@ def test_a_run_that_is_lost_and_given_back_by_another_is_given_back_once(
 ) -> None:
     pool = pools(lambda _: None, executor=InlineExecutor(), clock=clock)
     run = pool.run()
-    pool.held.fall_due(run, pool.clock.elapsed())
+    pool.held.fall_due([run], pool.clock.elapsed())
     run.lost = True
     assert pool.held.drop(run)
     assert not pool.calls.begin(run)

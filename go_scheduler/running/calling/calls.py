@@ -26,7 +26,7 @@ from go_scheduler.running.failure import Failure, failure_of
 from go_scheduler.running.outcomes import not_run
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
     from concurrent.futures import ProcessPoolExecutor
 
     from go_scheduler.clock import StoreClock
@@ -81,9 +81,9 @@ class Calls:
         self._tells_started = self._events.wanted(InstanceStarted)
         self.is_async = async_test(handler)
 
-    def await_worker(self, run: HeldRun, elapsed: timedelta) -> bool:
-        """Note that the time of a run has come; false if it is given back already."""
-        return self._held.fall_due(run, elapsed)
+    def await_worker(self, runs: Iterable[HeldRun]) -> Sequence[HeldRun]:
+        """Note that the time of runs has come; answer those not given back already."""
+        return self._held.fall_due(runs, self._clock.elapsed())
 
     def call(
         self, run: HeldRun, await_result: Callable[[object, HeldRun], object]

@@ -60,6 +60,11 @@ class Workers:
         self._calls = calls
         self._clock = clock
         self._spares = spares
+        self._application = handling.application
+        # Bound once: each run is called so, and each further call costs it.
+        self._perform = partial(calls.call, await_result=self._await_result)
+        if self._application is not None:
+            self._perform = partial(self._application.call, self._perform)
         self._threads = Threads(self._perform, most=max_workers, events=events)
         self._tasks = Places(max_workers, self._begin_task)
         self._feed: Feed | None = None
@@ -79,7 +84,6 @@ class Workers:
             self.size = self._feed.size
         self._lock = threading.Lock()
         self._stopped = False
-        self._application = handling.application
         self._own_loop: OwnEventLoop | None = None
 
     @property
@@ -105,16 +109,14 @@ class Workers:
 
     def submit(self, runs: Iterable[HeldRun]) -> None:
         """Call the handler for runs that are due, each as soon as a worker is free."""
-        elapsed = self._clock.elapsed()
         failure: Exception | None = None
-        for run in runs:
-            if self._calls.await_worker(run, elapsed):
-                try:
-                    self._hand_over(run)
-                # No thread can be started, or the executor has been shut down.
-                except Exception as error:
-                    failure = error
-                    self._calls.give_back(run, _NOT_CALLED)
+        for run in self._calls.await_worker(runs):
+            try:
+                self._hand_over(run)
+            # No thread can be started, or the executor has been shut down.
+            except Exception as error:
+                failure = error
+                self._calls.give_back(run, _NOT_CALLED)
         if failure is not None:
             raise failure
 
@@ -207,13 +209,6 @@ class Workers:
         if isinstance(executor, ProcessPoolExecutor):
             return self._calls.call_in_process(executor, run)
         return executor.submit(self._perform, run)
-
-    def _perform(self, run: HeldRun) -> None:
-        if self._application is None:
-            self._calls.call(run, self._await_result)
-        else:
-            call = partial(self._calls.call, await_result=self._await_result)
-            self._application.call(call, run)
 
     async def _perform_async(self, run: HeldRun, *, places: Places) -> None:
         try:

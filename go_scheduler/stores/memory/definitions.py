@@ -280,10 +280,10 @@ class DefinitionTable:
         row = ended.of
         definition = row.definition
         if (
-            ended.is_fired
-            and definition.trigger.waits
-            and definition.next_fire_time is None
+            definition.next_fire_time is None
             and definition.completed_at is None
+            and definition.trigger.waits
+            and ended.is_fired
         ):
             self._unlist(row)
             completed_at = now if next_fire_time is None else None

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from go_scheduler.stores.memory.stored import StoredInstance
 
+_FAILED = Outcome.FAILED
+
 
 class EndedInstances:
     """Rows in the order in which they ended: those that failed, and others."""
@@ -52,4 +54,4 @@ class EndedInstances:
         return taken
 
     def _beside(self, row: StoredInstance) -> OrderedDict[int, StoredInstance]:
-        return self._rows[row.outcome is Outcome.FAILED]
+        return self._rows[row.outcome is _FAILED]

@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from go_scheduler.stores.memory.tables import Tables
     from go_scheduler.stores.messages import Release, RunOutcome
 
+_COMPLETED, _RUNNING = Outcome.COMPLETED, State.RUNNING
+
 
 def finish(outcome: RunOutcome, tables: Tables, now: datetime) -> bool:
     """Record what became of a run, as ``Store.finish_instances``, if it may count."""
     instances = tables.instances
     current = row = instances.current(outcome.claim)
-    if row is None and outcome.outcome is Outcome.COMPLETED:
+    if row is None and outcome.outcome is _COMPLETED:
         row = instances.unsuccessful(outcome.claim)
     if row is None:
         return False
@@ -31,7 +33,7 @@ def finish(outcome: RunOutcome, tables: Tables, now: datetime) -> bool:
         row.started_at = outcome.started_at
         row.keep_run(run_end(outcome), outcome.error, now)
     if current is not None and outcome.started_at is None:
-        row.runs -= row.state is State.RUNNING
+        row.runs -= row.state is _RUNNING
     if outcome.hung:
         row.hangs += 1
     elif outcome.outcome is None:
@@ -54,7 +56,7 @@ def release(given: Release, tables: Tables, now: datetime) -> bool:
     row = tables.instances.current(given.claim)
     if row is None:
         return False
-    row.runs -= row.state is State.RUNNING
+    row.runs -= row.state is _RUNNING
     if not row.runs:
         tables.instances.slots.free(row)
     due_at = max(row.due_at, now + given.delay)
@@ -69,7 +71,7 @@ def cancel(
     row = tables.instances.get(id)
     if row is None or row.completed_at is not None:
         return None
-    if row.state is State.RUNNING:
+    if row.state is _RUNNING:
         row.cancel_requested = True
         return Cancelled.REQUESTED
     tables.instances.end(row, Outcome.CANCELLED, now)

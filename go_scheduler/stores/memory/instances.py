@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from go_scheduler.stores.memory.stored import StoredDefinition
     from go_scheduler.stores.messages import Claim, Claimant, Renewal
 
+# Python 3.11 takes longer to look up a member of an enum than to call a function.
+_PENDING, _CLAIMED, _RUNNING = State.PENDING, State.CLAIMED, State.RUNNING
+_FAILED = Outcome.FAILED
+
 
 class InstanceTable:
     """The rows by id, and each in the one list that its state calls for.
@@ -57,14 +61,14 @@ class InstanceTable:
         row = self._rows.get(claim.instance_id.int)
         if row is None or row.attempt != claim.attempt:
             return None
-        return row if row.state in (State.CLAIMED, State.RUNNING) else None
+        return row if row.state in (_CLAIMED, _RUNNING) else None
 
     def unsuccessful(self, claim: Claim) -> StoredInstance | None:
         """The row that a claim once owned, if it has not ended, or has failed."""
         row = self._rows.get(claim.instance_id.int)
         if row is None or not 0 < claim.attempt <= row.attempt:
             return None
-        return row if row.outcome in (None, Outcome.FAILED) else None
+        return row if row.outcome in (None, _FAILED) else None
 
     def claimed_by(self, node: UUID, last: int) -> Sequence[StoredInstance]:
         """Rows that a node has claimed, with ids after this one and in their order.
@@ -104,7 +108,7 @@ class InstanceTable:
             self._take(row)
             if row.completed_at is not None:
                 over.append(row)
-            elif row.state is State.PENDING:
+            elif row.state is _PENDING:
                 self.list_pending(row)
             else:
                 self._leases.add(row)
@@ -158,7 +162,7 @@ class InstanceTable:
         self._ended.remove(row)
         row.begin_anew(now)
         row.of.open += row.is_awaited
-        self._enter(row, State.PENDING)
+        self._enter(row, _PENDING)
         self.list_pending(row)
 
     def free(self, row: StoredInstance, due_at: datetime) -> None:
@@ -169,7 +173,7 @@ class InstanceTable:
     def _give_back(self, row: StoredInstance, due_at: datetime) -> None:
         row.claimed_by = row.expires_at = row.started_at = None
         row.due_at = due_at
-        self._enter(row, State.PENDING)
+        self._enter(row, _PENDING)
         self.list_pending(row)
 
     def start(
@@ -178,7 +182,7 @@ class InstanceTable:
         """Start, or park, the rows that these claims own; answer these."""
         rows = [row for each in claims if (row := self.current(each))]
         for row in sorted(rows, key=in_turn):
-            if row.state is State.CLAIMED:
+            if row.state is _CLAIMED:
                 self._start(row, claimant, now)
         return rows
 
@@ -191,7 +195,7 @@ class InstanceTable:
             self._give_back(row, row.due_at)
             return
         row.start(claimant, now)
-        self._enter(row, State.RUNNING)
+        self._enter(row, _RUNNING)
         self._leases.add(row)
 
     def renew(self, row: StoredInstance, renewal: Renewal, now: datetime) -> None:
@@ -214,9 +218,9 @@ class InstanceTable:
         if row.completed_at is not None:
             return
         # Other nodes serve it there.
-        if row.state is State.CLAIMED and row.queue != queue:
+        if row.state is _CLAIMED and row.queue != queue:
             self.free(row, row.due_at)
-        pending = row.state is State.PENDING
+        pending = row.state is _PENDING
         if pending:
             self.unlist_pending(row)
         row.queue, row.priority = queue, priority
@@ -225,11 +229,11 @@ class InstanceTable:
 
     def follow(self, row: StoredInstance) -> None:
         """Let it exclude what its definition says now, unless it runs in a slot."""
-        runs = row.state is State.RUNNING and self.slots.has(row)
+        runs = row.state is _RUNNING and self.slots.has(row)
         if runs or row.completed_at is not None:
             return
         self.slots.free(row)
-        if row.state is State.PENDING:
+        if row.state is _PENDING:
             self.unlist_pending(row)
             row.parked = False
             row.follow()
@@ -268,16 +272,12 @@ class InstanceTable:
     ) -> None:
         """Mark rows as claimed; as started, if due by ``lead`` and without a slot."""
         for row in rows:
-            row.leave_run(now)
-            row.claimed_by = claimant.node
-            row.attempt += 1
-            row.started_at = None
-            row.expires_at = max(now, row.due_at) + claimant.lease
+            row.claim(claimant, now)
             if row.due_at <= lead and row.slot is None:
                 row.start(claimant, now)
-                self._enter(row, State.RUNNING)
+                self._enter(row, _RUNNING)
             else:
-                self._enter(row, State.CLAIMED)
+                self._enter(row, _CLAIMED)
             self._leases.add(row)
 
     def take_lapsed(
@@ -315,7 +315,7 @@ class InstanceTable:
         row.state = state
 
     def _unlist(self, row: StoredInstance) -> None:
-        if row.state is State.PENDING:
+        if row.state is _PENDING:
             self.unlist_pending(row)
         else:
             self._leases.remove(row)

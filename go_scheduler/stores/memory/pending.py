@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from go_scheduler.stores.memory.span import Entry
     from go_scheduler.stores.memory.stored import StoredInstance
 
+_LAST_ID = 1 << 128
+
 
 class PendingRows:
     """A sorted list for each class of each queue.
@@ -70,6 +72,11 @@ def _taken(
     lists: Sequence[SortedList[Entry]], until: datetime, limit: int
 ) -> Sequence[Entry]:
     """Take the earliest due by then from the heads of lists."""
+    if len(lists) == 1:
+        [rows] = lists
+        found = rows[: min(limit, rows.bisect_right((until, _LAST_ID)))]
+        del rows[: len(found)]
+        return found
     found = []
     for entry in islice(merge(*lists), limit):
         if entry[0] > until:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import fields
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 from go_scheduler.models import RUNS_KEPT, RunEnd, State, TaskInstance, TaskRun
 from go_scheduler.models.trusted import trusted
 from go_scheduler.stores.slots import overlap_of, overlap_of_backfilled, slot_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
     from go_scheduler.stores.messages import Claimant
 
 
-_instance = trusted(TaskInstance)
+_instance: Callable[..., TaskInstance] = trusted(TaskInstance)
+_PENDING = State.PENDING
 
 
 class StoredDefinition:
@@ -115,7 +118,7 @@ class StoredInstance:
         self.skipped: Skipped | None = None
         self.payload: Mapping[str, JSON] | None = None
         self.key: str | None = None
-        self.state = State.PENDING
+        self.state = _PENDING
         self.past: tuple[TaskRun, ...] = ()
 
     @classmethod
@@ -184,12 +187,25 @@ class StoredInstance:
             and self.is_fired
         )
 
+    def claim(self, claimant: Claimant, now: datetime) -> None:
+        """Record that a node has it."""
+        if self.started_at is not None:
+            # It is lost to who claims it now.
+            self.keep_run(RunEnd.LOST, None, now)
+            self.started_at = None
+        self.claimed_by = claimant.node
+        self.attempt += 1
+        due_at = self.due_at
+        self.expires_at = (due_at if due_at > now else now) + claimant.lease
+
     def start(self, claimant: Claimant, now: datetime) -> None:
         """Record that its handler is about to be called."""
         self.runs += 1
-        self.started_at = max(now, self.due_at)
+        due_at = self.due_at
+        self.started_at = started_at = due_at if due_at > now else now
         expire_after = self.of.definition.expire_after or claimant.expire_after
-        self.expires_at = self.started_at + min(claimant.lease, expire_after)
+        lease = claimant.lease
+        self.expires_at = started_at + min(lease, expire_after)
 
     def begin_anew(self, now: datetime) -> None:
         """Be as if it were new and due now, but for what is known of its runs."""
@@ -213,11 +229,6 @@ class StoredInstance:
         self.fire_time = None
         return left
 
-    def leave_run(self, now: datetime) -> None:
-        """Keep its present run, if it has one, as lost to who claims it now."""
-        if self.started_at is not None:
-            self.keep_run(RunEnd.LOST, None, now)
-
     def keep_run(self, outcome: RunEnd, error: str | None, now: datetime) -> None:
         """Keep how its present run ended."""
         run = TaskRun(
@@ -233,31 +244,13 @@ class StoredInstance:
 
     def view(self) -> TaskInstance:
         """The instance as others see it."""
-        return _instance(
-            id=self.id,
-            definition=self.of.definition,
-            fire_time=self.fire_time,
-            execute_at=self.execute_at,
-            due_at=self.due_at,
-            attempt=self.attempt,
-            runs=self.runs,
-            hangs=self.hangs,
-            claimed_by=self.claimed_by,
-            expires_at=self.expires_at,
-            started_at=self.started_at,
-            completed_at=self.completed_at,
-            outcome=self.outcome,
-            ended_attempt=self.ended_attempt,
-            error=self.error,
-            cancel_requested=self.cancel_requested,
-            parked=self.parked,
-            skipped=self.skipped,
-            payload=self.payload,
-            key=self.key,
-            backfilled=self.backfilled,
-            reopened_at=self.reopened_at,
-        )
+        return _instance(self.id, self.of.definition, *_shown(self))
 
+
+# All other fields of an instance, in their order: read at once and passed by position.
+_shown: Callable[[StoredInstance], tuple[Any, ...]] = attrgetter(
+    *(each.name for each in fields(TaskInstance)[2:])
+)
 
 _RESTORED = (
     "attempt",
