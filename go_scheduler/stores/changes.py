@@ -155,8 +155,9 @@ def next_revision(old: TaskDefinition) -> int:
 
 def is_over_at_once(new: TaskDefinition) -> bool:
     """Whether nothing is left to wait for: no fire time, no end of a run, nobody."""
-    on_demand = isinstance(new.trigger, OnDemandTrigger)
-    return new.next_fire_time is None and not (new.trigger.waits or on_demand)
+    return new.next_fire_time is None and not (
+        new.trigger.waits or isinstance(new.trigger, OnDemandTrigger)
+    )
 
 
 def run_end(outcome: RunOutcome) -> RunEnd:

@@ -153,10 +153,12 @@ class Trigger(ABC):
                 datetime nor timedelta.
         """
         try:
-            fields = {each: self._plain(each) for each in _fields_of(type(self))}
-            state = {name: write_field(each) for name, each in fields.items()}
-            if _BRIEF.issuperset(map(type, fields.values())):
-                return FrozenObject(state)
+            names = _fields_of(type(self))
+            if is_brief(self):
+                return FrozenObject(
+                    (each, write_field(getattr(self, each))) for each in names
+                )
+            state = {each: write_field(self._plain(each)) for each in names}
             return freeze(state, name=name_of(type(self)), limit=STATE_LIMIT)
         except ConfigurationError as error:
             raise InvalidTriggerError(str(error)) from None
@@ -200,6 +202,12 @@ def _fields_of(cls: type[Trigger]) -> Sequence[str]:
 def is_own(trigger: Trigger) -> bool:
     """Whether all its code is this package's, and nothing that may hang."""
     return _is_of_own_class(trigger) and trigger._is_made_of_own()
+
+
+def is_brief(trigger: Trigger) -> bool:
+    """Whether its fields are few and plain, so that any store can keep them."""
+    names = _fields_of(type(trigger))
+    return _BRIEF.issuperset([type(getattr(trigger, each)) for each in names])
 
 
 def phases_of(trigger: Trigger) -> frozenset[int] | None:

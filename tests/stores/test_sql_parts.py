@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections import Counter, deque
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -163,6 +164,20 @@ def test_many_more_are_inserted_by_statements_of_a_bounded_size(
         put_all = store.put_definitions(given)
     assert [each == "BEGIN" for each in statements] == [True, False, False, False]
     assert [each.id for each in put_all] == [each.id for each in given]
+
+
+def test_what_was_written_down_ahead_is_left_if_a_batch_fails(
+    store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise StoreError("away")
+
+    monkeypatch.setattr(newcomers, "_LARGEST", 4)
+    monkeypatch.setattr(store._statements, "execute_plainly", fail)
+    before = set(threading.enumerate())
+    with pytest.raises(StoreError, match="away"):
+        store.put_definitions([definition(key=key) for key in range(10)])
+    assert set(threading.enumerate()) <= before
 
 
 def test_what_many_definitions_hold_is_known_once_they_are_committed_and_fire_soon(

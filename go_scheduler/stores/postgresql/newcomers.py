@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -22,7 +25,7 @@ from go_scheduler.stores.sql.sweep import LATE_AFTER
 from go_scheduler.stores.sql.types import to_microseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -52,41 +55,66 @@ class Newcomers:
 
     def insert(
         self, connection: Connection, given: Sequence[TaskDefinition], *, late: bool
-    ) -> list[Newcomer]:
+    ) -> Iterator[Newcomer]:
         """Insert those whose ids neither are nor were stored, nor are remembered.
 
         Args:
-            connection: Of ours; in a transaction if there are several.
+            connection: In a transaction: of ours, or the user's.
             given: The definitions.
             late: Whether others may see them only much later.
 
-        Returns:
-            Those that were inserted.
+        Yields:
+            Those that were inserted. The next ones are while these are looked at.
 
         Raises:
             Overtaken: Somebody else has inserted one at the same moment.
         """
+        # What has not committed has notified nobody yet.
+        soon = SOON_AFTER_ALL if late else SOON
+        within = soon if may_notify(connection) else None
+        terms = {"is_late": late, "hint_within": within}
         new = [each for each in given if each.revision is None]
         # One order for all nodes, so that none waits for another in a circle.
         new.sort(key=attrgetter("id.int"))
-        alone = len(given) == 1 and not late
+        with closing(self._batches(new)) as batches:
+            for batch in batches:
+                row = self._insert(connection, "insert_new", batch, terms)
+                yield from batch.made(row.now, row.ids)
+
+    def _batches(self, new: Sequence[TaskDefinition]) -> Generator[_Batch, None, None]:
+        """So many by one statement that it is not noticed what each of them costs.
+
+        The next ones are written down while the server is busy with one.
+        """
+        parts = [
+            new[first : first + _LARGEST] for first in range(0, len(new), _LARGEST)
+        ]
+        batch = partial(_Batch, shards=self._shards)
+        if len(parts) < 2:
+            yield from map(batch, parts)
+            return
+        ahead = ThreadPoolExecutor(1, "go-scheduler-batches")
+        try:
+            yield from ahead.map(batch, parts)
+        finally:
+            ahead.shutdown(cancel_futures=True)
+
+    def insert_one(
+        self, connection: Connection, given: TaskDefinition
+    ) -> Newcomer | None:
+        """Insert one if its id is new, as ``insert``; it commits by itself.
+
+        Raises:
+            Overtaken: Somebody else has inserted it at the same moment.
+        """
+        if given.revision is not None:
+            return None
         started = self._notices.elapsed()
-        if alone:
-            within = self._notices.within(started)
-        else:
-            # What has not committed has notified nobody yet.
-            soon = SOON_AFTER_ALL if late else SOON
-            within = soon if may_notify(connection) else None
-        made: list[Newcomer] = []
-        # So many by one statement that it is not noticed what each of them costs.
-        for first in range(0, len(new), _LARGEST):
-            batch = _Batch(new[first : first + _LARGEST])
-            terms = {"is_late": late, "hint_within": within}
-            row = self._insert(connection, "insert_new", batch, terms)
-            if alone:
-                self._notices.note(row, started)
-            made += batch.made(row.now, row.ids)
-        return made
+        terms = {"is_late": False, "hint_within": self._notices.within(started)}
+        batch = _Batch([given], shards=self._shards)
+        row = self._insert(connection, "insert_new", batch, terms)
+        self._notices.note(row, started)
+        return next(batch.made(row.now, row.ids), None)
 
     def start(
         self, connection: Connection, firing: Firing, claimant: Claimant
@@ -116,7 +144,7 @@ class Newcomers:
             "expire_after": claimant.expire_after,
         }
         new = changed(firing.definition, next_fire_time=firing.next_fire_time)
-        batch = _Batch([new])
+        batch = _Batch([new], shards=self._shards)
         row = self._insert(connection, "insert_and_start", batch, start)
         if row is None:
             return None
@@ -142,16 +170,9 @@ class Newcomers:
         parameters: Mapping[str, object],
     ) -> Any:
         """Insert by the statement of this name; its answer, if it has one."""
-        shards = (key.int % self._shards for key in batch.keys)
-        parameters = {
-            **parameters,
-            **_columns(batch.new, batch.contents),
-            "keys": arrays.ids(batch.keys),
-            "shards": arrays.numbers(shards),
-            "late": LATE_AFTER,
-        }
+        terms = {**parameters, "late": LATE_AFTER, **batch.columns}
         try:
-            rows = self._statements.execute_plainly(connection, name, parameters)
+            rows = self._statements.execute_plainly(connection, name, terms)
         except IntegrityError as error:
             raise Overtaken from error
         return rows[0] if rows else None
@@ -160,45 +181,51 @@ class Newcomers:
 class _Batch:
     """Definitions to be inserted, with the keys and the texts that they are to have."""
 
-    def __init__(self, new: Sequence[TaskDefinition]) -> None:
+    def __init__(self, new: Sequence[TaskDefinition], *, shards: int) -> None:
         self.new = new
         self.keys = [uuid4() for _ in new]
         self.contents = [write_contents(each) for each in new]
+        self.columns = {
+            "keys": arrays.ids(self.keys),
+            "shards": arrays.numbers(key.int % shards for key in self.keys),
+            **_columns(new, self.contents),
+        }
 
     def made(
         self, now: datetime, ids: Collection[UUID] | None = None
-    ) -> list[Newcomer]:
+    ) -> Iterator[Newcomer]:
         """Those that were inserted at this time: these, or all."""
         which = None if ids is None else frozenset(ids)
-        return [
-            Newcomer(created(each, now, revision=1), key, of, now)
-            for each, key, of in zip(self.new, self.keys, self.contents, strict=True)
-            if which is None or each.id in which
-        ]
+        for each, key, of in zip(self.new, self.keys, self.contents, strict=True):
+            if which is None or each.id in which:
+                yield Newcomer(created(each, now, revision=1), key, of, now)
 
 
 def _columns(
     new: Sequence[TaskDefinition], contents: Sequence[ContentsRow]
 ) -> Mapping[str, object]:
-    durations = (each.expire_after for each in new)
+    names, metadata, kinds, states, policies = zip(*contents, strict=True)
     return {
-        "ids": arrays.ids(each.id for each in new),
-        "queues": arrays.texts(each.queue for each in new),
-        "priorities": arrays.numbers(each.priority for each in new),
+        "ids": arrays.ids([each.id for each in new]),
+        "queues": arrays.texts([each.queue for each in new]),
+        "priorities": arrays.numbers([each.priority for each in new]),
         "expiries": arrays.numbers(
-            None if each is None else to_microseconds(each) for each in durations
+            [
+                None if (after := each.expire_after) is None else to_microseconds(after)
+                for each in new
+            ]
         ),
-        "waits": arrays.truths(each.trigger.waits for each in new),
-        "fire_times": arrays.times(each.next_fire_time for each in new),
+        "waits": arrays.truths([each.trigger.waits for each in new]),
+        "fire_times": arrays.times([each.next_fire_time for each in new]),
         "over": arrays.truths(map(is_over_at_once, new)),
-        "paused": arrays.truths(each.paused for each in new),
-        "slots": arrays.texts(slot_of(each, fired=False) for each in new),
-        "overlaps": arrays.words(overlap_of(each, fired=False) for each in new),
-        "notes": arrays.texts(each.note for each in new),
-        "named": arrays.truths(each.named for each in new),
-        "names": arrays.texts(each.name for each in contents),
-        "metadata": arrays.texts(each.metadata for each in contents),
-        "kinds": arrays.texts(each.trigger_kind for each in contents),
-        "states": arrays.texts(each.trigger_state for each in contents),
-        "policies": arrays.texts(each.policies for each in contents),
+        "paused": arrays.truths([each.paused for each in new]),
+        "slots": arrays.texts([slot_of(each, fired=False) for each in new]),
+        "overlaps": arrays.words([overlap_of(each, fired=False) for each in new]),
+        "notes": arrays.texts([each.note for each in new]),
+        "named": arrays.truths([each.named for each in new]),
+        "names": arrays.texts(names),
+        "metadata": arrays.texts(metadata),
+        "kinds": arrays.texts(kinds),
+        "states": arrays.texts(states),
+        "policies": arrays.texts(policies),
     }

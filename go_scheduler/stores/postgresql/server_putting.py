@@ -28,12 +28,13 @@ class ServerPutting(Putting):
         """Put one if it is new: no transaction has to be begun and ended for it."""
         made = self._database.run(
             Lane.NEW,
-            lambda connection: self._newcomers.insert(
-                connection, [definition], late=False
-            ),
+            lambda connection: self._newcomers.insert_one(connection, definition),
         )
-        self.remember(made)
-        return made[0].definition if made else None
+        if made is None:
+            return None
+        if made.is_read_soon:
+            self.remember([made])
+        return made.definition
 
     def put(
         self, definitions: Sequence[TaskDefinition], *, late: bool, repeatable: bool

@@ -29,13 +29,19 @@ class Newcomer(NamedTuple):
     contents: ContentsRow
     made_at: datetime
 
+    @property
+    def is_read_soon(self) -> bool:
+        """Whether a loop reads it soon, or whenever somebody asks for it."""
+        fires_at = self.definition.next_fire_time
+        return fires_at is None or fires_at <= self.made_at + _SOON
+
 
 class Inserts(Protocol):
     """What inserts definitions that are new."""
 
     def insert(
         self, connection: Connection, given: Sequence[TaskDefinition], *, late: bool
-    ) -> list[Newcomer]:
+    ) -> Iterable[Newcomer]:
         """Insert those whose ids neither are nor were stored, nor are remembered."""
 
 
@@ -61,12 +67,12 @@ class Putting:
         self, definitions: Sequence[TaskDefinition], *, late: bool, repeatable: bool
     ) -> Sequence[TaskDefinition]:
         """Put several in one transaction; as for ``Database.transact``."""
-        put, made = self._database.transact(
+        put, soon = self._database.transact(
             lambda connection: self._put(connection, definitions, late=late),
             repeatable=repeatable,
         )
         # Not before it has been committed.
-        self.remember(made)
+        self.remember(soon)
         return put
 
     def put_within(
@@ -82,12 +88,10 @@ class Putting:
             return self._puts.put(connection, definitions, late=late)
         return self._put(connection, definitions, late=late)[0]
 
-    def remember(self, made: Iterable[Newcomer]) -> None:
-        """Let the loops find what they read soon, or whenever somebody asks for it."""
-        for each in made:
-            fires_at = each.definition.next_fire_time
-            if fires_at is None or fires_at <= each.made_at + _SOON:
-                self._reader.remember(each.key, each.definition, each.contents)
+    def remember(self, soon: Iterable[Newcomer]) -> None:
+        """Let the loops find what they read soon."""
+        for each in soon:
+            self._reader.remember(each.key, each.definition, each.contents)
 
     def _put(
         self,
@@ -96,10 +100,14 @@ class Putting:
         *,
         late: bool,
     ) -> tuple[Sequence[TaskDefinition], Sequence[Newcomer]]:
-        made = self._newcomers.insert(connection, definitions, late=late)
-        put = {each.definition.id: each.definition for each in made}
+        put: dict[UUID, TaskDefinition] = {}
+        soon = []
+        for made in self._newcomers.insert(connection, definitions, late=late):
+            put[made.definition.id] = made.definition
+            if made.is_read_soon:
+                soon.append(made)
         others = [each for each in definitions if each.id not in put]
         if others:
             stored = self._puts.put(connection, others, late=late)
             put.update((each.id, each) for each in stored)
-        return [put[each.id] for each in definitions], made
+        return [put[each.id] for each in definitions], soon

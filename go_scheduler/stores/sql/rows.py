@@ -104,11 +104,11 @@ def write_contents(definition: TaskDefinition) -> ContentsRow:
     kind, state = dump_trigger(definition.trigger)
     policies = dump_policies(definition)
     return ContentsRow(
-        name=definition.name,
-        metadata=to_text(definition.metadata),
-        trigger_kind=kind,
-        trigger_state=to_text(state),
-        policies=to_text(policies) if policies else "{}",
+        definition.name,
+        to_text(definition.metadata) if definition.metadata else "{}",
+        kind,
+        to_text(state),
+        to_text(policies) if policies else "{}",
     )
 
 
