@@ -65,6 +65,15 @@ def freeze(value: object, *, name: str, limit: int) -> FrozenObject:
     """
     if type(value) is FrozenObject:
         return value
+    return freeze_and_write(value, name=name, limit=limit)[0]
+
+
+def freeze_and_write(
+    value: object, *, name: str, limit: int
+) -> tuple[FrozenObject, str]:
+    """What ``freeze`` returns, and its JSON text, which that makes anyway."""
+    if type(value) is FrozenObject:
+        return value, to_text(value)
     if not isinstance(value, Mapping):
         raise ConfigurationError(f"{name} must be a mapping, not {shown(value)}")
     # Each value takes a byte at least; shared parts of a few may make up billions.
@@ -77,7 +86,7 @@ def freeze(value: object, *, name: str, limit: int) -> FrozenObject:
             " payloads elsewhere and schedule a reference to them"
         )
     assert isinstance(frozen, FrozenObject)
-    return frozen
+    return frozen, text
 
 
 to_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

@@ -473,3 +473,10 @@ def test_what_is_made_of_all_its_fields_in_their_order_is_like_any_other(
         made.id = None
     with pytest.raises(TypeError):
         trusted(kind)()
+
+
+def test_the_payload_of_an_addition_is_written_once_frozen_or_not() -> None:
+    given = Addition(payload={"order": [7]})
+    assert given.payload_text == '{"order":[7]}'
+    assert Addition(payload=given.payload).payload_text == given.payload_text
+    assert Addition().payload_text is None

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 from go_scheduler.checks import check_at_least, check_name
 from go_scheduler.clock import ZERO
-from go_scheduler.json import JSON, freeze
+from go_scheduler.json import JSON, freeze_and_write
 from go_scheduler.models import (
     PAYLOAD_LIMIT,
     Outcome,
@@ -103,6 +103,7 @@ class Claim:
 
 
 _claim = trusted(Claim)
+_instance = trusted(TaskInstance)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,6 +205,7 @@ class Addition:
         payload: What it is for: a JSON object of at most 64 KiB.
         key: As long as an instance of its definition has this key, no second one is
             made; at most 200 characters.
+        payload_text: The payload as JSON text; made of it.
 
     Raises:
         ConfigurationError: A value is of the wrong type, out of range, or one that no
@@ -215,14 +217,20 @@ class Addition:
     delay: timedelta = ZERO
     payload: Mapping[str, JSON] | None = field(default=None, hash=False)
     key: str | None = None
+    payload_text: str | None = field(
+        default=None, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         if self.at is not None:
             object.__setattr__(self, "at", utc(self.at, name="at"))
         check_at_least("delay", self.delay, ZERO)
         if self.payload is not None:
-            frozen = freeze(self.payload, name="payload", limit=PAYLOAD_LIMIT)
+            frozen, text = freeze_and_write(
+                self.payload, name="payload", limit=PAYLOAD_LIMIT
+            )
             object.__setattr__(self, "payload", frozen)
+            object.__setattr__(self, "payload_text", text)
         if self.key is not None:
             object.__setattr__(self, "key", check_name("key", self.key))
 
@@ -232,7 +240,7 @@ class Addition:
 
     def made(self, definition: TaskDefinition, execute_at: datetime) -> TaskInstance:
         """The instance that was made of it."""
-        return TaskInstance(
+        return _instance(
             id=self.id,
             definition=definition,
             fire_time=None,

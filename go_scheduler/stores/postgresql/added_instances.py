@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy.exc import IntegrityError
 
 from go_scheduler.errors import TaskDefinitionNotFoundError
-from go_scheduler.json import to_text
 from go_scheduler.models.changed import changed
 from go_scheduler.stores.postgresql import arrays
 from go_scheduler.stores.sql.database import Lane, Overtaken
@@ -107,6 +106,8 @@ class AddedInstances:
                 raise TaskDefinitionNotFoundError(definition_id)
             [row] = rows
             self._notices.note(row, started)
+            if row.ids is None and len(new) == len(additions):
+                return _Added(row, {})
             ids = [each.id for each in new] if row.ids is None else row.ids
             added = frozenset(ids)
             left = [each for each in additions if each.id not in added]
@@ -134,14 +135,11 @@ class AddedInstances:
             raise Overtaken from error
 
     def _columns(self, new: Sequence[Addition]) -> Mapping[str, object]:
-        payloads = (each.payload for each in new)
         return {
             "ids": arrays.ids(each.id for each in new),
             "shards": arrays.numbers(each.id.int % self._shards for each in new),
             "keys": arrays.texts(each.key for each in new),
-            "payloads": arrays.texts(
-                None if each is None else to_text(each) for each in payloads
-            ),
+            "payloads": arrays.texts(each.payload_text for each in new),
             "times": arrays.times(each.at for each in new),
             "delays": arrays.numbers(to_microseconds(each.delay) for each in new),
         }
