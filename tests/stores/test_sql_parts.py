@@ -155,10 +155,13 @@ def test_many_new_definitions_cost_one_statement_in_a_transaction(
     assert [each == "BEGIN" for each in statements] == [True, False]
 
 
+@pytest.mark.parametrize("at_the_end", [False, True])
 def test_many_more_are_inserted_by_statements_of_a_bounded_size(
-    store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch
+    store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch, *, at_the_end: bool
 ) -> None:
     monkeypatch.setattr(newcomers, "_LARGEST", 4)
+    # So it is once the main thread has ended, though others go on.
+    monkeypatch.setattr("concurrent.futures.thread._shutdown", at_the_end)
     given = [definition(key=key) for key in range(10)]
     with executed(store, *Lane) as statements:
         put_all = store.put_definitions(given)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -90,12 +90,13 @@ class Newcomers:
             new[first : first + _LARGEST] for first in range(0, len(new), _LARGEST)
         ]
         batch = partial(_Batch, shards=self._shards)
-        if len(parts) < 2:
-            yield from map(batch, parts)
-            return
+        batches: Iterator[_Batch] = map(batch, parts)
         ahead = ThreadPoolExecutor(1, "go-scheduler-batches")
         try:
-            yield from ahead.map(batch, parts)
+            # At the end of a program no thread can be started any more.
+            with suppress(RuntimeError):
+                batches = ahead.map(batch, parts) if len(parts) > 1 else batches
+            yield from batches
         finally:
             ahead.shutdown(cancel_futures=True)
 
