@@ -43,7 +43,7 @@ _MOST_TOLD = 1_000
 Run: TypeAlias = (
     "Callable[[Sequence[Firing], Callable[[Answer[Set[UUID]]], None]], Fired | None]"
 )
-_Key: TypeAlias = "tuple[UUID, int | None]"
+_Key: TypeAlias = "tuple[int, int | None]"
 
 
 def longest_pause(window: timedelta) -> timedelta:
@@ -253,9 +253,10 @@ class DefinitionScheduler:
         busy = set().union(*(answer.busy for answer in answers))
         won = set().union(*(answer.done for answer in answers))
         for definition in (firing.definition for firing in firings):
-            if definition.id in busy:
+            # Nearly always there are none: the hashes of ids take long.
+            if busy and definition.id in busy:
                 self._leave_busy(definition)
-            elif definition.id not in failed:
+            elif not failed or definition.id not in failed:
                 self._aside.forget(_key(definition))
         return [each for each in firings if each.definition.id in won], started
 
@@ -303,8 +304,8 @@ def _is_due(definition: TaskDefinition, until: datetime) -> bool:
 
 
 def _key(definition: TaskDefinition) -> _Key:
-    """One that has been edited since is another one."""
-    return definition.id, definition.revision
+    """One that has been edited since is another one; numbers are hashed at once."""
+    return definition.id.int, definition.revision
 
 
 def _in_parts(firings: Sequence[Firing]) -> Iterator[Sequence[Firing]]:

@@ -37,7 +37,9 @@ class PendingRows:
 
     def add(self, row: StoredInstance) -> None:
         """Let a row be claimed."""
-        rows = self._lists[row.priority].setdefault(row.queue, SortedList())
+        by_queue = self._lists[row.priority]
+        if (rows := by_queue.get(row.queue)) is None:
+            rows = by_queue[row.queue] = SortedList()
         rows.add((row.due_at, row.id.int))
 
     def discard(self, row: StoredInstance) -> None:
