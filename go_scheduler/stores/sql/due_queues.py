@@ -26,7 +26,9 @@ def due_queues(
     made for hours, the traces that they leave in an index may take long to walk over.
     """
     now = dialect.now(connection)
-    bounds = ("", *dialect.ordered(connection, apart_from), None)
+    several = len(apart_from) > 1
+    known = dialect.ordered(connection, apart_from) if several else apart_from
+    bounds = ("", *known, None)
     found: set[str] = set()
     for low, high in pairwise(bounds):
         queue = instances.c.queue
