@@ -72,13 +72,14 @@ ALLOWED: Mapping[str, set[str | None]] = {
     },
     "due": {"task_definitions_due_idx", "task_definitions_late_idx", CONTENTS},
     "fire": {"task_definitions_id_key", "task_instances_open_idx"},
-    "claim nothing": {"task_instances_claimable_idx", KEY, DEFINITION},
-    "claim": {"task_instances_claimable_idx", KEY, DEFINITION},
+    "claim nothing": {"task_instances_claimable_idx", KEY, DEFINITION, CONTENTS},
+    "claim": {"task_instances_claimable_idx", KEY, DEFINITION, CONTENTS},
     "claim lapsed": {
         "task_instances_lease_idx",
         "task_instances_claimable_idx",
         KEY,
         DEFINITION,
+        CONTENTS,
     },
     "start": {KEY, DEFINITION},
     "renew": {KEY},
@@ -101,7 +102,7 @@ ALLOWED: Mapping[str, set[str | None]] = {
         "task_instances_key_key",
         CONTENTS,
     },
-    "park": {"task_instances_claimable_idx", KEY, DEFINITION, SLOT, None},
+    "park": {"task_instances_claimable_idx", KEY, DEFINITION, CONTENTS, SLOT, None},
     # Where an index finds rows in one go, they are read without another.
     "review": {
         "task_instances_parked_idx",

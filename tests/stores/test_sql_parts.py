@@ -323,15 +323,51 @@ def test_an_edit_that_finds_nothing_unfired_is_not_begun_again_for_a_fire(
     assert instances(store, moved) == []
 
 
-def test_what_is_due_when_it_is_put_is_claimed_without_its_contents_being_read(
+def test_what_is_put_is_claimed_and_started_without_its_contents_being_read(
     store: PostgreSQLStore,
 ) -> None:
-    [new] = store.put_definitions([replace(definition(), metadata={"a": "'\\\"{,é"})])
-    fire(store, new, START)
+    given = replace(definition(START + SECOND), metadata={"a": "'\\\"{,é"})
+    [new] = store.put_definitions([given])
+    fire(store, new, START + SECOND)
+    with executed(store, Lane.BY_TIME, Lane.BY_KEY) as statements:
+        [instance] = claim(store, ahead=SECOND)
+        [started] = start(store, instance)
+    known = replace(new, next_fire_time=None, completed_at=START)
+    assert instance.definition == started.definition == known
+    assert len(statements) == 2
+
+
+@pytest.mark.parametrize("lapsed", [True, False])
+def test_contents_that_are_needed_but_once_are_read_by_the_claim_and_not_remembered(
+    store: PostgreSQLStore, clock: ManualClock, lapsed: bool
+) -> None:
+    given = claimed(store) if lapsed else pending(store)
+    clock.advance(HOUR)
+    store._reader._contents = ContentsCache()
     with executed(store, Lane.BY_TIME) as statements:
-        [instance] = claim(store)
-    assert instance.definition == replace(new, next_fire_time=None, completed_at=START)
-    assert not any("task_contents" in each for each in statements)
+        [instance] = claim(store, lapsed=lapsed)
+    assert instance.definition == given.definition
+    assert instance.definition.trigger == given.definition.trigger
+    assert len(statements) == (2 if lapsed else 1)
+    assert not store._reader._contents._entries
+
+
+def test_contents_that_are_needed_again_are_read_apart_and_remembered(
+    store: PostgreSQLStore,
+) -> None:
+    goes_on = put(store)
+    fire(store, goes_on, START, next_fire_time=START + HOUR)
+    is_to_start = pending(store, definition(START + SECOND))
+    store._reader._contents = ContentsCache()
+    with executed(store, Lane.BY_TIME, Lane.BY_KEY) as statements:
+        taken = claim(store, ahead=SECOND)
+        start(store, *(each for each in taken if each.started_at is None))
+    assert {each.definition.id for each in taken} == {
+        goes_on.id,
+        is_to_start.definition.id,
+    }
+    assert len(statements) == 3
+    assert len(store._reader._contents._entries) == 2
 
 
 # What is claimed, and where.
@@ -639,10 +675,10 @@ def test_where_there_is_something_to_claim_is_seen_past_locks(
 
 
 def test_contents_are_read_past_locks(store: PostgreSQLStore) -> None:
-    instance = pending(store)
+    instance = claimed(store)
     store._reader._contents = ContentsCache()
     with plain_reads_meeting_locks(store) as executed:
-        [taken] = claim(store)
+        [taken] = store.list_claimed(NODE)
     assert taken.definition == instance.definition
     assert sum("task_contents" in each for each in executed) == 2
 

@@ -16,9 +16,13 @@ from go_scheduler.stores.postgresql.statements.by_name import (
     statements_by_name,
 )
 from go_scheduler.stores.postgresql.statements.claims import heads
-from go_scheduler.stores.postgresql.statements.statement import OF_DEFINITION
+from go_scheduler.stores.postgresql.statements.statement import (
+    OF_CONTENTS,
+    OF_DEFINITION,
+)
+from go_scheduler.stores.sql.fetching import fetch
 from go_scheduler.stores.sql.sweep import Sweep
-from go_scheduler.stores.sql.tables import definitions, instances, nodes
+from go_scheduler.stores.sql.tables import contents, definitions, instances, nodes
 from go_scheduler.stores.sql.types import Time, from_server_time
 
 if TYPE_CHECKING:
@@ -124,7 +128,7 @@ class Statements:
         """Execute a statement on a connection and fetch what it returns."""
         if self._clock is not None:
             parameters = {**parameters, "now": self._clock.now()}
-        return connection.execute(self._made[name], parameters).all()
+        return fetch(connection, self._made[name], parameters)
 
     def execute_plainly(
         self, connection: Connection, name: str, parameters: Mapping[str, object]
@@ -179,6 +183,7 @@ _PARAMETER = re.compile(r":(\w+)")
 _TYPES = {
     **{each.name: each.type for each in (*definitions.c, *instances.c, *nodes.c)},
     **{OF_DEFINITION + each.name: each.type for each in definitions.c},
+    **{OF_CONTENTS + each.name: each.type for each in contents.c},
     "made_id": instances.c.id.type,
     "place": instances.c.due_at.type,
     "now": instances.c.due_at.type,

@@ -243,7 +243,8 @@ class PostgreSQLStore(SQLStore):
         old, new = self._due_instances.take(
             claimant, ahead=ahead, lead=lead, limit=limit, lapsed=lapsed
         )
-        claimed = self._reader.claimed(Lane.BY_TIME, [*old, *new])
+        rows = [*old, *new]
+        claimed = self._reader.claimed(Lane.BY_TIME, rows, with_contents=True)
         count = len(old)
         return earliest_first(claimed[:count]) + earliest_first(claimed[count:])
 

@@ -20,6 +20,7 @@ from go_scheduler.stores.sql.rows import (
     ContentsRow,
     DefinitionRow,
     missing_definition,
+    read_contents,
     read_definition,
 )
 from go_scheduler.stores.sql.tables import contents, definitions
@@ -35,7 +36,12 @@ if TYPE_CHECKING:
     from go_scheduler.stores.sql.database import Database, Lane
     from go_scheduler.stores.sql.dialect import Dialect
 
-_OF_DEFINITION = len(DEFINITION_COLUMNS) - 1
+# Where the columns of a definition begin, the first of which is its id, and where those
+# of its contents.
+_ID = len(CLAIMED_COLUMNS)
+_TEXTS = _ID + len(DEFINITION_COLUMNS) - 1
+_KIND = _TEXTS + ContentsRow._fields.index("trigger_kind")
+_END = _TEXTS + len(ContentsRow._fields)
 _DEFINITIONS = select(*(definitions.c[name] for name in DEFINITION_COLUMNS))
 # What serves to search would be as much again.
 _CONTENTS = select(contents.c.key, *(contents.c[name] for name in ContentsRow._fields))
@@ -103,28 +109,45 @@ class Reader:
         distinct = [DefinitionRow(*row[width:]) for row in found.values()]
         return with_definitions(rows, self.by_key(lane, distinct))
 
-    def claimed(self, lane: Lane, rows: Sequence[Row[Any]]) -> list[TaskInstance]:
+    def claimed(
+        self, lane: Lane, rows: Sequence[Any], *, with_contents: bool = False
+    ) -> list[TaskInstance]:
         """The instances of rows of ``BOTH``, which are claimed and have not ended.
 
-        Definitions that were not read with them are read now.
+        What was not read with them is read now.
+
+        Args:
+            lane: Whose connections are used.
+            rows: The rows.
+            with_contents: Whether they are of ``ALL``. Contents that are there are not
+                remembered.
         """
-        width = len(CLAIMED_COLUMNS)
         # Numbers are looked up in a fraction of the time that UUIDs take.
         distinct = {row[1].int: row for row in rows}
-        known = [
-            DefinitionRow(row[1], *row[width : width + _OF_DEFINITION])
-            for row in distinct.values()
-            if row[width] is not None
-        ]
-        if len(known) < len(distinct):
-            apart = [row[1] for row in distinct.values() if row[width] is None]
+        by_number: dict[int, TaskDefinition] = {}
+        known: list[DefinitionRow] = []
+        apart: list[UUID] = []
+        for number, row in distinct.items():
+            if row[_ID] is None:
+                apart.append(row[1])
+                continue
+            of_definition = DefinitionRow(row[1], *row[_ID:_TEXTS])
+            if with_contents and row[_KIND] is not None:
+                texts = ContentsRow(*row[_TEXTS:_END])
+                by_number[number] = read_definition(of_definition, read_contents(texts))
+            else:
+                known.append(of_definition)
+        if apart:
             found = self._look_up(lane, _DEFINITIONS, definitions, apart)
             known += [DefinitionRow(*row) for row in found]
-        by_key = self.by_key(lane, known)
-        by_number = {
-            number: _definition(row[1], by_key) for number, row in distinct.items()
-        }
-        return [read_instance(row[:width], by_number[row[1].int]) for row in rows]
+        for key, definition in self.by_key(lane, known).items():
+            by_number[key.int] = definition
+        return [
+            read_instance(
+                row[:_ID], by_number.get(row[1].int) or missing_definition(row[1])
+            )
+            for row in rows
+        ]
 
     def by_key(
         self, lane: Lane, rows: Sequence[DefinitionRow]

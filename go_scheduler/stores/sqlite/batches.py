@@ -8,8 +8,8 @@ from uuid import uuid4
 
 from go_scheduler.models import RUNS_KEPT, Outcome
 from go_scheduler.stores.changes import run_end
+from go_scheduler.stores.sql.fetching import fetch
 from go_scheduler.stores.sql.types import to_microseconds, to_sqlite_time
-from go_scheduler.stores.sqlite.fetching import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

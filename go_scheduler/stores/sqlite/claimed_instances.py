@@ -9,6 +9,7 @@ from uuid import UUID
 from go_scheduler.models import Cancelled
 from go_scheduler.stores.messages import Answer
 from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.fetching import fetch
 from go_scheduler.stores.sql.instance_rows import read_instance
 from go_scheduler.stores.sql.reader import (
     earliest_first,
@@ -29,7 +30,6 @@ from go_scheduler.stores.sqlite.batches import (
     time_of,
     write_all,
 )
-from go_scheduler.stores.sqlite.fetching import fetch
 from go_scheduler.stores.sqlite.statements import claims as claiming
 from go_scheduler.stores.sqlite.statements import definitions, history, runs
 

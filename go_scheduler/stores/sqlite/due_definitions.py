@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.stores.messages import Answer
 from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.fetching import fetch
 from go_scheduler.stores.sql.rows import DefinitionRow
 from go_scheduler.stores.sql.sweep import LATE_AFTER
 from go_scheduler.stores.sql.types import to_microseconds, to_sqlite_time
@@ -17,7 +18,6 @@ from go_scheduler.stores.sqlite.batches import (
     time_of,
     write_all,
 )
-from go_scheduler.stores.sqlite.fetching import fetch
 from go_scheduler.stores.sqlite.statements import definitions
 
 if TYPE_CHECKING:

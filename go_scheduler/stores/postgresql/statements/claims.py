@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.checks import PRIORITIES
 from go_scheduler.stores.postgresql.statements.statement import (
+    ALL,
     APART,
     BOTH,
+    CONTENTS,
     DEFINITION,
     INSTANCE,
     Statement,
@@ -97,6 +99,12 @@ _MARKED = f"""
                             CAST(:expire_after AS interval)))
                ELSE CAST(:lease AS interval) END"""
 
+# Of what has started and never fires again, nobody is likely to need them once more.
+_WITH_CONTENTS = """
+         LEFT JOIN task_contents@task_contents_pkey AS c
+                   ON c.key = CASE WHEN d.completed_at IS NOT NULL
+                                    AND t.started_at IS NOT NULL THEN d.key END"""
+
 
 def _claim(only: str = "", apart: str = "", looked: str = "") -> Statement:
     """Claims what nobody has claimed in one place, the earliest first."""
@@ -115,11 +123,12 @@ t AS (
   RETURNING {INSTANCE}, due.place)
 SELECT {INSTANCE},
        {DEFINITION},
+       {CONTENTS},
        t.place, now() AS now
   FROM t LEFT JOIN task_definitions@task_definitions_pkey AS d
-                   ON d.key = t.definition_key{apart}{looked}
+                   ON d.key = t.definition_key{apart}{_WITH_CONTENTS}{looked}
 """
-    return Statement(sql, (*BOTH, "place", "now"))
+    return Statement(sql, (*ALL, "place", "now"))
 
 
 def _looked() -> str:
@@ -137,7 +146,7 @@ def _looked() -> str:
 def _as_attempt(priority: int) -> str:
     columns = (
         f"CAST({priority} AS bigint)" if name == "attempt" else "NULL"
-        for name in (*BOTH, "place", "now")
+        for name in (*ALL, "place", "now")
     )
     return fill(", ".join(columns), width=70, subsequent_indent=" " * 17)
 
@@ -169,11 +178,12 @@ kept AS (
   RETURNING instance_id)
 SELECT {INSTANCE},
        {DEFINITION},
+       {CONTENTS},
        t.place, now() AS now
   FROM t LEFT JOIN task_definitions@task_definitions_pkey AS d
-                   ON d.key = t.definition_key{apart}
+                   ON d.key = t.definition_key{apart}{_WITH_CONTENTS}
 """
-    return Statement(sql, (*BOTH, "place", "now"))
+    return Statement(sql, (*ALL, "place", "now"))
 
 
 # No index has the node; that of the leases has all claimed instances, and is small.

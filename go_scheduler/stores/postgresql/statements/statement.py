@@ -6,7 +6,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.stores.sql.instance_rows import CLAIMED_COLUMNS
-from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS
+from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS, ContentsRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,6 +30,7 @@ class Statement(NamedTuple):
 # The key of its definition is among an instance's own columns.
 _OTHERS = DEFINITION_COLUMNS[1:]
 OF_DEFINITION = "d_"
+OF_CONTENTS = "c_"
 
 
 def _listed(columns: Iterable[str]) -> str:
@@ -38,7 +39,9 @@ def _listed(columns: Iterable[str]) -> str:
 
 INSTANCE = _listed(f"t.{name}" for name in CLAIMED_COLUMNS)
 DEFINITION = _listed(f"d.{name} AS {OF_DEFINITION}{name}" for name in _OTHERS)
+CONTENTS = _listed(f"c.{name} AS {OF_CONTENTS}{name}" for name in ContentsRow._fields)
 BOTH = (*CLAIMED_COLUMNS, *(OF_DEFINITION + name for name in _OTHERS))
+ALL = (*BOTH, *(OF_CONTENTS + name for name in ContentsRow._fields))
 
 LONGEST_LEASE = """least(CAST(:lease AS interval),
                coalesce(

@@ -45,6 +45,11 @@ SELECT t.id, t.definition_key, t.fire_time, t.execute_at, t.due_at, t.attempt, t
          d_paused, d.note AS d_note, d.paused_at AS d_paused_at, d.completed_at
          AS d_completed_at, d.revision AS d_revision, d.named AS d_named,
          d.owner AS d_owner,
+       c.name AS c_name, c.metadata AS c_metadata, c.trigger_kind AS c_trigger_kind,
+         c.trigger_state AS c_trigger_state, c.policies AS c_policies,
        t.place, now() AS now
   FROM t LEFT JOIN task_definitions@{FORCE_INDEX=task_definitions_pkey,NO_FULL_SCAN} AS d
-                   ON d.key = t.definition_key;
+                   ON d.key = t.definition_key
+         LEFT JOIN task_contents@{FORCE_INDEX=task_contents_pkey,NO_FULL_SCAN} AS c
+                   ON c.key = CASE WHEN d.completed_at IS NOT NULL
+                                    AND t.started_at IS NOT NULL THEN d.key END;

@@ -39,14 +39,20 @@ SELECT t.id, t.definition_key, t.fire_time, t.execute_at, t.due_at, t.attempt, t
          d_paused, d.note AS d_note, d.paused_at AS d_paused_at, d.completed_at
          AS d_completed_at, d.revision AS d_revision, d.named AS d_named,
          d.owner AS d_owner,
+       c.name AS c_name, c.metadata AS c_metadata, c.trigger_kind AS c_trigger_kind,
+         c.trigger_state AS c_trigger_state, c.policies AS c_policies,
        t.place, now() AS now
   FROM t LEFT JOIN task_definitions AS d
                    ON d.key = t.definition_key
+         LEFT JOIN task_contents AS c
+                   ON c.key = CASE WHEN d.completed_at IS NOT NULL
+                                    AND t.started_at IS NOT NULL THEN d.key END
         UNION ALL (
           SELECT NULL, NULL, NULL, NULL, NULL, CAST(0 AS bigint), NULL, NULL, NULL,
                  NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
                  NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-                 NULL, NULL, NULL, NULL, NULL FROM task_instances
+                 NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+                 NULL FROM task_instances
            WHERE queue = CAST(:queue AS text) AND priority = 0
              AND claimable_at IS NOT NULL
              AND claimable_at >= now() - CAST(:look_back AS interval) LIMIT 1)
@@ -54,7 +60,8 @@ SELECT t.id, t.definition_key, t.fire_time, t.execute_at, t.due_at, t.attempt, t
           SELECT NULL, NULL, NULL, NULL, NULL, CAST(2 AS bigint), NULL, NULL, NULL,
                  NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
                  NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-                 NULL, NULL, NULL, NULL, NULL FROM task_instances
+                 NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+                 NULL FROM task_instances
            WHERE queue = CAST(:queue AS text) AND priority = 2
              AND claimable_at IS NOT NULL
              AND claimable_at >= now() - CAST(:look_back AS interval) LIMIT 1)
@@ -62,7 +69,8 @@ SELECT t.id, t.definition_key, t.fire_time, t.execute_at, t.due_at, t.attempt, t
           SELECT NULL, NULL, NULL, NULL, NULL, CAST(3 AS bigint), NULL, NULL, NULL,
                  NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
                  NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-                 NULL, NULL, NULL, NULL, NULL FROM task_instances
+                 NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+                 NULL FROM task_instances
            WHERE queue = CAST(:queue AS text) AND priority = 3
              AND claimable_at IS NOT NULL
              AND claimable_at >= now() - CAST(:look_back AS interval) LIMIT 1);

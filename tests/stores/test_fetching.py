@@ -9,10 +9,10 @@ from sqlalchemy import text
 
 from go_scheduler.errors import StoreError
 from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.fetching import fetch
 from go_scheduler.stores.sql.tables import instances
 from go_scheduler.stores.sql.types import UNREADABLE
 from go_scheduler.stores.sqlite import SQLiteStore
-from go_scheduler.stores.sqlite.fetching import fetch
 from go_scheduler.stores.sqlite.statements.parts import INSTANCE, of_instances
 
 if TYPE_CHECKING:
