@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
-from typing import Never, TypeAlias
+from typing import Never, TypeAlias, cast
 
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.shown import LONGEST_SHOWN, shown
@@ -93,12 +93,30 @@ to_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 """A JSON value as it is kept in every table."""
 
 
+def read_value(text: str) -> JSON:
+    """The value of a JSON text, in a third of the time if ``to_text`` has made it.
+
+    Raises:
+        ValueError: It is no JSON.
+    """
+    try:
+        value, end = _decode(text)
+        if end == len(text):
+            return cast("JSON", value)
+    except ValueError:
+        # There may be spaces before it.
+        pass
+    return cast("JSON", json.loads(text))
+
+
 def read_object(text: str) -> FrozenObject:
     """The read-only object of a JSON text that was checked when it was written.
 
     Raises:
         ValueError: It is no JSON, or no object.
     """
+    if text == "{}":
+        return NOTHING
     try:
         # Nothing in most texts has to be looked at once more.
         if "[" not in text and "\\" not in text and text.count("{") <= _DEEPEST:
@@ -121,6 +139,7 @@ def _finite(text: str) -> float:
     raise ValueError(text)
 
 
+_decode = json.JSONDecoder().raw_decode
 _plain = json.JSONDecoder(
     object_pairs_hook=FrozenObject, parse_float=_finite, parse_constant=_finite
 )

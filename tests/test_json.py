@@ -22,6 +22,7 @@ from go_scheduler.json import (
     freeze,
     is_same,
     read_object,
+    read_value,
 )
 
 if TYPE_CHECKING:
@@ -337,6 +338,17 @@ def _kinds(value: JSON) -> object:
     if isinstance(value, list):
         return type(value), [_kinds(inner) for inner in value]
     return type(value)
+
+
+@pytest.mark.parametrize("text", ["1", ' {"a": [1]}', '{"a":[1]} ', "NaN", '"{}"'])
+def test_any_value_is_read_wherever_spaces_are(text: str) -> None:
+    assert repr(read_value(text)) == repr(json.loads(text))
+
+
+@pytest.mark.parametrize("text", ["", "x", "{}x", "1 2"])
+def test_a_text_that_is_no_value_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        read_value(text)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ Reading never fails. A definition whose row holds what this process cannot read 
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,7 +13,7 @@ from uuid import UUID
 
 from go_scheduler.checks import NOTE_LIMIT, check_type
 from go_scheduler.errors import StoreError
-from go_scheduler.json import JSON, FrozenObject, read_object, to_text
+from go_scheduler.json import JSON, FrozenObject, read_object, read_value, to_text
 from go_scheduler.models import TaskDefinition
 from go_scheduler.models.trusted import trusted
 from go_scheduler.stores.slots import overlap_of, slot_of
@@ -135,7 +134,7 @@ def read_contents(row: ContentsRow | Row[Any] | None) -> Contents:
         return _unreadable("", None, "it has no contents")
     state: JSON = None
     try:
-        state = json.loads(row.trigger_state)
+        state = read_value(row.trigger_state)
         metadata = read_object(row.metadata)
         load_policies(row.policies)
         trigger = load_trigger(row.trigger_kind, state)
