@@ -267,11 +267,7 @@ class Answer(Generic[Done]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fired(Answer[Set[UUID]]):
-    """The answer to firings of which some may have been started.
-
-    Attributes:
-        started: The instances that were, with their definitions as these are now.
-    """
+    """The same to firings, and what was started, with its definitions as of now."""
 
     started: Sequence[TaskInstance] = ()
 
