@@ -47,6 +47,7 @@ DOES = {
     "finish_found": "finds the instances of a batch that may still be finished",
     "finish_free": "locks what a batch of ends writes and nobody else has locked",
     "finish_retry": "records a failure, after which the instance runs again",
+    "finish_well": "records ends of a batch that free nothing and move nothing on",
     "free_slot": "takes back a slot from an instance that has ended",
     "fire": "moves definitions on that are as they were read",
     "fire_and_start": "the same, and starts what it makes",

@@ -10,10 +10,10 @@ from sqlalchemy import text
 from go_scheduler.errors import StoreError
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.fetching import fetch
+from go_scheduler.stores.sql.instance_rows import INSTANCE_COLUMNS
 from go_scheduler.stores.sql.tables import instances
 from go_scheduler.stores.sql.types import UNREADABLE
 from go_scheduler.stores.sqlite import SQLiteStore
-from go_scheduler.stores.sqlite.statements.parts import INSTANCE, of_instances
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,10 +23,15 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
     from sqlalchemy.sql.expression import TextualSelect
 
+INSTANCE = ", ".join(INSTANCE_COLUMNS)
 _VALUES = """'00000000000040008000000000000001', NULL, 0, 0, 'no time', 1, 1, 0, NULL,
     7, NULL, NULL, NULL, 1, '{}', NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL,
     NULL"""
 _ROWS = f"WITH x ({INSTANCE}) AS (VALUES ({_VALUES}), ({_VALUES}))"
+
+
+def of_instances(statement: str) -> TextualSelect:
+    return text(statement).columns(*(instances.c[name] for name in INSTANCE_COLUMNS))
 
 
 @pytest.fixture

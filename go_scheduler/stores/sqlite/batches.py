@@ -8,7 +8,6 @@ from uuid import uuid4
 
 from go_scheduler.models import RUNS_KEPT, Outcome
 from go_scheduler.stores.changes import run_end
-from go_scheduler.stores.sql.fetching import fetch
 from go_scheduler.stores.sql.types import to_microseconds, to_sqlite_time
 
 if TYPE_CHECKING:
@@ -17,26 +16,16 @@ if TYPE_CHECKING:
     from typing import Any
 
     from sqlalchemy import Connection, Row
-    from sqlalchemy.sql.expression import TextualSelect
 
     from go_scheduler.stores.messages import Claim, Firing, RunOutcome
 
 
 def run_batch(
-    connection: Connection, statement: Any, batch: Sequence[object], **values: object
+    connection: Connection, statement: str, batch: Sequence[object], **values: object
 ) -> Sequence[Row[Any]]:
     """Execute a statement over a batch, and fetch what it returns."""
-    return connection.execute(statement, {"batch": json.dumps(batch), **values}).all()
-
-
-def fetch_batch(
-    connection: Connection,
-    statement: TextualSelect,
-    batch: Sequence[object],
-    **values: object,
-) -> Sequence[Any]:
-    """The same of a statement that says what it returns."""
-    return fetch(connection, statement, {"batch": json.dumps(batch), **values})
+    parameters = {"batch": json.dumps(batch), **values}
+    return connection.exec_driver_sql(statement, parameters).all()
 
 
 def write_all(connection: Connection, statement: str, rows: Sequence[Any]) -> None:
@@ -69,6 +58,17 @@ def instances_of(
         times = (to_sqlite_time(fire_time), at, at)
         open = (max(at, now), None, None)
         yield (uuid4().hex, *of, *times, *open, None, None, None, None)
+
+
+def successes(outcomes: Sequence[RunOutcome]) -> Sequence[tuple[object, ...]]:
+    """The values that record the runs of which there is nothing more to say."""
+    return [
+        (*key_of(each.claim), to_sqlite_time(each.started_at))
+        for each in outcomes
+        if each.outcome is Outcome.COMPLETED
+        and each.started_at is not None
+        and not (each.error or each.hung)
+    ]
 
 
 def ends(

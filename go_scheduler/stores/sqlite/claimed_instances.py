@@ -9,26 +9,24 @@ from uuid import UUID
 from go_scheduler.models import Cancelled
 from go_scheduler.stores.messages import Answer
 from go_scheduler.stores.sql.database import Lane
-from go_scheduler.stores.sql.fetching import fetch
 from go_scheduler.stores.sql.instance_rows import read_instance
 from go_scheduler.stores.sql.reader import (
+    as_parked,
     earliest_first,
     readable_claims,
-    with_definitions,
 )
-from go_scheduler.stores.sql.rows import DefinitionRow
-from go_scheduler.stores.sql.sweep import LATE_AFTER
+from go_scheduler.stores.sql.rows import DefinitionRow, missing_definition
 from go_scheduler.stores.sql.types import to_microseconds
 from go_scheduler.stores.sqlite.batches import (
-    ends,
-    fetch_batch,
-    kept_runs,
     key_of,
-    long_histories,
-    retries,
     run_batch,
-    time_of,
+    successes,
     write_all,
+)
+from go_scheduler.stores.sqlite.finishing import (
+    finish_in_full,
+    free_slots,
+    go_on,
 )
 from go_scheduler.stores.sqlite.statements import claims as claiming
 from go_scheduler.stores.sqlite.statements import definitions, history, runs
@@ -51,8 +49,6 @@ if TYPE_CHECKING:
     from go_scheduler.stores.sql.classes import Classes
     from go_scheduler.stores.sql.reader import Reader
     from go_scheduler.stores.sqlite.database import SQLiteDatabase
-
-_LATE = to_microseconds(LATE_AFTER)
 
 
 class ClaimedInstances:
@@ -128,13 +124,29 @@ class ClaimedInstances:
         now = self._microseconds()
         terms = {**_terms(claimant, now), "node": claimant.node.hex, "lead": now}
         named = {**terms, "ids": json.dumps(ids)}
-        rows = fetch(connection, claiming.CLAIM_NAMED, named)
+        rows = claiming.CLAIM_NAMED.fetch(connection, named)
         return [read_instance(row, definition) for row in rows]
 
     def _instances(self, taken: _Taken) -> list[list[TaskInstance]]:
         """The instances of rows; read without keeping others from writing."""
-        by_key = self._reader.by_key(Lane.BY_TIME, taken.definitions)
-        return [with_definitions(rows, by_key) for rows in taken.instances]
+        read = definitions.DEFINITIONS.read(taken.definitions)
+        found = self._reader.definitions(
+            Lane.BY_TIME, [DefinitionRow(*row) for row in read]
+        )
+        keys = (row.key for row in taken.definitions)
+        by_key = dict(zip(keys, found, strict=True))
+        return [
+            [
+                read_instance(
+                    values,
+                    by_key.get(row.definition_key) or missing_definition(values[1]),
+                )
+                for row, values in zip(
+                    rows, claiming.CLAIM_NAMED.read(rows), strict=True
+                )
+            ]
+            for rows in taken.instances
+        ]
 
     def page(self, node: UUID, after: str, limit: int) -> Sequence[TaskInstance]:
         """Those of a node, in the order of their ids."""
@@ -142,7 +154,7 @@ class ClaimedInstances:
 
         def read(connection: Connection) -> _Taken:
             return _taken(
-                connection, fetch(connection, claiming.LIST_CLAIMED, parameters)
+                connection, claiming.LIST_CLAIMED.execute(connection, parameters)
             )
 
         [claimed] = self._instances(self._database.run(Lane.BY_TIME, read))
@@ -158,7 +170,8 @@ class ClaimedInstances:
 
         def start(connection: Connection) -> _Taken:
             terms = _terms(claimant, self._microseconds())
-            rows = fetch_batch(connection, runs.START, batch, **terms)
+            parameters = {"batch": json.dumps(batch), **terms}
+            rows = runs.START.execute(connection, parameters)
             # What has to have a slot is left over.
             left = [row.id for row in rows if row.started_at is None]
             if not left:
@@ -168,7 +181,7 @@ class ClaimedInstances:
             return _taken(connection, [*rows, *others])
 
         [started] = self._instances(self._database.transact(start))
-        return Answer(done=readable_claims(started))
+        return Answer(done=readable_claims(map(as_parked, started)))
 
     def renew(self, renewals: Sequence[Renewal]) -> Answer[Mapping[UUID, bool]]:
         """Let claims hold longer."""
@@ -190,25 +203,15 @@ class ClaimedInstances:
         if not outcomes:
             return Answer(done=frozenset())
         by_id = {each.claim.instance_id.hex: each for each in outcomes}
-        batch = [(*key_of(each.claim), each.outcome) for each in outcomes]
+        well = successes(outcomes)
 
         def finish(connection: Connection) -> Set[UUID]:
             now = self._microseconds()
-            rows = run_batch(connection, runs.FINISH_FOUND, batch)
-            recorded = [(row, by_id[row.id]) for row in rows]
-            write_all(connection, runs.FINISH_END, ends(recorded, now))
-            write_all(connection, runs.FINISH_RETRY, retries(recorded, now))
-            kept = kept_runs(recorded, now)
-            write_all(connection, history.KEEP_RUN, kept)
-            write_all(connection, history.TRIM_RUNS, long_histories(kept))
-            waiting = {
-                row.definition_key: each.next_fire_time
-                for row, each in recorded
-                if row.waits and each.outcome
-            }
-            _go_on(connection, waiting, now)
-            _free_slots(connection, [row for row, each in recorded if each.outcome])
-            return {each.claim.instance_id for _, each in recorded}
+            rows = run_batch(connection, runs.FINISH_WELL, well, now=now)
+            done = {row.id for row in rows}
+            if left := {id: each for id, each in by_id.items() if id not in done}:
+                done |= finish_in_full(connection, left, now)
+            return {by_id[id].claim.instance_id for id in done}
 
         return Answer(done=self._database.transact(finish))
 
@@ -224,7 +227,7 @@ class ClaimedInstances:
                 for each in releases
             ]
             rows = run_batch(connection, runs.RELEASE, batch, now=now)
-            _free_slots(connection, [row for row in rows if not row.runs])
+            free_slots(connection, [row for row in rows if not row.runs])
             return {UUID(row.id) for row in rows}
 
         return Answer(done=self._database.transact(release))
@@ -246,8 +249,8 @@ class ClaimedInstances:
                 for row in rows
                 if row.waits and row.outcome
             }
-            _go_on(connection, waiting, now)
-            _free_slots(connection, [row for row in rows if row.outcome])
+            go_on(connection, waiting, now)
+            free_slots(connection, [row for row in rows if row.outcome])
             return {
                 by_id[row.id]: (
                     Cancelled.CANCELLED if row.outcome else Cancelled.REQUESTED
@@ -259,30 +262,26 @@ class ClaimedInstances:
 
 
 def _start_in_slots(
-    connection: Connection, ids: Sequence[UUID], terms: Mapping[str, object]
+    connection: Connection, ids: Sequence[str], terms: Mapping[str, object]
 ) -> Sequence[Row[Any]]:
     """Give those their slots that come first, and park the others."""
-    among = json.dumps([each.hex for each in ids])
-    wanted = connection.execute(runs.WANTED_SLOTS, {"ids": among})
+    among = json.dumps(ids)
+    wanted = connection.exec_driver_sql(runs.WANTED_SLOTS, {"ids": among})
     write_all(connection, runs.TAKE_SLOT, [tuple(row) for row in wanted])
-    return fetch(connection, runs.START_IN_SLOTS, {"ids": among, **terms})
-
-
-def _free_slots(connection: Connection, rows: Sequence[Row[Any]]) -> None:
-    freed = [(row.slot, row.id) for row in rows if row.slot is not None]
-    write_all(connection, runs.FREE_SLOT, freed)
+    return runs.START_IN_SLOTS.execute(connection, {"ids": among, **terms})
 
 
 def _claim_lapsed(
     connection: Connection, queues: Sequence[str], terms: Mapping[str, object]
 ) -> Sequence[Row[Any]]:
     parameters = {**terms, "queues": json.dumps(queues)}
-    found = connection.execute(claiming.FIND_LAPSED, parameters).scalars().all()
+    rows = connection.exec_driver_sql(claiming.FIND_LAPSED, parameters)
+    found = rows.scalars().all()
     if not found:
         return []
     named = {**terms, "ids": json.dumps(found)}
-    connection.execute(history.KEEP_LOST, named)
-    return fetch(connection, claiming.CLAIM_NAMED, named)
+    connection.exec_driver_sql(history.KEEP_LOST, named)
+    return claiming.CLAIM_NAMED.execute(connection, named)
 
 
 def _claim_free(
@@ -293,35 +292,22 @@ def _claim_free(
 ) -> Sequence[Row[Any]]:
     named = {f"queue{number}": each for number, each in enumerate(queues)}
     statement = claiming.claim(len(queues), tuple(classes))
-    return fetch(connection, statement, {**terms, **named})
+    return statement.execute(connection, {**terms, **named})
 
 
 class _Taken(NamedTuple):
-    """The rows that a claim or start has marked, and their definitions."""
+    """The rows that a claim or start has marked, and those of their definitions."""
 
     instances: Sequence[Sequence[Row[Any]]]
-    definitions: Sequence[DefinitionRow]
+    definitions: Sequence[Row[Any]]
 
 
 def _taken(connection: Connection, *rows: Sequence[Row[Any]]) -> _Taken:
     keys = {each.definition_key for part in rows for each in part}
     if not keys:
         return _Taken(rows, [])
-    known = [each.hex for each in keys if isinstance(each, UUID)]
-    found = fetch(connection, definitions.DEFINITIONS, {"keys": json.dumps(known)})
-    return _Taken(rows, [DefinitionRow(*row) for row in found])
-
-
-def _go_on(
-    connection: Connection, waiting: Mapping[str, datetime | None], now: int
-) -> None:
-    """Move the definitions on, by their keys, that waited for what has ended."""
-    late = now - _LATE
-    moved = [
-        {"key": key, "next_at": time_of(at), "now": now, "late": late}
-        for key, at in waiting.items()
-    ]
-    write_all(connection, definitions.GO_ON, moved)
+    known = json.dumps([each for each in keys if isinstance(each, str)])
+    return _Taken(rows, definitions.DEFINITIONS.execute(connection, {"keys": known}))
 
 
 def _terms(claimant: Claimant, now: int) -> dict[str, object]:

@@ -40,7 +40,7 @@ def delete_ended(
         bounds = {"until": bound, "limit": left}
         gone = connection.execute(statement, bounds).all()
         if failed := [row.id for row in gone if row.failed]:
-            connection.execute(DELETE_RUNS, {"ids": json.dumps(failed)})
+            connection.exec_driver_sql(DELETE_RUNS, {"ids": json.dumps(failed)})
         return len(gone)
 
     connection.execute(sql.DELETE_CONTACTS, {"since": now - _CONTACTS_KEPT})

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.stores.messages import Answer
 from go_scheduler.stores.sql.database import Lane
-from go_scheduler.stores.sql.fetching import fetch
 from go_scheduler.stores.sql.rows import DefinitionRow
 from go_scheduler.stores.sql.sweep import LATE_AFTER
 from go_scheduler.stores.sql.types import to_microseconds, to_sqlite_time
@@ -68,7 +67,7 @@ class DueDefinitions:
             }
         rows = self._database.run(
             Lane.BY_TIME,
-            lambda connection: fetch(connection, statement, parameters),
+            lambda connection: statement.fetch(connection, parameters),
         )
         return self._reader.definitions(
             Lane.BY_TIME, [DefinitionRow(*row) for row in rows]

@@ -58,7 +58,7 @@ class Newcomers:
                 the user's may begin with the first write.
         """
         ids = json.dumps([each.id.hex for each in given if each.revision is None])
-        known = set(connection.execute(KNOWN, {"ids": ids}).scalars())
+        known = set(connection.exec_driver_sql(KNOWN, {"ids": ids}).scalars())
         now = self._time()
         made = [
             Newcomer(created(each, now, revision=1), uuid4(), write_contents(each), now)

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from sqlalchemy import TextClause
     from sqlalchemy.sql.expression import TextualSelect
 
-STATEMENTS: Mapping[str, TextClause | TextualSelect | str] = {
+    from go_scheduler.stores.sqlite.statements.statement import Statement
+
+STATEMENTS: Mapping[str, Statement | TextClause | TextualSelect | str] = {
     "due": definitions.DUE,
     "due_after": definitions.DUE_AFTER,
     "definitions": definitions.DEFINITIONS,
@@ -39,6 +41,7 @@ STATEMENTS: Mapping[str, TextClause | TextualSelect | str] = {
     "free_slot": runs.FREE_SLOT,
     "renew": runs.RENEW,
     "release": runs.RELEASE,
+    "finish_well": runs.FINISH_WELL,
     "finish_found": runs.FINISH_FOUND,
     "finish_end": runs.FINISH_END,
     "finish_retry": runs.FINISH_RETRY,

@@ -6,14 +6,12 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from sqlalchemy import text
-
 from go_scheduler.checks import LONGEST
 from go_scheduler.stores.sql.types import to_microseconds, to_sqlite_time
 from go_scheduler.stores.sqlite.statements.parts import INSTANCE, of_instances
 
 if TYPE_CHECKING:
-    from sqlalchemy.sql.expression import TextualSelect
+    from go_scheduler.stores.sqlite.statements.statement import Statement
 
 _HIGHEST = 9_000_000_000_000_000_000
 _LONGEST = to_microseconds(LONGEST)
@@ -41,7 +39,7 @@ _MARKED = f"""
 
 
 @lru_cache(maxsize=64)
-def claim(queues: int, classes: tuple[int, ...]) -> TextualSelect:
+def claim(queues: int, classes: tuple[int, ...]) -> Statement:
     """Claims in so many queues what nobody has claimed, ``:queue0`` the first.
 
     Args:
@@ -67,13 +65,13 @@ RETURNING {INSTANCE}
 """)
 
 
-FIND_LAPSED = text(f"""
+FIND_LAPSED = f"""
 SELECT id FROM task_instances
  WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT frozen
    AND expires_at <= :lapsed
    AND queue IN (SELECT value FROM json_each(:queues)){_SOUND}
  ORDER BY expires_at LIMIT :limit
-""")
+"""
 CLAIM_NAMED = of_instances(f"""
 UPDATE task_instances{_MARKED}
  WHERE id IN (SELECT value FROM json_each(:ids))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import text
-
 from go_scheduler.stores.sql.slots import exclusion
 from go_scheduler.stores.sqlite.statements.parts import (
     DEFINITION,
@@ -14,14 +12,14 @@ from go_scheduler.stores.sqlite.statements.parts import (
 )
 
 if TYPE_CHECKING:
-    from sqlalchemy.sql.expression import TextualSelect
+    from go_scheduler.stores.sqlite.statements.statement import Statement
 
 # A next_fire_time that is no whole number, as only other means than this
 # package write it, is never due; one that is no time comes first, for its definition to
 # be reported.
 
 
-def _due(after: str = "") -> TextualSelect:
+def _due(after: str = "") -> Statement:
     """A page of what is due, in time or late."""
     return of_definitions(f"""
 SELECT * FROM (
@@ -50,7 +48,7 @@ SELECT {DEFINITION}
  WHERE key IN (SELECT value FROM json_each(:keys))
 """)
 
-KNOWN = text("""
+KNOWN = """
 SELECT x.value AS id
   FROM json_each(:ids) AS x
  WHERE EXISTS (SELECT 1 FROM task_definitions AS d
@@ -58,7 +56,7 @@ SELECT x.value AS id
     OR EXISTS (SELECT 1 FROM task_definitions AS d
                 WHERE d.id = x.value AND d.deleted_at IS NOT NULL)
     OR EXISTS (SELECT 1 FROM task_tombstones AS t WHERE t.id = x.value)
-""")
+"""
 INSERT_NEW = """
 INSERT INTO task_definitions
        (key, id, shard, queue, priority, expire_after, waits, slot, overlap,
@@ -70,7 +68,7 @@ INSERT INTO task_contents (key, name, metadata, trigger_kind, trigger_state, pol
 VALUES (?, ?, ?, ?, ?, ?)"""
 
 _FIRED = exclusion("task_definitions")
-FIRE = text(f"""
+FIRE = f"""
 {batch("id", "expected", "revision", "next_at")}
 UPDATE task_definitions AS d
    SET next_fire_time = x.next_at,
@@ -86,7 +84,7 @@ UPDATE task_definitions AS d
 RETURNING id, key, queue, priority, expire_after, waits,
           {_FIRED.slot} AS slot,
           {_FIRED.overlap} AS overlap
-""")
+"""
 
 MADE_COLUMNS = (
     "id",

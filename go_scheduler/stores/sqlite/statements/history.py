@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from sqlalchemy import text
-
 from go_scheduler.models import RUNS_KEPT
 
 KEEP_RUN = """
@@ -11,18 +9,18 @@ INSERT OR IGNORE INTO task_runs
        (instance_id, attempt, node, started_at, ended_at, outcome, error)
 VALUES (?, ?, ?, ?, ?, ?, ?)
 """
-KEEP_LOST = text("""
+KEEP_LOST = """
 INSERT OR IGNORE INTO task_runs
        (instance_id, attempt, node, started_at, ended_at, outcome)
 SELECT id, attempt, claimed_by, started_at, :now, 'lost' FROM task_instances
  WHERE id IN (SELECT value FROM json_each(:ids)) AND started_at IS NOT NULL
-""")
+"""
 TRIM_RUNS = f"""
 DELETE FROM task_runs
  WHERE instance_id = ?
    AND attempt <= (SELECT attempt FROM task_runs WHERE instance_id = ?
                     ORDER BY attempt DESC LIMIT 1 OFFSET {RUNS_KEPT})
 """
-DELETE_RUNS = text("""
+DELETE_RUNS = """
 DELETE FROM task_runs WHERE instance_id IN (SELECT value FROM json_each(:ids))
-""")
+"""

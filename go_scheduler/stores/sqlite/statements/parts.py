@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 from textwrap import fill
-from typing import TYPE_CHECKING
 
-from sqlalchemy import text
-
-from go_scheduler.stores.sql.instance_rows import INSTANCE_COLUMNS
+from go_scheduler.stores.sql.instance_rows import CLAIMED_COLUMNS
 from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS
 from go_scheduler.stores.sql.tables import definitions, instances
+from go_scheduler.stores.sqlite.statements.statement import Statement
 
-if TYPE_CHECKING:
-    from sqlalchemy.sql.expression import TextualSelect
-
-INSTANCE = fill(", ".join(INSTANCE_COLUMNS), width=80, subsequent_indent=" " * 10)
+INSTANCE = fill(", ".join(CLAIMED_COLUMNS), width=80, subsequent_indent=" " * 10)
 DEFINITION = fill(", ".join(DEFINITION_COLUMNS), width=80, subsequent_indent=" " * 9)
 
 
-def of_instances(statement: str) -> TextualSelect:
-    """A statement that returns instances."""
-    return text(statement).columns(*(instances.c[name] for name in INSTANCE_COLUMNS))
+def of_instances(sql: str) -> Statement:
+    """A statement that returns instances which are claimed, or were just now."""
+    return Statement(sql, (instances.c[name] for name in CLAIMED_COLUMNS))
 
 
-def of_definitions(statement: str) -> TextualSelect:
+def of_definitions(sql: str) -> Statement:
     """A statement that returns definitions."""
-    return text(statement).columns(
-        *(definitions.c[name] for name in DEFINITION_COLUMNS)
-    )
+    return Statement(sql, (definitions.c[name] for name in DEFINITION_COLUMNS))
 
 
 def batch(*names: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from sqlalchemy import text
-
 from go_scheduler.stores.sqlite.statements.claims import EXPIRE_AFTER
 from go_scheduler.stores.sqlite.statements.parts import INSTANCE, batch, of_instances
 
@@ -24,11 +22,11 @@ UPDATE task_instances AS t
 RETURNING {INSTANCE}
 """)
 # Of those that have not started: whose turn it is comes first.
-WANTED_SLOTS = text("""
+WANTED_SLOTS = """
 SELECT slot, id FROM task_instances
  WHERE id IN (SELECT value FROM json_each(:ids))
  ORDER BY priority, due_at, execute_at, id
-""")
+"""
 TAKE_SLOT = """
 INSERT INTO task_slots (name, instance_id) VALUES (?, ?) ON CONFLICT (name) DO NOTHING
 """
@@ -50,7 +48,7 @@ UPDATE task_instances AS t
 RETURNING {INSTANCE}
 """)
 FREE_SLOT = "DELETE FROM task_slots WHERE name = ? AND instance_id = ?"
-RENEW = text(f"""
+RENEW = f"""
 {batch("id", "attempt", "lease", "handed_on")}
 UPDATE task_instances AS t
    SET expires_at = CASE WHEN x.handed_on OR t.handed_on = t.attempt
@@ -59,9 +57,9 @@ UPDATE task_instances AS t
   FROM x
  WHERE {_OWNED}
 RETURNING id, cancel_requested
-""")
+"""
 # The first success wins, of whichever attempt.
-FINISH_FOUND = text(f"""
+FINISH_FOUND = f"""
 {batch("id", "attempt", "outcome")}
 SELECT t.id, t.definition_key, t.slot, t.claimed_by,
        t.waits AND t.completed_at IS NULL AS waits,
@@ -72,7 +70,18 @@ SELECT t.id, t.definition_key, t.slot, t.claimed_by,
    AND (t.attempt = x.attempt AND t.completed_at IS NULL AND t.claimed_by IS NOT NULL
         OR x.outcome = 'completed' AND x.attempt BETWEEN 1 AND t.attempt
            AND (t.completed_at IS NULL OR t.outcome = 'failed'))
-""")
+"""
+# What nearly all runs come to.
+FINISH_WELL = f"""
+{batch("id", "attempt", "started_at")}
+UPDATE task_instances AS t
+   SET outcome = 'completed', ended_attempt = x.attempt, completed_at = :now,
+       started_at = x.started_at, claimable_at = NULL
+  FROM x
+ WHERE {_OWNED}
+   AND NOT t.waits AND t.slot IS NULL
+RETURNING id
+"""
 FINISH_END = """
 UPDATE task_instances
    SET outcome = ?, ended_attempt = ?, completed_at = ?, started_at = ?,
@@ -88,7 +97,7 @@ UPDATE task_instances
        error = coalesce(?, error)
  WHERE id = ?
 """
-RELEASE = text(f"""
+RELEASE = f"""
 {batch("id", "attempt", "free_at")}
 UPDATE task_instances AS t
    SET claimed_by = NULL, expires_at = NULL, started_at = NULL,
@@ -99,8 +108,8 @@ UPDATE task_instances AS t
   FROM x
  WHERE {_OWNED}
 RETURNING id, slot, runs
-""")
-CANCEL = text(f"""
+"""
+CANCEL = f"""
 {batch("id")}
 UPDATE task_instances AS t
    SET cancel_requested = t.cancel_requested OR t.started_at IS NOT NULL,
@@ -110,4 +119,4 @@ UPDATE task_instances AS t
   FROM x
  WHERE t.id = x.id AND t.completed_at IS NULL
 RETURNING id, definition_key, slot, waits, outcome
-""")
+"""

@@ -1,0 +1,57 @@
+"""One statement on instances or definitions, and how what it returns is read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy.dialects import sqlite
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
+
+    from sqlalchemy import Column, Connection, Row
+
+_DIALECT = sqlite.dialect()
+
+
+class Statement:
+    """A statement that the driver executes as it is written.
+
+    Args:
+        sql: With named parameters.
+        columns: The tables' columns that come back, in their order.
+    """
+
+    def __init__(self, sql: str, columns: Iterable[Column[Any]]) -> None:
+        self._sql = sql
+        types = (each.type.dialect_impl(_DIALECT) for each in columns)
+        reads = (each.result_processor(_DIALECT, None) for each in types)
+        self._reads = [
+            (number, read) for number, read in enumerate(reads) if read is not None
+        ]
+
+    def __str__(self) -> str:
+        return self._sql
+
+    def execute(
+        self, connection: Connection, parameters: Mapping[str, object]
+    ) -> Sequence[Row[Any]]:
+        """The rows that it returns, as they are stored."""
+        return connection.exec_driver_sql(self._sql, dict(parameters)).all()
+
+    def read(self, rows: Sequence[Row[Any]]) -> Sequence[tuple[Any, ...]]:
+        """The values of rows, each as its column's are read."""
+        if not rows:
+            return []
+        # Column by column: that takes a third of the steps.
+        columns: list[Iterable[object]] = list(zip(*rows, strict=True))
+        for number, read in self._reads:
+            columns[number] = map(read, columns[number])
+        return list(zip(*columns, strict=True))
+
+    def fetch(
+        self, connection: Connection, parameters: Mapping[str, object]
+    ) -> Sequence[tuple[Any, ...]]:
+        """The values of the rows that it returns."""
+        return self.read(self.execute(connection, parameters))
