@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row
 
-    from go_scheduler.models import TaskDefinition, TaskInstance
+    from go_scheduler.models import TaskInstance
     from go_scheduler.stores.messages import (
         Claim,
         Claimant,
@@ -112,20 +112,6 @@ class ClaimedInstances:
         if looks:
             self._classes.seen([each.definition for each in new])
         return earliest_first(old) + earliest_first(new)
-
-    def claim_made(
-        self,
-        connection: Connection,
-        claimant: Claimant,
-        ids: Sequence[str],
-        definition: TaskDefinition,
-    ) -> Sequence[TaskInstance]:
-        """Claim and start what this transaction has made of a definition."""
-        now = self._microseconds()
-        terms = {**_terms(claimant, now), "node": claimant.node.hex, "lead": now}
-        named = {**terms, "ids": json.dumps(ids)}
-        rows = claiming.CLAIM_NAMED.fetch(connection, named)
-        return [read_instance(row, definition) for row in rows]
 
     def _instances(self, taken: _Taken) -> list[list[TaskInstance]]:
         """The instances of rows; read without keeping others from writing."""

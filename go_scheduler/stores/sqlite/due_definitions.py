@@ -20,7 +20,7 @@ from go_scheduler.stores.sqlite.batches import (
 from go_scheduler.stores.sqlite.statements import definitions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence, Set
+    from collections.abc import Callable, Sequence, Set
     from datetime import timedelta
     from uuid import UUID
 
@@ -77,15 +77,6 @@ class DueDefinitions:
         """Fire, as ``Store.fire_definitions``."""
         if not firings:
             return Answer(done=frozenset())
-        fired = self._database.transact(
-            lambda connection: self.fire_in(connection, firings)
-        )
-        return Answer(done=fired.keys())
-
-    def fire_in(
-        self, connection: Connection, firings: Sequence[Firing]
-    ) -> Mapping[UUID, Sequence[str]]:
-        """Fire in a transaction; the ids of what was made, by those of who won."""
         by_id = {each.definition.id.hex: each for each in firings}
         batch = [
             (
@@ -96,11 +87,13 @@ class DueDefinitions:
             )
             for id, each in by_id.items()
         ]
-        now = self._microseconds()
-        won = run_batch(connection, definitions.FIRE, batch, now=now, late=now - _LATE)
-        made = {row.id: list(instances_of(by_id[row.id], row, now)) for row in won}
-        write_all(connection, definitions.MAKE, list(chain(*made.values())))
-        return {
-            by_id[id].definition.id: [str(each[0]) for each in of]
-            for id, of in made.items()
-        }
+
+        def fire(connection: Connection) -> Set[UUID]:
+            now = self._microseconds()
+            terms = {"now": now, "late": now - _LATE}
+            won = run_batch(connection, definitions.FIRE, batch, **terms)
+            made = (instances_of(by_id[row.id], row, now) for row in won)
+            write_all(connection, definitions.MAKE, list(chain.from_iterable(made)))
+            return {by_id[row.id].definition.id for row in won}
+
+        return Answer(done=self._database.transact(fire))

@@ -8,13 +8,17 @@ from uuid import uuid4
 
 from sqlalchemy.exc import IntegrityError
 
+from go_scheduler.models import TaskInstance
+from go_scheduler.models.changed import changed
 from go_scheduler.stores.changes import created
 from go_scheduler.stores.sql.database import Overtaken
 from go_scheduler.stores.sql.putting import Newcomer
 from go_scheduler.stores.sql.rows import write_contents, write_definition
 from go_scheduler.stores.sql.sweep import LATE_AFTER
 from go_scheduler.stores.sql.types import to_sqlite_time
-from go_scheduler.stores.sqlite.batches import write_all
+from go_scheduler.stores.sqlite.added_instances import started
+from go_scheduler.stores.sqlite.batches import time_of, write_all
+from go_scheduler.stores.sqlite.statements.additions import ADD_STARTED
 from go_scheduler.stores.sqlite.statements.definitions import (
     INSERT_CONTENTS,
     INSERT_NEW,
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from go_scheduler.models import TaskDefinition
+    from go_scheduler.stores.messages import Claimant, Firing
 
 
 class Newcomers:
@@ -74,6 +79,46 @@ class Newcomers:
         write_all(connection, INSERT_CONTENTS, contents)
         return made
 
+    def start(
+        self, connection: Connection, firing: Firing, claimant: Claimant
+    ) -> tuple[Newcomer, TaskInstance] | None:
+        """Insert one that fires at once, and start its instance.
+
+        Args:
+            connection: In a transaction of ours.
+            firing: As for ``Store.put_and_start``.
+            claimant: Who has the instance.
+
+        Returns:
+            It, as it is after it has fired; None: its id is not new.
+        """
+        [fire_time] = firing.fire_times
+        new = changed(firing.definition, next_fire_time=firing.next_fire_time)
+        made = self.insert(connection, [new], late=False)
+        if not made:
+            return None
+        [newcomer] = made
+        instance = TaskInstance(
+            id=uuid4(),
+            definition=newcomer.definition,
+            fire_time=fire_time,
+            execute_at=fire_time,
+            due_at=fire_time,
+        )
+        instance = started(instance, claimant, max(newcomer.made_at, fire_time))
+        connection.exec_driver_sql(
+            ADD_STARTED,
+            {
+                "id": instance.id.hex,
+                "definition_key": newcomer.key.hex,
+                "fire_time": to_sqlite_time(fire_time),
+                "node": claimant.node.hex,
+                "started_at": time_of(instance.started_at),
+                "expires_at": time_of(instance.expires_at),
+            },
+        )
+        return newcomer, instance
+
 
 def _row(new: Newcomer, *, late: bool) -> tuple[object, ...]:
     """The values of ``INSERT_NEW``."""
@@ -90,16 +135,12 @@ def _row(new: Newcomer, *, late: bool) -> tuple[object, ...]:
         columns["waits"],
         columns["slot"],
         columns["overlap"],
-        _time(next_fire_time),
+        time_of(next_fire_time),
         late or is_late,
         definition.paused,
         definition.note,
-        _time(definition.paused_at),
-        _time(definition.completed_at),
+        time_of(definition.paused_at),
+        time_of(definition.completed_at),
         definition.named,
         to_sqlite_time(new.made_at),
     )
-
-
-def _time(at: datetime | None) -> int | None:
-    return None if at is None else to_sqlite_time(at)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import SystemClock
-from go_scheduler.stores.hand_over_store import may_start
+from go_scheduler.models.changed import changed
 from go_scheduler.stores.remembered import note_forgotten
 from go_scheduler.stores.sql.classes import Classes
 from go_scheduler.stores.sql.contacts import read_contacts, write_announcement
 from go_scheduler.stores.sql.database import Lane
-from go_scheduler.stores.sql.edits import definition_of
 from go_scheduler.stores.sql.putting import Putting
 from go_scheduler.stores.sql.schema import Schema
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.stores.sql.types import to_microseconds, to_sqlite_time
+from go_scheduler.stores.sqlite.added_instances import AddedInstances
 from go_scheduler.stores.sqlite.claimed_instances import ClaimedInstances
 from go_scheduler.stores.sqlite.database import SQLiteDatabase
 from go_scheduler.stores.sqlite.deletions import delete_ended
@@ -87,6 +86,7 @@ class SQLiteStore(SQLStore):
     """
 
     _database: SQLiteDatabase
+    _additions: AddedInstances
 
     def __init__(
         self,
@@ -106,8 +106,9 @@ class SQLiteStore(SQLStore):
         self._due_definitions = DueDefinitions(*parts)
         self._classes = Classes(self._elapsed)
         self._claimed_instances = ClaimedInstances(*parts, self._classes)
-        newcomers = Newcomers(self._time)
-        self._putting = Putting(database, newcomers, self._puts, self._reader)
+        self._newcomers = Newcomers(self._time)
+        self._putting = Putting(database, self._newcomers, self._puts, self._reader)
+        self._additions = AddedInstances(dialect)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}('sqlite:///{self._database.path}')"
@@ -140,18 +141,13 @@ class SQLiteStore(SQLStore):
         [new] = self._classes.seen([firing.definition])
 
         def put(connection: Connection) -> tuple[TaskDefinition, TaskInstance | None]:
-            is_known = bool(self._edits.live(connection, [new.id]))
-            [put] = self._putting.put_within(connection, [new], late=False)
-            if is_known or put.next_fire_time is None:
-                return put, None
-            fired = self._due_definitions.fire_in(
-                connection, [replace(firing, definition=put)]
-            )
-            [row] = self._edits.live(connection, [put.id])
-            [started] = self._claimed_instances.claim_made(
-                connection, claimant, fired[put.id], definition_of(row)
-            )
-            return put, started
+            started = self._newcomers.start(connection, firing, claimant)
+            if started is not None:
+                newcomer, instance = started
+                fires_at = {"next_fire_time": instance.fire_time, "completed_at": None}
+                return changed(newcomer.definition, **fires_at), instance
+            [put] = self._puts.put(connection, [new])
+            return put, None
 
         # One that was done, and is repeated, finds a definition that is not new.
         return self._database.transact(put, repeatable=False)
@@ -178,27 +174,11 @@ class SQLiteStore(SQLStore):
         names: Collection[str] | None,
     ) -> Sequence[TaskInstance]:
         """Make instances, and start those that are due."""
-        ids = {each.id for each in additions}
-
-        def add(connection: Connection) -> Sequence[TaskInstance]:
-            added = self._additions.add(connection, definition_id, additions)
-            now = self._time()
-            due = [
-                each.id.hex
-                for each in added
-                if each.id in ids
-                and each.due_at <= now
-                and may_start(each, claimant, names)
-            ]
-            if not due:
-                return added
-            started = self._claimed_instances.claim_made(
-                connection, claimant, due, added[0].definition
+        return self._database.transact(
+            lambda connection: self._additions.start(
+                connection, definition_id, additions, claimant, names=names
             )
-            by_id = {each.id: each for each in started}
-            return [by_id.get(each.id, each) for each in added]
-
-        return self._database.transact(add)
+        )
 
     def claim_instances(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from go_scheduler.stores.sqlite.statements import (
+    additions,
     claims,
     cleanup,
     definitions,
@@ -28,6 +29,9 @@ STATEMENTS: Mapping[str, Statement | TextClause | TextualSelect | str] = {
     "insert_new": definitions.INSERT_NEW,
     "insert_contents": definitions.INSERT_CONTENTS,
     "fire": definitions.FIRE,
+    "live": additions.LIVE,
+    "add": additions.ADD,
+    "add_started": additions.ADD_STARTED,
     "make": definitions.MAKE,
     "go_on": definitions.GO_ON,
     "claim": claims.claim(2, (0, 1)),
