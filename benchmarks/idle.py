@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _FIGURES = (
     Figure(name="statements", text="statements", unit="a second"),
+    Figure(name="watched", text="looks whether the file has changed", unit="a second"),
     Figure(name="scans", text="scans of a whole table", unit=""),
     Figure(name="core", text="CPU of the process", unit="% of a core"),
 )
@@ -33,14 +34,16 @@ _SENT = ("\tQuery\t", "\tExecute\t")
 class Counted:
     """Counts the statements of all connections that are made meanwhile.
 
-    To servers it reads what libpq notes of what it sends, so that nothing is left out;
-    SQLite tells of each. That looks at nothing but whether a file has been written to
-    are ``PRAGMA data_version``, which is no statement for it: it reads no page.
+    What begins or ends a transaction counts like any other, on every engine. To servers
+    it reads what libpq notes of what it sends, so that nothing is left out; SQLite
+    tells of each. Apart it counts the looks at whether a file has changed, which read
+    no page of it: servers tell of that by themselves.
     """
 
     def __init__(self) -> None:
         self._stack = ExitStack()
         self._in_process = 0
+        self.watched = 0
 
     def __enter__(self) -> Counted:
         self._notes = self._stack.enter_context(tempfile.TemporaryFile("a+"))
@@ -67,7 +70,10 @@ class Counted:
         self._stack.close()
 
     def _count(self, statement: str) -> None:
-        self._in_process += statement != "PRAGMA data_version"
+        if statement == "PRAGMA data_version":
+            self.watched += 1
+        else:
+            self._in_process += 1
 
     def statements(self) -> int:
         """How many there were."""
@@ -85,11 +91,14 @@ def idle(url: str, *, seconds: float, settled: float) -> dict[str, float]:
     ):
         time.sleep(settled)
         before, cpu = counted.statements(), time.process_time()
+        watched = counted.watched
         scans = scans_of(url)
         time.sleep(seconds)
         spent = time.process_time() - cpu
-        sent = counted.statements() - before
+        sent, watched = counted.statements() - before, counted.watched - watched
     figures = {"statements": sent / seconds, "core": spent / seconds * 100}
+    if url.startswith("sqlite:"):
+        figures["watched"] = watched / seconds
     if scans is not None:
         # What a connection has done the server counts when that is over.
         figures["scans"] = (scans_of(url) or 0) - scans

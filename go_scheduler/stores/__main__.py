@@ -67,6 +67,7 @@ DOES = {
     "list_claimed": "reads what a node has claimed",
     "list_contacts": "reads which nodes were seen lately",
     "live": "reads one definition, and what users set of it",
+    "look": "finds out whether there is anything to claim",
     "make": "makes the instance of a fire time",
     "note_contact": "notes that a node was in contact, and which queues it serves",
     "release": "gives instances back",

@@ -17,6 +17,8 @@ from go_scheduler.models import State
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sqlite.store import SQLiteStore
+from go_scheduler.testing.builders import claimant, definition, firing
+from go_scheduler.testing.clock import START
 from go_scheduler.triggers import OnDemandTrigger
 from tests import servers
 from tests.faults import kill_connections
@@ -168,3 +170,28 @@ def test_one_new_definition_costs_sqlite_one_look_and_two_inserts(
             client.schedule_all([soon() for _ in range(100)])
     begins = ["BEGIN", "SELECT", "INSERT", "INSERT", "COMMIT"]
     assert [each.split()[0] for each in statements] == begins * 2
+
+
+def test_what_is_enqueued_costs_sqlite_one_look_and_one_insert(tmp_path: Path) -> None:
+    with closing(SQLiteStore(f"sqlite:///{tmp_path}/store.db")) as store:
+        client = Client(store)
+        client.check()
+        client.schedule(SEND)
+        with sent(store) as statements:
+            client.enqueue("send", order=7)
+            client.enqueue_all("send", [{"order": number} for number in range(100)])
+    inserts = ["BEGIN", "SELECT", "INSERT", "COMMIT"]
+    assert [each.split()[0] for each in statements] == inserts * 2
+
+
+def test_what_is_due_costs_sqlite_one_insert_more_to_be_started(
+    tmp_path: Path,
+) -> None:
+    new = definition(SystemClock().now(), trigger=ExecuteOnceTrigger(START))
+    with closing(SQLiteStore(f"sqlite:///{tmp_path}/store.db")) as store:
+        store.initialize()
+        with sent(store) as statements:
+            _, started = store.put_and_start(firing(new), claimant())
+    assert started is not None
+    begins = ["BEGIN", "SELECT", "INSERT", "INSERT", "INSERT", "COMMIT"]
+    assert [each.split()[0] for each in statements] == begins

@@ -255,6 +255,7 @@ class TestLocks:
         self, store: SQLiteStore, path: Path
     ) -> None:
         instance = running(store)
+        waiting = pending(store)
         with other(path) as connection:
             connection.execute("BEGIN EXCLUSIVE")
             for call in (
@@ -268,6 +269,16 @@ class TestLocks:
             assert store.due_definitions(ahead=HOUR, limit=10) == []
             connection.execute("ROLLBACK")
         assert finish(store, instance)
+        assert [each.id for each in claim(store)] == [waiting.id]
+
+    def test_a_claim_of_nothing_waits_for_nobody(
+        self, store: SQLiteStore, path: Path
+    ) -> None:
+        running(store)
+        with other(path) as connection:
+            connection.execute("BEGIN EXCLUSIVE")
+            assert claim(store) == []
+            connection.execute("ROLLBACK")
 
     def test_a_user_whose_own_transaction_is_in_the_way_learns_what_to_pass(
         self, store: SQLiteStore, path: Path

@@ -83,9 +83,8 @@ class ClaimedInstances:
         lapsed: timedelta | None,
     ) -> Sequence[TaskInstance]:
         """Hand due instances to one node."""
-        if not claimant.queues:
+        if not (claimant.queues and self._look(claimant, ahead, lapsed)):
             return []
-
         looks = self._classes.look()
         asked = self._classes.in_turn(every=looks)
 
@@ -112,6 +111,23 @@ class ClaimedInstances:
         if looks:
             self._classes.seen([each.definition for each in new])
         return earliest_first(old) + earliest_first(new)
+
+    def _look(
+        self, claimant: Claimant, ahead: timedelta, lapsed: timedelta | None
+    ) -> bool:
+        """Whether there may be anything to claim."""
+        now = self._microseconds()
+        parameters = {
+            "queues": json.dumps(claimant.queues),
+            "until": now + to_microseconds(ahead),
+            "lapsed": None if lapsed is None else now - to_microseconds(lapsed),
+        }
+        return self._database.run(
+            Lane.BY_TIME,
+            lambda connection: bool(
+                connection.exec_driver_sql(claiming.LOOK, parameters).scalar()
+            ),
+        )
 
     def _instances(self, taken: _Taken) -> list[list[TaskInstance]]:
         """The instances of rows; read without keeping others from writing."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from operator import methodcaller
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import QueuePool, create_engine, event, exc
 
@@ -22,7 +22,7 @@ from go_scheduler.stores.sqlite.functions import add_functions
 from go_scheduler.stores.sqlite.write_lock import WriteLock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from sqlalchemy import Connection, Engine
     from sqlalchemy.engine import URL
@@ -123,6 +123,21 @@ class SQLiteDatabase(Database):
         with self._write_lock.taken():
             return super().transact(work, repeatable=repeatable)
 
+    def write(
+        self, statement: str, parameters: Callable[[], Mapping[str, object]]
+    ) -> None:
+        """Execute a statement that is a transaction by itself.
+
+        Args:
+            statement: It.
+            parameters: Asked for under the write lock.
+        """
+        with self._write_lock.taken():
+            self.run(
+                self.writing,
+                lambda connection: self._when_free(connection, statement, parameters()),
+            )
+
     def version(self) -> int:
         """A number that changes when anybody else has written to the file.
 
@@ -139,7 +154,7 @@ class SQLiteDatabase(Database):
     @contextmanager
     def transaction(self, connection: Connection) -> Iterator[None]:
         """A transaction that has the write lock from its beginning."""
-        self._begin(connection)
+        self._when_free(connection, "BEGIN IMMEDIATE")
         try:
             yield
             connection.exec_driver_sql("COMMIT")
@@ -161,16 +176,19 @@ class SQLiteDatabase(Database):
         self._write_lock = WriteLock(_POOL_TIMEOUT)
         super().abandon()
 
-    def _begin(self, connection: Connection) -> None:
+    def _when_free(
+        self, connection: Connection, statement: str, parameters: Any = None
+    ) -> None:
+        """Execute a statement that takes the write lock, once the file is free."""
         for _ in range(int(self._busy_timeout / _LOOK_FOR_LOCK)):
             try:
-                connection.exec_driver_sql("BEGIN IMMEDIATE")
+                connection.exec_driver_sql(statement, parameters)
             except exc.OperationalError as error:
                 if _code_of(error) != sqlite3.SQLITE_BUSY:
                     raise
             else:
                 return
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        connection.exec_driver_sql(statement, parameters)
 
     def _use_log(self, connection: Connection) -> None:
         try:

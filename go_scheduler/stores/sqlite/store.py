@@ -230,17 +230,16 @@ class SQLiteStore(SQLStore):
     def note_contact(self, announced: Announcement, *, unbroken: timedelta) -> None:
         """Record that a node has been in contact with the store up to now."""
 
-        def note(connection: Connection) -> None:
+        def parameters() -> Mapping[str, object]:
             now = self._microseconds()
-            parameters = {
+            return {
                 "node": announced.node.hex,
                 "since": now - to_microseconds(unbroken),
                 "now": now,
                 **write_announcement(announced),
             }
-            connection.execute(NOTE_CONTACT, parameters)
 
-        self._database.transact(note)
+        self._database.write(NOTE_CONTACT, parameters)
 
     def list_contacts(self, *, within: timedelta) -> Sequence[NodeContact]:
         """Read when nodes were in contact with the store."""
@@ -272,5 +271,5 @@ class SQLiteStore(SQLStore):
         return deleted
 
     def _microseconds(self) -> int:
-        """The store's time; asked for under the write lock, not before."""
+        """The store's time; what writes asks for it under the write lock."""
         return to_sqlite_time(self._time())

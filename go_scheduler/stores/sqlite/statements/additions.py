@@ -22,13 +22,14 @@ SELECT {_COLUMNS},
     ),
 )
 
-# What is claimed is started.
+# What is claimed is started. Its first word has to be INSERT: by that Python's sqlite3
+# knows that a transaction of the user's begins.
 ADD = f"""
-{batch("id", "key", "payload", "execute_at", "claimed_by", "expires_at")}
 INSERT INTO task_instances
        (id, definition_key, queue, priority, expire_after, slot, overlap, frozen, key,
         payload, execute_at, due_at, claimable_at, claimed_by, attempt, runs,
         started_at, expires_at)
+{batch("id", "key", "payload", "execute_at", "claimed_by", "expires_at")}
 SELECT x.id, d.key, d.queue, d.priority, d.expire_after, d.slot, d.overlap, d.paused,
        x.key, x.payload, x.execute_at, x.execute_at,
        CASE WHEN NOT d.paused AND x.claimed_by IS NULL

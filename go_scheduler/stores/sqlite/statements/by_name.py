@@ -35,6 +35,7 @@ STATEMENTS: Mapping[str, Statement | TextClause | TextualSelect | str] = {
     "make": definitions.MAKE,
     "go_on": definitions.GO_ON,
     "claim": claims.claim(2, (0, 1)),
+    "look": claims.LOOK,
     "find_lapsed": claims.FIND_LAPSED,
     "claim_lapsed": claims.CLAIM_NAMED,
     "list_claimed": claims.LIST_CLAIMED,

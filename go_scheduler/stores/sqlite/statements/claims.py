@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from go_scheduler.checks import LONGEST
+from go_scheduler.checks import LONGEST, PRIORITIES
 from go_scheduler.stores.sql.types import to_microseconds, to_sqlite_time
 from go_scheduler.stores.sqlite.statements.parts import INSTANCE, of_instances
 
@@ -65,6 +65,18 @@ RETURNING {INSTANCE}
 """)
 
 
+# Whoever finds nothing by it keeps nobody from writing. None has lapsed by NULL.
+LOOK = f"""
+SELECT EXISTS (
+         SELECT 1 FROM task_instances
+          WHERE queue IN (SELECT value FROM json_each(:queues))
+            AND priority IN ({", ".join(map(str, PRIORITIES))}) AND shard = 0
+            AND claimable_at IS NOT NULL AND claimable_at <= :until)
+    OR EXISTS (
+         SELECT 1 FROM task_instances
+          WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT frozen
+            AND expires_at <= :lapsed)
+"""
 FIND_LAPSED = f"""
 SELECT id FROM task_instances
  WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT frozen

@@ -12,7 +12,7 @@ from go_scheduler.stores.sql.tables import nodes
 if TYPE_CHECKING:
     from sqlalchemy import TextClause
 
-NOTE_CONTACT = text("""
+NOTE_CONTACT = """
 INSERT INTO task_nodes (node, contact_since, seen_at, queues, names, host, pid, version,
                         lease, stopping)
 VALUES (:node, :since, :now, :queues, :names, :host, :pid, :version, :lease, :stopping)
@@ -21,7 +21,7 @@ ON CONFLICT (node) DO UPDATE
        queues = excluded.queues, names = excluded.names, host = excluded.host,
        pid = excluded.pid, version = excluded.version, lease = excluded.lease,
        stopping = excluded.stopping
-""")
+"""
 LIST_CONTACTS = text("""
 SELECT node, contact_since, seen_at, queues, names, host, pid, version, lease, stopping
   FROM task_nodes WHERE seen_at >= :since
