@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import event, make_url
 
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, StoreUnavailableError
@@ -478,6 +478,24 @@ def test_of_a_locked_table_every_row_is_busy(
         assert store.fire_definitions([firing(read)]).busy == {read.id}
     assert finish(store, run)
     assert ids(start(store, held)) == [held.id]
+
+
+@pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
+def test_a_claim_that_meets_a_lock_for_a_moment_is_made_again(
+    store: PostgreSQLStore, store_url: str
+) -> None:
+    read = put(store)
+    fire(store, read)
+    engine = store._database._engines[Lane.BY_TIME]
+    with transaction(store_url) as connection:
+        connection.execute("LOCK TABLE task_instances")
+
+        def let_go(_: object) -> None:
+            connection.rollback()
+
+        event.listen(engine, "handle_error", let_go)
+        [instance] = claim(store)
+    assert instance.definition == read
 
 
 @pytest.mark.parametrize("engine", ["postgresql"], indirect=True)

@@ -135,6 +135,9 @@ class DueInstances:
     ) -> Sequence[Row[Any]]:
         """Claim, past rows that a user's open transaction has locked.
 
+        PostgreSQL skips those. What it does not skip, such as the lock for a page that
+        another session adds to the table, is held for a moment: it is asked once more.
+
         On CockroachDB such a lock may be on the row alone and not on the index that is
         walked: a claim that does not read the row waits for it. It may be on the
         definition: one that reads that waits as well. Reading all rows would lock more
@@ -146,9 +149,7 @@ class DueInstances:
             name: The statement; where claims read no rows, there is one that does.
             claim: Executes the statement of a name.
         """
-        if self._reads_rows:
-            return claim(name)
-        careful_name = f"{name}_past_locks"
+        careful_name = name if self._reads_rows else f"{name}_past_locks"
         if careful := self._careful.get(place, 0):
             self._careful[place] = careful - 1
             return claim(careful_name)
@@ -157,7 +158,8 @@ class DueInstances:
         except StoreError as error:
             if not met_a_lock(error):
                 raise
-            self._careful[place] = _CAREFUL_CLAIMS
+            if not self._reads_rows:
+                self._careful[place] = _CAREFUL_CLAIMS
             return claim(careful_name)
 
     def _claim_free(
