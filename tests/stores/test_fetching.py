@@ -1,81 +1,66 @@
-"""Rows that are made of the driver's own are those that SQLAlchemy would make."""
+"""Rows of the servers' are read as SQLAlchemy would read them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import text
 
-from go_scheduler.errors import StoreError
+from go_scheduler.stores.postgresql.statements.statement import Statement
+from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql.database import Lane
-from go_scheduler.stores.sql.fetching import fetch
-from go_scheduler.stores.sql.instance_rows import INSTANCE_COLUMNS
 from go_scheduler.stores.sql.tables import instances
 from go_scheduler.stores.sql.types import UNREADABLE
-from go_scheduler.stores.sqlite import SQLiteStore
+from tests.conftest import SHARED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-    from typing import Any
+    from collections.abc import Mapping, Sequence
 
     from sqlalchemy import Connection, Row
-    from sqlalchemy.sql.expression import TextualSelect
 
-INSTANCE = ", ".join(INSTANCE_COLUMNS)
-_VALUES = """'00000000000040008000000000000001', NULL, 0, 0, 'no time', 1, 1, 0, NULL,
-    7, NULL, NULL, NULL, 1, '{}', NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL,
-    NULL"""
-_ROWS = f"WITH x ({INSTANCE}) AS (VALUES ({_VALUES}), ({_VALUES}))"
+    from go_scheduler.stores.base import Store
 
+pytestmark = pytest.mark.parametrize("engine", SHARED[1:])
 
-def of_instances(statement: str) -> TextualSelect:
-    return text(statement).columns(*(instances.c[name] for name in INSTANCE_COLUMNS))
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[SQLiteStore]:
-    """A store of no tables."""
-    store = SQLiteStore(f"sqlite:///{tmp_path / 'file.db'}")
-    yield store
-    store.close()
+VALUES = {
+    "id": "CAST('00000000-0000-4000-8000-000000000001' AS uuid)",
+    "definition_key": "CAST(NULL AS uuid)",
+    "fire_time": "CAST('2026-01-01 12:00:00.5+00' AS timestamptz)",
+    "execute_at": "CAST(NULL AS timestamptz)",
+    "due_at": "CAST('20000-01-01 00:00:00+00' AS timestamptz)",
+    "attempt": "CAST(7 AS bigint)",
+    "outcome": "CAST(NULL AS text)",
+    "cancel_requested": "true",
+    "payload": "'{\"a\": [1]}'",
+}
 
 
 def both(
-    connection: Connection, statement: TextualSelect
+    store: Store, values: Mapping[str, str], condition: str = ""
 ) -> tuple[Sequence[Any], Sequence[Row[Any]]]:
-    """What is fetched, and what SQLAlchemy would have fetched."""
-    return fetch(connection, statement, {}), connection.execute(statement).all()
+    """What a statement is read as, of two rows, and what SQLAlchemy makes of them."""
+    assert isinstance(store, PostgreSQLStore)
+    statements = store._statements
+    listed = ", ".join(f"{value} AS {name}" for name, value in values.items())
+    sql = f"SELECT {listed} FROM (VALUES (1), (2)) AS x (y){condition}"
+    statements._made["made"] = statements._make(Statement(sql, tuple(values)))
+
+    def read(connection: Connection) -> tuple[Sequence[Any], Sequence[Row[Any]]]:
+        columns = (instances.c[name] for name in values)
+        rows = connection.execute(text(sql).columns(*columns)).all()
+        return statements.execute(connection, "made", {}), rows
+
+    return store._database.run(Lane.BY_TIME, read)
 
 
-def test_rows_hold_what_others_would_by_the_same_names(store: SQLiteStore) -> None:
-    statement = of_instances(f"{_ROWS} SELECT * FROM x")
-    [row, _], [other, _] = store._database.run(
-        Lane.BY_TIME, lambda connection: both(connection, statement)
-    )
-    assert row == tuple(other)
+def test_rows_hold_what_others_would_by_the_same_names(store: Store) -> None:
+    [row, second], [other, _] = both(store, VALUES)
+    assert row == second == tuple(other)
     assert row._asdict() == other._asdict()
     assert row.due_at is UNREADABLE
     assert row.cancel_requested is True
 
 
-def test_of_no_rows_none_are_fetched(store: SQLiteStore) -> None:
-    statement = of_instances(f"{_ROWS} SELECT * FROM x WHERE 0")
-    fetched = store._database.run(
-        Lane.BY_TIME, lambda connection: fetch(connection, statement, {})
-    )
-    assert fetched == []
-
-
-def test_what_fails_at_a_later_row_is_an_error_of_the_store(store: SQLiteStore) -> None:
-    # The second has no absolute value in 64 bits.
-    numbers = "(VALUES (1), (-9223372036854775808))"
-    statement = text(f"SELECT abs(column1) AS runs FROM {numbers}")
-    with pytest.raises(StoreError, match="integer overflow"):
-        store._database.run(
-            Lane.BY_TIME,
-            lambda connection: fetch(
-                connection, statement.columns(instances.c.runs), {}
-            ),
-        )
+def test_of_no_rows_none_are_read(store: Store) -> None:
+    assert both(store, VALUES, " WHERE y > 2") == ([], [])

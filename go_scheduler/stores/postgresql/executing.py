@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import namedtuple
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import Integer, bindparam, column, text
+from sqlalchemy.dialects.postgresql import psycopg
 
 from go_scheduler.clock import SystemClock
 from go_scheduler.stores.postgresql.driver import met_a_lock
@@ -20,16 +20,14 @@ from go_scheduler.stores.postgresql.statements.statement import (
     OF_CONTENTS,
     OF_DEFINITION,
 )
-from go_scheduler.stores.sql.fetching import fetch
+from go_scheduler.stores.sql.fetching import Columns
 from go_scheduler.stores.sql.sweep import Sweep
 from go_scheduler.stores.sql.tables import contents, definitions, instances, nodes
-from go_scheduler.stores.sql.types import Time, from_server_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from sqlalchemy import ColumnClause, Connection, Row
-    from sqlalchemy.sql.selectable import TextualSelect
+    from sqlalchemy import Connection, Row, TextClause
 
     from go_scheduler.clock import Clock
     from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
@@ -71,7 +69,7 @@ class Statements:
         self._sweeps: dict[object, Sweep] = {}
         self.notices = Notices(self._elapsed)
 
-    def _make(self, statement: Statement) -> TextualSelect:
+    def _make(self, statement: Statement) -> _Made:
         sql = statement.sql
         if self._clock is not None:
             sql = sql.replace("now()", "CAST(:now AS timestamptz)")
@@ -80,7 +78,8 @@ class Statements:
             # A limit is written out: CockroachDB pushes no unknown one down to a scan.
             limit = bindparam("limit", type_=Integer(), literal_execute=True)
             made = made.bindparams(limit)
-        return made.columns(*map(_column, statement.returns))
+        columns = (column(name, _TYPES.get(name)) for name in statement.returns)
+        return _Made(made, Columns(columns, _DIALECT))
 
     def heads(self, queues: int, known: Sequence[int], *, looks: bool) -> str:
         """The name of the statement that looks where to claim in so many queues.
@@ -128,7 +127,8 @@ class Statements:
         """Execute a statement on a connection and fetch what it returns."""
         if self._clock is not None:
             parameters = {**parameters, "now": self._clock.now()}
-        return fetch(connection, self._made[name], parameters)
+        made = self._made[name]
+        return made.columns.read(connection.execute(made.text, parameters).all())
 
     def execute_plainly(
         self, connection: Connection, name: str, parameters: Mapping[str, object]
@@ -140,15 +140,8 @@ class Statements:
         """
         if self._clock is not None:
             parameters = {**parameters, "now": self._clock.now()}
-        sql, times, row = self._plain[name]
-        found = connection.exec_driver_sql(sql, parameters).all()
-        return [
-            row._make(
-                from_server_time(value) if is_time else value
-                for value, is_time in zip(values, times, strict=True)
-            )
-            for values in found
-        ]
+        found = connection.exec_driver_sql(self._plain[name], parameters).all()
+        return self._made[name].columns.read(found)
 
     def sweep(self, scan: object) -> Sweep:
         """How far the scan of this name has come."""
@@ -179,6 +172,15 @@ class Statements:
         return rows
 
 
+class _Made(NamedTuple):
+    """A statement as SQLAlchemy takes it, and what comes back."""
+
+    text: TextClause
+    columns: Columns
+
+
+# CockroachDB's gives values as this one does.
+_DIALECT = psycopg.dialect()  # type: ignore[no-untyped-call] # it has no types
 _PARAMETER = re.compile(r":(\w+)")
 _TYPES = {
     **{each.name: each.type for each in (*definitions.c, *instances.c, *nodes.c)},
@@ -193,24 +195,9 @@ _TYPES = {
 _PLAIN = ("insert_new", "insert_and_start", "add", "add_and_start")
 
 
-class _Plain(NamedTuple):
-    """A statement as the driver takes it, which of its columns are times, its rows."""
-
-    sql: str
-    times: Sequence[bool]
-    row: Any
-
-
-def _plain(statement: Statement, clock: Clock | None) -> _Plain:
+def _plain(statement: Statement, clock: Clock | None) -> str:
+    """A statement as the driver takes it."""
     sql = statement.sql
     if clock is not None:
         sql = sql.replace("now()", "CAST(:now AS timestamptz)")
-    times = [isinstance(_TYPES.get(name), Time) for name in statement.returns]
-    return _Plain(
-        _PARAMETER.sub(r"%(\1)s", sql), times, namedtuple("_Row", statement.returns)
-    )
-
-
-def _column(name: str) -> ColumnClause[Any]:
-    """A column of a result, read as the tables' column of this name is."""
-    return column(name, _TYPES.get(name))
+    return _PARAMETER.sub(r"%(\1)s", sql)

@@ -1,56 +1,43 @@
-"""Rows of the statements that the loops execute, made by fewer steps than usual."""
+"""Rows of the statements that the loops execute, read column by column."""
 
 from __future__ import annotations
 
 from collections import namedtuple
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from sqlalchemy import Connection
+    from sqlalchemy import ColumnElement
     from sqlalchemy.engine import Dialect
-    from sqlalchemy.sql.selectable import TextualSelect
 
 
-def fetch(
-    connection: Connection, statement: TextualSelect, parameters: Mapping[str, object]
-) -> Sequence[Any]:
-    """Execute a statement that says what it returns, and fetch that.
+class Columns:
+    """The columns that a statement returns, and how their values are read.
 
-    Returns:
-        Named tuples with the values that ``all`` would give.
+    Args:
+        columns: In their order, each by a name of its own.
+        dialect: The driver's, whose values these are.
     """
-    result = connection.execute(statement, parameters)
-    # The rows as the driver has them; its errors are translated as those of any other.
-    found = result.cursor_strategy.fetchall(result, result.cursor)
-    if not found:
-        return []
-    form = _form_of(statement, connection.dialect)
-    columns: list[Iterable[object]] = list(zip(*found, strict=True))
-    for number, read in form.conversions:
-        columns[number] = map(read, columns[number])
-    return list(map(form.row, zip(*columns, strict=True)))
 
-
-class _Form(NamedTuple):
-    """What makes a row of its values, and what is converted before, by position."""
-
-    row: Callable[[Iterable[object]], Any]
-    conversions: Sequence[tuple[int, Callable[[Any], Any]]]
-
-
-# Each of the two engines of a store has a dialect of its own.
-@lru_cache(maxsize=1024)
-def _form_of(statement: TextualSelect, dialect: Dialect) -> _Form:
-    columns = statement.selected_columns
-    reads = (
-        each.type.dialect_impl(dialect).result_processor(dialect, None)
-        for each in columns
-    )
-    return _Form(
+    def __init__(self, columns: Iterable[ColumnElement[Any]], dialect: Dialect) -> None:
+        columns = list(columns)
+        row = namedtuple("_Row", [str(each.key) for each in columns])  # type: ignore[misc]
         # As its ``_make`` does it, without a call of Python's for each row.
-        partial(tuple.__new__, namedtuple("_Row", columns.keys())),
-        [(number, read) for number, read in enumerate(reads) if read is not None],
-    )
+        self._row = partial(tuple.__new__, row)
+        types = (each.type.dialect_impl(dialect) for each in columns)
+        reads = (each.result_processor(dialect, None) for each in types)
+        self._reads = [
+            (number, read) for number, read in enumerate(reads) if read is not None
+        ]
+
+    def read(self, rows: Sequence[Iterable[object]]) -> Sequence[Any]:
+        """Named tuples of the values of rows, which are as the driver has them."""
+        if not rows:
+            return []
+        # Column by column: that takes a third of the steps.
+        columns: list[Iterable[object]] = list(zip(*rows, strict=True))
+        for number, read in self._reads:
+            columns[number] = map(read, columns[number])
+        return list(map(self._row, zip(*columns, strict=True)))
