@@ -311,8 +311,10 @@ class Node:
         self._execution.hand_over.stop()
         for ticker in makers:
             ticker.stop()
+        # Before giving back: what one has taken as it ended is given back as well.
+        ended = all(ticker.ended for ticker in makers)
         self._execution.give_back()
-        return all(ticker.ended for ticker in makers)
+        return ended
 
     def _stop_the_rest(self) -> None:
         """Stop what recorded and renewed; one still at the store changes nothing."""

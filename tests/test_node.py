@@ -19,6 +19,7 @@ from go_scheduler.running.held_run import HeldRun
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.builders import definition, put
 from go_scheduler.testing.clock import START
+from go_scheduler.ticking.ticker import Ticker
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from tests.conftest import SETTINGS, instance, seconds
 
@@ -264,6 +265,24 @@ def test_what_is_called_just_as_it_stops_is_not_given_back(
     execution.give_back()
     assert execution.is_running
     assert execution.recorder.unrecorded == 0
+
+
+def test_what_a_loop_has_taken_as_it_ended_is_given_back(
+    store: MemoryStore, clock: ManualClock
+) -> None:
+    one = node(lambda _: None, store, clock)
+    execution = one._execution
+    run = HeldRun(instance(), expire_after=seconds(300))
+
+    class Taking(Ticker):
+        @property
+        def ended(self) -> bool:
+            execution.held.add([run])
+            return super().ended
+
+    execution.makers[0].__class__ = Taking
+    assert one._stop_making()
+    assert not execution.held.has(run)
 
 
 def test_whoever_waits_for_the_stop_finds_the_loops_ended(
