@@ -6,6 +6,7 @@ import sqlite3
 import threading
 from collections import Counter, deque
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import UTC, timedelta
 from types import SimpleNamespace
@@ -167,6 +168,27 @@ def test_many_more_are_inserted_by_statements_of_a_bounded_size(
         put_all = store.put_definitions(given)
     assert [each == "BEGIN" for each in statements] == [True, False, False, False]
     assert [each.id for each in put_all] == [each.id for each in given]
+
+
+def test_triggers_are_asked_for_their_state_in_the_context_of_the_caller(
+    store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tenant = ContextVar("tenant", default="nobody")
+    seen = []
+
+    class Seeing(ExecuteOnceTrigger):
+        kind = "seeing"
+
+        def to_dict(self) -> Mapping[str, JSON]:
+            seen.append(tenant.get())
+            return super().to_dict()
+
+    monkeypatch.setattr(newcomers, "_LARGEST", 1)
+    given = [definition(trigger=Seeing(START), key=key) for key in range(3)]
+    token = tenant.set("somebody")
+    store.put_definitions(given)
+    tenant.reset(token)
+    assert set(seen) == {"somebody"}
 
 
 def test_what_was_written_down_ahead_is_left_if_a_batch_fails(

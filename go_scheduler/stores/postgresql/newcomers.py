@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from contextvars import copy_context
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -84,7 +85,8 @@ class Newcomers:
     def _batches(self, new: Sequence[TaskDefinition]) -> Generator[_Batch, None, None]:
         """So many by one statement that it is not noticed what each of them costs.
 
-        The next ones are written down while the server is busy with one.
+        The next ones are written down while the server is busy with one, in the context
+        of the caller: triggers of the user's may look into it.
         """
         parts = [
             new[first : first + _LARGEST] for first in range(0, len(new), _LARGEST)
@@ -95,7 +97,8 @@ class Newcomers:
         try:
             # At the end of a program no thread can be started any more.
             with suppress(RuntimeError):
-                batches = ahead.map(batch, parts) if len(parts) > 1 else batches
+                if len(parts) > 1:
+                    batches = ahead.map(partial(copy_context().run, batch), parts)
             yield from batches
         finally:
             ahead.shutdown(cancel_futures=True)
