@@ -194,7 +194,8 @@ class TestOnEachStore:
         assert [each.reason for each in given_back] == [reason] * len(given_back)
         assert given_back[0].delay == timedelta(milliseconds=50)
         assert given_back[1].delay == timedelta(milliseconds=100)
-        notice = house.one(NoticeGiven)
+        [scheduled, notice] = house.of(NoticeGiven)
+        assert "no handler is registered as 'report' here" in scheduled.text
         assert notice.text == f"{reason}; such instances are given back"
         assert notice.definition_id == stored.id
         assert notice.instance_id == given_back[0].instance_id
