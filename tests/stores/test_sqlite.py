@@ -26,6 +26,7 @@ from go_scheduler.errors import (
 from go_scheduler.models import Outcome, State
 from go_scheduler.stores.messages import Position, RunOutcome
 from go_scheduler.stores.opening import open_store
+from go_scheduler.stores.sql.contents import ContentsCache
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sqlite.store import SQLiteStore
 from go_scheduler.testing.builders import (
@@ -741,3 +742,30 @@ def test_what_sqlite_cannot_keep_is_an_error_of_the_store(store: SQLiteStore) ->
     with pytest.raises(StoreError, match="cannot keep"):
         store.list_definitions(limit=2**70)
     assert finish(store, instance)
+
+
+def test_contents_that_are_needed_but_once_are_read_by_the_claim_and_not_remembered(
+    store: SQLiteStore,
+) -> None:
+    given = pending(store, definition(metadata={"a": 1}))
+    store._reader._contents = ContentsCache()
+    [instance] = claim(store)
+    assert instance.started_at is not None
+    assert instance.definition == given.definition
+    assert instance.definition.trigger == given.definition.trigger
+    assert not store._reader._contents._entries
+
+
+def test_contents_that_are_needed_again_are_read_apart_and_remembered(
+    store: SQLiteStore,
+) -> None:
+    goes_on = put(store)
+    fire(store, goes_on, START, next_fire_time=START + HOUR)
+    is_to_start = pending(store, definition(START + SECOND))
+    store._reader._contents = ContentsCache()
+    taken = claim(store, ahead=SECOND)
+    assert {each.definition.id: each.definition.trigger for each in taken} == {
+        goes_on.id: goes_on.trigger,
+        is_to_start.definition.id: is_to_start.definition.trigger,
+    }
+    assert len(store._reader._contents._entries) == 2

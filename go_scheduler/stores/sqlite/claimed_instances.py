@@ -15,7 +15,13 @@ from go_scheduler.stores.sql.reader import (
     earliest_first,
     readable_claims,
 )
-from go_scheduler.stores.sql.rows import DefinitionRow, missing_definition
+from go_scheduler.stores.sql.rows import (
+    DEFINITION_COLUMNS,
+    DefinitionRow,
+    missing_definition,
+    read_contents,
+    read_definition,
+)
 from go_scheduler.stores.sql.types import to_microseconds
 from go_scheduler.stores.sqlite.batches import (
     key_of,
@@ -38,7 +44,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row
 
-    from go_scheduler.models import TaskInstance
+    from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.messages import (
         Claim,
         Claimant,
@@ -49,6 +55,8 @@ if TYPE_CHECKING:
     from go_scheduler.stores.sql.classes import Classes
     from go_scheduler.stores.sql.reader import Reader
     from go_scheduler.stores.sqlite.database import SQLiteDatabase
+
+_WIDTH = len(DEFINITION_COLUMNS)
 
 
 class ClaimedInstances:
@@ -105,7 +113,7 @@ class ClaimedInstances:
                 until = now + to_microseconds(ahead)
                 terms |= {"until": until, "limit": left}
                 new = _claim_free(connection, claimant.queues, asked, terms)
-            return _taken(connection, old, new)
+            return _taken(connection, old, new, with_contents=True)
 
         old, new = self._instances(self._database.transact(claim))
         if looks:
@@ -131,12 +139,17 @@ class ClaimedInstances:
 
     def _instances(self, taken: _Taken) -> list[list[TaskInstance]]:
         """The instances of rows; read without keeping others from writing."""
+        by_key: dict[object, TaskDefinition] = {}
+        known: dict[object, DefinitionRow] = {}
         read = definitions.DEFINITIONS.read(taken.definitions)
-        found = self._reader.definitions(
-            Lane.BY_TIME, [DefinitionRow(*row) for row in read]
-        )
-        keys = (row.key for row in taken.definitions)
-        by_key = dict(zip(keys, found, strict=True))
+        for stored, values in zip(taken.definitions, read, strict=True):
+            row = DefinitionRow(*values[:_WIDTH])
+            if values.trigger_kind is None:
+                known[stored.key] = row
+            else:
+                by_key[stored.key] = read_definition(row, read_contents(values))
+        found = self._reader.definitions(Lane.BY_TIME, list(known.values()))
+        by_key.update(zip(known, found, strict=True))
         return [
             [
                 read_instance(
@@ -304,12 +317,21 @@ class _Taken(NamedTuple):
     definitions: Sequence[Row[Any]]
 
 
-def _taken(connection: Connection, *rows: Sequence[Row[Any]]) -> _Taken:
-    keys = {each.definition_key for part in rows for each in part}
-    if not keys:
+def _taken(
+    connection: Connection, *rows: Sequence[Row[Any]], with_contents: bool = False
+) -> _Taken:
+    """Read the definitions of rows; contents too, of what is not needed again."""
+    started = {
+        each.definition_key: with_contents and each.started_at is not None
+        for part in rows
+        for each in part
+        if isinstance(each.definition_key, str)
+    }
+    if not started:
         return _Taken(rows, [])
-    known = json.dumps([each for each in keys if isinstance(each, str)])
-    return _Taken(rows, definitions.DEFINITIONS.execute(connection, {"keys": known}))
+    parameters = {"batch": json.dumps(list(started.items()))}
+    found = definitions.DEFINITIONS.execute(connection, parameters)
+    return _Taken(rows, found)
 
 
 def _terms(claimant: Claimant, now: int) -> dict[str, object]:

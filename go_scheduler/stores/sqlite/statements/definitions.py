@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from textwrap import fill
 from typing import TYPE_CHECKING
 
+from go_scheduler.stores.sql import tables
+from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS, ContentsRow
 from go_scheduler.stores.sql.slots import exclusion
 from go_scheduler.stores.sqlite.statements.parts import (
     DEFINITION,
     batch,
     of_definitions,
 )
+from go_scheduler.stores.sqlite.statements.statement import Statement
 
 if TYPE_CHECKING:
-    from go_scheduler.stores.sqlite.statements.statement import Statement
+    from collections.abc import Iterable
 
 # A next_fire_time that is no whole number, as only other means than this
 # package write it, is never due; one that is no time comes first, for its definition to
 # be reported.
+
+
+def _listed(columns: Iterable[str]) -> str:
+    return fill(", ".join(columns), width=80, subsequent_indent=" " * 7)
 
 
 def _due(after: str = "") -> Statement:
@@ -42,11 +50,24 @@ ORDER BY next_fire_time, id LIMIT :limit
 DUE = _due()
 DUE_AFTER = _due("""
      AND (next_fire_time, id) > (:after_time, :after_id)""")
-DEFINITIONS = of_definitions(f"""
-SELECT {DEFINITION}
-  FROM task_definitions
- WHERE key IN (SELECT value FROM json_each(:keys))
-""")
+_OF_DEFINITION = _listed(f"d.{name}" for name in DEFINITION_COLUMNS)
+_OF_CONTENTS = _listed(f"c.{name}" for name in ContentsRow._fields)
+# Of what has started and never fires again, nobody is likely to need them once more.
+DEFINITIONS = Statement(
+    f"""
+{batch("key", "started")}
+SELECT {_OF_DEFINITION},
+       {_OF_CONTENTS}
+  FROM x JOIN task_definitions AS d ON d.key = x.key
+         LEFT JOIN task_contents AS c
+                   ON c.key = CASE WHEN d.completed_at IS NOT NULL
+                                    AND x.started THEN d.key END
+""",
+    (
+        *(tables.definitions.c[name] for name in DEFINITION_COLUMNS),
+        *(tables.contents.c[name] for name in ContentsRow._fields),
+    ),
+)
 
 KNOWN = """
 SELECT x.value AS id
