@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from functools import cache
+from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -48,7 +48,8 @@ def changed(value: Value, **others: object) -> Value:
     return copy
 
 
-@cache
+# Classes of users come and go.
+@lru_cache(maxsize=64)
 def _maker_of(kind: type[DataclassInstance]) -> _Maker | None:
     """That of a class; None: a user's own, which may have more than fields."""
     if not kind.__module__.startswith(_OWN):

@@ -65,7 +65,7 @@ class Newcomers:
             late: Whether others may see them only much later.
 
         Yields:
-            Those that were inserted. The next ones are while these are looked at.
+            Those that were inserted, batch by batch: nothing is that is not asked for.
 
         Raises:
             Overtaken: Somebody else has inserted one at the same moment.
@@ -85,8 +85,8 @@ class Newcomers:
     def _batches(self, new: Sequence[TaskDefinition]) -> Generator[_Batch, None, None]:
         """So many by one statement that it is not noticed what each of them costs.
 
-        The next ones are written down while the server is busy with one, in the context
-        of the caller: triggers of the user's may look into it.
+        Others are written down while the server is busy with one, in the context of the
+        caller: triggers of the user's may look into it.
         """
         parts = [
             new[first : first + _LARGEST] for first in range(0, len(new), _LARGEST)

@@ -74,7 +74,8 @@ class ServerPutting(Putting):
         if started is None:
             return None
         newcomer, instance = started
-        self._reader.remember(newcomer.key, newcomer.definition, newcomer.contents)
+        if newcomer.definition.completed_at is None:
+            self.remember([newcomer])
         put = changed(
             newcomer.definition, next_fire_time=instance.fire_time, completed_at=None
         )
