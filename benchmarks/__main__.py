@@ -81,7 +81,7 @@ def main() -> None:
             databases=databases,
             count=options.rounds or (1 if options.quick else 3),
             peers=options.peers,
-            against=options.against and options.against.absolute(),
+            against=options.against,
             pythons={"apscheduler4": options.apscheduler4}
             if options.apscheduler4
             else {},
@@ -129,7 +129,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--against",
-        type=Path,
+        type=_tree,
         metavar="TREE",
         help="another checkout of this package, to be measured beside this one",
     )
@@ -155,6 +155,14 @@ def _store(text: str) -> str:
     if _engine(text) not in IN_WORDS:
         raise argparse.ArgumentTypeError(f"no store is {text}")
     return text
+
+
+def _tree(text: str) -> Path:
+    tree = Path(text).absolute()
+    # Else it would be this package that is measured twice.
+    if not (tree / "go_scheduler/__init__.py").is_file():
+        raise argparse.ArgumentTypeError(f"no checkout of this package: {text}")
+    return tree
 
 
 def _engine(store: str) -> str:

@@ -92,8 +92,9 @@ def _no_task(task: str, known: Collection[str]) -> str:
     nearest = get_close_matches(task, known, n=1)
     meant = f"; did you mean {nearest[0]!r}?" if nearest else ""
     return (
-        f"there is no task {task!r}: it is made by @handlers.task({task!r}), or by"
-        " schedule() of a TaskDefinition(trigger=OnDemandTrigger(),"
+        f"there is no task {task!r}: it is made by @handlers.task({task!r}) when"
+        " a scheduler with these handlers starts, or by schedule() of a"
+        " TaskDefinition(trigger=OnDemandTrigger(),"
         f" id=TaskDefinition.id_for({f'task {task}'!r}), name={task!r}){meant}"
     )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks import page, tables
-from benchmarks.__main__ import MORE, NOUNS, experiments
+from benchmarks.__main__ import MORE, NOUNS, experiments, main
 from benchmarks.databases import Databases
 from benchmarks.drain import experiments as drains
 from benchmarks.experiment import P50, RATE, Figure, Role
@@ -122,6 +122,15 @@ def test_what_has_failed_says_why_and_is_no_figure() -> None:
     )
     assert "failed: no such module" in tables.table(failed)
     assert tables.best_peer(failed, RATE) is None
+
+
+def test_only_another_checkout_is_measured_beside_this_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["benchmarks", "--against", "/nowhere"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "no checkout of this package: /nowhere" in capsys.readouterr().err
 
 
 def test_the_pages_show_what_was_measured() -> None:

@@ -98,8 +98,9 @@ def test_a_task_that_is_missing_is_named_with_how_to_make_it(client: Client) -> 
         client.enqueue("send")
     error = caught.value
     assert str(error) == (
-        "there is no task 'send': it is made by @handlers.task('send'), or by"
-        " schedule() of a TaskDefinition(trigger=OnDemandTrigger(),"
+        "there is no task 'send': it is made by @handlers.task('send') when"
+        " a scheduler with these handlers starts, or by schedule() of a"
+        " TaskDefinition(trigger=OnDemandTrigger(),"
         " id=TaskDefinition.id_for('task send'), name='send')"
     )
     assert (error.definition_id, error.task) == (SEND.id, "send")
