@@ -33,7 +33,7 @@ HANDLERS: Any = HandlerRegistry()
 
 A_NAME_GIVEN = (
     "definition_id must be a UUID, not 'mail': TaskDefinition.id_for('mail') makes one"
-    " of a name, and the task of this name has TaskDefinition.id_for('task mail')"
+    " of a name, and id_for('task ' + name) is that of a task"
 )
 
 

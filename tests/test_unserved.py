@@ -99,6 +99,16 @@ def test_whoever_serves_it_may_be_about_to_start(
     assert not queues.texts
 
 
+def test_a_node_that_stops_serves_nothing_any_more(
+    queues: UnservedQueues, store: Store, clock: ManualClock
+) -> None:
+    stopping = Announcement(node=OTHER_NODE, queues=("mail",), stopping=True)
+    store.note_contact(stopping, unbroken=ZERO)
+    pending(store, definition(queue="mail"))
+    look_for(queues, clock, MINUTE)
+    assert len(queues.texts) == 1
+
+
 def test_it_is_not_named_any_more_once_somebody_serves_it(
     queues: UnservedQueues,
     store: Store,

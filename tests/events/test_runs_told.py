@@ -201,6 +201,16 @@ class TestOnEachStore:
         assert notice.instance_id == given_back[0].instance_id
         assert house.of(InstanceClaimed) == []
 
+    def test_a_definition_that_fires_again_after_its_run_is_not_completed(
+        self, clock: ManualClock, store: Store
+    ) -> None:
+        put(store, definition(START, trigger=DelayTrigger(timedelta(hours=1))))
+        house = House(clock, store)
+        with house.scheduler:
+            clock.advance(SECOND)
+        assert house.one(InstanceFinished).outcome is Outcome.COMPLETED
+        assert house.of(DefinitionCompleted) == []
+
     def test_a_definition_whose_last_run_it_waited_for_is_completed(
         self, clock: ManualClock, store: Store
     ) -> None:

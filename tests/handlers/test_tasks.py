@@ -208,7 +208,7 @@ class TestScheduling:
         scheduler = made(handlers, store, clock)
         with pytest.raises(
             TaskDefinitionNotFoundError,
-            match=r"made by @handlers\.task\('plan'\), or .*; did you mean 'plain'\?$",
+            match=r"made by @handlers\.task\('plan'\) when .*; did you mean 'plain'\?$",
         ):
             scheduler.enqueue("plan")
         with pytest.raises(TaskDefinitionNotFoundError, match=r"name='other'\)$"):
