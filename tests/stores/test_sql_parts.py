@@ -25,7 +25,7 @@ from go_scheduler.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from go_scheduler.models import Skipped, TaskDefinition
+from go_scheduler.models import Skipped, State, TaskDefinition
 from go_scheduler.stores.changes import EDITED
 from go_scheduler.stores.cockroachdb import CockroachDBDialect
 from go_scheduler.stores.messages import Position
@@ -231,6 +231,17 @@ def test_a_users_connection_of_another_driver_is_given_words_that_all_drivers_kn
             put_all = store.join(connection).put_definitions(given)
     engine.dispose()
     assert put_all == [store.get_definition(each.id) for each in given]
+
+
+def test_nothing_is_added_of_nothing_on_a_users_connection(
+    store: PostgreSQLStore,
+) -> None:
+    of = put(store)
+    engine = create_engine(store._url)
+    with engine.begin() as connection:
+        assert store.join(connection).add_instances(of.id, []) == []
+    engine.dispose()
+    assert store.counts()[State.PENDING] == 0
 
 
 def test_times_are_in_utc_whatever_the_zone_of_the_users_session(
