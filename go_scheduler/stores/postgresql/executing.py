@@ -70,9 +70,7 @@ class Statements:
         self.notices = Notices(self._elapsed)
 
     def _make(self, statement: Statement) -> _Made:
-        sql = statement.sql
-        if self._clock is not None:
-            sql = sql.replace("now()", "CAST(:now AS timestamptz)")
+        sql = _by(self._clock, statement.sql)
         made = text(sql)
         if ":limit" in sql:
             # A limit is written out: CockroachDB pushes no unknown one down to a scan.
@@ -197,7 +195,9 @@ _PLAIN = ("insert_new", "insert_and_start", "add", "add_and_start")
 
 def _plain(statement: Statement, clock: Clock | None) -> str:
     """A statement as the driver takes it."""
-    sql = statement.sql
-    if clock is not None:
-        sql = sql.replace("now()", "CAST(:now AS timestamptz)")
-    return _PARAMETER.sub(r"%(\1)s", sql)
+    return _PARAMETER.sub(r"%(\1)s", _by(clock, statement.sql))
+
+
+def _by(clock: Clock | None, sql: str) -> str:
+    """A statement that goes by a clock's time, if there is one."""
+    return sql if clock is None else sql.replace("now()", "CAST(:now AS timestamptz)")
