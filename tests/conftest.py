@@ -148,6 +148,16 @@ def engine(request: pytest.FixtureRequest) -> str:
     return kind
 
 
+@pytest.fixture(autouse=True)
+def _tables(request: pytest.FixtureRequest) -> None:
+    """Make the session's tables before a test changes what they are made by."""
+    engine = _engine(request.node)
+    if engine == "sqlite":
+        request.getfixturevalue("sqlite_file")
+    elif engine in {"postgresql", "cockroachdb"}:
+        request.getfixturevalue(f"{engine}_url")
+
+
 @pytest.fixture
 def store_url(engine: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
     """What ``open_store`` makes an empty store of."""
