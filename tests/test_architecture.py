@@ -12,7 +12,18 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "go_scheduler"
 PAGE = (ROOT / "ARCHITECTURE.md").read_text()
-ROOMS = ("client", "events", "firing", "models", "running", "running/calling")
+ROOMS = (
+    "client",
+    "events",
+    "firing",
+    "http",
+    "http/access",
+    "http/bodies",
+    "http/routes",
+    "models",
+    "running",
+    "running/calling",
+)
 
 MOST_LINES = 350
 MOST_BODY_LINES = 40

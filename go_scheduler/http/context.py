@@ -1,0 +1,44 @@
+"""What routes need, made once for an application."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from go_scheduler.client import Client
+from go_scheduler.clock import Clock
+from go_scheduler.handlers.registry import HandlerRegistry
+from go_scheduler.http.access.guard import Access
+from go_scheduler.http.limits import Limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What routes need.
+
+    Attributes:
+        client: What they call: a scheduler, or a client.
+        access: Tells who calls.
+        clock: Measures time.
+        limits: What a request may take.
+        work: Hands work to workers elsewhere; None: none is handed out.
+        types: The types of jobs that the server runs itself; None: it runs none.
+    """
+
+    client: Client
+    access: Access
+    clock: Clock
+    limits: Limits
+    work: object = None
+    types: HandlerRegistry | None = None
+
+
+def _context_of(request: Request) -> Context:
+    context: Context = request.app.state.context
+    return context
+
+
+Here = Annotated[Context, Depends(_context_of)]
+"""What a route takes to have the context: ``here: Here``."""

@@ -1,0 +1,242 @@
+"""What goes wrong, as the body that RFC 9457 describes."""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+from typing import TYPE_CHECKING, TypedDict
+from uuid import uuid4
+
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from go_scheduler.errors import (
+    ClaimLostError,
+    ConfigurationError,
+    ConflictError,
+    GoSchedulerError,
+    SchedulerStateError,
+    StoreError,
+    TaskDefinitionNotFoundError,
+    TaskInstanceNotFoundError,
+    TaskInstanceStateError,
+    UnknownTriggerError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from fastapi import FastAPI, Request, Response
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER = {"Retry-After": "2"}
+"""The header of what may be tried again soon."""
+
+_LOG = logging.getLogger("go_scheduler.http")
+_LONGEST = 2000
+_MOST_ERRORS = 20
+
+
+class FieldError(TypedDict):
+    """What is wrong with one field."""
+
+    field: str
+    detail: str
+
+
+class Problem(Exception):
+    """What goes wrong with a request, to be answered as it is.
+
+    Args:
+        status: The status of the answer.
+        slug: Tells it from others, at the end of its ``type``.
+        title: What it is, the same for each of its kind.
+        detail: What it is this time, and what can be done about it.
+        errors: What is wrong with which field.
+        headers: To be sent along.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        slug: str,
+        title: str,
+        detail: str,
+        *,
+        errors: Sequence[FieldError] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.slug = slug
+        self.title = title
+        self.detail = detail
+        self.errors = errors
+        self.headers = headers
+
+    @property
+    def body(self) -> dict[str, object]:
+        """What is sent."""
+        body: dict[str, object] = {
+            "type": f"urn:go_scheduler:{self.slug}",
+            "title": self.title,
+            "status": self.status,
+            "detail": _sendable(self.detail),
+        }
+        if self.errors:
+            body["errors"] = [
+                {"field": _sendable(each["field"]), "detail": _sendable(each["detail"])}
+                for each in self.errors[:_MOST_ERRORS]
+            ]
+        return body
+
+    def answer(self) -> Response:
+        """The answer that says it."""
+        return JSONResponse(
+            self.body, self.status, headers=self.headers, media_type=MEDIA_TYPE
+        )
+
+
+def invalid(field: str, detail: str) -> Problem:
+    """That of a field that is wrong.
+
+    Args:
+        field: Its path in the body, or its name in the query.
+        detail: What was expected and found, and what can be done.
+    """
+    return _invalid([{"field": field, "detail": detail}])
+
+
+def problem_of(error: GoSchedulerError, *, conditional: bool = False) -> Problem:
+    """What an error of ours is to those who call over HTTP.
+
+    Args:
+        error: What was raised.
+        conditional: Whether the request said which revision it is about.
+    """
+    if isinstance(error, StoreError):
+        return Problem(
+            503,
+            "store-unavailable",
+            "The store cannot be reached",
+            "the store does not answer at the moment, or is too busy: try again",
+            headers=RETRY_AFTER,
+        )
+    if isinstance(error, ConflictError) and conditional:
+        return Problem(412, "revision", "It has been changed", str(error))
+    for kind, (status, slug, title) in _KINDS.items():
+        if isinstance(error, kind):
+            headers = RETRY_AFTER if status == 503 else None
+            return Problem(status, slug, title, str(error), headers=headers)
+    raise error
+
+
+_KINDS: Mapping[type[GoSchedulerError], tuple[int, str, str]] = {
+    ConfigurationError: (422, "invalid", "Something is wrong with what was sent"),
+    UnknownTriggerError: (422, "unknown-trigger", "No such kind of trigger"),
+    TaskDefinitionNotFoundError: (404, "no-definition", "No such definition"),
+    TaskInstanceNotFoundError: (404, "no-instance", "No such instance"),
+    TaskInstanceStateError: (409, "state", "Not possible in its state"),
+    ConflictError: (409, "revision", "It has been changed"),
+    ClaimLostError: (409, "claim-lost", "The claim is lost"),
+    SchedulerStateError: (503, "stopping", "The server is stopping"),
+}
+
+
+def answer_problems(app: FastAPI) -> None:
+    """Have an application answer whatever goes wrong by a problem."""
+
+    async def known(request: Request, error: Exception) -> Response:
+        return _of(request, error).answer()
+
+    for kind in (Problem, GoSchedulerError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, known)
+    app.add_middleware(Unexpected)
+
+
+class Unexpected:
+    """Answers what nobody expected, and has the log tell of it once.
+
+    Args:
+        app: What may raise it.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        started = False
+
+        async def note(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, note)
+        except Exception:
+            # What has begun to be answered can only be broken off, by the server.
+            if started or scope["type"] != "http":
+                raise
+            id = uuid4()
+            _LOG.exception("a request failed, and was told the id %s", id)
+            problem = Problem(
+                500,
+                "unexpected",
+                "Something unexpected happened",
+                f"the server's log says more of it, by the id {id}",
+            )
+            await problem.answer()(scope, receive, send)
+
+
+def _of(request: Request, error: Exception) -> Problem:
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, GoSchedulerError):
+        return problem_of(error, conditional="if-match" in request.headers)
+    if isinstance(error, RequestValidationError):
+        return _of_validation(error.errors())
+    assert isinstance(error, HTTPException)
+    title = HTTPStatus(error.status_code).phrase
+    slug, detail = _OF_STATUS.get(error.status_code, ("http", error.detail))
+    return Problem(error.status_code, slug, title, detail, headers=error.headers)
+
+
+_OF_STATUS = {
+    400: ("malformed", "the body cannot be read as JSON in UTF-8"),
+    404: ("no-path", "there is nothing under this path: /openapi.json has those known"),
+    405: ("method", "this path does not take this method: see the header Allow"),
+    413: ("too-large", "the body is larger than this server takes"),
+}
+
+
+def _of_validation(errors: Iterable[Mapping[str, object]]) -> Problem:
+    found = list(errors)
+    if any(each["type"] == "json_invalid" for each in found):
+        return Problem(400, "malformed", "Bad Request", _OF_STATUS[400][1])
+    return _invalid([_field_error(each) for each in found])
+
+
+def _field_error(error: Mapping[str, object]) -> FieldError:
+    location = error["loc"]
+    assert isinstance(location, tuple)
+    _, *path = location
+    return {"field": ".".join(map(str, path)), "detail": str(error["msg"])}
+
+
+def _invalid(errors: Sequence[FieldError]) -> Problem:
+    status, slug, title = _KINDS[ConfigurationError]
+    first = errors[0]
+    detail = (
+        f"{first['field']}: {first['detail']}" if first["field"] else first["detail"]
+    )
+    return Problem(status, slug, title, detail, errors=errors)
+
+
+def _sendable(text: str) -> str:
+    """A text that can be sent, as it may repeat what no UTF-8 has; shortened."""
+    sendable = text.encode(errors="backslashreplace").decode()
+    return sendable if len(sendable) <= _LONGEST else f"{sendable[:_LONGEST]}..."
