@@ -161,6 +161,7 @@ class FileStore(MemoryStore):
     delete_finished = in_file(MemoryStore.delete_finished)
     note_contact = in_file(MemoryStore.note_contact)
     list_contacts = in_file(MemoryStore.list_contacts)
+    keep_setting = in_file(MemoryStore.keep_setting)
     list_due_queues = in_file(MemoryStore.list_due_queues)
     get_instance = in_file(MemoryStore.get_instance)
     list_runs = in_file(MemoryStore.list_runs)
@@ -191,8 +192,7 @@ def load_snapshot(text: str) -> Snapshot:
     }
     rows["slots"] = {name: UUID(each) for name, each in kept["slots"].items()}
     rows["behind"] = {UUID(each): UUID(kept["behind"][each]) for each in kept["behind"]}
-    for name in ("handed_on", "accepted"):
-        rows[name] = [UUID(each) for each in kept[name]]
+    rows |= {name: [*map(UUID, kept[name])] for name in ("handed_on", "accepted")}
     return Snapshot(**{**kept, **rows, "definitions": definitions})
 
 

@@ -1,4 +1,4 @@
-"""The part of the store interface that is about nodes."""
+"""The part of the store interface that is about nodes, and what they have in common."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 class NodeStore(ABC):
-    """Records what nodes tell of themselves, and finds queues that none serves."""
+    """Records what nodes tell of themselves, and finds queues that none serves.
+
+    It also keeps what all of them are to agree on.
+    """
 
     @abstractmethod
     def note_contact(self, announced: Announcement, *, unbroken: timedelta) -> None:
@@ -48,4 +51,16 @@ class NodeStore(ABC):
 
         Returns:
             In no order, each once; of several at least one.
+        """
+
+    @abstractmethod
+    def keep_setting(self, name: str, value: str) -> str:
+        """Agree on a setting with all who use the store: the first to ask has set it.
+
+        Args:
+            name: Which setting.
+            value: What it is to be, unless it has been set.
+
+        Returns:
+            What is kept: whoever asks for this name gets the same, from now on.
         """

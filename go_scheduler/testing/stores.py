@@ -46,6 +46,7 @@ from go_scheduler.testing.store.reopened import ReopenTests
 from go_scheduler.testing.store.resumes import ResumeTests
 from go_scheduler.testing.store.runs import FinishTests, RetryTests
 from go_scheduler.testing.store.sets import SetTests
+from go_scheduler.testing.store.settings import SettingTests
 from go_scheduler.testing.store.slot_edits import SlotEditTests
 from go_scheduler.testing.store.slot_holders import SlotHolderTests
 from go_scheduler.testing.store.slots import SlotTests
@@ -103,6 +104,7 @@ class StoreSuite(
     CancelTests,
     ContactTests,
     DueQueuesTests,
+    SettingTests,
     DefinitionListTests,
     InstanceListTests,
     CleanupTests,

@@ -165,6 +165,9 @@ class StubStore(Store):
     def list_runs(self, instance_id: UUID) -> Sequence[TaskRun]:
         raise NotImplementedError
 
+    def keep_setting(self, name: str, value: str) -> str:
+        raise NotImplementedError
+
     def list_due_queues(self, *, apart_from: Collection[str]) -> Collection[str]:
         raise NotImplementedError
 

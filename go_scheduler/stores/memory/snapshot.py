@@ -30,6 +30,7 @@ class Snapshot:
         contacts: When nodes were in contact with the store, one for each.
         tombstones: What is remembered of definitions that have ended and are gone.
         sets: The last declaration of each owner of a set.
+        settings: What is agreed on, by its name.
         first_revision: The revision of the next new definition.
     """
 
@@ -44,4 +45,5 @@ class Snapshot:
     contacts: Sequence[NodeContact] = ()
     tombstones: Sequence[Tombstone] = ()
     sets: Sequence[SetVersion] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
     first_revision: int = 1

@@ -219,6 +219,11 @@ class MemoryStore(MemoryDefinitions, Store):
         with self._lock:
             return self._tables.contacts.since(self._time() - within)
 
+    def keep_setting(self, name: str, value: str) -> str:
+        """Agree on a setting: the first to ask has set it."""
+        with self._lock:
+            return self._tables.settings.setdefault(name, value)
+
     def list_due_queues(self, *, apart_from: Collection[str]) -> Collection[str]:
         """Name the queues in which something is due that nobody has claimed."""
         with self._lock:

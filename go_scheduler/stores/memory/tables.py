@@ -30,6 +30,7 @@ class Tables:
         tombstones: What is remembered of definitions that have ended and are gone.
         contacts: When nodes were in contact.
         sets: The last declaration of each owner of a set.
+        settings: What is agreed on, by its name.
     """
 
     def __init__(self) -> None:
@@ -38,6 +39,7 @@ class Tables:
         self.definitions = DefinitionTable(self.instances, self.tombstones)
         self.contacts = ContactTable()
         self.sets: dict[str, SetVersion] = {}
+        self.settings: dict[str, str] = {}
 
     def delete_finished(self, retention: Retention, now: datetime, limit: int) -> int:
         """Delete what ended long ago, as ``Store.delete_finished``."""
@@ -76,6 +78,7 @@ class Tables:
             contacts=self.contacts.rows,
             tombstones=self.tombstones.rows,
             sets=tuple(self.sets.values()),
+            settings=dict(self.settings),
             first_revision=self.definitions.first_revision,
         )
 
@@ -105,4 +108,5 @@ class Tables:
         for contact in snapshot.contacts:
             tables.contacts.note(contact)
         tables.sets = {each.owner: each for each in snapshot.sets}
+        tables.settings = dict(snapshot.settings)
         return tables

@@ -33,6 +33,7 @@ from go_scheduler.stores.sql.puts import Puts
 from go_scheduler.stores.sql.reader import Reader
 from go_scheduler.stores.sql.reopening import reopen
 from go_scheduler.stores.sql.reviewing import Reviewing
+from go_scheduler.stores.sql.settings import keep_setting
 from go_scheduler.stores.sql.tables import definitions
 from go_scheduler.stores.sql.tombstones import Tombstones
 
@@ -269,4 +270,10 @@ class SQLStore(SQLByHand, InstanceLists, TransactionalStore):
             lambda connection: self._dialect.past_locks(
                 connection, lambda each: due_queues(each, self._dialect, apart_from)
             ),
+        )
+
+    def keep_setting(self, name: str, value: str) -> str:
+        """Agree on a setting: the first to ask has set it."""
+        return self._database.transact(
+            lambda each: keep_setting(each, self._dialect, name=name, value=value)
         )

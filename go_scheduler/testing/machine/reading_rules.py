@@ -71,6 +71,11 @@ class ReadingRules(StorePair):
 
         self._alike(look)
 
+    @rule(name=st.sampled_from("ab"), value=st.sampled_from(["", "1", "ä"]))
+    def keep_setting(self, name: str, value: str) -> None:
+        """Somebody asks what all have agreed on."""
+        self._alike(lambda store: store.keep_setting(name, value))
+
     @rule()
     def list_runs(self) -> None:
         """Somebody looks how the runs of instances ended."""
