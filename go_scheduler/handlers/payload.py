@@ -36,6 +36,9 @@ class Payload:
         task: The task's name.
         function: Its handler.
 
+    Attributes:
+        types: Of the parameters, by their names.
+
     Raises:
         ConfigurationError: A parameter cannot be given by its name, has a name that
             ``enqueue`` takes for itself, or a type that JSON cannot hold.
@@ -57,12 +60,14 @@ class Payload:
         self._signature = inspect.Signature(parameters)
         self._others: str | None = None
         self._adapters: dict[str, Adapter] = {}
+        self.types: dict[str, object] = {}
         for each in parameters:
             if each.kind is inspect.Parameter.VAR_KEYWORD:
                 self._others = each.name
                 continue
             self._check(each)
             hint = hints.get(each.name, each.annotation)
+            self.types[each.name] = hint
             try:
                 self._adapters[each.name] = adapter_for(each.name, hint)
             except ConfigurationError as error:
@@ -76,6 +81,29 @@ class Payload:
             for name in self._adapters
             if self._signature.parameters[name].default is inspect.Parameter.empty
         )
+
+    @property
+    def takes_others(self) -> bool:
+        """Whether any further argument may be given, by whatever name."""
+        return self._others is not None
+
+    def default_of(self, name: str) -> JSON:
+        """What a parameter is if it is not given; None: nothing that JSON can hold."""
+        default = self._signature.parameters[name].default
+        try:
+            return self._adapter(name).dump(default)
+        except ValueError:
+            return None
+
+    def schema(self) -> dict[str, JSON]:
+        """The JSON schema of what is stored.
+
+        Raises:
+            ConfigurationError: pydantic, the extra ``types``, is not installed.
+        """
+        from go_scheduler.handlers.parameters_schema import parameters_schema
+
+        return parameters_schema(self)
 
     def arguments(self, /, *args: object, **kwargs: object) -> dict[str, object]:
         """The arguments of a call by the names of their parameters.

@@ -154,20 +154,24 @@ class HandlerRegistry:
                 for a parameter called ``at``, ``delay``, ``key``, ``connection`` or
                 ``payload``, which ``enqueue`` takes for itself.
         """
-        known = _definition_of(_checked_name(name, "task"), trigger, definition)
+        known = task_definition(_checked_name(name, "task"), trigger, definition)
         register = self.register(name)
 
         def add(function: Callable[..., object]) -> Task[..., ..., object]:
             check_callable(function)
             task: Task[..., ..., object] = Task(function, known)
+            self._keep(task)
             register(task.handler)
-            self.tasks[task.name] = task
-            self._names[task.definition.id] = task.name
-            if self._scheduler is not None:
-                task.bind(self._scheduler)
             return task
 
         return cast("TaskDecorator", add)
+
+    def _keep(self, task: Task[..., ..., object]) -> None:
+        """Have a task scheduled and enqueued."""
+        self.tasks[task.name] = task
+        self._names[task.definition.id] = task.name
+        if self._scheduler is not None:
+            task.bind(self._scheduler)
 
     def bind(self, scheduler: Enqueues) -> None:
         """Let a scheduler take what is enqueued by the tasks, by later ones as well."""
@@ -227,7 +231,7 @@ def _name_of(function: object) -> str:
     return str(getattr(function, "__name__", "name")).replace("_", " ")
 
 
-def _definition_of(
+def task_definition(
     name: str, trigger: Trigger | None, more: Mapping[str, object]
 ) -> TaskDefinition:
     """The definition of a task, with whatever else is said of it."""

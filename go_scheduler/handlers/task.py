@@ -60,12 +60,15 @@ class Task(Generic[_Called, _Enqueued, _Result]):
     """
 
     def __init__(
-        self, function: Callable[_Called, _Result], definition: TaskDefinition
+        self,
+        function: Callable[_Called, _Result],
+        definition: TaskDefinition,
+        payload: Payload | None = None,
     ) -> None:
         assert definition.name is not None
         self.name = definition.name
         self.definition = definition
-        self.payload = Payload(self.name, function)
+        self.payload = Payload(self.name, function) if payload is None else payload
         self._function = function
         self._scheduler: Enqueues | None = None
         update_wrapper(self, function)
