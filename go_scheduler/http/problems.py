@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from http import HTTPStatus
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 from uuid import uuid4
 
 from fastapi.exceptions import RequestValidationError
@@ -25,7 +25,7 @@ from go_scheduler.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from fastapi import FastAPI, Request, Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -129,7 +129,9 @@ def problem_of(error: GoSchedulerError, *, conditional: bool = False) -> Problem
     for kind, (status, slug, title) in _KINDS.items():
         if isinstance(error, kind):
             headers = RETRY_AFTER if status == 503 else None
-            return Problem(status, slug, title, str(error), headers=headers)
+            # What could not be imported here is nobody's concern there.
+            detail = str(error).partition("; these announced")[0]
+            return Problem(status, slug, title, detail, headers=headers)
     raise error
 
 
@@ -213,18 +215,25 @@ _OF_STATUS = {
 }
 
 
-def _of_validation(errors: Iterable[Mapping[str, object]]) -> Problem:
+def _of_validation(errors: Iterable[Mapping[str, Any]]) -> Problem:
     found = list(errors)
     if any(each["type"] == "json_invalid" for each in found):
         return Problem(400, "malformed", "Bad Request", _OF_STATUS[400][1])
-    return _invalid([_field_error(each) for each in found])
+    return _invalid([each for error in found for each in _field_errors(error)])
 
 
-def _field_error(error: Mapping[str, object]) -> FieldError:
-    location = error["loc"]
-    assert isinstance(location, tuple)
-    _, *path = location
-    return {"field": ".".join(map(str, path)), "detail": str(error["msg"])}
+def _field_errors(error: Mapping[str, Any]) -> Iterator[FieldError]:
+    # Where it is, and then the path there, in which forms of one thing have braces.
+    _, *path = error["loc"]
+    keys = [key for each in path if (key := str(each))[:1] + key[-1:] != "{}"]
+    if error["type"] != "unknown":
+        # Of these, pydantic names its classes.
+        is_no_object = error["type"] == "model_type"
+        detail = "it must be an object" if is_no_object else error["msg"]
+        yield {"field": ".".join(keys), "detail": detail}
+        return
+    for name, detail in error["ctx"]["fields"].items():
+        yield {"field": ".".join([*keys, name]), "detail": detail}
 
 
 def _invalid(errors: Sequence[FieldError]) -> Problem:

@@ -1,0 +1,213 @@
+"""What bodies have in common: durations, instants, ids, pages, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+from uuid import UUID
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    Strict,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.http.problems import invalid
+from go_scheduler.shown import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+_Given = TypeVar("_Given")
+_Item = TypeVar("_Item")
+_Made = TypeVar("_Made")
+
+_RFC_3339 = re.compile(
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII
+)
+_MOST = 10
+
+
+def _read_seconds(value: object) -> timedelta:
+    if isinstance(value, timedelta):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise PydanticCustomError("seconds", "it must be a number of seconds")
+    try:
+        return timedelta(seconds=value)
+    except (OverflowError, ValueError):
+        raise PydanticCustomError(
+            "seconds", "it is no number of seconds within 100 years"
+        ) from None
+
+
+def _write_seconds(value: timedelta) -> float:
+    seconds = value.total_seconds()
+    return int(seconds) if seconds.is_integer() else seconds
+
+
+def _read_instant(value: object) -> datetime:
+    if isinstance(value, datetime):
+        return value
+    if isinstance(value, str) and _RFC_3339.fullmatch(value.upper()):
+        try:
+            return datetime.fromisoformat(value.upper())
+        except ValueError:
+            # There is no such day, or no such time of day.
+            pass
+    raise PydanticCustomError(
+        "instant",
+        "it must be a time as RFC 3339 has it, with its offset, such as"
+        " 2030-01-01T09:00:00Z or 2030-01-01T09:00:00+02:00 (in a URL, %2B02:00)",
+    )
+
+
+Seconds = Annotated[
+    timedelta,
+    BeforeValidator(_read_seconds),
+    PlainSerializer(_write_seconds, return_type=float),
+    WithJsonSchema({"type": "number"}),
+]
+"""A duration, in seconds."""
+
+Instant = Annotated[
+    datetime,
+    BeforeValidator(_read_instant),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+"""A time as RFC 3339 has it, with its offset; answered in UTC."""
+
+Id = Annotated[UUID, Strict(False)]
+"""An id, as a text."""
+
+Name = Annotated[
+    str, WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 200})
+]
+"""A short text; the core looks at it."""
+
+Object = Annotated[dict[str, Any], WithJsonSchema({"type": "object"})]
+"""Any JSON object; the core looks at it."""
+
+Limit = Annotated[int, Field(ge=1, le=1000)]
+"""The most items of a page."""
+
+
+def if_given(value: _Given | None, of: Callable[[_Given], _Made]) -> _Made | None:
+    """What is made of a value; None of none."""
+    return None if value is None else of(value)
+
+
+def check_known(cls: type[BaseModel], value: object) -> None:
+    """Refuse fields that a model does not have, with those that may be meant.
+
+    Raises:
+        PydanticCustomError: There are some.
+    """
+    if not isinstance(value, dict):
+        return
+    names = [each.alias or name for name, each in cls.model_fields.items()]
+    unknown = [str(each) for each in value if each not in names]
+    if unknown:
+        fields = {each: _unknown(each, names) for each in unknown[:_MOST]}
+        raise PydanticCustomError(
+            "unknown", "there are fields that nobody knows", {"fields": fields}
+        )
+
+
+def _unknown(name: str, names: list[str]) -> str:
+    near = get_close_matches(name[:200], names, n=1)
+    if near:
+        return f"there is no such field: did you mean {near[0]}?"
+    return f"there is no such field: known are {', '.join(names)}"
+
+
+class Body(BaseModel):
+    """What is sent as JSON: nothing is made to fit, and nothing unknown is taken."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_known(cls, value: object) -> object:
+        check_known(cls, value)
+        return value
+
+
+class Asked(BaseModel):
+    """What stands in the query of a URL: texts, to be read; nothing unknown."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_known(cls, value: object) -> object:
+        check_known(cls, value)
+        return value
+
+
+class PageAsked(Asked):
+    """Which page of a list."""
+
+    after: Annotated[str | None, Field(max_length=500)] = Field(
+        None, description="Read on from a page: its `next`."
+    )
+    limit: Limit = Field(100, description="The most items of a page.")
+
+
+class Answer(BaseModel):
+    """What is answered as JSON."""
+
+
+class PageOf(Answer, Generic[_Item]):
+    """A page of a list."""
+
+    items: list[_Item]
+    next: str | None = Field(
+        description="Pass it on as `after` to read the next page; null: there is none."
+    )
+
+
+@contextmanager
+def of_field(
+    field: str, names: Sequence[str] = (), *, otherwise: str = ""
+) -> Iterator[None]:
+    """Have what the core refuses be that of a field of the body.
+
+    Args:
+        field: Its path; empty: the body as a whole.
+        names: The fields below it: an error that begins with the name of one of them
+            is that one's.
+        otherwise: The one whose error it is if it begins with no name.
+    """
+    try:
+        yield
+    except ConfigurationError as error:
+        text = str(error)
+        first = text.partition(" ")[0].partition("[")[0]
+        below = first if first in names else otherwise
+        raise invalid(".".join(filter(None, (field, below))), text) from None
+
+
+def read_json(field: str, text: str) -> Any:
+    """The JSON value of a text in a query.
+
+    Raises:
+        Problem: 422, it is none.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise invalid(field, f"it must be a JSON text: {shown(text)}") from None

@@ -1,0 +1,196 @@
+"""Definitions over the wire."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Self
+from uuid import UUID, uuid4
+
+from pydantic import ConfigDict, Field, Strict
+from pydantic.config import JsonDict
+
+from go_scheduler.http.bodies.common import (
+    Answer,
+    Body,
+    Id,
+    Instant,
+    Name,
+    Object,
+    PageAsked,
+    Seconds,
+    if_given,
+    of_field,
+)
+from go_scheduler.http.bodies.policies import CatchUpBody, RetryBody
+from go_scheduler.http.bodies.triggers import (
+    TriggerAnswer,
+    TriggerBody,
+    description_of,
+    trigger_of,
+)
+from go_scheduler.models import DefinitionState, TaskDefinition
+from go_scheduler.policies import Overlap
+
+Overlapping = Annotated[Overlap, Strict(False)]
+
+_EXAMPLE: JsonDict = {
+    "name": "report",
+    "trigger": {"cron": "0 9 * * mon-fri", "timezone": "Europe/Berlin"},
+    "metadata": {"recipients": ["ann@example.org"]},
+    "retry": {"max_attempts": 5, "delay": 10, "factor": 2},
+}
+
+
+class DefinitionBody(Body):
+    """What to run, and when."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
+
+    trigger: TriggerBody
+    id: Id | None = Field(None, description="null: one is made up.")
+    name: Name | None = Field(None, description="Which handler or worker runs it.")
+    queue: Name = "default"
+    priority: int = Field(1, json_schema_extra={"minimum": 0, "maximum": 3})
+    metadata: Object = Field(default_factory=dict, description="At most 64 KiB.")
+    expire_after: Seconds | None = Field(
+        None, description="How long a run may take before it is presumed hung."
+    )
+    timeout: Seconds | None = Field(None, description="When a run is told to end.")
+    retry: RetryBody | None = Field(None, description="null: the server's default.")
+    catch_up: CatchUpBody | None = Field(
+        None, description="null: the server's default."
+    )
+    jitter: Seconds | None = Field(None, description="How much later it runs, at most.")
+    overlap: Overlapping = Overlap.ALLOW
+    lock: Name | None = Field(None, description="One of all with this lock runs.")
+    owner: Name | None = Field(None, description="In whose declared set it is.")
+    paused: bool = Field(False, description="Of a new one; else pause and resume it.")
+    note: str | None = Field(None, description="Why it is paused.")
+
+    @classmethod
+    def of(cls, definition: TaskDefinition) -> dict[str, Any]:
+        """What would have to be sent to have a definition as it is."""
+        answer = DefinitionAnswer.of(definition).model_dump(mode="json")
+        return {each: answer[each] for each in cls.model_fields}
+
+    def definition(
+        self, now: datetime, *, id: UUID | None = None, revision: int | None = None
+    ) -> TaskDefinition:
+        """The definition, which is in no set yet.
+
+        Args:
+            now: The present time, from which some triggers count.
+            id: That of the path; None: its own, or one that is made up.
+            revision: The one that it must have in the store; None: any.
+
+        Raises:
+            Problem: 422, with the field that is wrong.
+        """
+        trigger = trigger_of(self.trigger, now)
+        retry = if_given(self.retry, lambda it: it.policy("retry"))
+        catch_up = if_given(self.catch_up, lambda it: it.policy("catch_up"))
+        with of_field("", tuple(type(self).model_fields)):
+            return TaskDefinition(
+                trigger=trigger,
+                id=id or self.id or uuid4(),
+                named=(id or self.id) is not None,
+                name=self.name,
+                queue=self.queue,
+                priority=self.priority,
+                metadata=self.metadata,
+                expire_after=self.expire_after,
+                timeout=self.timeout,
+                retry=retry,
+                catch_up=catch_up,
+                jitter=self.jitter,
+                overlap=self.overlap,
+                lock=self.lock,
+                paused=self.paused,
+                note=self.note,
+                revision=revision,
+            )
+
+
+class DefinitionPut(DefinitionBody):
+    """What to run, and when; what the server keeps may be sent back as it was read.
+
+    Of that, the ``revision`` must be the stored one; the rest is not looked at.
+    """
+
+    revision: int | None = None
+    state: Any = Field(None, json_schema_extra={"readOnly": True})
+    next_fire_time: Any = Field(None, json_schema_extra={"readOnly": True})
+    paused_at: Any = Field(None, json_schema_extra={"readOnly": True})
+    completed_at: Any = Field(None, json_schema_extra={"readOnly": True})
+    recurring: Any = Field(None, json_schema_extra={"readOnly": True})
+    description: Any = Field(None, json_schema_extra={"readOnly": True})
+
+
+class DefinitionAnswer(Answer):
+    """A definition as the server keeps it."""
+
+    id: UUID
+    name: str | None
+    queue: str
+    priority: int
+    trigger: TriggerAnswer
+    metadata: Object
+    expire_after: Seconds | None
+    timeout: Seconds | None
+    retry: RetryBody | None
+    catch_up: CatchUpBody | None
+    jitter: Seconds | None
+    overlap: Overlap
+    lock: str | None
+    paused: bool
+    note: str | None
+    state: DefinitionState
+    next_fire_time: Instant | None
+    paused_at: Instant | None
+    completed_at: Instant | None
+    owner: str | None
+    revision: int | None
+    recurring: bool
+    description: str | None = Field(description="The trigger in words.")
+
+    @classmethod
+    def of(cls, definition: TaskDefinition) -> Self:
+        """That of a definition."""
+        return cls(
+            id=definition.id,
+            name=definition.name,
+            queue=definition.queue,
+            priority=definition.priority,
+            trigger=TriggerAnswer.of(definition.trigger),
+            metadata=dict(definition.metadata),
+            expire_after=definition.expire_after,
+            timeout=definition.timeout,
+            retry=if_given(definition.retry, RetryBody.of),
+            catch_up=if_given(definition.catch_up, CatchUpBody.of),
+            jitter=definition.jitter,
+            overlap=definition.overlap,
+            lock=definition.lock,
+            paused=definition.paused,
+            note=definition.note,
+            state=definition.state,
+            next_fire_time=definition.next_fire_time,
+            paused_at=definition.paused_at,
+            completed_at=definition.completed_at,
+            owner=definition.owner,
+            revision=definition.revision,
+            recurring=definition.recurring,
+            description=description_of(definition.trigger),
+        )
+
+
+class DefinitionsAsked(PageAsked):
+    """Which definitions."""
+
+    name: Name | None = None
+    queue: Name | None = None
+    owner: Name | None = None
+    state: DefinitionState | None = None
+    metadata: str | None = Field(
+        None, description="What theirs contains, as JSON.", examples=['{"shop": 7}']
+    )
+    soonest_first: bool = Field(False, description="By their next fire time.")

@@ -1,0 +1,211 @@
+"""Instances over the wire, their runs, and what is asked for them."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+from uuid import UUID
+
+from pydantic import ConfigDict, Field
+
+from go_scheduler.client.backfilling import Backfill
+from go_scheduler.http.bodies.common import (
+    Answer,
+    Body,
+    Id,
+    Instant,
+    Name,
+    Object,
+    PageAsked,
+    Seconds,
+    if_given,
+)
+from go_scheduler.http.bodies.definitions import Overlapping
+from go_scheduler.models import (
+    Cancelled,
+    Outcome,
+    RunEnd,
+    State,
+    TaskInstance,
+    TaskRun,
+)
+from go_scheduler.models.instance import Skipped
+
+
+class SkippedAnswer(Answer):
+    """Which fire times an instance stands for, and why they do not run."""
+
+    first: Instant
+    last: Instant
+    count: int
+    reason: str
+
+    @classmethod
+    def of(cls, skipped: Skipped) -> Self:
+        """That of what was skipped."""
+        return cls(
+            first=skipped.first,
+            last=skipped.last,
+            count=skipped.count,
+            reason=skipped.reason,
+        )
+
+
+class InstanceAnswer(Answer):
+    """An instance: one firing of a definition, or what was made of it by hand."""
+
+    id: UUID
+    definition_id: UUID
+    name: str | None
+    queue: str
+    state: State
+    fire_time: Instant | None
+    execute_at: Instant
+    due_at: Instant
+    attempt: int
+    runs: int
+    max_attempts: int | None = Field(
+        description="null: the server's default, or no end."
+    )
+    payload: Object | None
+    metadata: Object
+    key: str | None
+    claimed_by: UUID | None
+    worker: str | None
+    created_at: Instant | None
+    started_at: Instant | None
+    completed_at: Instant | None
+    outcome: Outcome | None
+    error: str | None
+    result: Any
+    skipped: SkippedAnswer | None
+    cancel_requested: bool
+    parked: bool
+
+    @classmethod
+    def of(cls, instance: TaskInstance) -> Self:
+        """That of an instance."""
+        definition = instance.definition
+        return cls(
+            id=instance.id,
+            definition_id=definition.id,
+            name=definition.name,
+            queue=definition.queue,
+            state=instance.state,
+            fire_time=instance.fire_time,
+            execute_at=instance.execute_at,
+            due_at=instance.due_at,
+            attempt=instance.attempt,
+            runs=instance.runs,
+            max_attempts=if_given(definition.retry, lambda it: it.max_attempts),
+            payload=if_given(instance.payload, dict),
+            metadata=dict(instance.metadata),
+            key=instance.key,
+            claimed_by=instance.claimed_by,
+            # Of stores that keep them.
+            worker=getattr(instance, "worker", None),
+            created_at=getattr(instance, "created_at", None),
+            started_at=instance.started_at,
+            completed_at=instance.completed_at,
+            outcome=instance.outcome,
+            error=instance.error,
+            result=getattr(instance, "result", None),
+            skipped=if_given(instance.skipped, SkippedAnswer.of),
+            cancel_requested=instance.cancel_requested,
+            parked=instance.parked,
+        )
+
+
+class RunAnswer(Answer):
+    """A run that did not end its instance well."""
+
+    attempt: int
+    node: UUID | None
+    started_at: Instant | None
+    ended_at: Instant
+    outcome: RunEnd
+    error: str | None
+
+    @classmethod
+    def of(cls, run: TaskRun) -> Self:
+        """That of a run."""
+        return cls(
+            attempt=run.attempt,
+            node=run.node,
+            started_at=run.started_at,
+            ended_at=run.ended_at,
+            outcome=run.outcome,
+            error=run.error,
+        )
+
+
+class InstancesAsked(PageAsked):
+    """Which instances."""
+
+    definition_id: Id | None = None
+    name: Name | None = None
+    state: State | None = None
+    since: Instant | None = Field(None, description="Their `execute_at` is not before.")
+    newest_first: bool = False
+
+
+class RunBody(Body):
+    """How a definition is to be run once more."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"payload": {"order": 7}}]}
+    )
+
+    payload: Object | None = Field(None, description="At most 64 KiB.")
+    at: Instant | None = Field(None, description="null: as soon as possible.")
+    delay: Seconds | None = Field(None, description="Instead of `at`.")
+    key: Name | None = Field(
+        None, description="While an instance has it, no second one is made."
+    )
+
+
+class BackfillBody(Body):
+    """Which past of a schedule is to run."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"start": "2026-01-01T00:00:00Z", "end": "2026-02-01T00:00:00Z"}
+            ]
+        }
+    )
+
+    start: Instant
+    end: Instant = Field(description="The first instant after.")
+    overlap: Overlapping | None = Field(None, description="null: the definition's.")
+    limit: int = Field(1000, ge=1, le=10_000, description="The most to make.")
+
+
+class BackfillAnswer(Answer):
+    """What a backfill has come to."""
+
+    made: int = Field(description="How many fire times were given an instance.")
+    there: int = Field(description="How many had one already.")
+    first: Instant | None
+    last: Instant | None
+    next: Instant | None = Field(
+        description="Where the limit ended it: pass it on as `start`; null: at the end."
+    )
+
+    @classmethod
+    def of(cls, found: Backfill) -> Self:
+        """That of a backfill."""
+        return cls(
+            made=found.made,
+            there=found.there,
+            first=found.first,
+            last=found.last,
+            next=found.next,
+        )
+
+
+class CancelAnswer(Answer):
+    """What a request to cancel came to."""
+
+    cancelled: Cancelled = Field(
+        description="`cancelled`: it will not run; `requested`: it runs, and is told."
+    )

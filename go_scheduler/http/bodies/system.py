@@ -1,0 +1,64 @@
+"""What a server says of itself and of the store, over the wire."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+from uuid import UUID
+
+from pydantic import Field
+
+from go_scheduler.http.bodies.common import Answer, Instant
+from go_scheduler.models import NodeInfo, State
+
+
+class HealthAnswer(Answer):
+    """That the server is well."""
+
+    status: Literal["ok"] = "ok"
+
+
+class NodeAnswer(Answer):
+    """One start of a scheduler, and what it runs; null: not known."""
+
+    id: UUID
+    host: str | None
+    pid: int | None
+    version: str | None
+    queues: list[str] | None
+    names: list[str] | None = Field(description="null: any, or more than a thousand.")
+    since: Instant
+    seen_at: Instant
+    stopping: bool
+    alive: bool
+
+    @classmethod
+    def of(cls, node: NodeInfo) -> Self:
+        """That of a node."""
+        return cls(
+            id=node.id,
+            host=node.host,
+            pid=node.pid,
+            version=node.version,
+            queues=None if node.queues is None else list(node.queues),
+            names=None if node.names is None else list(node.names),
+            since=node.since,
+            seen_at=node.seen_at,
+            stopping=node.stopping,
+            alive=node.alive,
+        )
+
+
+class NodesAnswer(Answer):
+    """The nodes that share the store."""
+
+    items: list[NodeAnswer]
+
+
+class StatsAnswer(Answer):
+    """How much there is."""
+
+    instances: dict[State, int] = Field(description="How many are in each state.")
+    nodes: int = Field(description="How many are alive.")
+    workers: int | None = Field(
+        description="How many wait for work here; null: no work is handed out here."
+    )
