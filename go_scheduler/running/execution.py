@@ -175,6 +175,7 @@ class Execution:
             spares=self._spares,
             handling=handling,
             max_workers=self._settings.max_workers,
+            grown=lambda: self._runner.fill(),
             events=self._events,
         )
 

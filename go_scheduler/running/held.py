@@ -39,6 +39,11 @@ class Held:
         return len(self._waiting)
 
     @property
+    def due_count(self) -> int:
+        """How many runs need a worker and have none."""
+        return len(self._due)
+
+    @property
     def busy(self) -> int:
         """How many runs need a worker or have one."""
         return len(self._due) + len(self._running) - len(self._apart)

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from go_scheduler.settings import Settings
 
 _BATCH = 500
+# So many instances are held before they are due for each that an executor takes whose
+# room changes: others may have room for more by then.
+_HELD_FOR_EACH = 16
 
 
 class Allowance(NamedTuple):
@@ -62,11 +65,19 @@ class Room:
         """How many workers there are for what is handed over at this moment."""
         if self._workers.trouble is not None:
             return 0
-        return self._workers.size - self._busy
+        return self._free()
+
+    def _free(self, recently: int = 0) -> int:
+        backlog, room = self._recorder.backlog, self._workers.room
+        if room is None:
+            return self._workers.size + recently - self._held.busy - backlog
+        # It does not count itself what it was handed and has no room for.
+        return min(room - self._held.due_count, self._settings.max_held - backlog)
 
     @property
-    def _busy(self) -> int:
-        return self._held.busy + self._recorder.backlog
+    def _most_held(self) -> int:
+        most, room = self._settings.max_held, self._workers.room
+        return most if room is None else min(most, _HELD_FOR_EACH * room)
 
     def measure(self, *, all_due_taken: bool) -> Allowance:
         """How much there is now.
@@ -81,8 +92,8 @@ class Room:
             return Allowance(0, ahead=True)
         since = self._clock.elapsed() - self._settings.runner_window
         recently = self._recorder.written_since(since)
-        due = self._workers.size + recently - self._busy
-        ahead = self._settings.max_held - self._held.waiting
+        due = self._free(recently)
+        ahead = self._most_held - self._held.waiting
         if ahead <= 0:
             return Allowance(min(due, _BATCH), ahead=False)
         if due > 0 and all_due_taken:

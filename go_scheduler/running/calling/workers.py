@@ -17,7 +17,7 @@ from go_scheduler.running.calling.places import Places
 from go_scheduler.running.calling.threads import Threads
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
     from concurrent.futures import Executor, Future
 
     from go_scheduler.clock import StoreClock
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from go_scheduler.running.held_run import HeldRun
 
 _NOT_CALLED = "its executor or thread does not call it"
+
+
+def _nobody() -> None:
+    """Nobody is told."""
 
 
 class Workers:
@@ -44,6 +48,7 @@ class Workers:
         spares: Says how many that hang may be replaced.
         handling: Says where the handler is called.
         max_workers: The most handlers that run at once.
+        grown: Called when an executor that changes takes more than before.
         events: Told of what cannot be called.
     """
 
@@ -55,6 +60,7 @@ class Workers:
         spares: Spares,
         handling: Handling,
         max_workers: int,
+        grown: Callable[[], None] = _nobody,
         events: Events = LOG_ALONE,
     ) -> None:
         self._calls = calls
@@ -79,12 +85,18 @@ class Workers:
                 give_back=partial(calls.give_back, reason=_NOT_CALLED),
                 clock=clock,
                 max_workers=max_workers,
+                grown=grown,
                 events=events,
             )
             self.size = self._feed.size
         self._lock = threading.Lock()
         self._stopped = False
         self._own_loop: OwnEventLoop | None = None
+
+    @property
+    def room(self) -> int | None:
+        """How many more runs it takes at this moment; None: as many as its size."""
+        return None if self._feed is None else self._feed.room
 
     @property
     def trouble(self) -> str | None:
