@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler import Scheduler, TaskDefinition, errors, events
-from go_scheduler.events import DefinitionEvent, Event, InstanceEvent
+from go_scheduler.events import DefinitionEvent, Event, InstanceEvent, RequestEvent
 from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.handlers.task import Task
 from go_scheduler.health import Health
@@ -43,7 +43,7 @@ PACKAGES = (
     "go_scheduler.testing",
     "go_scheduler.events",
 )
-BASES = (Event, DefinitionEvent, InstanceEvent)
+BASES = (Event, DefinitionEvent, InstanceEvent, RequestEvent)
 DATABASES = {
     "CockroachDB": CockroachDBStore,
     "PostgreSQL": PostgreSQLStore,

@@ -8,7 +8,7 @@ from uuid import UUID
 from go_scheduler.checks import check_type
 from go_scheduler.client.awaitable import awaitable
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.events.hub import LOG_ALONE, Teller
+from go_scheduler.events.hub import LOG_ALONE, Events, Teller
 from go_scheduler.stores.base import Store, transactional
 
 if TYPE_CHECKING:
@@ -49,7 +49,18 @@ class StoreAccess:
         _check_store(store)
         self._store = store
         self._initialized = False
-        self._events: Teller = LOG_ALONE.teller("scheduler")
+        self._hub: Events = LOG_ALONE
+        self._events: Teller = self._hub.teller("scheduler")
+
+    def teller(self, room: str, *, bounded: bool = False) -> Teller:
+        """What a part that stands around it tells events with, to its listeners.
+
+        Args:
+            room: Names the logger, behind ``go_scheduler.``.
+            bounded: Whether the log writes but a few lines from one ``begin`` of the
+                teller to the next.
+        """
+        return self._hub.teller(room, bounded=bounded)
 
     def check(self) -> None:
         """Ask the store for a sign of life, and make it ready if no call has yet.

@@ -60,6 +60,11 @@ from go_scheduler.events.node_events import (
     StoreAway,
     StoreBack,
 )
+from go_scheduler.events.request_events import (
+    RequestAllowed,
+    RequestEvent,
+    RequestRefused,
+)
 
 __all__ = [
     "Change",
@@ -105,6 +110,9 @@ __all__ = [
     "NodeStopped",
     "NoticeGiven",
     "QueueUnserved",
+    "RequestAllowed",
+    "RequestEvent",
+    "RequestRefused",
     "ResultDiscarded",
     "ResultLost",
     "RunDeferred",

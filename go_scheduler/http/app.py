@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 
 from go_scheduler.clock import SystemClock
+from go_scheduler.http.access.entrance import Entrance
 from go_scheduler.http.access.guard import OpenAccess
 from go_scheduler.http.context import Context
 from go_scheduler.http.limits import Limits
@@ -46,8 +47,8 @@ def create_app(
 
     Args:
         scheduler: What it offers; a ``Client`` is enough for one that runs nothing.
-        access: Tells who calls, and what they may do; None: everybody may do
-            everything.
+        access: Tells who calls, and what they may do; None: everybody on this machine
+            may do everything, and nobody else anything.
         work: Hands work to workers elsewhere; None: none is handed out.
         types: The types of jobs that the server runs itself; None: it runs none.
         limits: What a request may take; None: ``Limits()``.
@@ -61,7 +62,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
-    app.state.context = Context(
+    context = app.state.context = Context(
         client=scheduler,
         access=access or OpenAccess(),
         clock=clock or SystemClock(),
@@ -69,6 +70,7 @@ def create_app(
         work=work,
         types=types,
     )
+    app.add_middleware(Entrance, context)
     answer_problems(app)
     for each in (system,):
         app.include_router(each.router)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from go_scheduler.http.access.rates import Rate
+
+_RATE = Rate(per_second=5_000, burst=10_000)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -11,6 +15,8 @@ class Limits:
 
     Attributes:
         threads: How many calls may wait for the store at once.
+        rate: How often one caller may call; None: as often as they like.
     """
 
     threads: int = 32
+    rate: Rate | None = _RATE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -52,6 +53,8 @@ from go_scheduler.events import (
     NodeStopped,
     NoticeGiven,
     QueueUnserved,
+    RequestAllowed,
+    RequestRefused,
     ResultDiscarded,
     ResultLost,
     RunDeferred,
@@ -90,6 +93,24 @@ OF_I: InstanceIds = {
     "name": "report",
     "queue": "default",
 }
+
+WRITE = RequestAllowed(
+    subject="ann",
+    address="10.0.0.7",
+    method="POST",
+    path="/v1/definitions",
+    scopes=("jobs:write",),
+    status=201,
+)
+REFUSAL = RequestRefused(
+    subject=None,
+    address=None,
+    method="GET",
+    path="/v1/nodes",
+    scopes=(),
+    status=401,
+    reason="the key has expired",
+)
 
 WRITTEN = [
     (
@@ -309,6 +330,12 @@ WRITTEN = [
     (QueueUnserved(queue="mail", text="it waits"), "WARNING it waits"),
     (NoticeGiven(text="so it is"), "WARNING so it is"),
     (NoticeGiven(text="so it is", is_warning=False), "INFO so it is"),
+    (WRITE, "INFO ann from 10.0.0.7: POST /v1/definitions was answered by 201"),
+    (
+        REFUSAL,
+        "INFO somebody from nowhere: GET /v1/nodes was refused by 401: the key has"
+        " expired",
+    ),
 ]
 SILENT = [
     RunEnded(**OF_I, late=SECOND, took=SECOND, outcome=None, retry_in=SECOND),
@@ -333,6 +360,8 @@ SILENT = [
     InstanceRetried(**OF_I, retry_in=SECOND, started_at=NOON, took=SECOND, error="no"),
     StoreAway(loop="keeper", error="no"),
     StoreBack(away=SECOND),
+    replace(WRITE, method="GET", scopes=("jobs:read",)),
+    replace(WRITE, scopes=("workers",)),
 ]
 
 
@@ -392,7 +421,7 @@ def test_no_event_was_left_out_here() -> None:
         for each in vars(events).values()
         if inspect.isclass(each) and issubclass(each, Event)
     }
-    bases = {Event, events.DefinitionEvent, events.InstanceEvent}
+    bases = {Event, events.DefinitionEvent, events.InstanceEvent, events.RequestEvent}
     assert kinds - bases == shown
 
 

@@ -6,6 +6,7 @@ from go_scheduler.events.lines import (  # noqa: F401
     instances,
     listeners,
     nodes,
+    requests,
     runs,
 )
 from go_scheduler.events.lines.line import line_of

@@ -51,6 +51,10 @@ class Caller:
                 "scope",
                 "Not allowed",
                 f"this needs the scope {' '.join(missing)}, which the caller has not",
+                headers={
+                    "WWW-Authenticate": 'Bearer realm="go_scheduler",'
+                    f' error="insufficient_scope", scope="{" ".join(scopes)}"'
+                },
             )
 
     def check_queue(self, queue: str) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Collection
+from typing import Any, Protocol
 
 from fastapi import Depends, Request
 
 from go_scheduler.http.access.caller import SCOPES, Caller
+from go_scheduler.http.access.loopback import check_local
 
-if TYPE_CHECKING:
-    from go_scheduler.http.context import Context
+ANYBODY = "anybody"
+"""The subject of callers where there is no authentication."""
 
 
 class Access(Protocol):
@@ -18,6 +20,8 @@ class Access(Protocol):
     async def authenticate(self, request: Request) -> Caller:
         """Who sent a request.
 
+        It is asked before anything of the body is read.
+
         Raises:
             Problem: 401, it is not known; 403, nobody may.
         """
@@ -25,11 +29,25 @@ class Access(Protocol):
 
 
 class OpenAccess:
-    """Lets everybody do everything."""
+    """Without authentication: lets everybody on this machine do everything.
+
+    Args:
+        origins: Sites whose pages a browser on this machine may have ask as well, such
+            as ``http://localhost:3000``.
+    """
+
+    def __init__(self, origins: Collection[str] = ()) -> None:
+        self._origins = frozenset(origins)
+        self._anybody = Caller(subject=ANYBODY, scopes=frozenset(SCOPES))
 
     async def authenticate(self, request: Request) -> Caller:
-        """One who may do everything."""
-        return Caller(subject="anybody", scopes=frozenset(SCOPES))
+        """One who may do everything.
+
+        Raises:
+            Problem: 403 or 415, it may come from elsewhere.
+        """
+        check_local(request, self._origins)
+        return self._anybody
 
 
 def allowed(*scopes: str) -> Any:
@@ -41,8 +59,8 @@ def allowed(*scopes: str) -> Any:
     """
 
     async def check(request: Request) -> Caller:
-        context: Context = request.app.state.context
-        caller = await context.access.authenticate(request)
+        request.state.needed = scopes
+        caller: Caller = request.state.caller
         caller.check_scopes(*scopes)
         return caller
 

@@ -1,0 +1,83 @@
+"""Access by API keys and by the tokens of an OIDC issuer."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from go_scheduler.clock import SystemClock
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.http.access.caller import Caller
+from go_scheduler.http.access.keys import ApiKeys, is_key
+from go_scheduler.http.access.refusals import bad_request, bad_token, without_token
+from go_scheduler.http.access.tokens import Tokens
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Sequence
+
+    from starlette.requests import Request
+
+    from go_scheduler.clock import Clock
+    from go_scheduler.events.hub import Teller
+    from go_scheduler.http.access.issuer import OidcIssuer
+    from go_scheduler.http.access.keys import ApiKey
+
+_TOKEN = re.compile(r"[\w.~+/-]+=*", re.ASCII)
+
+
+class BearerAccess:
+    """Knows callers by what they send: ``Authorization: Bearer …``, and nothing else.
+
+    Args:
+        keys: API keys that are taken.
+        issuer: Whose tokens are taken; None: only keys are.
+        clock: Tells what has expired; None: the system's.
+        tls: What the issuer is trusted by; None: the certificates that httpx trusts.
+
+    Raises:
+        ConfigurationError: There is neither a key nor an issuer.
+    """
+
+    def __init__(
+        self,
+        *,
+        keys: Sequence[ApiKey] = (),
+        issuer: OidcIssuer | None = None,
+        clock: Clock | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        if not keys and issuer is None:
+            raise ConfigurationError(
+                "nobody could get in: give keys=, or an issuer=, or both"
+            )
+        clock = clock or SystemClock()
+        self.issuer = issuer
+        self._keys = ApiKeys(keys, clock)
+        self._tokens = None if issuer is None else Tokens(issuer, clock, tls)
+
+    def tell_by(self, teller: Teller) -> None:
+        """Tell with this that the issuer's keys cannot be fetched."""
+        if self._tokens is not None:
+            self._tokens.keys.tell_by(teller)
+
+    async def authenticate(self, request: Request) -> Caller:
+        """Whose key or token a request has.
+
+        Raises:
+            Problem: 400 or 401, it has none that is taken; 503, that cannot be told.
+        """
+        given = request.headers.getlist("authorization")
+        if len(given) > 1:
+            raise bad_request("there is more than one Authorization")
+        scheme, _, token = "".join(given).partition(" ")
+        if scheme.lower() != "bearer":
+            raise without_token()
+        token = token.strip(" ")
+        if not _TOKEN.fullmatch(token):
+            raise bad_request("what follows Bearer is neither a token nor a key")
+        if is_key(token):
+            return self._keys.caller_of(token)
+        if self._tokens is None:
+            raise bad_token("only API keys are taken here")
+        return await self._tokens.caller_of(token)

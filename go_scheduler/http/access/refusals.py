@@ -1,0 +1,83 @@
+"""What those are told who may not do it: 401, 403, 429, and 503 if nobody can tell."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from go_scheduler.http.problems import Problem
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+REALM = "go_scheduler"
+
+
+def without_token() -> Problem:
+    """401 for a request without a token: it says only what is wanted."""
+    return Problem(
+        401,
+        "unauthenticated",
+        "Not authenticated",
+        "send a token or an API key: Authorization: Bearer …",
+        headers={"WWW-Authenticate": f'Bearer realm="{REALM}"'},
+    )
+
+
+def bad_token(reason: str) -> Problem:
+    """401 for a token that is not taken.
+
+    Args:
+        reason: Why, in plain ASCII without quotes, as a header repeats it.
+    """
+    return Problem(
+        401,
+        "token",
+        "Not authenticated",
+        f"the token is not taken: {reason}",
+        headers={
+            "WWW-Authenticate": f'Bearer realm="{REALM}", error="invalid_token",'
+            f' error_description="{reason}"'
+        },
+    )
+
+
+def bad_request(reason: str) -> Problem:
+    """400 for credentials that are not as RFC 6750 has them."""
+    return Problem(
+        400,
+        "credentials",
+        "Bad credentials",
+        reason,
+        headers={
+            "WWW-Authenticate": f'Bearer realm="{REALM}", error="invalid_request"'
+        },
+    )
+
+
+def provider_away() -> Problem:
+    """503: the keys of the issuer cannot be had, so that no token can be judged."""
+    return Problem(
+        503,
+        "issuer-away",
+        "Issuer away",
+        "tokens cannot be checked at present: the issuer's keys cannot be fetched",
+        headers={"Retry-After": "5"},
+    )
+
+
+def too_many(detail: str, wait: timedelta) -> Problem:
+    """429: come again later."""
+    seconds = max(1, math.ceil(wait.total_seconds()))
+    return Problem(
+        429,
+        "too-many",
+        "Too many requests",
+        detail,
+        headers={"Retry-After": str(seconds)},
+    )
+
+
+def not_here(detail: str) -> Problem:
+    """403: refused whoever asks, as the server goes without authentication."""
+    return Problem(403, "not-local", "Not allowed", detail)

@@ -1,0 +1,150 @@
+"""Bearer tokens of an OIDC issuer: what is checked of them, and whose they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import jwt
+from jwt.exceptions import (
+    InvalidAudienceError,
+    InvalidIssuerError,
+    MissingRequiredClaimError,
+    PyJWTError,
+)
+
+from go_scheduler.checks import NAME_LIMIT
+from go_scheduler.http.access.caller import Caller
+from go_scheduler.http.access.grants import restriction, scopes_in
+from go_scheduler.http.access.issuer_keys import IssuerKeys
+from go_scheduler.http.access.refusals import bad_token
+
+if TYPE_CHECKING:
+    import ssl
+
+    from go_scheduler.clock import Clock
+    from go_scheduler.http.access.issuer import OidcIssuer
+
+LONGEST_TOKEN = 16 * 1024
+"""The most characters that a token may have."""
+
+
+class Tokens:
+    """Knows callers by the tokens that an issuer has given them.
+
+    What a token's header says of its key is not looked at, but for its id: a key
+    within it (``jwk``) or a place to fetch one from (``jku``, ``x5u``) is ignored.
+
+    Args:
+        issuer: Whose tokens are taken.
+        clock: Tells whether one is valid yet, or still.
+        tls: What the issuer is trusted by; None: the certificates that httpx trusts.
+    """
+
+    def __init__(
+        self, issuer: OidcIssuer, clock: Clock, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._issuer = issuer
+        self._clock = clock
+        self._types = frozenset(map(_media_type, issuer.types))
+        self.keys = IssuerKeys(
+            issuer.issuer, clock=clock, kept=issuer.keys_kept, tls=tls
+        )
+
+    async def caller_of(self, token: str) -> Caller:
+        """Whose token this is.
+
+        Raises:
+            Problem: 401, it is not taken; 503, the issuer's keys cannot be had.
+        """
+        if len(token) > LONGEST_TOKEN:
+            raise bad_token(f"it has more than {LONGEST_TOKEN} characters")
+        header = self._header(token)
+        algorithm: str = header["alg"]
+        key = await self.keys.find(header.get("kid"), algorithm)
+        if key is None:
+            raise bad_token("its key is none of the issuer's")
+        claims = self._claims(token, key, algorithm)
+        self._check_times(claims)
+        self._check_use(claims)
+        return Caller(
+            subject=claims["sub"],
+            scopes=scopes_in(claims, self._issuer),
+            queues=restriction(claims, self._issuer.queues_claim),
+            owners=restriction(claims, self._issuer.owners_claim),
+        )
+
+    def _header(self, token: str) -> Mapping[str, Any]:
+        try:
+            header = jwt.get_unverified_header(token)
+        except PyJWTError:
+            raise bad_token("it is no JSON Web Token") from None
+        if header.get("alg") not in self._issuer.algorithms:
+            raise bad_token("it is not signed by an algorithm that is allowed")
+        if _media_type(header.get("typ")) not in self._types:
+            raise bad_token("it is of another type")
+        return header
+
+    def _claims(self, token: str, key: jwt.PyJWK, algorithm: str) -> dict[str, Any]:
+        try:
+            claims = jwt.decode(
+                token,
+                key,
+                algorithms=[algorithm],
+                audience=self._issuer.audience,
+                issuer=self._issuer.issuer,
+                options={
+                    "require": ["exp", "iss", "aud", "sub"],
+                    "enforce_minimum_key_length": True,
+                    # Told by our clock, below.
+                    "verify_exp": False,
+                    "verify_nbf": False,
+                    "verify_iat": False,
+                },
+            )
+        except InvalidIssuerError:
+            raise bad_token("it is of another issuer") from None
+        except InvalidAudienceError:
+            raise bad_token("it is for another audience") from None
+        except MissingRequiredClaimError as error:
+            raise bad_token(f"it lacks the claim {error.claim}") from None
+        except PyJWTError:
+            raise bad_token("its signature or contents are wrong") from None
+        subject = claims["sub"]
+        if not (0 < len(subject) <= NAME_LIMIT and subject.isprintable()):
+            raise bad_token("its subject is no name")
+        return claims
+
+    def _check_times(self, claims: Mapping[str, Any]) -> None:
+        now = self._clock.now().timestamp()
+        leeway = self._issuer.leeway.total_seconds()
+        if _instant(claims, "exp", now) <= now - leeway:
+            raise bad_token("it has expired")
+        for name in ("nbf", "iat"):
+            if _instant(claims, name, now) > now + leeway:
+                raise bad_token("it is not valid yet")
+
+    def _check_use(self, claims: Mapping[str, Any]) -> None:
+        clients = self._issuer.clients
+        if clients and claims.get("azp", claims.get("client_id")) not in clients:
+            raise bad_token("it was given to another client")
+        # Keycloak says so of tokens that are to sign in, or to refresh others.
+        if claims.get("typ", "Bearer") != "Bearer":
+            raise bad_token("it is no access token")
+
+
+def _media_type(value: object) -> str | None:
+    """A type as RFC 7515 compares it."""
+    if not isinstance(value, str):
+        return None
+    return value.lower().removeprefix("application/")
+
+
+def _instant(claims: Mapping[str, Any], name: str, default: float) -> float:
+    value = claims.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise bad_token(f"its {name} is no time")
+    if not math.isfinite(value):
+        raise bad_token(f"its {name} is no time")
+    return value
