@@ -8,6 +8,8 @@ from collections import deque
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
+from go_scheduler.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Executor
@@ -234,3 +236,13 @@ def _agree(old: _Reading, new: _Reading) -> bool:
         earliest <= new.time + new.round_trip + _MICROSECOND
         and new.time <= earliest + old.round_trip + _MICROSECOND
     )
+
+
+def check_same(clock: Clock, of_the_store: Clock | None) -> None:
+    """Refuse two clocks of which one drives what goes by it."""
+    apart = clock is not of_the_store
+    if apart and any(isinstance(each, DrivingClock) for each in (clock, of_the_store)):
+        raise ConfigurationError(
+            "the store must have the same manual clock as the scheduler: pass it to"
+            " both"
+        )

@@ -10,6 +10,7 @@ from contextlib import suppress
 from datetime import timedelta
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Self
+from weakref import ref
 
 from go_scheduler.checks import LONGEST, check_type
 from go_scheduler.clock import ZERO, DrivingClock
@@ -18,9 +19,11 @@ from go_scheduler.running.calling.event_loop import ApplicationLoop, running_loo
 from go_scheduler.signals import caught_signals, next_request
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
     from go_scheduler.clock import Clock
+    from go_scheduler.models import TaskDefinition
     from go_scheduler.node import Node
 
 
@@ -40,6 +43,8 @@ class Lifecycle(ABC):
         # A listener in place is told of a start while that has it, and may start too.
         self._lock = threading.RLock()
         self._node: Node | None = None
+        self._fellows = Fellows()
+        self._fellows.add(self)
 
     @abstractmethod
     def _connect(self) -> None:
@@ -204,6 +209,32 @@ class Lifecycle(ABC):
                 self._node.start()
             return self._node
 
+    def _join(self, other: Lifecycle) -> None:
+        """Have another one look when there is something new here, and the reverse."""
+        other._fellows = self._fellows
+        self._fellows.add(other)
+
+    def _look(self, stored: TaskDefinition | None = None) -> None:
+        for each in self._fellows.nodes():
+            each.look(stored)
+
+    def _look_for_instances(self) -> None:
+        for each in self._fellows.nodes():
+            each.look_for_instances()
+
+    def _look_beside(self) -> None:
+        """Have the others look for instances."""
+        mine = self._node
+        for each in self._fellows.nodes():
+            if each is not mine:
+                each.look_for_instances()
+
+    def _live_node(self) -> Node | None:
+        node = self._node
+        if node is None or node.stopping or node.process != os.getpid():
+            return None
+        return node
+
     def _running(self) -> Node | None:
         self._check_process()
         return self._node
@@ -222,6 +253,27 @@ class Lifecycle(ABC):
     def _check_process(self) -> None:
         if self._node is not None and self._node.process != os.getpid():
             raise SchedulerStateError(forked(self._node))
+
+
+class Fellows:
+    """Those of a process that share a store, and tell each other what is new."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._all: tuple[ref[Lifecycle], ...] = ()
+
+    def add(self, one: Lifecycle) -> None:
+        """Take one in, for as long as anybody else has it."""
+        with self._lock:
+            kept = (each for each in self._all if each() is not None)
+            self._all = (*kept, ref(one))
+
+    def nodes(self) -> Iterator[Node]:
+        """Those of them that run."""
+        for each in self._all:
+            one = each()
+            if one is not None and (node := one._live_node()) is not None:
+                yield node
 
 
 def forked(node: Node) -> str:

@@ -164,7 +164,7 @@ class Node:
 
     def look_for_instances(self) -> None:
         """Look for instances at once: there may be one that no fire made."""
-        self._execution.look()
+        self._execution.look_here()
 
     def put(
         self, definition: TaskDefinition, created: Callable[[TaskDefinition], None]

@@ -6,14 +6,14 @@ import asyncio
 import os
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.checks import check_type
 from go_scheduler.client import Client
 from go_scheduler.client.tasks import Tasks
-from go_scheduler.clock import Clock, DrivingClock, SystemClock
+from go_scheduler.clock import Clock, DrivingClock, SystemClock, check_same
 from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailableError
 from go_scheduler.events.hub import Events
 from go_scheduler.events.listening import checked_listeners
@@ -195,6 +195,7 @@ class Scheduler(Lifecycle, Tasks, Client):
         self._defaults = Defaults.of(self._settings)
         self._retention = retention
         Lifecycle.__init__(self, SystemClock() if clock is None else clock, loop)
+        self._listeners, self._logs_runs = heard, log_runs
         self._hub = Events(heard, self._clock, log_runs=log_runs)
         self._events = self._hub.teller("scheduler")
         self._handler = handler
@@ -202,13 +203,44 @@ class Scheduler(Lifecycle, Tasks, Client):
         self._notices = Notices()
         self._said = Notices()
         self._executor = executor
-        _check_same(self._clock, self._store.clock)
+        check_same(self._clock, self._store.clock)
         if isinstance(self._clock, DrivingClock):
             self._executor = executor or self._clock.executor
 
     def health(self) -> Health:
         """How the scheduler is at this moment; never raises and never waits."""
         return replace(self._node_health(), events_dropped=self._hub.dropped)
+
+    def another(
+        self, handler: Handler, *, queues: Sequence[str], executor: Executor
+    ) -> Scheduler:
+        """One more on the same store that is like this one, but for what it runs.
+
+        It is started and stopped by itself. What one of the two puts in or makes due,
+        the other looks for at once.
+
+        Args:
+            handler: Called with each due instance.
+            queues: Run the instances of these queues.
+            executor: Calls the handler.
+
+        Raises:
+            ConfigurationError: An argument is wrong.
+        """
+        same = {
+            each.name: getattr(self._settings, each.name) for each in fields(Settings)
+        }
+        made = Scheduler(
+            handler,
+            self._store,
+            **{**same, "queues": queues},
+            clock=self._clock,
+            executor=executor,
+            log_runs=self._logs_runs,
+            listeners=self._listeners,
+        )
+        self._join(made)
+        return made
 
     def _node_health(self) -> Health:
         node = self._node
@@ -237,7 +269,7 @@ class Scheduler(Lifecycle, Tasks, Client):
         if self._handler is None:
             self._notice(_NO_HANDLER)
         return Node(
-            Handling(self._handler, self._executor, application),
+            Handling(self._handler, self._executor, application, self._look_beside),
             self._store,
             self._clock,
             self._settings,
@@ -295,22 +327,8 @@ class Scheduler(Lifecycle, Tasks, Client):
         # On a driving clock all runs when that is moved on, and nothing in a call.
         return None if self._clock_drives else self._live_node()
 
-    def _look(self, stored: TaskDefinition | None = None) -> None:
-        if (node := self._live_node()) is not None:
-            node.look(stored)
-
-    def _look_for_instances(self) -> None:
-        if (node := self._live_node()) is not None:
-            node.look_for_instances()
-
     def _runs(self) -> bool:
         return self._live_node() is not None
-
-    def _live_node(self) -> Node | None:
-        node = self._node
-        if node is None or node.stopping or node.process != os.getpid():
-            return None
-        return node
 
 
 def _check_handler_or_store(handler: object, store: object) -> None:
@@ -330,13 +348,3 @@ def _check_handler_or_store(handler: object, store: object) -> None:
 def _check_if_given(name: str, value: object, kind: type) -> None:
     if value is not None:
         check_type(name, value, kind)
-
-
-def _check_same(clock: Clock, of_the_store: Clock | None) -> None:
-    """Refuse two clocks of which one drives what goes by it."""
-    apart = clock is not of_the_store
-    if apart and any(isinstance(each, DrivingClock) for each in (clock, of_the_store)):
-        raise ConfigurationError(
-            "the store must have the same manual clock as the scheduler: pass it to"
-            " both"
-        )

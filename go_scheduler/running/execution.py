@@ -81,6 +81,7 @@ class Execution:
         self._spares = Spares(self.held, most=settings.spares)
         # The empty registry is never asked: without tickers nothing is claimed.
         handler = HandlerRegistry() if handling.handler is None else handling.handler
+        self._beside = handling.beside
         self._wire_recording()
         self._wire_calling(handler, handling)
         self._wire_claiming(handler)
@@ -104,6 +105,11 @@ class Execution:
         self._takeover.leave()
 
     def look(self) -> None:
+        """Look for instances to claim at once, here and in the nodes beside this."""
+        self._runner.look()
+        self._beside()
+
+    def look_here(self) -> None:
         """Look for instances to claim at once."""
         self._runner.look()
 

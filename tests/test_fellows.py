@@ -1,0 +1,97 @@
+"""Schedulers of one process that share a store, and look at once for each other."""
+
+from __future__ import annotations
+
+import gc
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from go_scheduler.clock import ZERO
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.models import TaskDefinition
+from go_scheduler.scheduler import Scheduler
+from go_scheduler.testing import InlineExecutor
+from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
+from go_scheduler.triggers.on_demand import OnDemandTrigger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.stores.base import Store
+    from go_scheduler.testing import ManualClock
+
+HOUR = timedelta(hours=1)
+
+
+class Two:
+    """A scheduler, and another one for the queue \"other\"."""
+
+    def __init__(self, store: Store, clock: ManualClock) -> None:
+        self.handled: list[TaskInstance] = []
+        self.first = Scheduler(None, store, clock=clock, expire_after=HOUR)
+        self.other = self.first.another(
+            self.handled.append, queues=["other"], executor=InlineExecutor()
+        )
+
+
+def once(clock: ManualClock) -> TaskDefinition:
+    return TaskDefinition(trigger=ExecuteOnceTrigger(clock.now()), queue="other")
+
+
+@pytest.fixture
+def two(store: Store, clock: ManualClock) -> Iterator[Two]:
+    two = Two(store, clock)
+    with two.first, two.other:
+        clock.advance(timedelta(seconds=10))
+        yield two
+
+
+def test_what_one_puts_in_the_other_runs_at_once(two: Two, clock: ManualClock) -> None:
+    two.first.schedule(once(clock))
+    clock.advance(ZERO)
+    assert len(two.handled) == 1
+
+
+def test_what_one_asks_for_the_other_runs_at_once(two: Two, clock: ManualClock) -> None:
+    task = TaskDefinition(trigger=OnDemandTrigger(), queue="other")
+    two.first.schedule(task)
+    clock.advance(timedelta(seconds=10))
+    two.first.run_now(task.id)
+    clock.advance(ZERO)
+    assert len(two.handled) == 1
+
+
+def test_one_that_does_not_run_tells_the_other_all_the_same(
+    store: Store, clock: ManualClock
+) -> None:
+    two = Two(store, clock)
+    with two.other:
+        clock.advance(timedelta(seconds=10))
+        two.first.schedule(once(clock))
+        clock.advance(ZERO)
+    assert len(two.handled) == 1
+
+
+def test_another_one_is_like_the_first_but_for_what_it_runs(
+    store: Store, clock: ManualClock
+) -> None:
+    two = Two(store, clock)
+    assert two.other._settings.expire_after == HOUR
+    assert two.other._settings.queues == ("other",)
+    with pytest.raises(ConfigurationError, match="queues"):
+        two.first.another(print, queues=[], executor=InlineExecutor())
+
+
+def test_those_that_nobody_has_any_more_are_forgotten(
+    store: Store, clock: ManualClock
+) -> None:
+    first = Scheduler(None, store, clock=clock)
+    for _ in range(10):
+        first.another(print, queues=["other"], executor=InlineExecutor())
+    gc.collect()
+    assert list(first._fellows.nodes()) == []
+    first.another(print, queues=["other"], executor=InlineExecutor())
+    assert len(first._fellows._all) <= 2
