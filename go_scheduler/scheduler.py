@@ -200,8 +200,7 @@ class Scheduler(Lifecycle, Tasks, Client):
         self._events = self._hub.teller("scheduler")
         self._handler = handler
         self._use_tasks_of(handler)
-        self._notices = Notices()
-        self._said = Notices()
+        self._notices, self._said = Notices(), Notices()
         self._executor = executor
         check_same(self._clock, self._store.clock)
         if isinstance(self._clock, DrivingClock):
