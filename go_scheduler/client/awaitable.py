@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from functools import update_wrapper
+from contextvars import ContextVar, copy_context
+from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from go_scheduler.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
+    from concurrent.futures import Executor
 
 _Self = TypeVar("_Self")
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+
+THREADS: ContextVar[Executor | None] = ContextVar("THREADS", default=None)
+"""On whose threads awaited calls wait for the store; None: on those of the loop."""
+
+
+async def on_thread(call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    """Await a call that waits for the store, or takes long, on a thread.
+
+    Raises:
+        StoreUnavailableError: There is no thread for it, and nothing was done.
+    """
+    in_context = partial(copy_context().run, call, *args, **kwargs)
+    return await asyncio.get_running_loop().run_in_executor(THREADS.get(), in_context)
 
 
 class RunSync(Protocol):
@@ -33,7 +48,7 @@ def awaitable(
 
     async def call(self: _Self, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         if (connection := kwargs.get("connection")) is None:
-            return await asyncio.to_thread(method, self, *args, **kwargs)
+            return await on_thread(method, self, *args, **kwargs)
         run_sync = run_sync_of(connection, method.__name__)
 
         def join(joined: object) -> _T:

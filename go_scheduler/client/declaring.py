@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, get_args
 
 from go_scheduler.checks import check_name, check_type, check_version
 from go_scheduler.client.arguments import several
-from go_scheduler.client.awaitable import run_sync_of
+from go_scheduler.client.awaitable import on_thread, run_sync_of
 from go_scheduler.client.scheduling import Scheduling, warn_author
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.events.definition_events import (
@@ -119,7 +118,7 @@ class Declaring(Scheduling):
         Its ``connection`` is one as for ``aschedule``.
         """
         run_sync = None if connection is None else run_sync_of(connection, "declare")
-        declaration, odd = await asyncio.to_thread(
+        declaration, odd = await on_thread(
             self._declaration,
             several("definitions", definitions),
             owner,
@@ -131,7 +130,7 @@ class Declaring(Scheduling):
         warn_author(odd)
         declare = partial(self._declare, declaration)
         if run_sync is None:
-            return await asyncio.to_thread(declare, None)
+            return await on_thread(declare, None)
         return await run_sync(declare)
 
     def _declaration(

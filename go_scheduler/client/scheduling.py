@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 from warnings import warn
 
 from go_scheduler.client.arguments import several
-from go_scheduler.client.awaitable import run_sync_of
+from go_scheduler.client.awaitable import on_thread, run_sync_of
 from go_scheduler.client.preparation import prepare
 from go_scheduler.client.store_access import StoreAccess
 from go_scheduler.errors import (
@@ -125,7 +124,7 @@ class Scheduling(StoreAccess):
                 in autocommit.
         """
         run_sync = None if connection is None else run_sync_of(connection, "schedule")
-        prepared, odd = await asyncio.to_thread(
+        prepared, odd = await on_thread(
             self._prepare, [definition], joins=run_sync is not None
         )
         warn_author(odd)
@@ -145,7 +144,7 @@ class Scheduling(StoreAccess):
         run_sync = None
         if connection is not None:
             run_sync = run_sync_of(connection, "schedule_all")
-        prepared, odd = await asyncio.to_thread(
+        prepared, odd = await on_thread(
             self._prepare, given, joins=run_sync is not None
         )
         warn_author(odd)
@@ -200,7 +199,7 @@ class Scheduling(StoreAccess):
     ) -> list[TaskDefinition]:
         put = partial(self._put, definitions)
         if run_sync is None:
-            return await asyncio.to_thread(put, None)
+            return await on_thread(put, None)
         return await run_sync(put)
 
     def _tell_scheduled(self, put: Sequence[TaskDefinition], *, joined: bool) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -13,9 +11,10 @@ from go_scheduler.clock import SystemClock
 from go_scheduler.http.access.entrance import Entrance
 from go_scheduler.http.access.guard import OpenAccess
 from go_scheduler.http.context import Context
-from go_scheduler.http.limits import Limits
+from go_scheduler.http.limits import Limited, Limits, MediaTypes
 from go_scheduler.http.problems import answer_problems
 from go_scheduler.http.routes import system
+from go_scheduler.http.threads import Threads
 from go_scheduler.version import __version__
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def create_app(
         limits: What a request may take; None: ``Limits()``.
         clock: Measures time; None: the system's.
     """
-    limits = limits or Limits()
+    limits, clock = limits or Limits(), clock or SystemClock()
     app = FastAPI(
         title="go_scheduler",
         version=__version__,
@@ -65,13 +64,17 @@ def create_app(
     context = app.state.context = Context(
         client=scheduler,
         access=access or OpenAccess(),
-        clock=clock or SystemClock(),
+        clock=clock,
         limits=limits,
+        threads=Threads(clock, threads=limits.threads, calls=limits.calls),
         work=work,
         types=types,
     )
+    # What is added last is passed first.
+    app.add_middleware(MediaTypes)
     app.add_middleware(Entrance, context)
     answer_problems(app)
+    app.add_middleware(Limited, limits=limits, threads=context.threads)
     for each in (system,):
         app.include_router(each.router)
     return app
@@ -79,8 +82,7 @@ def create_app(
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Have calls that wait for the store wait on threads of their own."""
     context: Context = app.state.context
-    threads = ThreadPoolExecutor(context.limits.threads, "go_scheduler http")
-    asyncio.get_running_loop().set_default_executor(threads)
     yield
+    # Whoever still waits there for the store is left behind.
+    context.threads.shutdown(wait=False)

@@ -12,6 +12,7 @@ from go_scheduler.clock import Clock
 from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.http.access.guard import Access
 from go_scheduler.http.limits import Limits
+from go_scheduler.http.threads import Threads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,7 @@ class Context:
         access: Tells who calls.
         clock: Measures time.
         limits: What a request may take.
+        threads: Where calls wait for the store.
         work: Hands work to workers elsewhere; None: none is handed out.
         types: The types of jobs that the server runs itself; None: it runs none.
     """
@@ -31,6 +33,7 @@ class Context:
     access: Access
     clock: Clock
     limits: Limits
+    threads: Threads
     work: object = None
     types: HandlerRegistry | None = None
 

@@ -1,10 +1,32 @@
-"""What a request may take of the server."""
+"""What a request may take of the server: headers, a body, and time."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
 
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+
+from go_scheduler.client.awaitable import THREADS
 from go_scheduler.http.access.rates import Rate
+from go_scheduler.http.problems import RETRY_AFTER, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from concurrent.futures import Executor
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_JSON = ("application/json", "application/merge-patch+json")
+_LINES = ("application/jsonl", "application/x-ndjson", *_JSON)
+_WITH_BODY = ("POST", "PUT", "PATCH")
+_CLOSE = {"Connection": "close"}
+
+_OPEN_ENDED = {"/v1/jobs/import": _LINES, "/v1/work": _JSON}
+"""Paths that take as long as they do, and bodies of any size; of which types."""
 
 _RATE = Rate(per_second=5_000, burst=10_000)
 
@@ -14,9 +36,193 @@ class Limits:
     """What a request may take of the server.
 
     Attributes:
+        headers: How many headers it may have.
+        header_bytes: How many bytes these may have, names and values together.
+        body_bytes: How many bytes its body may have.
+        read: How long its body may take to arrive; of one that is open-ended, each
+            part.
+        answer: How long it may take to be answered after that.
         threads: How many calls may wait for the store at once.
+        calls: How many calls there may be, those included that wait for a thread.
         rate: How often one caller may call; None: as often as they like.
     """
 
+    headers: int = 100
+    header_bytes: int = 32 * 1024
+    body_bytes: int = 1024 * 1024
+    read: timedelta = timedelta(seconds=20)
+    answer: timedelta = timedelta(seconds=20)
     threads: int = 32
+    calls: int = 1000
     rate: Rate | None = _RATE
+
+
+class Limited:
+    """Has requests keep to the limits.
+
+    Args:
+        app: What answers those that do.
+        limits: Which.
+        threads: Where its calls wait for the store.
+    """
+
+    def __init__(self, app: ASGIApp, limits: Limits, threads: Executor) -> None:
+        self._app = app
+        self._limits = limits
+        self._threads = threads
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        THREADS.set(self._threads)
+        problem = self._refusal(scope)
+        if problem is None:
+            problem = await _Timed(self._app, self._limits, scope).serve(receive, send)
+        if problem is not None:
+            await problem.answer()(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> Problem | None:
+        """What is wrong with a request before its body is read."""
+        limits, headers = self._limits, Headers(scope=scope)
+        size = sum(len(name) + len(value) for name, value in scope["headers"])
+        if len(headers) > limits.headers or size > limits.header_bytes:
+            return Problem(
+                431,
+                "headers",
+                "Request Header Fields Too Large",
+                f"at most {limits.headers} headers of together {limits.header_bytes}"
+                " bytes are taken",
+                headers=_CLOSE,
+            )
+        if not _has_body(headers):
+            return None
+        is_open_ended = scope["path"] in _OPEN_ENDED
+        if _length(headers) > limits.body_bytes and not is_open_ended:
+            return _too_large(limits)
+        return None
+
+
+class _Timed:
+    """One request, whose body and answer take no longer than they may."""
+
+    def __init__(self, app: ASGIApp, limits: Limits, scope: Scope) -> None:
+        self._app = app
+        self._limits = limits
+        self._scope = scope
+        self._open_ended = scope["path"] in _OPEN_ENDED
+        self._reading = _has_body(Headers(scope=scope))
+        self._size = 0
+        self._started = False
+
+    async def serve(self, receive: Receive, send: Send) -> Problem | None:
+        """Serve it; what is to be answered if it took too long."""
+        try:
+            async with asyncio.timeout(None) as self._timeout:
+                self._allow(self._limits.read if self._reading else self._to_answer)
+
+                async def timed_receive() -> Message:
+                    return self._received(await receive())
+
+                async def timed_send(message: Message) -> None:
+                    self._started = True
+                    # How fast it is taken is the server's concern.
+                    self._allow(None)
+                    await send(message)
+
+                await self._app(self._scope, timed_receive, timed_send)
+        except TimeoutError:
+            if self._started or not self._timeout.expired():
+                raise
+            return self._too_slow()
+        return None
+
+    @property
+    def _to_answer(self) -> timedelta | None:
+        return None if self._open_ended else self._limits.answer
+
+    def _allow(self, time: timedelta | None) -> None:
+        now = asyncio.get_running_loop().time()
+        self._timeout.reschedule(None if time is None else now + time.total_seconds())
+
+    def _received(self, message: Message) -> Message:
+        self._size += len(message.get("body", b""))
+        if self._size > self._limits.body_bytes and not self._open_ended:
+            # FastAPI makes a 400 of any other exception while it reads a body.
+            raise HTTPException(413, headers=_CLOSE)
+        if not message.get("more_body", False):
+            self._reading = False
+            self._allow(self._to_answer)
+        elif self._open_ended:
+            self._allow(self._limits.read)
+        return message
+
+    def _too_slow(self) -> Problem:
+        if self._reading:
+            return Problem(
+                408,
+                "too-slow",
+                "Request Timeout",
+                "the body took too long to arrive",
+                headers=_CLOSE,
+            )
+        return Problem(
+            503,
+            "store-unavailable",
+            "The store cannot be reached",
+            "the store did not answer in time; what was asked for may happen all the"
+            " same",
+            headers=RETRY_AFTER,
+        )
+
+
+class MediaTypes:
+    """Has bodies be of a type that is read.
+
+    Args:
+        app: What reads them.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["type"] == "http" and scope["method"] in _WITH_BODY:
+            headers, types = Headers(scope=scope), _OPEN_ENDED.get(scope["path"], _JSON)
+            given = headers.get("content-type", "").partition(";")[0].strip().lower()
+            if _has_body(headers) and given not in types:
+                await _unread(types).answer()(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def _has_body(headers: Headers) -> bool:
+    return "transfer-encoding" in headers or _length(headers) > 0
+
+
+def _length(headers: Headers) -> int:
+    given = headers.get("content-length", "0")
+    # Of more digits than a number may have, these are enough.
+    return int(given[:20]) if given.isdecimal() and given.isascii() else 0
+
+
+def _unread(types: Sequence[str]) -> Problem:
+    return Problem(
+        415,
+        "media-type",
+        "Unsupported Media Type",
+        f"a body must say Content-Type: {types[0]}",
+        headers={"Accept": ", ".join(types)},
+    )
+
+
+def _too_large(limits: Limits) -> Problem:
+    return Problem(
+        413,
+        "too-large",
+        "Content Too Large",
+        f"a body may have {limits.body_bytes} bytes",
+        headers=_CLOSE,
+    )
