@@ -134,7 +134,7 @@ def test_too_many_headers_are_refused(headers: dict[str, str]) -> None:
     asyncio.run(call())
 
 
-@pytest.mark.parametrize("given", ["text/plain", "application/x-www-form-urlencoded"])
+@pytest.mark.parametrize("given", ["text/plain", "application/x-ndjson"])
 def test_a_body_that_is_no_json_is_refused(given: str) -> None:
     async def call() -> None:
         async with called(application()) as client:
@@ -142,7 +142,6 @@ def test_a_body_that_is_no_json_is_refused(given: str) -> None:
             answer = await client.post("/echo", content="{}", headers=headers)
             assert answer.status_code == 415
             assert "application/json" in answer.json()["detail"]
-            assert "application/json" in answer.headers["Accept"]
 
     asyncio.run(call())
 
