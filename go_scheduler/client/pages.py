@@ -94,6 +94,15 @@ def read_cursor(after: object, order: Order) -> Position | None:
     return position
 
 
+def from_id(id: UUID) -> str:
+    """The cursor after which a list in the order of ids begins with this one."""
+    return _cursor(Order.DEFINITIONS_BY_ID, Position(at=None, id=_before(id)))
+
+
+def _before(id: UUID) -> UUID:
+    return UUID(int=max(0, id.int - 1))
+
+
 def _cursor(order: Order, position: Position) -> str:
     at = None if position.at is None else position.at.isoformat()
     text = json.dumps([order.value, at, str(position.id)])

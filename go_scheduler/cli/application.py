@@ -1,0 +1,92 @@
+"""The application: its commands, and how it ends when something is wrong."""
+
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from go_scheduler.cli.commands import adding, changing, reading, schema
+from go_scheduler.cli.exit_codes import ExitCode, exit_code_of
+from go_scheduler.cli.output import line, note
+from go_scheduler.errors import GoSchedulerError
+from go_scheduler.version import __version__
+
+
+class Commands(TyperGroup):
+    """The commands, of which each ends with one sentence if something is wrong."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command.
+
+        Raises:
+            typer.Exit: With the exit code of what was wrong.
+        """
+        try:
+            return super().invoke(ctx)
+        except GoSchedulerError as error:
+            if ctx.params["debug"]:
+                traceback.print_exception(error)
+            note(f"go_scheduler: {error}")
+            raise typer.Exit(exit_code_of(error)) from None
+
+
+application = typer.Typer(
+    name="go_scheduler",
+    cls=Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    # Where nobody looks there are no boxes to draw.
+    rich_markup_mode="rich" if sys.stdout.isatty() else None,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        line(f"go_scheduler {__version__}")
+        raise typer.Exit
+
+
+@application.callback()
+def options(
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show where an error comes from.")
+    ] = False,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            help="Show the version.",
+            callback=_show_version,
+            is_eager=True,
+        ),
+    ] = False,
+) -> None:
+    """Schedule work, look at it, run it and serve it."""
+
+
+for _each in (adding, reading, changing, schema):
+    application.add_typer(_each.app)
+
+
+def _show(error: Any) -> None:
+    """How the words of a command are meant, and what is wrong with them."""
+    error.show()
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command, and answer its exit code."""
+    try:
+        ended = application(
+            args=None if arguments is None else list(arguments),
+            prog_name="go_scheduler",
+            standalone_mode=False,
+        )
+    except typer.Abort:
+        return ExitCode.INTERRUPTED
+    except typer.TyperException as error:
+        _show(error)
+        return error.exit_code
+    return int(ended or 0)

@@ -1,0 +1,122 @@
+"""The commands `add` and `preview`."""
+
+import warnings
+from typing import Annotated
+from uuid import UUID
+
+import typer
+
+from go_scheduler.cli.documents import definition_document, previewed_document
+from go_scheduler.cli.groups import grouped
+from go_scheduler.cli.options import Json, text
+from go_scheduler.cli.output import at, document, line, note
+from go_scheduler.cli.policies import Policies
+from go_scheduler.cli.reading import instant_of, object_of
+from go_scheduler.cli.when import When
+from go_scheduler.cli.where import Where
+from go_scheduler.clock import SystemClock
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.models import TaskDefinition
+from go_scheduler.triggers import explain
+from go_scheduler.triggers.previews import preview as previewed
+
+app = typer.Typer()
+
+
+@app.command()
+@grouped
+def add(
+    when: When,
+    policies: Policies,
+    where: Where,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Which handler runs it.", show_default=False),
+    ] = None,
+    id: Annotated[str | None, text("Its id, instead of one made up.")] = None,
+    key: Annotated[
+        str | None,
+        text("A text of which its id is made, always the same, such as its name."),
+    ] = None,
+    metadata: Annotated[
+        str | None, text("What its handler is given.", metavar="JSON")
+    ] = None,
+    paused: Annotated[bool, typer.Option("--paused", help="It begins paused.")] = False,
+    comment: Annotated[str | None, text("Why it is paused.", "--note")] = None,
+    json: Json = False,
+) -> None:
+    """Schedule a definition: what to run, and when.
+
+    One with the same id is replaced; an equal one stays as it is.
+    """
+    definition = TaskDefinition(
+        trigger=when.trigger(SystemClock().now()),
+        id=_id(id, key),  # type: ignore[arg-type]
+        name=name,
+        metadata=object_of(metadata, "--metadata") or {},
+        paused=paused,
+        note=comment,
+        **policies.fields(),
+    )
+    with (
+        where.client(migrates=True) as client,
+        warnings.catch_warnings(record=True, action="always") as told,
+    ):
+        stored = client.schedule(definition)
+    for each in told:
+        note(f"beware: {each.message}")
+    if json:
+        document(definition_document(stored))
+        return
+    line(f"{stored.id}  {stored.trigger.describe()}")
+    if stored.next_fire_time is not None:
+        line(f"fires next at {at(stored.next_fire_time)}")
+
+
+@app.command()
+@grouped
+def preview(
+    when: When,
+    words: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[PHRASE]",
+            help='In words, such as "every other tuesday at 9:34am".',
+            show_default=False,
+        ),
+    ] = None,
+    count: Annotated[
+        int, typer.Option("--count", "-n", help="How many fire times.")
+    ] = 5,
+    after: Annotated[
+        str | None, text("From then on, instead of from now on.", metavar="TIME")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show when something would fire, without a store."""
+    if words is not None:
+        if when != When(timezone=when.timezone):
+            raise ConfigurationError(
+                "say when by a phrase or by an option, not by both"
+            )
+        when = When(phrase=words, timezone=when.timezone)
+    since = instant_of(after, "--after") or SystemClock().now()
+    trigger = when.trigger(since)
+    if not json:
+        line(explain(trigger, since, n=count))
+        return
+    for each in previewed(trigger, count, since):
+        document(previewed_document(each))
+
+
+def _id(id: str | None, key: str | None) -> UUID | None:
+    if id is not None and key is not None:
+        raise ConfigurationError("say the id by --id or by --key, not by both")
+    if key is not None:
+        return TaskDefinition.id_for(key)
+    try:
+        return None if id is None else UUID(id)
+    except ValueError:
+        raise ConfigurationError(
+            "--id must be a UUID; --key makes one of any text"
+        ) from None

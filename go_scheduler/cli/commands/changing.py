@@ -1,0 +1,236 @@
+"""The commands that change what is there, such as `pause`, `run` and `delete`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated
+from uuid import UUID
+
+import typer
+
+from go_scheduler.cli.asking import confirm
+from go_scheduler.cli.documents import definition_document, instance_document
+from go_scheduler.cli.exit_codes import ExitCode
+from go_scheduler.cli.groups import grouped
+from go_scheduler.cli.identifying import definition_meant, instance_meant
+from go_scheduler.cli.listing import pages
+from go_scheduler.cli.options import (
+    Definition,
+    Definitions,
+    Instances,
+    Json,
+    Metadata,
+    Name,
+    Queue,
+    Yes,
+    text,
+)
+from go_scheduler.cli.output import at, document, line
+from go_scheduler.cli.reading import duration_of, instant_of, object_of
+from go_scheduler.cli.where import Where
+from go_scheduler.client import Client
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.models import State, TaskDefinition
+
+app = typer.Typer()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """The options that choose definitions, instead of their ids."""
+
+    name: Name = None
+    queue: Queue = None
+    metadata: Metadata = None
+    everything: Annotated[bool, typer.Option("--all", help="All that there are.")] = (
+        False
+    )
+
+    def ids(self, client: Client, given: list[str] | None) -> list[UUID]:
+        """The ids of the definitions that are meant.
+
+        Raises:
+            ConfigurationError: Nothing says which, or it is said in two ways.
+        """
+        filters = {
+            "name": self.name,
+            "queue": self.queue,
+            "metadata": object_of(self.metadata, "--metadata"),
+        }
+        filtered = any(each is not None for each in filters.values())
+        if bool(given) + filtered + self.everything != 1:
+            raise ConfigurationError(
+                "say which: by their ids, or by --name, --queue and --metadata, or by"
+                " --all"
+            )
+        if given:
+            meant = [definition_meant(client, each) for each in given]
+            return list(dict.fromkeys(meant))
+        return [each.id for each in pages(client.list_definitions, filters, None)[0]]
+
+
+@app.command()
+@grouped
+def pause(
+    chosen: Chosen,
+    where: Where,
+    definitions: Definitions = None,
+    note: Annotated[str | None, text("Why, for a person to read.")] = None,
+    yes: Yes = False,
+    json: Json = False,
+) -> None:
+    """Pause definitions: nothing of them starts until they are resumed."""
+    with where.client() as client:
+        ids = chosen.ids(client, definitions)
+        confirm(f"pause {len(ids)} definitions", len(ids), yes=yes)
+        _change(ids, lambda id: client.pause(id, note), "paused", json=json)
+
+
+@app.command()
+@grouped
+def resume(
+    chosen: Chosen,
+    where: Where,
+    definitions: Definitions = None,
+    yes: Yes = False,
+    json: Json = False,
+) -> None:
+    """End the pause of definitions."""
+    with where.client() as client:
+        ids = chosen.ids(client, definitions)
+        confirm(f"resume {len(ids)} definitions", len(ids), yes=yes)
+        _change(ids, client.resume, "resumed", json=json)
+
+
+def _change(
+    ids: list[UUID],
+    change: Callable[[UUID], TaskDefinition],
+    done: str,
+    *,
+    json: bool,
+) -> None:
+    for each in ids:
+        changed = change(each)
+        if json:
+            document(definition_document(changed))
+        else:
+            line(f"{each}  {done}")
+    _refuse_nothing(ids)
+
+
+@app.command()
+@grouped
+def delete(
+    chosen: Chosen,
+    where: Where,
+    definitions: Definitions = None,
+    yes: Yes = False,
+    json: Json = False,
+) -> None:
+    """Delete definitions, and what has not started of them."""
+    with where.client() as client:
+        ids = chosen.ids(client, definitions)
+        confirm(f"delete {len(ids)} definitions", len(ids), yes=yes)
+        gone = 0
+        for each in ids:
+            deleted = client.delete_definition(each)
+            gone += deleted
+            _say(each, "deleted" if deleted else "is not there", json=json)
+    _refuse_nothing(range(gone))
+
+
+@app.command()
+@grouped
+def run(
+    definition: Definition,
+    where: Where,
+    payload: Annotated[
+        str | None, text("What the handler is given.", metavar="JSON")
+    ] = None,
+    instant: Annotated[
+        str | None, text("When, instead of now.", "--at", metavar="TIME")
+    ] = None,
+    delay: Annotated[str | None, text("How much later than now, such as 5m.")] = None,
+    key: Annotated[
+        str | None, text("What has this key already is not made anew.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Run a definition once more, now or later."""
+    with where.client() as client:
+        made = client.run_now(
+            definition_meant(client, definition),
+            payload=object_of(payload, "--payload"),
+            at=instant_of(instant, "--at"),
+            delay=duration_of(delay, "--delay"),
+            key=key,
+        )
+    if json:
+        document(instance_document(made))
+    else:
+        line(f"{made.id}  {made.state.value}, at {at(made.execute_at)}")
+
+
+@app.command()
+@grouped
+def cancel(
+    where: Where, instances: Instances = None, yes: Yes = False, json: Json = False
+) -> None:
+    """Cancel instances that have not started; ask those to stop that run."""
+    if not instances:
+        raise ConfigurationError("say which: by their ids")
+    with where.client() as client:
+        ids = dict.fromkeys(instance_meant(client, each) for each in instances)
+        confirm(f"cancel {len(ids)} instances", len(ids), yes=yes)
+        answers = {each: client.cancel(each) for each in ids}
+    for each, answer in answers.items():
+        _say(each, "ended before" if answer is None else answer.value, json=json)
+    _refuse_nothing([each for each in answers.values() if each is not None])
+
+
+@app.command()
+@grouped
+def retry(
+    where: Where,
+    instances: Instances = None,
+    name: Name = None,
+    definition: Annotated[
+        str | None, text("All that failed of this definition.")
+    ] = None,
+    yes: Yes = False,
+    json: Json = False,
+) -> None:
+    """Run instances again that have failed."""
+    with where.client() as client:
+        filtered = name is not None or definition is not None
+        if bool(instances) == filtered:
+            raise ConfigurationError(
+                "say which: by their ids, or by --name or --definition"
+            )
+        if instances:
+            meant = [instance_meant(client, each) for each in instances]
+        else:
+            of = None if definition is None else definition_meant(client, definition)
+            filters = {"definition_id": of, "name": name, "state": State.FAILED}
+            meant = [each.id for each in pages(client.list_instances, filters, None)[0]]
+        ids = list(dict.fromkeys(meant))
+        confirm(f"run {len(ids)} instances again", len(ids), yes=yes)
+        for each in ids:
+            again = client.retry(each)
+            if json:
+                document(instance_document(again))
+            else:
+                line(f"{each}  {again.state.value}")
+    _refuse_nothing(ids)
+
+
+def _say(id: UUID, done: str, *, json: bool) -> None:
+    if json:
+        document({"id": str(id), "answer": done})
+    else:
+        line(f"{id}  {done}")
+
+
+def _refuse_nothing(done: object) -> None:
+    """End as what was not so, if there was nothing to do."""
+    if not done:
+        raise typer.Exit(ExitCode.NOT_SO)

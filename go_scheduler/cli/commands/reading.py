@@ -1,0 +1,177 @@
+"""The commands that change nothing: `list`, `show`, `why`, `stats`, `nodes`."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from go_scheduler.cli.documents import (
+    definition_document,
+    instance_document,
+    node_document,
+    why_document,
+)
+from go_scheduler.cli.groups import grouped
+from go_scheduler.cli.identifying import anything_meant
+from go_scheduler.cli.listing import Listed, definitions_of, instances_of
+from go_scheduler.cli.options import Json, text
+from go_scheduler.cli.output import at, document, line, note, table
+from go_scheduler.cli.reading import instant_of
+from go_scheduler.cli.showing import definition_lines, instance_lines
+from go_scheduler.cli.where import Where
+from go_scheduler.errors import TaskDefinitionNotFoundError
+from go_scheduler.models import NodeInfo, State, TaskDefinition, TaskInstance
+
+app = typer.Typer()
+
+Thing = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="Of a definition or an instance: the id, the beginning of it, or the name"
+        " that one definition alone has.",
+        show_default=False,
+    ),
+]
+
+
+@app.command("list")
+@grouped
+def list_(listed: Listed, where: Where, json: Json = False) -> None:
+    """List definitions, or with --instances what was made of them."""
+    with where.client() as client:
+        if listed.instances:
+            more = _list_instances(*instances_of(client, listed), json=json)
+        else:
+            more = _list_definitions(*definitions_of(client, listed), json=json)
+    if more:
+        note(f"there are more than these {listed.limit}: see --limit")
+
+
+def _list_definitions(
+    found: Sequence[TaskDefinition], more: bool, *, json: bool
+) -> bool:
+    if json:
+        for each in found:
+            document(definition_document(each))
+        return more
+    rows = [
+        (
+            str(each.id),
+            each.name or "-",
+            each.queue,
+            each.state.value,
+            at(each.next_fire_time),
+            each.trigger.describe(),
+        )
+        for each in found
+    ]
+    table(("DEFINITION", "NAME", "QUEUE", "STATE", "NEXT", "RUNS"), rows)
+    return more
+
+
+def _list_instances(found: Sequence[TaskInstance], more: bool, *, json: bool) -> bool:
+    if json:
+        for each in found:
+            document(instance_document(each))
+        return more
+    rows = [
+        (
+            str(each.id),
+            each.definition.name or "-",
+            each.definition.queue,
+            each.state.value,
+            at(each.execute_at),
+            str(each.runs),
+        )
+        for each in found
+    ]
+    table(("INSTANCE", "NAME", "QUEUE", "STATE", "AT", "RUNS"), rows)
+    return more
+
+
+@app.command()
+@grouped
+def show(id: Thing, where: Where, json: Json = False) -> None:
+    """Show all of a definition, or of an instance."""
+    with where.client() as client:
+        meant = anything_meant(client, id)
+        try:
+            definition = client.get_definition(meant)
+        except TaskDefinitionNotFoundError:
+            instance = client.get_instance(meant)
+            runs = client.list_runs(meant)
+            if json:
+                document(instance_document(instance))
+            else:
+                line("\n".join(instance_lines(instance, runs)))
+        else:
+            if json:
+                document(definition_document(definition))
+            else:
+                line("\n".join(definition_lines(definition)))
+
+
+@app.command()
+@grouped
+def why(
+    id: Thing,
+    where: Where,
+    instant: Annotated[
+        str | None, text("The instant to ask about.", "--at", metavar="TIME")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Say why something ran, did not run, or does not run now."""
+    asked = instant_of(instant, "--at")
+    with where.client() as client:
+        answer = client.why(anything_meant(client, id), asked)
+    if json:
+        document(why_document(answer))
+    else:
+        line(str(answer))
+
+
+@app.command()
+@grouped
+def stats(where: Where, json: Json = False) -> None:
+    """Count the instances, by their state."""
+    with where.client() as client:
+        counts = client.counts()
+    by_state = {each.value: counts.get(each, 0) for each in State}
+    if json:
+        document({"instances": by_state})
+    else:
+        rows = [(name, str(count)) for name, count in by_state.items()]
+        table(("STATE", "INSTANCES"), rows)
+
+
+@app.command()
+@grouped
+def nodes(where: Where, json: Json = False) -> None:
+    """List the nodes that the store has seen within the last hour."""
+    with where.client() as client:
+        found = client.nodes()
+    if json:
+        for each in found:
+            document(node_document(each))
+        return
+    rows = [
+        (
+            str(each.id),
+            each.host or "-",
+            str(each.pid or "-"),
+            each.version or "-",
+            "any" if each.queues is None else ", ".join(each.queues) or "none",
+            _life(each),
+            at(each.seen_at),
+        )
+        for each in found
+    ]
+    table(("NODE", "HOST", "PID", "VERSION", "QUEUES", "STATE", "SEEN"), rows)
+
+
+def _life(node: NodeInfo) -> str:
+    if not node.alive:
+        return "gone"
+    return "stopping" if node.stopping else "alive"

@@ -1,0 +1,85 @@
+"""What commands print: tables and lines for people, JSON for scripts."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from io import StringIO
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from go_scheduler.cli.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+_WIDE = 10_000
+
+
+def line(text: str) -> None:
+    """Print a line, or some, for people to read."""
+    _write(safe(text) + "\n")
+
+
+def document(value: Mapping[str, object]) -> None:
+    """Print one JSON object, on a line of its own."""
+    _write(f"{json.dumps(value, ensure_ascii=False, separators=(',', ':'))}\n")
+
+
+def note(text: str) -> None:
+    """Tell the user of something beside the output, on standard error."""
+    sys.stderr.write(safe(text) + "\n")
+    sys.stderr.flush()
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows under their headings: as wide as a terminal is, else as they are."""
+    is_terminal = sys.stdout.isatty()
+    printed = StringIO()
+    console = Console(
+        file=printed,
+        width=None if is_terminal else _WIDE,
+        force_terminal=is_terminal,
+        no_color=True if os.environ.get("NO_COLOR") else None,
+        highlight=False,
+    )
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for index, each in enumerate(columns):
+        shown.add_column(each, overflow="fold", no_wrap=index == 0)
+    for row in rows:
+        shown.add_row(*(Text(safe(each).replace("\n", " ")) for each in row))
+    console.print(shown)
+    _write("".join(f"{each.rstrip()}\n" for each in printed.getvalue().splitlines()))
+
+
+def at(instant: datetime | None) -> str:
+    """An instant as people read it."""
+    if instant is None:
+        return "-"
+    return f"{instant:%Y-%m-%d %H:%M:%S}Z"
+
+
+def safe(text: str) -> str:
+    """A text of anybody that does nothing to a terminal but to be read there."""
+    return "".join(
+        each
+        if each.isprintable() or each == "\n"
+        else each.encode("unicode_escape", "backslashreplace").decode()
+        for each in text
+    )
+
+
+def _write(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still to be written when the process ends goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(ExitCode.BROKEN_PIPE) from None

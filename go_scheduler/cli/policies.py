@@ -1,0 +1,113 @@
+"""The options that say how something is run."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from go_scheduler.cli.reading import duration_of
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
+
+PANEL = "How"
+_P = TypeVar("_P", RetryPolicy, CatchUp)
+
+
+def _option(help: str, *names: str, metavar: str | None = None) -> Any:
+    return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=PANEL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policies:
+    """The options that say how something is run."""
+
+    queue: Annotated[str, _option("Which nodes run it.")] = "default"
+    priority: Annotated[int, _option("From 0, first, to 3, last.")] = 1
+    expire_after: Annotated[
+        str | None, _option("How long a run may take before it is presumed hung.")
+    ] = None
+    timeout: Annotated[
+        str | None, _option("How long a run may take before it is told to end.")
+    ] = None
+    max_attempts: Annotated[
+        int | None, _option("Runs after which it has failed.", metavar="COUNT")
+    ] = None
+    retry_delay: Annotated[
+        str | None, _option("How long after a failure it runs again.")
+    ] = None
+    retry_factor: Annotated[
+        float | None, _option("How many times longer each delay is.", metavar="FACTOR")
+    ] = None
+    retry_max_delay: Annotated[str | None, _option("The longest delay.")] = None
+    retry_jitter: Annotated[
+        float | None, _option("Up to which part a delay is longer.", metavar="0..1")
+    ] = None
+    catch_up: Annotated[
+        str | None, _option("What runs of what was missed.", metavar="latest|all|none")
+    ] = None
+    grace: Annotated[
+        str | None, _option("How late something may be and is not missed.")
+    ] = None
+    within: Annotated[
+        str | None, _option("How late what was missed may be and still runs.")
+    ] = None
+    drop_after: Annotated[
+        str | None, _option("What is later than this is not run at all.")
+    ] = None
+    jitter: Annotated[
+        str | None, _option("Run each up to so much later than its fire time.")
+    ] = None
+    overlap: Annotated[
+        Overlap, _option("What becomes of one that is due while another runs.")
+    ] = Overlap.ALLOW
+    lock: Annotated[
+        str | None, _option("Of all with the same lock one runs at a time.")
+    ] = None
+
+    def fields(self) -> dict[str, Any]:
+        """What they are to a ``TaskDefinition``.
+
+        Raises:
+            ConfigurationError: One is wrong.
+        """
+        return {
+            "queue": self.queue,
+            "priority": self.priority,
+            "expire_after": duration_of(self.expire_after, "--expire-after"),
+            "timeout": duration_of(self.timeout, "--timeout"),
+            "retry": self._retry(),
+            "catch_up": self._catch_up(),
+            "jitter": duration_of(self.jitter, "--jitter"),
+            "overlap": self.overlap,
+            "lock": self.lock,
+        }
+
+    def _retry(self) -> RetryPolicy | None:
+        given: dict[str, object] = {
+            "max_attempts": self.max_attempts,
+            "delay": duration_of(self.retry_delay, "--retry-delay"),
+            "factor": self.retry_factor,
+            "max_delay": duration_of(self.retry_max_delay, "--retry-max-delay"),
+            "jitter": self.retry_jitter,
+        }
+        return _policy(RetryPolicy, given)
+
+    def _catch_up(self) -> CatchUp | None:
+        given: dict[str, object] = {
+            "mode": self.catch_up,
+            "grace": duration_of(self.grace, "--grace"),
+            "within": duration_of(self.within, "--within"),
+            "drop_after": duration_of(self.drop_after, "--drop-after"),
+        }
+        return _policy(CatchUp, given)
+
+
+def _policy(kind: Callable[..., _P], given: dict[str, object]) -> _P | None:
+    """A policy with what is given of it; None if nothing is."""
+    said = {name: each for name, each in given.items() if each is not None}
+    try:
+        return kind(**said) if said else None
+    except ConfigurationError as error:
+        words = "retry" if kind is RetryPolicy else "catch-up"
+        raise ConfigurationError(f"the options for {words}: {error}") from None

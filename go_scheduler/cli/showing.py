@@ -1,0 +1,109 @@
+"""All of a definition or an instance, as lines for people to read."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from go_scheduler.cli.output import at
+from go_scheduler.http.configuration.durations import write_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime, timedelta
+
+    from go_scheduler.models import TaskDefinition, TaskInstance, TaskRun
+
+_WIDTH = 16
+
+
+def definition_lines(definition: TaskDefinition) -> Sequence[str]:
+    """A definition; what it does not say is left out."""
+    return _lines(
+        {
+            "definition": str(definition.id),
+            "name": definition.name,
+            "runs": definition.trigger.describe(),
+            "state": definition.state.value,
+            "next fire time": _time(definition.next_fire_time),
+            "paused since": _time(definition.paused_at),
+            "note": definition.note,
+            "completed at": _time(definition.completed_at),
+            "queue": definition.queue,
+            "priority": str(definition.priority),
+            "owner": definition.owner,
+            "metadata": _json(definition.metadata),
+            "expire after": _length(definition.expire_after),
+            "timeout": _length(definition.timeout),
+            "retry": _shown(definition.retry),
+            "catch up": _shown(definition.catch_up),
+            "jitter": _length(definition.jitter),
+            "overlap": definition.overlap.value,
+            "lock": definition.lock,
+            "revision": _shown(definition.revision),
+        }
+    )
+
+
+def instance_lines(instance: TaskInstance, runs: Sequence[TaskRun]) -> Sequence[str]:
+    """An instance, and how those runs ended that did not end it well."""
+    skipped = instance.skipped
+    lines = _lines(
+        {
+            "instance": str(instance.id),
+            "name": instance.definition.name,
+            "definition": str(instance.definition.id),
+            "state": instance.state.value,
+            "fire time": _time(instance.fire_time),
+            "executes at": _time(instance.execute_at),
+            "due at": _time(instance.due_at),
+            "queue": instance.definition.queue,
+            "runs": str(instance.runs),
+            "attempt": str(instance.attempt),
+            "node": _shown(instance.claimed_by),
+            "started at": _time(instance.started_at),
+            "completed at": _time(instance.completed_at),
+            "payload": _json(instance.payload),
+            "key": instance.key,
+            "waits": "for another instance to end" if instance.parked else None,
+            "cancel": "requested" if instance.cancel_requested else None,
+            "skipped": None
+            if skipped is None
+            else f"{skipped.count}, {at(skipped.first)} to {at(skipped.last)}:"
+            f" {skipped.reason}",
+            "error": instance.error,
+        }
+    )
+    ended = [
+        f"run {each.attempt} {each.outcome.value} at {at(each.ended_at)}"
+        for each in runs
+    ]
+    return [*lines, *ended]
+
+
+def _lines(given: Mapping[str, str | None]) -> Sequence[str]:
+    return [
+        f"{name:{_WIDTH}}{_indented(text)}"
+        for name, text in given.items()
+        if text is not None
+    ]
+
+
+def _indented(text: str) -> str:
+    return text.rstrip().replace("\n", "\n" + " " * _WIDTH)
+
+
+def _time(instant: datetime | None) -> str | None:
+    return None if instant is None else at(instant)
+
+
+def _length(length: timedelta | None) -> str | None:
+    return None if length is None else write_duration(length)
+
+
+def _json(value: object) -> str | None:
+    return json.dumps(value, ensure_ascii=False) if value else None
+
+
+def _shown(value: object) -> str | None:
+    return None if value is None else str(value)

@@ -1,0 +1,88 @@
+"""Durations as people write them, in settings and on the command line."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.shown import shown
+
+_UNITS = {
+    "ms": "milliseconds",
+    "s": "seconds",
+    "sec": "seconds",
+    "second": "seconds",
+    "seconds": "seconds",
+    "m": "minutes",
+    "min": "minutes",
+    "minute": "minutes",
+    "minutes": "minutes",
+    "h": "hours",
+    "hour": "hours",
+    "hours": "hours",
+    "d": "days",
+    "day": "days",
+    "days": "days",
+    "w": "weeks",
+    "week": "weeks",
+    "weeks": "weeks",
+}
+_PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)", re.ASCII)
+_NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
+
+
+def read_duration(value: object, name: str = "a duration") -> timedelta:
+    """A duration given as seconds, or as text such as ``5m`` or ``1h 30m``.
+
+    Args:
+        value: A number of seconds, or text.
+        name: What to call it in an error.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    if isinstance(value, timedelta):
+        return value
+    try:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return timedelta(seconds=value)
+        if isinstance(value, str):
+            return _read_text(value.strip().lower())
+    except (ValueError, OverflowError):
+        pass
+    raise ConfigurationError(
+        f"{name} must be a number of seconds, or a text such as 90s, 5m, 1h30m or 2d,"
+        f" not {shown(value)}"
+    )
+
+
+def _read_text(text: str) -> timedelta:
+    if _NUMBER.fullmatch(text):
+        return timedelta(seconds=float(text))
+    found, end = timedelta(), 0
+    while part := _PART.match(text, end):
+        number, unit = part.groups()
+        if unit not in _UNITS:
+            raise ValueError(unit)
+        found += timedelta(**{_UNITS[unit]: float(number)})
+        end = part.end()
+    if not end or end != len(text):
+        raise ValueError(text)
+    return found
+
+
+def write_duration(length: timedelta) -> str:
+    """A duration as short text that reads back as the same, such as ``1h30m``."""
+    seconds = length // timedelta(seconds=1)
+    rest = (length - timedelta(seconds=seconds)) // timedelta(microseconds=1)
+    days, seconds = divmod(seconds, 86_400)
+    hours, seconds = divmod(seconds, 3600)
+    minutes, seconds = divmod(seconds, 60)
+    parts = [
+        f"{n}{unit}" for n, unit in ((days, "d"), (hours, "h"), (minutes, "m")) if n
+    ]
+    if seconds or rest or not parts:
+        fraction = f".{rest:06}".rstrip("0") if rest else ""
+        parts.append(f"{seconds}{fraction}s")
+    return "".join(parts)

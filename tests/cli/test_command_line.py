@@ -1,0 +1,264 @@
+"""What holds for every command: where it looks, how it ends, what it never shows."""
+
+from __future__ import annotations
+
+import builtins
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from go_scheduler import errors
+from go_scheduler.cli import main
+from go_scheduler.cli.exit_codes import ExitCode, exit_code_of
+from go_scheduler.stores import open_store
+from go_scheduler.version import __version__
+from tests.cli.shell import FAILED_AFTER, Shell, clean_environment, script
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_store_is_named_by_an_option_or_by_the_environment(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "say where: --store URL" in shell.refusal("list", where=False)
+    monkeypatch.setenv("GO_SCHEDULER_STORE", shell.url)
+    assert "DEFINITION" in shell("list", where=False)
+    monkeypatch.setenv("GO_SCHEDULER_STORE", "sqlite:///other.db")
+    assert "DEFINITION" in shell("list")
+
+
+@pytest.mark.parametrize(
+    ("url", "text", "code"),
+    [
+        ("memory://", "ends with the process that has it", 2),
+        ("jobs.db", "begins with a scheme", 2),
+        ("oracle://host/jobs", "no store has the scheme 'oracle'", 2),
+        ("sqlite:///none.db", "or run `go_scheduler migrate`", 3),
+        ("sqlite:////no/such/folder/jobs.db", "does not exist", 2),
+        ("postgresql://user:secret@127.0.0.1:1/jobs", "127.0.0.1", 3),
+    ],
+)
+def test_a_store_that_cannot_be_used_is_told_in_a_sentence(
+    shell: Shell, url: str, text: str, code: int
+) -> None:
+    told = shell.refusal("list", "--store", url, where=False, code=code)
+    assert text in told
+    assert "secret" not in told
+
+
+def test_only_what_puts_something_in_makes_the_tables(
+    shell: Shell, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path / 'new.db'}"
+    shell.refusal("pause", "--all", "--store", url, where=False, code=3)
+    shell("add", "x", "--on-demand", "--store", url, where=False)
+    assert "x" in shell("list", "--store", url, where=False)
+
+
+def test_a_schema_is_checked_shown_and_brought_up_to_date(
+    shell: Shell, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path / 'new.db'}"
+    assert "there is no schema yet" in shell.refusal(
+        "migrate", "--check", "--store", url, where=False, code=1
+    )
+    for more in ([], ["--check"], []):
+        assert shell("migrate", *more, "--store", url, where=False) == (
+            "the schema is up to date\n"
+        )
+    sql = shell("migrate", "--show")
+    assert "CREATE TABLE" in sql
+    [head] = re.findall(r"schema revision (\S+)", sql)
+    assert shell("migrate", "--show", "--since", head) == "-- it is up to date\n"
+    for scheme in ("postgres", "postgresql+psycopg", "cockroachdb"):
+        assert "CREATE TABLE" in shell(
+            "migrate", "--show", "--store", f"{scheme}://h/d", where=False
+        )
+    assert "say --check or --show" in shell.refusal("migrate", "--check", "--show")
+    assert "--since is of use" in shell.refusal("migrate", "--since", "x")
+    assert "there is no revision 'x'" in shell.refusal(
+        "migrate", "--show", "--since", "x"
+    )
+    refused = shell.refusal("migrate", "--store", "sqlite:////no/x.db", where=False)
+    assert "does not exist" in refused
+
+
+def test_a_store_of_another_package_is_opened_as_it_is(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Announced:
+        name = "other"
+
+        def load(self) -> Callable[..., object]:
+            return lambda url, clock: open_store(shell.url)
+
+    monkeypatch.setattr(
+        "go_scheduler.stores.opening.entry_points", lambda group: [Announced()]
+    )
+    assert "DEFINITION" in shell("list", "--store", "other://x", where=False)
+
+
+def test_where_an_error_comes_from_is_shown_when_it_is_asked_for(shell: Shell) -> None:
+    shell("show", "x", code=1)
+    assert "Traceback" not in shell.errors
+    shell("--debug", "show", "x", code=1)
+    assert "Traceback" in shell.errors
+    assert shell.errors.endswith("or an id that begins so\n")
+
+
+def test_the_version_and_the_help_are_shown(shell: Shell) -> None:
+    assert shell("--version", where=False) == f"go_scheduler {__version__}\n"
+    assert "Schedule work" in shell("--help", where=False)
+    assert "--cron" in shell("add", "--help", where=False)
+    shell(where=False, code=2)
+    assert "Commands" in shell.errors
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.ConfigurationError("x"), ExitCode.USAGE),
+        (errors.InvalidTriggerError("x"), ExitCode.USAGE),
+        (errors.StoreError("x"), ExitCode.AWAY),
+        (errors.StoreUnavailableError("x"), ExitCode.AWAY),
+        (errors.ClaimLostError("x"), ExitCode.NOT_SO),
+    ],
+)
+def test_each_error_has_its_exit_code(
+    error: errors.GoSchedulerError, code: ExitCode
+) -> None:
+    assert exit_code_of(error) is code
+
+
+def test_without_the_extra_it_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = {"name": "typer"}
+    real = builtins.__import__
+
+    def refuse(name: str, *args: Any, **more: Any) -> Any:
+        if name == "go_scheduler.cli.application":
+            raise ModuleNotFoundError(f"No module named {name}", name=missing["name"])
+        return real(name, *args, **more)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    assert main(["list"]) == 2
+    assert capsys.readouterr().err == (
+        "go_scheduler: the command line needs typer: install it by"
+        " `pip install 'go_scheduler[cli]'`\n"
+    )
+    missing["name"] = "go_scheduler.other"
+    with pytest.raises(ModuleNotFoundError):
+        main(["list"])
+
+
+def test_ctrl_c_ends_quietly(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("go_scheduler.cli.commands.reading.instances_of", interrupt)
+    assert shell("list", "-i", code=130) == ""
+    assert shell.errors == ""
+
+
+def test_the_end_of_the_input_is_an_answer(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(*_: object, **__: object) -> None:
+        raise EOFError
+
+    for _ in range(2):
+        shell("add", "x", "--on-demand")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("typer.confirm", end)
+    shell("delete", "--all", code=130)
+
+
+def test_a_table_is_as_wide_as_a_terminal(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell("add", "\x1b[31mred\nname", "--cron", "0 9 * * *")
+    plain = shell("list")
+    assert "\x1b" not in plain
+    assert "\\x1b[31mred name" in plain
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("TERM", "xterm")
+    drawn = shell("list")
+    assert "\x1b[1m" in drawn
+    lines = re.sub(r"\x1b\[[\d;]*m", "", drawn).splitlines()
+    assert max(map(len, lines)) <= 60
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[3" not in shell("list")
+
+
+@pytest.mark.slow
+def test_a_reader_that_has_closed_the_pipe_ends_it_quietly(shell: Shell) -> None:
+    for words in (["list"], ["--help"]):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "go_scheduler", *words],
+            env=clean_environment() | {"GO_SCHEDULER_STORE": shell.url},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        process.stdout.close()
+        _, told = process.communicate(timeout=FAILED_AFTER)
+        assert told == b""
+        assert process.returncode in (ExitCode.BROKEN_PIPE, 1)
+
+
+def test_the_process_runs_the_command_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["go_scheduler", "--version"])
+    program = str(ROOT / "go_scheduler/__main__.py")
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(program, run_name="__main__")
+    assert ended.value.code == 0
+    assert __version__ in capsys.readouterr().out
+    runpy.run_path(program, run_name="imported")
+
+
+@pytest.mark.slow
+def test_the_script_prints_for_a_pipe_what_it_says(
+    shell: Shell, tmp_path: Path
+) -> None:
+    ran = script("list", "--store", shell.url, cwd=tmp_path)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout == "DEFINITION  NAME  QUEUE  STATE  NEXT  RUNS\n"
+    failed = script("show", "x", "--store", shell.url, cwd=tmp_path)
+    assert failed.returncode == 1
+    assert len(failed.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("kind", ["bash", "zsh", "fish"])
+def test_shells_are_told_how_to_complete(
+    kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("_GO_SCHEDULER_COMPLETE", f"source_{kind}")
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    assert ended.value.code == 0
+    assert "go_scheduler" in capsys.readouterr().out
+
+
+def test_commands_and_options_are_completed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("_GO_SCHEDULER_COMPLETE", "complete_bash")
+    for words, found in (("re", {"resume", "retry"}), ("add --cr", {"--cron"})):
+        typed = f"go_scheduler {words}"
+        monkeypatch.setenv("COMP_WORDS", typed)
+        monkeypatch.setenv("COMP_CWORD", str(len(typed.split()) - 1))
+        with pytest.raises(SystemExit):
+            main([])
+        assert {*capsys.readouterr().out.split()} == found

@@ -1,0 +1,249 @@
+"""Commands about definitions: add, list, show, pause, resume, delete."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+import pytest
+
+from go_scheduler import (
+    CatchUp,
+    CronTrigger,
+    DelayTrigger,
+    ExecuteOnceTrigger,
+    IntervalTrigger,
+    OnDemandTrigger,
+    Overlap,
+    RetryPolicy,
+    TaskDefinition,
+)
+from go_scheduler.triggers import RecurrenceTrigger
+from tests.cli.shell import Shell
+from tests.conftest import SHARED
+
+if TYPE_CHECKING:
+    from go_scheduler import Trigger
+
+
+def stored(shell: Shell) -> TaskDefinition:
+    [definition] = shell.call(lambda client: client.list_definitions())
+    assert isinstance(definition, TaskDefinition)
+    return definition
+
+
+@pytest.mark.parametrize("engine", SHARED)
+def test_a_definition_is_added_listed_paused_and_deleted_on_each_store(
+    store_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell = Shell(store_url, capsys)
+    assert "every day at 09:00" in shell("add", "report", "--cron", "0 9 * * *")
+    [listed] = shell.json("list")
+    assert (listed["name"], listed["state"]) == ("report", "active")
+    shell("pause", "report", "--note", "holidays")
+    [shown] = shell.json("show", listed["id"][:8])
+    assert (shown["state"], shown["note"]) == ("paused", "holidays")
+    assert "resumed" in shell("resume", "report")
+    assert "deleted" in shell("delete", listed["id"])
+    assert shell.json("list") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "trigger"),
+    [
+        (["--cron", "0 9 * * *"], CronTrigger("0 9 * * *")),
+        (
+            ["--cron", "0 9 * * *", "--timezone", "Europe/Berlin"],
+            CronTrigger("0 9 * * *", "Europe/Berlin"),
+        ),
+        (["--every", "1h30m"], IntervalTrigger(minutes=90)),
+        (["--after-end", "90"], DelayTrigger(seconds=90)),
+        (
+            ["--at", "2030-01-01T09:00:00+01:00"],
+            ExecuteOnceTrigger(datetime(2030, 1, 1, 8, tzinfo=UTC)),
+        ),
+        (["--rrule", "FREQ=DAILY;BYHOUR=9"], RecurrenceTrigger("FREQ=DAILY;BYHOUR=9")),
+        (["--phrase", "every 15 minutes"], IntervalTrigger(minutes=15)),
+        (["--on-demand"], OnDemandTrigger()),
+    ],
+)
+def test_each_way_to_say_when(shell: Shell, words: list[str], trigger: Trigger) -> None:
+    shell("add", "report", *words)
+    assert stored(shell).trigger == trigger
+
+
+def test_each_option_that_says_how(shell: Shell) -> None:
+    shell(
+        *("add", "report", "--every", "5m", "--queue", "slow", "--priority", "2"),
+        *("--metadata", '{"team": "a"}', "--expire-after", "10m", "--timeout", "5m"),
+        *("--max-attempts", "3", "--retry-delay", "10s", "--retry-factor", "2"),
+        *("--retry-max-delay", "1h", "--retry-jitter", "0.5", "--catch-up", "all"),
+        *("--grace", "1m", "--within", "1h", "--drop-after", "1d", "--jitter", "2s"),
+        *("--overlap", "skip", "--lock", "disk", "--paused", "--note", "not yet"),
+    )
+    definition = stored(shell)
+    expected = TaskDefinition(
+        id=definition.id,
+        trigger=IntervalTrigger(minutes=5),
+        name="report",
+        queue="slow",
+        priority=2,
+        metadata={"team": "a"},
+        expire_after=timedelta(minutes=10),
+        timeout=timedelta(minutes=5),
+        retry=RetryPolicy(
+            max_attempts=3,
+            delay=timedelta(seconds=10),
+            factor=2,
+            max_delay=timedelta(hours=1),
+            jitter=0.5,
+        ),
+        catch_up=CatchUp(
+            mode="all",
+            grace=timedelta(minutes=1),
+            within=timedelta(hours=1),
+            drop_after=timedelta(days=1),
+        ),
+        jitter=timedelta(seconds=2),
+        overlap=Overlap.SKIP,
+        lock="disk",
+    )
+    assert definition == expected
+    assert (definition.paused, definition.note) == (True, "not yet")
+    shown = shell("show", "report")
+    for text in ("slow", '{"team": "a"}', "10m", "every 5 minutes", "disk", "not yet"):
+        assert text in shown
+    [document] = shell.json("show", "report")
+    assert document["retry"]["max_delay"] == 3600
+    assert document["catch_up"]["drop_after"] == 86_400
+
+
+def test_an_id_is_made_of_a_key_and_another_one_can_be_given(shell: Shell) -> None:
+    for _ in range(2):
+        shell("add", "report", "--on-demand", "--key", "nightly")
+    assert stored(shell).id == TaskDefinition.id_for("nightly")
+    id = uuid4()
+    [added] = shell.json("add", "--on-demand", "--id", str(id))
+    assert UUID(added["id"]) == id
+
+
+def test_a_schedule_that_people_do_not_mean_is_warned_of(shell: Shell) -> None:
+    shell("add", "report", "--cron", "0 9 13 * fri")
+    assert shell.errors.startswith("beware: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["add", "x"], "say when by one of --phrase, --cron"),
+        (["add", "x", "--every", "5m", "--on-demand"], "say when by one of"),
+        (["add", "x", "--cron", "61 * * * *"], "minute 61 is not in 0–59"),
+        (["add", "x", "--every", "soon"], "--every must be a number of seconds"),
+        (["add", "x", "--at", "noon"], "--at must be a time such as 2030-01-01T09"),
+        (["add", "x", "--at", "2030-01-01T09:00"], "write 2030-01-01T09:00Z for UTC"),
+        (["add", "x", "--every", "5m", "--timezone", "UTC"], "--timezone is for"),
+        (["add", "x", "--on-demand", "--metadata", "[1]"], "must be a JSON object"),
+        (["add", "x", "--on-demand", "--metadata", "{"], "must be a JSON object"),
+        (["add", "x", "--on-demand", "--id", "7"], "--id must be a UUID; --key makes"),
+        (["add", "--on-demand", "--key", "a", "--id", "b"], "not by both"),
+        (["add", "x", "--on-demand", "--retry-factor", "2"], "options for retry: "),
+        (["add", "x", "--on-demand", "--catch-up", "some"], "options for catch-up: "),
+        (["add", "x", "--on-demand", "--overlap", "maybe"], "'maybe' is not one of"),
+        (["add", "x", "--on-demand", "--priority", "9"], "priority must be from 0"),
+        (["list", "--state", "asleep"], "state must be one of active, paused"),
+        (
+            ["list", "--since", "2030-01-01T09:00Z"],
+            "--since is of use with --instances",
+        ),
+        (["list", "-i", "--soonest-first"], "is of use without --instances only"),
+        (["list", "--limit", "0"], "greater than or equal to 1"),
+        (["pause"], "say which: by their ids, or by --name"),
+        (["pause", "report", "--all"], "say which: by their ids"),
+        (["lst"], "Did you mean 'list'?"),
+    ],
+)
+def test_what_is_wrong_is_said_with_what_to_write(
+    shell: Shell, words: list[str], text: str
+) -> None:
+    assert text in shell.refusal(*words)
+    assert shell.json("list") == []
+
+
+def test_nothing_there_is_told_by_the_exit_code(shell: Shell) -> None:
+    assert "no definition has the name 'report'" in shell.refusal(
+        "pause", "report", code=1
+    )
+    assert "no task definition has the id" in shell.refusal(
+        "resume", str(uuid4()), code=1
+    )
+    assert "nothing has the name 'report'" in shell.refusal("show", "report", code=1)
+    assert "no task instance has the id" in shell.refusal("show", str(uuid4()), code=1)
+    assert "is not there" in shell("delete", str(uuid4()), code=1)
+    assert shell("delete", "--all", code=1) == ""
+    assert shell("pause", "--name", "report", code=1) == ""
+
+
+def test_lists_are_filtered_and_go_on_to_a_limit(shell: Shell) -> None:
+    for name in ("a", "b", "c"):
+        shell("add", name, "--every", "5m", "--metadata", f'{{"team": "{name}"}}')
+    shell("add", "late", "--every", "1d", "--queue", "slow")
+    shell("pause", "a")
+    assert [each["name"] for each in shell.json("list", "--state", "paused")] == ["a"]
+    assert len(shell.json("list", "--name", "b")) == 1
+    assert len(shell.json("list", "--queue", "slow")) == 1
+    assert len(shell.json("list", "--owner", "nobody")) == 0
+    [found] = shell.json("list", "--metadata", '{"team": "c"}')
+    assert found["name"] == "c"
+    soonest = shell.json("list", "--soonest-first", "--limit", "3")
+    assert [each["name"] for each in soonest] == ["a", "b", "c"]
+    assert shell.errors == "there are more than these 3: see --limit\n"
+    assert len(shell.json("list", "--limit", "4")) == 4
+    assert shell.errors == ""
+    header, *rows = shell("list").splitlines()
+    assert header.split() == ["DEFINITION", "NAME", "QUEUE", "STATE", "NEXT", "RUNS"]
+    assert len(rows) == 4
+    assert all(row == row.rstrip() for row in rows)
+
+
+def test_more_than_a_page_is_read_on(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("go_scheduler.cli.listing.MOST_LISTED", 2)
+    for _ in range(5):
+        shell("add", "x", "--on-demand")
+    assert len(shell.json("list", "--limit", "4")) == 4
+    assert "more than these 4" in shell.errors
+    assert len(shell("delete", "--all", "--yes").splitlines()) == 5
+
+
+def test_an_id_may_be_shortened_until_it_may_mean_several(shell: Shell) -> None:
+    for digit in "34":
+        id = f"abcdef1{digit}-0000-4000-8000-000000000000"
+        shell("add", "x", "--on-demand", "--id", id)
+    [shown] = shell.json("show", "ABCDEF13")
+    assert shown["id"].startswith("abcdef13")
+    assert shell.json("show", "abcdef14-00")[0]["id"].startswith("abcdef14")
+    assert "'abcdef1' may mean several" in shell.refusal("show", "abcdef1")
+    assert "'x' may mean several" in shell.refusal("pause", "x")
+    # With a dash at another place it is no beginning of any id.
+    shell.refusal("show", "abc-def13", code=1)
+    shell.refusal("show", "abcdef130000400080000000000000000", code=1)
+
+
+def test_more_than_one_is_changed_with_consent_only(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        shell("add", "x", "--on-demand")
+    refused = shell.refusal("delete", "--name", "x")
+    assert "to delete 2 definitions, say --yes" in refused
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    for answer, code in ((False, 1), (True, 0)):
+        monkeypatch.setattr("typer.confirm", lambda *_, answer=answer, **__: answer)
+        shell("pause", "--all", code=code)
+        paused = shell.json("list", "--state", "paused")
+        assert len(paused) == 2 * answer
+    assert len(shell.json("resume", "--queue", "default", "--yes")) == 2
+    documents = shell.json("delete", "--all", "--yes")
+    assert {each["answer"] for each in documents} == {"deleted"}

@@ -1,0 +1,255 @@
+"""Commands about instances, and about why, how many and which nodes."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+import pytest
+
+from go_scheduler import CatchUp, Fail, Scheduler, TaskDefinition
+from go_scheduler.cli.commands.reading import _life
+from go_scheduler.events import InstanceFinished
+from go_scheduler.models import NodeInfo
+from go_scheduler.stores import open_store
+from go_scheduler.triggers import CronTrigger, OnDemandTrigger
+from tests.cli.shell import FAILED_AFTER, Shell
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from go_scheduler import TaskInstance
+    from go_scheduler.events import Event
+
+
+@contextmanager
+def running(shell: Shell, *, finished: int) -> Iterator[Scheduler]:
+    """A scheduler whose handler always fails, until so many have ended."""
+    ended = threading.Semaphore(0)
+
+    def tell(event: Event) -> None:
+        if isinstance(event, InstanceFinished):
+            ended.release()
+
+    def handler(instance: TaskInstance) -> None:
+        raise Fail("out of\x1b[31m paper")
+
+    with (
+        closing(open_store(shell.url)) as store,
+        Scheduler(handler, store, listeners=[tell]) as scheduler,
+    ):
+        for _ in range(finished):
+            assert ended.acquire(timeout=FAILED_AFTER)
+        yield scheduler
+
+
+def test_a_definition_is_run_now_or_later_with_a_payload_and_once_by_a_key(
+    shell: Shell,
+) -> None:
+    shell("add", "send", "--on-demand")
+    [now] = shell.json("run", "send", "--payload", '{"order": 7}', "--key", "7")
+    assert (now["state"], now["payload"], now["key"]) == ("pending", {"order": 7}, "7")
+    [again] = shell.json("run", "send", "--key", "7")
+    assert again["id"] == now["id"]
+    [at] = shell.json("run", "send", "--at", "2030-01-01T09:00:00Z")
+    assert at["execute_at"] == "2030-01-01T09:00:00Z"
+    assert "pending, at " in shell("run", "send", "--delay", "5m")
+    listed = shell.json("list", "--instances", "--definition", "send")
+    assert listed[0]["id"] == at["id"]
+    assert len(listed) == 3
+    since = shell.json("list", "-i", "--since", "2029-01-01T00:00:00Z")
+    assert [each["id"] for each in since] == [at["id"]]
+    assert "say when by at or by delay" in shell.refusal(
+        "run", "send", "--at", "2030-01-01T09:00Z", "--delay", "5m"
+    )
+
+
+def test_instances_are_shown_and_cancelled_by_the_beginning_of_their_id(
+    shell: Shell,
+) -> None:
+    shell("add", "send", "--on-demand")
+    ids = [shell.json("run", "send", "--delay", "1d")[0]["id"] for _ in range(3)]
+    shown = shell("show", ids[0][:13])
+    assert ids[0] in shown
+    assert "pending" in shown
+    assert shell.json("cancel", ids[0][:13]) == [{"id": ids[0], "answer": "cancelled"}]
+    assert "to cancel 2 instances, say --yes" in shell.refusal("cancel", *ids[1:])
+    assert shell("cancel", *ids, "--yes").count("cancelled") == 2
+    assert "ended before" in shell("cancel", ids[0], code=1)
+    assert "say which: by their ids" in shell.refusal("cancel")
+    assert "no instance has an id that begins with 'x'" in shell.refusal(
+        "cancel", "x", code=1
+    )
+    shell.refusal("cancel", str(uuid4()), code=1)
+    rows = shell("list", "-i", "--state", "cancelled").splitlines()
+    assert len(rows) == 4
+
+
+def test_an_id_that_may_be_one_of_too_many_instances_is_given_whole(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("go_scheduler.cli.identifying._PAGE", 1)
+    monkeypatch.setattr("go_scheduler.cli.identifying._MOST_PAGES", 2)
+    shell("add", "send", "--on-demand")
+    ids = [shell.json("run", "send", "--delay", "1d")[0]["id"] for _ in range(2)]
+    assert "give its whole id" in shell.refusal("cancel", "f" * 8)
+    shell("cancel", ids[0])
+
+
+def test_several_instances_that_begin_alike_are_named(shell: Shell) -> None:
+    shell("add", "send", "--on-demand")
+    ids = {shell.json("run", "send", "--delay", "1d")[0]["id"][0] for _ in range(17)}
+    # Of seventeen, two at least have the same first digit.
+    texts = [shell.errors for each in ids if main_refuses_several(shell, each)]
+    assert texts
+    assert all(" send 2" in each for each in texts)
+
+
+def main_refuses_several(shell: Shell, digit: str) -> bool:
+    begin = [each for each in shell.json("list", "-i") if each["id"][0] == digit]
+    if len(begin) < 2:
+        return False
+    assert "may mean several" in shell.refusal("cancel", digit)
+    return True
+
+
+@pytest.mark.slow
+def test_what_has_failed_is_shown_with_its_error_and_run_again(shell: Shell) -> None:
+    shell("add", "send", "--on-demand")
+    ids = [shell.json("run", "send")[0]["id"] for _ in range(2)]
+    with running(shell, finished=2):
+        [node] = shell.json("nodes")
+        assert (node["alive"], node["queues"]) == (True, ["default"])
+        assert "alive" in shell("nodes")
+    shown = shell("show", ids[0])
+    assert "failed" in shown
+    assert "out of\\x1b[31m paper" in shown
+    [document] = shell.json("show", ids[0])
+    assert "paper" in document["error"]
+    assert shell.json("stats")[0]["instances"]["failed"] == 2
+    assert "failed     2" in shell("stats")
+    assert "say which" in shell.refusal("retry")
+    assert "say which" in shell.refusal("retry", ids[0], "--name", "send")
+    assert "to run 2 instances again" in shell.refusal("retry", "--name", "send")
+    [again] = shell.json("retry", ids[0][:13])
+    assert again["state"] == "pending"
+    assert "only what has failed" in shell.refusal("retry", ids[0], code=1)
+    assert "pending" in shell("retry", "--definition", "send")
+    assert shell("retry", "--name", "send", code=1) == ""
+
+
+def test_it_says_why(shell: Shell) -> None:
+    shell("add", "report", "--cron", "0 9 * * *", "--paused", "--note", "holidays")
+    assert "holidays" in shell("why", "report")
+    [document] = shell.json("why", "report", "--at", "2030-01-01T09:00:00Z")
+    assert document["because"] == "paused"
+    assert "no task definition has the id" in shell.refusal("why", str(uuid4()), code=1)
+    shell("resume", "report")
+    [document] = shell.json("why", "report", "--at", "2030-01-01T08:00:00Z")
+    assert document["nearest"][1] == {"at": "2030-01-01T09:00:00+00:00", "effect": None}
+    [made] = shell.json("run", "report")
+    [document] = shell.json("why", made["id"])
+    assert document["instance"]["id"] == made["id"]
+
+
+@pytest.mark.slow
+def test_what_was_skipped_is_shown_with_its_reason(shell: Shell) -> None:
+    at = datetime(2020, 1, 1, tzinfo=UTC)
+    dropped = CatchUp(drop_after=timedelta(seconds=1))
+    shell.call(
+        lambda client: client.schedule(
+            TaskDefinition(trigger=OnDemandTrigger(), name="send", catch_up=dropped)
+        )
+    )
+    shell("run", "send", "--at", at.isoformat())
+    with running(shell, finished=1):
+        pass
+    [skipped] = shell.json("list", "-i", "--state", "skipped")
+    assert skipped["skipped"]["count"] == 1
+    assert "drop_after" in shell("show", skipped["id"])
+
+
+@pytest.mark.slow
+def test_it_says_which_node_has_what_is_running(shell: Shell) -> None:
+    go, called = threading.Event(), threading.Event()
+
+    def handler(instance: TaskInstance) -> None:
+        called.set()
+        assert go.wait(FAILED_AFTER)
+
+    shell("add", "send", "--on-demand", "--overlap", "buffer_all")
+    [first] = shell.json("run", "send")
+    with closing(open_store(shell.url)) as store, Scheduler(handler, store) as it:
+        assert called.wait(FAILED_AFTER)
+        [document] = shell.json("why", first["id"])
+        assert document["node"]["id"] == document["instance"]["claimed_by"]
+        assert shell.json("cancel", first["id"])[0]["answer"] == "requested"
+        shown = shell("show", first["id"])
+        assert "requested" in shown
+        assert "node" in shown
+        go.set()
+        it.stop()
+
+
+def test_a_node_is_alive_or_stopping_or_gone() -> None:
+    def life(*, alive: bool, stopping: bool) -> str:
+        now = datetime(2030, 1, 1, tzinfo=UTC)
+        return _life(
+            NodeInfo(
+                id=UUID(int=1),
+                host=None,
+                pid=None,
+                version=None,
+                queues=None,
+                names=None,
+                since=now,
+                seen_at=now,
+                stopping=stopping,
+                alive=alive,
+            )
+        )
+
+    assert life(alive=True, stopping=False) == "alive"
+    assert life(alive=True, stopping=True) == "stopping"
+    assert life(alive=False, stopping=True) == "gone"
+
+
+def test_a_preview_needs_no_store(shell: Shell) -> None:
+    words = ("preview", "every other tuesday at 9:34am")
+    assert "Tue 2030-01-01 09:34:00" in shell(
+        *words, "--after", "2029-12-31T00:00Z", where=False
+    )
+    lines = shell("preview", "--cron", "0 9 * * *", "-n", "3", where=False)
+    assert lines.startswith("every day at 09:00, in UTC\n")
+    assert len(lines.splitlines()) == 4
+    printed = shell(
+        *("preview", "--cron", "30 2 * * *", "--timezone", "Europe/Berlin", "--json"),
+        *("--after", "2030-03-30T12:00Z", "--count", "1"),
+        where=False,
+    )
+    assert printed == (
+        '{"at":"2030-03-31T03:00:00+02:00","effect":"02:30 does not exist that day"}\n'
+    )
+    trigger = CronTrigger("0 9 * * *")
+    assert trigger.describe() in lines
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["preview"], "say when by one of"),
+        (["preview", "soon"], "phrase 'soon'"),
+        (["preview", "every day at noon", "--every", "5m"], "not by both"),
+        (["preview", "every day at noon", "-n", "0"], "n must be a whole number"),
+        (["preview", "every day at noon", "--after", "x"], "--after must be a time"),
+        (["preview", "--cron", "* * *"], "cron expression"),
+        (["preview", "--cron", "0 9 * * *", "--timezone", "Mars"], "Mars"),
+    ],
+)
+def test_a_preview_says_what_is_wrong(
+    shell: Shell, words: list[str], text: str
+) -> None:
+    assert text in shell.refusal(*words, where=False)
