@@ -82,3 +82,11 @@ def test_so_many_workers_may_wait_of_one_caller_and_of_all() -> None:
             waiting.place(caller("c")).__enter__()
     with waiting.place(caller("a")), waiting.place(caller("c")):
         pass
+
+
+def test_a_place_that_is_left_is_free_again() -> None:
+    waiting = Waiting(each=2, all=2)
+    with waiting.place(caller("a")):
+        for _ in range(3):
+            with waiting.place(caller("a")):
+                pass
