@@ -4,6 +4,7 @@ import typing
 
 from go_scheduler import on_demand as _on_demand
 from go_scheduler.client.backfilling import Backfill
+from go_scheduler.client.job import Job
 from go_scheduler.client.pages import Page
 from go_scheduler.errors import (
     ClaimLostError,
@@ -84,6 +85,7 @@ __all__ = [
     "HandlerRegistry",
     "IntervalTrigger",
     "InvalidTriggerError",
+    "Job",
     "MemoryStore",
     "NodeInfo",
     "OnDemandTrigger",

@@ -9,11 +9,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 from sqlalchemy import event
 
 from go_scheduler.client import Client
+from go_scheduler.client.job import Job
 from go_scheduler.errors import ConfigurationError, TaskDefinitionNotFoundError
 from go_scheduler.events import Event, InstanceAdded
 from go_scheduler.models import State, TaskDefinition
@@ -83,6 +85,58 @@ def test_many_are_enqueued_in_their_order(client: Client, clock: ManualClock) ->
     assert [each.payload for each in enqueued] == payloads
     assert client.counts()[State.PENDING] == 1100
     assert client.enqueue_all("send", []) == []
+
+
+def test_of_many_each_has_its_own_time_and_key(client: Client) -> None:
+    client.schedule(SEND)
+    known = client.enqueue("send", key="order 7")
+    jobs: list[Job | dict[str, object] | None] = [
+        Job(payload={"order": 8}, at=START + HOUR, key="order 8"),
+        Job(payload={"order": 9}, delay=HOUR),
+        Job(key="order 7"),
+        {"order": 10},
+        None,
+    ]
+    found = client.enqueue_all("send", jobs)
+    assert [each.payload for each in found] == [
+        {"order": 8},
+        {"order": 9},
+        None,
+        {"order": 10},
+        None,
+    ]
+    assert [each.execute_at - START for each in found[:2]] == [HOUR, HOUR]
+    made = [
+        each.id == job.id
+        for each, job in zip(found, jobs, strict=True)
+        if isinstance(job, Job)
+    ]
+    assert (made, found[2]) == ([True, True, False], known)
+
+
+def test_whoever_gives_the_id_knows_what_was_made(client: Client) -> None:
+    client.schedule(SEND)
+    one, other = UUID(int=1), UUID(int=2)
+    first = client.run_now(SEND.id, key="order 7", id=one)
+    assert first.id == one
+    assert client.run_now(SEND.id, key="order 7", id=other) == first
+    assert client.run_now(SEND.id, id=one) == first
+
+
+@pytest.mark.parametrize(
+    ("job", "text"),
+    [
+        (Job(at=START, delay=SECOND), "by at or by delay"),
+        (Job(id="one"), "id must be a UUID"),  # type: ignore[arg-type]
+        (Job(key=""), "key must have 1 to 200 characters"),
+    ],
+)
+def test_a_job_that_cannot_be_is_refused_with_all_others(job: Job, text: str) -> None:
+    client = Client(MemoryStore())
+    client.schedule(SEND)
+    with pytest.raises(ConfigurationError, match=text):
+        client.enqueue_all("send", [{}, job])
+    assert client.counts()[State.PENDING] == 0
 
 
 def test_a_second_one_with_the_key_is_the_first(client: Client) -> None:

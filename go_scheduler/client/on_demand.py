@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, cast
 
-from go_scheduler.checks import check_definition_id, check_name
+from go_scheduler.checks import check_definition_id, check_id, check_name
 from go_scheduler.client.arguments import several
 from go_scheduler.client.awaitable import awaitable
+from go_scheduler.client.job import Job
 from go_scheduler.client.store_access import StoreAccess
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError, TaskDefinitionNotFoundError
@@ -41,6 +43,7 @@ class OnDemand(StoreAccess):
         at: datetime | None = None,
         delay: timedelta | None = None,
         key: str | None = None,
+        id: UUID | None = None,
         connection: object = None,
     ) -> TaskInstance:
         """Run a definition once more, now or at a time.
@@ -58,6 +61,8 @@ class OnDemand(StoreAccess):
             delay: So long after the store's time, instead of ``at``; zero or more.
             key: While an instance of the definition has this key, ended or not, a
                 second one is not made; at most 200 characters.
+            id: Of the instance; None: one is made up. One that there is already is not
+                made twice. The answer has another id if there was one with the key.
             connection: To make it part of a transaction of yours, as for ``schedule``.
 
         Returns:
@@ -72,9 +77,10 @@ class OnDemand(StoreAccess):
         """
         check_definition_id(definition_id)
         task = self._task_of(definition_id)
-        delay = _delay_of(at, delay)
-        stored = self._payload_of(task, payload, connection)
-        addition = Addition(at=at, delay=delay, payload=stored, key=key)
+        job = Job(payload=payload, at=at, delay=delay, key=key)
+        if id is not None:
+            job = replace(job, id=id)
+        addition = self._addition(task, job, connection)
         return self._add(definition_id, [addition], connection)[0]
 
     arun_now = awaitable(run_now)
@@ -126,17 +132,12 @@ class OnDemand(StoreAccess):
             StoreUnavailableError: As for ``run_now``.
         """
         task = _checked_name(name)
-        delay = _delay_of(at, delay)
         if payload is not None and arguments:
             raise ConfigurationError(
                 "give what it is to be done with as payload or by keyword, not both"
             )
-        addition = Addition(
-            at=at,
-            delay=delay,
-            payload=self._payload_of(task, arguments or payload, connection),
-            key=key,
-        )
+        job = Job(payload=arguments or payload, at=at, delay=delay, key=key)
+        addition = self._addition(task, job, connection)
         return self._enqueue(task, [addition], connection)[0]
 
     aenqueue = awaitable(enqueue)
@@ -146,24 +147,30 @@ class OnDemand(StoreAccess):
     def enqueue_all(
         self,
         name: str,
-        payloads: Iterable[Mapping[str, object] | None],
+        payloads: Iterable[Mapping[str, object] | Job | None],
         /,
         *,
         connection: object = None,
     ) -> list[TaskInstance]:
-        """Have a task done many times, as soon as possible.
+        """Have a task done many times.
 
         They are written in batches of 500: when a batch fails, those before it stay,
-        but with a ``connection``. What has a time or a ``key`` is enqueued one by one,
-        by ``enqueue``.
+        but with a ``connection``.
+
+        ```python
+        scheduler.enqueue_all("send", [{"order": 7}, {"order": 8}])
+        scheduler.enqueue_all("send", [Job(payload={"order": 9}, key="order 9")])
+        ```
 
         Args:
             name: Of the task.
-            payloads: What each time is done with.
+            payloads: What each time is done with, as soon as possible; or a ``Job``, in
+                which a time and a key may be said as well.
             connection: As for ``enqueue``.
 
         Returns:
-            The instances, in the order given.
+            The instances, in the order given; for the key of one that there is
+            already, that one.
 
         Raises:
             TaskDefinitionNotFoundError: As for ``enqueue``.
@@ -171,10 +178,9 @@ class OnDemand(StoreAccess):
             StoreUnavailableError: As for ``run_now``.
         """
         task = _checked_name(name)
-        additions = [
-            Addition(payload=self._payload_of(task, each, connection))
-            for each in several("payloads", payloads, such_as="[{'order': 7}]")
-        ]
+        given = several("payloads", payloads, such_as="[{'order': 7}]")
+        jobs = (each if isinstance(each, Job) else Job(payload=each) for each in given)
+        additions = [self._addition(task, each, connection) for each in jobs]
         rest = iter(additions)
         enqueued: list[TaskInstance] = []
         while batch := list(islice(rest, _MOST_AT_ONCE)):
@@ -183,6 +189,18 @@ class OnDemand(StoreAccess):
 
     aenqueue_all = awaitable(enqueue_all)
     """Await what ``enqueue_all`` does; see there."""
+
+    def _addition(self, task: str | None, job: Job, connection: object) -> Addition:
+        if job.at is not None and job.delay is not None:
+            raise ConfigurationError("say when by at or by delay, and not by both")
+        check_id(job.id)
+        return Addition(
+            id=job.id,
+            at=job.at,
+            delay=ZERO if job.delay is None else job.delay,
+            payload=self._payload_of(task, job.payload, connection),
+            key=job.key,
+        )
 
     def _task_of(self, definition_id: UUID) -> str | None:
         """The name of the task that a definition is; None if nobody knows here."""
@@ -248,9 +266,3 @@ def _checked_name(task: object) -> str:
             f" not by {shown(task)}"
         )
     return check_name("name", task)
-
-
-def _delay_of(at: datetime | None, delay: timedelta | None) -> timedelta:
-    if at is not None and delay is not None:
-        raise ConfigurationError("say when by at or by delay, and not by both")
-    return ZERO if delay is None else delay

@@ -155,9 +155,10 @@ def next_revision(old: TaskDefinition) -> int:
 
 def is_over_at_once(new: TaskDefinition) -> bool:
     """Whether nothing is left to wait for: no fire time, no end of a run, nobody."""
-    return new.next_fire_time is None and not (
-        new.trigger.waits or isinstance(new.trigger, OnDemandTrigger)
-    )
+    trigger = new.trigger
+    if isinstance(trigger, OnDemandTrigger):
+        return not trigger.lasting
+    return new.next_fire_time is None and not trigger.waits
 
 
 def run_end(outcome: RunOutcome) -> RunEnd:

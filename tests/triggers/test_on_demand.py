@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from go_scheduler.client import Client
-from go_scheduler.errors import InvalidTriggerError
+from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.models import DefinitionState, TaskDefinition
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.triggers import TriggerSuite
@@ -14,7 +14,9 @@ from go_scheduler.triggers import (
     LimitedTrigger,
     OnDemandTrigger,
     Trigger,
+    dump_trigger,
     explain,
+    load_trigger,
     preview,
 )
 
@@ -38,6 +40,14 @@ class TestOnDemandTrigger(TriggerSuite):
         trigger = OnDemandTrigger()
         assert preview(trigger, 3, NOON) == []
         assert explain(trigger, NOON) == "on demand, at no time of its own"
+
+    def test_it_is_stored_with_whether_it_lasts_only_if_it_does_not(self) -> None:
+        passing = OnDemandTrigger(lasting=False)
+        assert dump_trigger(OnDemandTrigger()) == ("on_demand", {})
+        assert dump_trigger(passing) == ("on_demand", {"lasting": False})
+        assert load_trigger("on_demand", {"lasting": False}) == passing
+        with pytest.raises(ConfigurationError, match="lasting must be a bool"):
+            OnDemandTrigger(lasting=1)  # type: ignore[arg-type]
 
     def test_it_is_no_part_of_others(self) -> None:
         with pytest.raises(InvalidTriggerError, match="never fires, so that it has"):

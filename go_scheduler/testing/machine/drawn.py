@@ -27,6 +27,7 @@ TRIGGERS: Sequence[Trigger] = (
     IntervalTrigger(2 * STEP),
     DelayTrigger(STEP),
     OnDemandTrigger(),
+    OnDemandTrigger(lasting=False),
 )
 
 EXCLUSIONS: Sequence[tuple[Overlap, str | None]] = (

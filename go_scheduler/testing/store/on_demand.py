@@ -62,6 +62,23 @@ class OnDemandTests:
         assert store.get_definition(new.id) == new
         assert instances(store, new) == []
 
+    def test_one_that_does_not_last_is_completed_and_runs_when_asked(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        new = put(store, definition(None, trigger=OnDemandTrigger(lasting=False)))
+        for found in (new, store.get_definition(new.id)):
+            assert found.trigger == OnDemandTrigger(lasting=False)
+            assert (found.completed_at, found.next_fire_time) == (START, None)
+        added = add(store, new, at=START + YEAR)
+        clock.advance(YEAR)
+        assert clean_up(store) == 0
+        [run] = claim(store)
+        assert run.id == added.id
+        assert finish(store, run)
+        clock.advance(YEAR)
+        assert clean_up(store) == 2
+        assert store.list_definitions() == []
+
     def test_one_that_fired_becomes_one_on_demand(self, store: Store) -> None:
         old = put(store, definition(START + HOUR))
         fire(store, old)
