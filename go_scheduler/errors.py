@@ -144,16 +144,18 @@ class ConflictError(GoSchedulerError):
     def __init__(
         self, definition_id: UUID, *, expected: int | None, revision: int | None
     ) -> None:
-        found = (
-            "none has this id: it was deleted, or never there; as a new one it must not"
-            " carry a revision"
-            if revision is None
-            else f"it is at revision {revision}: read it again and repeat the change"
-        )
-        super().__init__(
-            f"task definition {definition_id} was expected at revision {expected},"
-            f" but {found}"
-        )
+        was = f"was expected at revision {expected}"
+        if revision is None:
+            found = (
+                "none has this id: it was deleted, or never there; as a new one it must"
+                " not carry a revision"
+            )
+        elif expected == 0:
+            was = "was to be a new one"
+            found = f"there is one at revision {revision}: take another id, or none"
+        else:
+            found = f"it is at revision {revision}: read it again and repeat the change"
+        super().__init__(f"task definition {definition_id} {was}, but {found}")
         self.definition_id = definition_id
         self.expected = expected
         self.revision = revision

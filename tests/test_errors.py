@@ -113,6 +113,14 @@ def test_a_conflict_with_nothing_says_that_there_is_none_and_what_to_do() -> Non
     assert str(error).endswith("as a new one it must not carry a revision")
 
 
+def test_a_conflict_of_a_new_one_says_that_there_is_one() -> None:
+    error = ConflictError(ID, expected=0, revision=5)
+    assert str(error) == (
+        f"task definition {ID} was to be a new one, but there is one at revision 5:"
+        " take another id, or none"
+    )
+
+
 @pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
 def test_an_error_is_the_same_in_another_process(error: GoSchedulerError) -> None:
     copy = pickle.loads(pickle.dumps(error))

@@ -84,7 +84,8 @@ class TaskDefinition:
         completed_at: When its last fire time was given its instance. Kept by the store.
         revision: Rises with every change. Kept by the store; set it, or pass on a
             definition that was read, and scheduling it raises ``ConflictError`` if
-            somebody else has changed it since.
+            somebody else has changed it since. 0: likewise if there is one with its id,
+            as it is to be a new one.
 
     Raises:
         ConfigurationError: A value is of the wrong type, out of range, or one that no

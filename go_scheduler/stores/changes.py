@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import ConfigurationError, ConflictError
-from go_scheduler.models import Outcome, Pause, RunEnd
+from go_scheduler.models import Outcome, Pause, RunEnd, TaskDefinition
 from go_scheduler.models.changed import changed
 from go_scheduler.triggers.base import utc
 from go_scheduler.triggers.on_demand import OnDemandTrigger
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.messages import RunOutcome, Tombstone
 
 EDITED = "its definition was given another trigger before it ran"
@@ -41,8 +40,11 @@ def check_revision(
     """Refuse to put over what somebody else has changed.
 
     Raises:
-        ConflictError: The revision that is set is not the stored one.
+        ConflictError: The revision that is set is not the stored one; or it is 0, that
+            of a new one, and there is one.
     """
+    if new.revision == 0 and not isinstance(stored, TaskDefinition):
+        return
     revision = None if stored is None else stored.revision
     if new.revision is not None and new.revision != revision:
         raise ConflictError(new.id, expected=new.revision, revision=revision)

@@ -231,6 +231,22 @@ class PutTests:
             put(store, read)
         assert (caught.value.expected, caught.value.revision) == (1, None)
 
+    def test_one_that_is_to_be_new_conflicts_with_one_that_is_there(
+        self, store: Store
+    ) -> None:
+        new = put(store, replace(definition(), revision=0))
+        assert new.revision == 1
+        with pytest.raises(ConflictError) as caught:
+            put(store, replace(new, revision=0))
+        assert (caught.value.expected, caught.value.revision) == (0, 1)
+
+    def test_one_that_is_to_be_new_may_have_the_id_of_one_that_is_gone(
+        self, store: Store
+    ) -> None:
+        old = put(store)
+        store.delete_definitions([old.id])
+        assert put(store, replace(old, revision=0)).id == old.id
+
     def test_where_one_definition_conflicts_none_is_put(self, store: Store) -> None:
         old, first, last = put(store), definition(), definition()
         conflicting = replace(old, name="other", revision=7)
