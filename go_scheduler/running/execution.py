@@ -197,7 +197,7 @@ class Execution:
             events=self._events,
         )
         self._slots = self._make_slots()
-        timer = Timer(self._clock, hand_over=self.workers.submit, events=self._events)
+        timer = self._make_timer()
         starter = Starter(
             claiming,
             self._clock,
@@ -223,6 +223,14 @@ class Execution:
         self.makers = [each.ticker for each in makers]
         others = [self.recorder.ticker, self.keeper.ticker]
         self.tickers = [self._takeover.ticker, *self.makers, *others]
+
+    def _make_timer(self) -> Timer:
+        return Timer(
+            self._clock,
+            hand_over=self.workers.submit,
+            prepare=self.workers.prepare,
+            events=self._events,
+        )
 
     def _make_hand_over(self, claiming: Claiming, starter: Starter) -> HandOver:
         return HandOver(

@@ -100,7 +100,9 @@ class Starter:
             is_started = run.instance.started_at is not None
             (started if is_started else unstarted).append(run)
         self._timer.add(started)
-        if self._unstarted.add(unstarted):
+        if unstarted:
+            self._unstarted.add(unstarted)
+            # Even if none is the first: the more there are, the longer is the lead.
             self.ticker.wake()
 
     def tick(self) -> timedelta | None:

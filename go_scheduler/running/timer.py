@@ -22,6 +22,7 @@ class Timer:
     Args:
         clock: The store's time, as this node has it.
         hand_over: Takes runs that are due.
+        prepare: Told of runs that fall due soon.
         events: Told of what fails.
 
     Attributes:
@@ -33,10 +34,12 @@ class Timer:
         clock: StoreClock,
         *,
         hand_over: Callable[[Sequence[HeldRun]], None],
+        prepare: Callable[[Sequence[HeldRun]], None] = lambda runs: None,
         events: Events = LOG_ALONE,
     ) -> None:
         self._clock = clock
         self._hand_over = hand_over
+        self._prepare = prepare
         self._agenda = Agenda()
         self.ticker = Ticker(
             "timer", self.tick, interval=None, clock=clock.base, events=events
@@ -52,6 +55,7 @@ class Timer:
         if self._agenda.add(later):
             self.ticker.wake()
         self._hand_over(due)
+        self._prepare(later)
 
     def tick(self) -> timedelta | None:
         """Hand over those that are due; answer how long until the next one is."""

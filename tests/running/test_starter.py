@@ -160,6 +160,22 @@ def called(house: House) -> set[object]:
     return {run.instance.id for run in house.due}
 
 
+def test_a_crowd_that_comes_in_parts_is_started_as_early_as_one_that_comes_at_once(
+    house: House, store: FaultyStore, clock: ManualClock
+) -> None:
+    hold(house, 1)
+    delay = house.starter.tick()
+    assert delay is not None
+    woken = house.wakes
+    for _ in range(20):
+        pending(store, after=seconds(0.5))
+    house.settle()
+    assert house.wakes > woken
+    earlier = house.starter.tick()
+    assert earlier is not None
+    assert earlier < delay
+
+
 def test_with_nothing_to_start_it_waits_to_be_woken(house: House) -> None:
     assert house.starter.tick() is None
     hold(house, 2)

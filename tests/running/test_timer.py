@@ -31,7 +31,8 @@ class Hands:
     def __init__(self, clock: StoreClock) -> None:
         self.got: list[HeldRun] = []
         self.batches: list[int] = []
-        self.timer = Timer(clock, hand_over=self.take)
+        self.soon: list[HeldRun] = []
+        self.timer = Timer(clock, hand_over=self.take, prepare=self.soon.extend)
         self._wakes = noted_wakes(self.timer.ticker)
 
     def take(self, runs: Sequence[HeldRun]) -> None:
@@ -75,6 +76,12 @@ def test_what_is_due_already_is_handed_over_without_a_wake(hands: Hands) -> None
     assert hands.got == runs
     assert hands.wakes == 0
     assert hands.timer.tick() is None
+
+
+def test_of_what_falls_due_later_the_workers_are_told_before(hands: Hands) -> None:
+    due, later = run(START), run(START + seconds(1))
+    hands.timer.add([due, later])
+    assert (hands.got, hands.soon) == ([due], [later])
 
 
 def test_runs_are_handed_over_in_the_order_of_their_times(

@@ -732,6 +732,57 @@ def test_what_cannot_be_handed_over_is_given_back_and_costs_no_other_run(
     assert (pool.held.waiting, pool.held.busy) == (0, 0)
 
 
+def test_runs_that_fall_due_soon_find_their_threads_started(
+    pools: Callable[..., Pool],
+) -> None:
+    met = threading.Barrier(3)
+    pool = pools(lambda _: met.wait(FAILED_AFTER) and None, max_workers=3)
+    runs = [pool.run() for _ in range(3)]
+    pool.workers.prepare(runs[:2])
+    assert pool.workers._threads.count == 2
+    pool.workers.prepare(runs[:1])
+    assert pool.workers._threads.count == 2
+    # Each thread that was started before counts as free once.
+    pool.workers.submit(runs)
+    pool.wait(3)
+    assert pool.workers._threads.count == 3
+    pool.workers.prepare([*runs, *runs])
+    assert pool.workers._threads.count == 3
+
+
+@pytest.mark.parametrize("how", ["async", "executor"])
+def test_runs_that_need_no_threads_find_none_started(
+    pools: Callable[..., Pool], how: str
+) -> None:
+    async def handler(instance: TaskInstance) -> None: ...
+
+    if how == "async":
+        pool = pools(handler)
+    else:
+        pool = pools(lambda _: None, executor=InlineExecutor())
+    pool.workers.prepare([pool.run()])
+    assert pool.workers._threads.count == 0
+
+
+def test_a_thread_that_cannot_be_started_before_is_started_when_it_is_needed(
+    pools: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[TaskInstance] = []
+    pool = pools(called.append)
+    run = pool.run()
+    with monkeypatch.context() as patch:
+
+        def start(self: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        patch.setattr(threading.Thread, "start", start)
+        pool.workers.prepare([run])
+    assert pool.workers._threads.count == 0
+    pool.workers.submit([run])
+    pool.wait(1)
+    assert called == [run.instance]
+
+
 def test_a_thread_that_cannot_be_started_takes_no_place_of_another(
     pools: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
 ) -> None:

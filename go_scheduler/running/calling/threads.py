@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,14 @@ class Threads:
         # thread.
         self._calling: dict[HeldRun, None] = {}
         self.count = 0
+
+    def prepare(self, count: int) -> None:
+        """Have threads for so many runs, before those are due: a start takes time."""
+        # What cannot be started now is tried again when it is needed.
+        with suppress(RuntimeError):
+            for _ in range(min(count, self._most) - self.count):
+                self._add()
+                self._free.append(None)
 
     def submit(self, run: HeldRun) -> None:
         """Call a run as soon as a thread is free."""

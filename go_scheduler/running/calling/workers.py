@@ -119,6 +119,12 @@ class Workers:
             self._feed.revive()
         return self.trouble is None
 
+    def prepare(self, runs: Iterable[HeldRun]) -> None:
+        """Have threads ready for runs that fall due soon, as far as they need some."""
+        if self._feed is None:
+            sync = [run for run in runs if not self._calls.is_async(run.instance)]
+            self._threads.prepare(len(sync))
+
     def submit(self, runs: Iterable[HeldRun]) -> None:
         """Call the handler for runs that are due, each as soon as a worker is free."""
         failure: Exception | None = None
