@@ -1,0 +1,412 @@
+"""The shell executor, with real processes: what they are given, and how they end.
+
+Whether all processes of a command have ended is told by a named pipe that each of them
+has open: it is at its end when the last of them is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import threading
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from go_scheduler import (
+    Cancelled,
+    ConfigurationError,
+    Fail,
+    RetryPolicy,
+    Scheduler,
+    State,
+)
+from go_scheduler.events import InstanceFinished, RunFailed, RunHung, hears
+from go_scheduler.handlers.job_types import JobTypes
+from go_scheduler.handlers.schema import Schema
+from go_scheduler.handlers.shell import Command, CommandFailed, Limits, Shell
+from tests.conftest import instance, seconds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FAILED_AFTER = 10
+# What they are told to by TERM these do not do, and have children.
+DEAF = "trap '' TERM; exec 3>{fifo}; echo on >&3; sleep 60 & sleep 60; sleep 60"
+
+
+def given(command: str, **arguments: object) -> Any:
+    payload: Any = {"command": command, "arguments": arguments}
+    return replace(instance(), payload=payload)
+
+
+def shell_of(*arguments: str, grace: float = 0.1, **more: Any) -> Shell:
+    return Shell(
+        {"it": Command(arguments=arguments, **more)}, grace=timedelta(seconds=grace)
+    )
+
+
+def run(shell: Shell, **arguments: object) -> None:
+    asyncio.run(shell(given("it", **arguments)))
+
+
+def script(text: str, **more: Any) -> Shell:
+    return shell_of("sh", "-c", text, **more)
+
+
+def failed(shell: Shell, **arguments: object) -> str:
+    with pytest.raises(CommandFailed) as failure:
+        run(shell, **arguments)
+    return str(failure.value)
+
+
+@pytest.fixture
+def fifo(tmp_path: Path) -> Path:
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    return path
+
+
+class Watched:
+    """Reads what a command writes to a pipe that all its processes have open."""
+
+    def __init__(self, fifo: Path) -> None:
+        self.began, self.ended = threading.Event(), threading.Event()
+        self._fifo = fifo
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        with self._fifo.open() as lines:
+            lines.readline()
+            self.began.set()
+            lines.read()
+        self.ended.set()
+
+
+@pytest.fixture
+def watched(fifo: Path) -> Watched:
+    return Watched(fifo)
+
+
+class TestWhatItIsGiven:
+    def test_a_value_is_one_argument_whatever_is_in_it(self, tmp_path: Path) -> None:
+        write = "import json, sys; json.dump(sys.argv[2:], open(sys.argv[1], 'w'))"
+        path = tmp_path / "written"
+        shell = shell_of(
+            sys.executable, "-c", write, str(path), "{a}", "--b={b}", "{a}{c}", "{ }"
+        )
+        hostile = "x y; rm -rf / $(id) `id` * \n'\""
+        run(shell, a=hostile, b="", c=7.5)
+        assert json.loads(path.read_text()) == [hostile, "--b=", f"{hostile}7.5", "{ }"]
+
+    def test_what_was_put_in_is_not_looked_at_again(self) -> None:
+        command = Command(arguments=["echo", "{a}{b}"])
+        assert command.filled({"a": "{b}", "b": "x"})[1:] == ["{b}x"]
+
+    def test_its_environment_folder_and_input_are_fixed(self, tmp_path: Path) -> None:
+        shell = script(
+            "env | sort; pwd; wc -c; exit 1",
+            environment={"PATH": "/usr/bin:/bin", "COLOUR": "red"},
+            folder=tmp_path,
+        )
+        of = replace(instance(attempt=7), payload={"command": "it"})
+        with pytest.raises(CommandFailed) as failure:
+            asyncio.run(shell(of))
+        *wrote, folder, count = str(failure.value).splitlines()[1:]
+        assert {*wrote} - {f"PWD={tmp_path}", "SHLVL=0", "_=/usr/bin/env"} == {
+            "COLOUR=red",
+            "GO_SCHEDULER_ATTEMPT=7",
+            f"GO_SCHEDULER_INSTANCE_ID={of.id}",
+            "PATH=/usr/bin:/bin",
+        }
+        assert (folder, count) == (str(tmp_path), "0")
+
+    def test_its_limits_are_set(self) -> None:
+        limits = Limits(cpu_seconds=7, memory=2**30, open_files=64)
+        text = failed(
+            script("ulimit -t; ulimit -v; ulimit -n; ulimit -c; exit 1", limits=limits)
+        )
+        assert text.splitlines()[1:] == ["7", str(2**20), "64", "0"]
+
+    @pytest.mark.slow
+    def test_a_limit_that_is_met_ends_it(self) -> None:
+        shell = script("while :; do :; done", limits=Limits(cpu_seconds=1))
+        assert "was ended by signal" in failed(shell)
+
+    def test_a_limit_above_that_of_the_server_is_the_servers(self) -> None:
+        limits = Limits(open_files=2**31 - 1)
+        assert "cannot" not in failed(script("ulimit -n; exit 1", limits=limits))
+
+    def test_it_is_the_first_on_the_path_and_by_then_fixed(self) -> None:
+        command = Command(arguments=["sh", "-c", "true"])
+        assert command.arguments[0].endswith("/bin/sh")
+
+    def test_a_program_that_is_gone_by_then_is_an_error(self, tmp_path: Path) -> None:
+        program = tmp_path / "program"
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+        plain = shell_of(str(program))
+        limited = shell_of(str(program), limits=Limits(cpu_seconds=7))
+        program.unlink()
+        with pytest.raises(FileNotFoundError):
+            run(plain)
+        assert f"{program} cannot be run: No such file" in failed(limited)
+
+
+class TestHowItEnds:
+    def test_code_0_is_success(self) -> None:
+        run(script("exit 0"))
+
+    def test_any_other_is_tried_again_with_what_it_wrote(self) -> None:
+        shell = script("echo out; echo err >&2; exit 3")
+        assert failed(shell) == "command 'it' ended with code 3:\nout\nerr"
+        assert failed(script("exit 3")) == (
+            "command 'it' ended with code 3, and wrote nothing"
+        )
+
+    def test_some_codes_are_final(self) -> None:
+        with pytest.raises(Fail, match="command 'it' ended with code 4, and wrote"):
+            run(script("exit 4", final_codes={4, 5}))
+
+    def test_a_signal_is_told(self) -> None:
+        assert "was ended by signal 9" in failed(script("kill -9 $$"))
+
+    def test_of_much_output_the_first_and_the_last_are_kept(self) -> None:
+        text = failed(script("echo first; yes | head -c 1000000; echo last; exit 1"))
+        assert text.splitlines()[1] == "first"
+        assert text.splitlines()[-1] == "last"
+        assert "[… 997963 bytes …]" in text
+        assert len(text) < 2200
+
+    def test_what_is_no_text_is_kept_all_the_same(self) -> None:
+        assert failed(script(r"printf '\377a'; exit 1")).endswith(":\n\ufffda")
+
+    def test_one_that_takes_too_long_is_told_to_end(self) -> None:
+        shell = script(
+            "trap 'echo bye; exit 0' TERM; sleep 60 & wait",
+            timeout=seconds(0.2),
+            grace=FAILED_AFTER,
+        )
+        assert failed(shell) == (
+            "command 'it' was ended, as it took longer than 0:00:00.200000:\nbye"
+        )
+
+    @pytest.mark.slow
+    def test_one_that_is_deaf_is_killed_with_its_children(
+        self, fifo: Path, watched: Watched
+    ) -> None:
+        shell = script(DEAF.format(fifo=fifo), timeout=seconds(0.2))
+        assert "it took longer than" in failed(shell)
+        assert watched.ended.wait(FAILED_AFTER)
+
+    def test_what_it_leaves_behind_is_killed(
+        self, fifo: Path, watched: Watched
+    ) -> None:
+        run(script(f"exec 3>{fifo}; echo on >&3; sleep 60 &"))
+        assert watched.ended.wait(FAILED_AFTER)
+
+    @pytest.mark.slow
+    def test_one_that_has_left_the_group_is_not_waited_for(self, fifo: Path) -> None:
+        left = f"setsid sh -c 'echo on >{fifo}; exec sleep {FAILED_AFTER}' &"
+        # If it were, it would be killed as what takes too long.
+        run(script(f"{left} read x <{fifo}", timeout=seconds(FAILED_AFTER - 2)))
+
+    @pytest.mark.parametrize("again", [False, True])
+    def test_it_ends_with_the_task_that_has_it(
+        self, fifo: Path, watched: Watched, again: bool
+    ) -> None:
+        # Once it is told again to end, it does not wait for the command.
+        grace = FAILED_AFTER if again else 0.1
+        shell = script(DEAF.format(fifo=fifo), grace=grace)
+
+        async def cancelled() -> None:
+            task = asyncio.create_task(shell(given("it")))
+            assert await asyncio.to_thread(watched.began.wait, FAILED_AFTER)
+            task.cancel()
+            if again:
+                await asyncio.wait([task], timeout=0.05)
+                task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+        asyncio.run(cancelled())
+        assert watched.ended.wait(FAILED_AFTER)
+
+
+@pytest.mark.slow
+class TestInAScheduler:
+    """With a scheduler of its own, in real time."""
+
+    def test_one_that_is_cancelled_is_ended(self, fifo: Path, watched: Watched) -> None:
+        told = threading.Event()
+        types = JobTypes()
+        types.add("shell", script(DEAF.format(fifo=fifo)))
+
+        @hears(InstanceFinished)
+        def hear(event: InstanceFinished) -> None:
+            told.set()
+
+        with Scheduler(types, lease=seconds(2), listeners=[hear]) as scheduler:
+            running = scheduler.enqueue("shell", command="it")
+            assert watched.began.wait(FAILED_AFTER)
+            assert scheduler.cancel(running.id) is Cancelled.REQUESTED
+            assert watched.ended.wait(FAILED_AFTER)
+            assert told.wait(FAILED_AFTER)
+            assert scheduler.get_instance(running.id).state is State.CANCELLED
+
+    def test_one_that_is_lost_is_ended(self, fifo: Path, watched: Watched) -> None:
+        told = threading.Event()
+        types = JobTypes()
+        types.add(
+            "shell",
+            script(DEAF.format(fifo=fifo)),
+            expire_after=seconds(0.5),
+            retry=RetryPolicy(max_attempts=1),
+        )
+
+        @hears(RunHung)
+        def hear(event: RunHung) -> None:
+            told.set()
+
+        with Scheduler(types, listeners=[hear]) as scheduler:
+            scheduler.enqueue("shell", command="it")
+            assert told.wait(FAILED_AFTER)
+            assert watched.ended.wait(FAILED_AFTER)
+
+    def test_one_whose_timeout_has_passed_is_ended(
+        self, fifo: Path, watched: Watched
+    ) -> None:
+        told = threading.Event()
+        types = JobTypes()
+        types.add("shell", script(DEAF.format(fifo=fifo)), timeout=seconds(0.5))
+
+        @hears(RunFailed)
+        def hear(event: RunFailed) -> None:
+            told.set()
+
+        with Scheduler(types, listeners=[hear]) as scheduler:
+            scheduler.enqueue("shell", command="it")
+            assert told.wait(FAILED_AFTER)
+            assert watched.ended.wait(FAILED_AFTER)
+
+
+BACKUP = Command(
+    arguments=["tar", "-cf", "{file}", "--", "{folder}", "{level}", "{a}-x"],
+    options={"level"},
+)
+
+
+@pytest.mark.parametrize(
+    ("payload", "answer"),
+    [
+        ({}, "task 'shell': missing a required argument: 'command'"),
+        ({"command": "rm"}, "command: there is no 'rm'; known: backup, plain"),
+        ({"command": 7}, "task 'shell': command must be str, not 7"),
+        (
+            {"command": "plain", "arguments": {"x": 1}},
+            "arguments: there is no 'x'; known: none",
+        ),
+        ({"command": "backup"}, "arguments.file: it is missing"),
+        (
+            {"command": "backup", "arguments": {"file": ["a"]}},
+            "task 'shell': arguments must be dict[str, str | int | float] | None",
+        ),
+        (
+            {"command": "backup", "arguments": {"file": "--to-command=id"}},
+            "arguments.file: it begins with -, as options do: '--to-command=id'",
+        ),
+        (
+            {"command": "backup", "arguments": {"file": "a\0b"}},
+            "arguments.file: it holds a NUL",
+        ),
+        (
+            {
+                "command": "backup",
+                "arguments": {"file": "", "folder": "", "level": -1, "a": ""},
+            },
+            "arguments: what is put into '{a}-x' begins with -",
+        ),
+        ({"command": "plain", "environment": {}}, "task 'shell': got an unexpected"),
+    ],
+)
+def test_a_payload_that_it_does_not_run_is_refused(payload: Any, answer: str) -> None:
+    types = JobTypes()
+    commands = {"backup": BACKUP, "plain": Command(arguments=["true"])}
+    types.add("shell", Shell(commands))
+    with pytest.raises(ConfigurationError) as refusal:
+        types.check("shell", payload)
+    assert str(refusal.value).startswith(answer)
+    with pytest.raises(Fail):
+        asyncio.run(Shell(commands)(replace(instance(), payload=payload)))
+
+
+def test_an_option_that_is_allowed_passes() -> None:
+    values = {"file": "f", "folder": "d", "level": "-9", "a": "b"}
+    assert BACKUP.filled(values)[1:] == ["-cf", "f", "--", "d", "-9", "b-x"]
+
+
+def test_its_schema_says_what_each_command_takes() -> None:
+    types = JobTypes()
+    commands = {"backup": BACKUP, "plain": Command(arguments=["true"])}
+    types.add("shell", Shell(commands))
+    schema = Schema(types.described("shell").schema)
+    schema.check({"command": "plain"})
+    values = {"file": "f", "folder": "d", "level": 9, "a": "b"}
+    schema.check({"command": "backup", "arguments": values})
+    for wrong in (
+        {"command": "backup"},
+        {"command": "rm"},
+        {"command": "plain", "x": 1},
+    ):
+        with pytest.raises(ConfigurationError):
+            schema.check(wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "answer"),
+    [
+        ({"arguments": "rm -rf /"}, "arguments must be a list, the program first"),
+        ({"arguments": []}, "arguments must be a list, the program first"),
+        ({"arguments": 7}, "arguments must be a Sequence"),
+        ({"arguments": ["true", 7]}, "arguments must be texts without NUL, not 7"),
+        ({"arguments": ["true", "\0"]}, "arguments must be texts without NUL"),
+        ({"arguments": ["{program}"]}, "a payload gives arguments, never the program"),
+        ({"arguments": ["no-such-program"]}, "there is no program 'no-such-program'"),
+        ({"folder": "/no/such/folder"}, "there is no folder /no/such/folder"),
+        ({"options": ["x"]}, "options names 'x', and no argument has {x}"),
+        ({"environment": {"A=B": "c"}}, "environment has 'A=B', which none can hold"),
+        ({"environment": {"": "c"}}, "environment has '', which none can hold"),
+        ({"environment": {"A": "\0"}}, "environment has 'A', which none can hold"),
+        ({"timeout": seconds(0)}, "timeout must be longer than zero"),
+    ],
+)
+def test_a_command_that_cannot_be_run_is_refused(wrong: Any, answer: str) -> None:
+    with pytest.raises(ConfigurationError) as refusal:
+        Command(**{"arguments": ["true"], **wrong})
+    assert str(refusal.value).startswith(answer)
+
+
+@pytest.mark.parametrize(
+    ("make", "answer"),
+    [
+        (lambda: Limits(memory=0), "memory must be above zero: 0"),
+        (lambda: Limits(cpu_seconds=True), "cpu_seconds must be an int"),
+        (lambda: Shell({"": BACKUP}), "the name of a command must have 1 to"),
+        (lambda: Shell({"a": ["rm"]}), "command 'a' must be a Command"),  # type: ignore[dict-item]
+        (lambda: Shell({}, grace=seconds(0)), "grace must be longer"),
+        (lambda: Shell({}, kept=0), "kept must be from 1 to 65536 bytes: 0"),
+    ],
+)
+def test_what_is_wrong_with_the_others_is_refused(make: Any, answer: str) -> None:
+    with pytest.raises(ConfigurationError) as refusal:
+        make()
+    assert str(refusal.value).startswith(answer)
+
+
+def test_what_is_secret_in_an_environment_is_not_shown() -> None:
+    command = Command(arguments=["true"], environment={"PATH": "/bin", "KEY": "s3cret"})
+    assert "s3cret" not in repr(command)
