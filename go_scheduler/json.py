@@ -76,6 +76,17 @@ def freeze_and_write(
         return value, to_text(value)
     if not isinstance(value, Mapping):
         raise ConfigurationError(f"{name} must be a mapping, not {shown(value)}")
+    frozen, text = _freeze_within(value, name, limit)
+    assert isinstance(frozen, FrozenObject)
+    return frozen, text
+
+
+def write_value(value: object, *, name: str, limit: int) -> str:
+    """The text of a JSON value of any kind, refused like that of ``freeze``."""
+    return _freeze_within(value, name, limit)[1]
+
+
+def _freeze_within(value: object, name: str, limit: int) -> tuple[JSON, str]:
     # Each value takes a byte at least; shared parts of a few may make up billions.
     values_left = count(limit, -1)
     frozen = _freeze(value, (name,), values_left)
@@ -83,9 +94,8 @@ def freeze_and_write(
     if (size := len(text.encode())) > limit:
         raise ConfigurationError(
             f"{name} is {size} bytes as JSON; at most {limit} are kept: store large"
-            " payloads elsewhere and schedule a reference to them"
+            " payloads elsewhere and keep a reference to them here"
         )
-    assert isinstance(frozen, FrozenObject)
     return frozen, text
 
 
@@ -126,11 +136,20 @@ def read_object(text: str) -> FrozenObject:
     except ValueError:
         # What is wrong is told below.
         pass
-    values_left = count(len(text) + 1, -1)
-    value = _freeze(json.loads(text), ("the text",), values_left)
+    value = read_frozen(text)
     if not isinstance(value, FrozenObject):
         raise ConfigurationError(f"no JSON object: {text:.80}")
     return value
+
+
+def read_frozen(text: str) -> JSON:
+    """The read-only value, of any kind, of a JSON text.
+
+    Raises:
+        ValueError: It is no JSON, or holds what JSON cannot.
+    """
+    values_left = count(len(text) + 1, -1)
+    return _freeze(json.loads(text), ("the text",), values_left)
 
 
 def _finite(text: str) -> float:

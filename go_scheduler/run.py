@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
-from go_scheduler.checks import check_positive
+from go_scheduler.checks import check_name, check_positive
 from go_scheduler.errors import ClaimLostError, SchedulerStateError
 from go_scheduler.instead import write_instead
 
@@ -165,16 +165,22 @@ class HandedOn:
             on, and no less than until the claim lapses under which the handler was
             called, which takes up to a ``lease``; None: for as long as a run of it may
             take.
+        worker: Who has it now, for a person to read: it is the ``worker`` of the
+            instance from then on. At most 200 characters; None: nobody knows.
 
     Raises:
-        ConfigurationError: ``expire_after`` is not a timedelta above zero.
+        ConfigurationError: ``expire_after`` is not a timedelta above zero, or
+            ``worker`` is no such text.
     """
 
     expire_after: timedelta | None = None
+    worker: str | None = None
 
     def __post_init__(self) -> None:
         if self.expire_after is not None:
             check_positive("expire_after", self.expire_after)
+        if self.worker is not None:
+            object.__setattr__(self, "worker", check_name("worker", self.worker))
 
 
 def current_run() -> Run:

@@ -256,7 +256,7 @@ def test_the_limit_counts_bytes_of_text_in_utf_8() -> None:
     assert frozen(fits) == fits
     assert refusal({"a": fits["a"] + "x"}) == (
         "metadata is 1001 bytes as JSON; at most 1000 are kept: store large payloads"
-        " elsewhere and schedule a reference to them"
+        " elsewhere and keep a reference to them here"
     )
 
 

@@ -1,7 +1,12 @@
 """Definitions, instances, runs and nodes, and the small frozen values of them."""
 
 from go_scheduler.models.definition import METADATA_LIMIT, TaskDefinition
-from go_scheduler.models.instance import PAYLOAD_LIMIT, Skipped, TaskInstance
+from go_scheduler.models.instance import (
+    PAYLOAD_LIMIT,
+    RESULT_LIMIT,
+    Skipped,
+    TaskInstance,
+)
 from go_scheduler.models.node_info import NodeInfo
 from go_scheduler.models.pause import Pause
 from go_scheduler.models.states import (
@@ -16,6 +21,7 @@ from go_scheduler.models.task_run import RUNS_KEPT, RunEnd, TaskRun
 __all__ = [
     "METADATA_LIMIT",
     "PAYLOAD_LIMIT",
+    "RESULT_LIMIT",
     "RUNS_KEPT",
     "Cancelled",
     "DefinitionState",

@@ -14,6 +14,8 @@ from go_scheduler.policies import Overlap
 
 PAYLOAD_LIMIT = METADATA_LIMIT
 """The most bytes the payload of an instance may have, as JSON text in UTF-8."""
+RESULT_LIMIT = METADATA_LIMIT
+"""The same of its result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +73,10 @@ class TaskInstance:
         parked: Whether it waits for another instance to end, by ``overlap`` or
             ``lock`` of its definition.
         skipped: Which fire times it stands for, and why they do not run.
+        worker: Who runs it outside of that node, or did at last; None: nobody, or
+            nobody knows. What a claim or a start answers is without it.
+        result: What ``complete`` was told of its success, a read-only JSON value.
+        created_at: When it was made; None: nobody knows.
     """
 
     id: UUID
@@ -95,6 +101,9 @@ class TaskInstance:
     key: str | None = None
     backfilled: Overlap | None = None
     reopened_at: datetime | None = None
+    worker: str | None = None
+    result: JSON = field(default=None, hash=False)
+    created_at: datetime | None = None
 
     @property
     def metadata(self) -> Mapping[str, JSON]:

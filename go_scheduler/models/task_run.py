@@ -36,6 +36,7 @@ class TaskRun:
         ended_at: When its end was recorded.
         outcome: How it ended.
         error: What it raised, with a traceback; None: nothing is known.
+        worker: Who ran it outside of that node; None: nobody, or nobody knows.
     """
 
     instance_id: UUID
@@ -45,3 +46,4 @@ class TaskRun:
     ended_at: datetime
     outcome: RunEnd
     error: str | None
+    worker: str | None = None

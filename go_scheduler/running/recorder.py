@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from go_scheduler.clock import StoreClock
+    from go_scheduler.run import HandedOn
     from go_scheduler.running.defaults import Defaults
     from go_scheduler.running.failure import Failure
     from go_scheduler.running.held_run import HeldRun
@@ -129,10 +130,13 @@ class Recorder:
             took = self._clock.elapsed() - run.called if self._times_runs else None
             self._write(Entry(run, outcomes.success_of(run), took=took))
 
-    def hand_on(self, run: HeldRun, expire_after: timedelta | None) -> None:
-        """Record that a run goes on elsewhere, and for how long it is kept."""
-        lease = expire_after or run.expire_after
-        self._write(Entry(run, Renewal(claim=run.claim, lease=lease, handed_on=True)))
+    def hand_on(self, run: HeldRun, to: HandedOn) -> None:
+        """Record that a run goes on elsewhere, for how long it is kept, and by whom."""
+        lease = to.expire_after or run.expire_after
+        renewal = Renewal(
+            claim=run.claim, lease=lease, handed_on=True, worker=to.worker
+        )
+        self._write(Entry(run, renewal))
 
     def complete_in(self, run: HeldRun, connection: object) -> bool:
         """Record success within a transaction of the user's; false: it is not ours."""

@@ -151,7 +151,9 @@ class InstanceStore(ABC):
         """Let claims hold for their ``lease`` from the store's time on.
 
         A run may be handed on with that. From then on nothing lets its claim lapse
-        sooner than it would: neither this renewal nor a later one under that claim.
+        sooner than it would: neither this renewal nor a later one under that claim. A
+        ``worker`` that is given with that is kept with the instance until it is pending
+        or claimed again.
 
         Args:
             renewals: At most one for each instance.
@@ -171,7 +173,8 @@ class InstanceStore(ABC):
         outcome *skipped* it is the reason, which stands in ``skipped``. One that ends
         keeps the ``started_at`` given: if there is none its handler was not called, and
         a run recorded as started is taken off ``runs``. A run that hung adds one to
-        ``hangs``; one that did not, and has no outcome, sets it to zero.
+        ``hangs``; one that did not, and has no outcome, sets it to zero. A ``result``
+        is kept with the outcome *completed*.
 
         **The first success wins**: the outcome *completed* is also taken from a claim
         that was current once, if the instance has not ended or has *failed*. It
@@ -184,8 +187,8 @@ class InstanceStore(ABC):
 
         **Of runs that were called and did not succeed** the end is kept in the same
         write, for ``list_runs``, of the last ``RUNS_KEPT`` of each instance: *hung* if
-        it says so, else *cancelled* if that is its outcome, else *failed*. They go with
-        their instance.
+        it says so, else *cancelled* if that is its outcome, else *failed*; with the
+        ``worker`` that the instance had. They go with their instance.
 
         Args:
             outcomes: At most one for each instance.

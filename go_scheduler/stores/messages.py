@@ -115,11 +115,14 @@ class Renewal:
         lease: How long from the store's time it is to hold; more than zero.
         handed_on: Whether its run is handed on: from now on it is kept from outside of
             the node that called the handler.
+        worker: Who has it then, in at most 200 characters; None: as it was. Used with
+            ``handed_on``.
     """
 
     claim: Claim
     lease: timedelta
     handed_on: bool = False
+    worker: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +155,8 @@ class RunOutcome:
             never.
         has_slot: Whether it may have a slot. A store need not look for one of a run
             that started when its definition had neither overlap nor lock.
+        result: With the outcome *completed*: what came of it, as JSON text of at most
+            64 KiB in UTF-8.
     """
 
     claim: Claim
@@ -162,6 +167,7 @@ class RunOutcome:
     error: str | None = None
     next_fire_time: datetime | None = None
     has_slot: bool = True
+    result: str | None = None
 
     @property
     def is_kept(self) -> bool:
@@ -238,8 +244,9 @@ class Addition:
         """When it is to run, if it is made now."""
         return now + self.delay if self.at is None else self.at
 
-    def made(self, definition: TaskDefinition, execute_at: datetime) -> TaskInstance:
-        """The instance that was made of it."""
+    def made(self, definition: TaskDefinition, now: datetime) -> TaskInstance:
+        """The instance that was made of it at this time."""
+        execute_at = self.execute_at(now)
         return _instance(
             id=self.id,
             definition=definition,
@@ -248,6 +255,7 @@ class Addition:
             due_at=execute_at,
             payload=self.payload,
             key=self.key,
+            created_at=now,
         )
 
 

@@ -265,10 +265,12 @@ def renew(store: Store, *given: TaskInstance) -> Mapping[UUID, bool]:
 
 
 def hand_on(
-    store: Store, instance: TaskInstance, *, lease: timedelta
+    store: Store, instance: TaskInstance, *, lease: timedelta, worker: str | None = None
 ) -> Mapping[UUID, bool]:
     """Hand on a run, for so long at least."""
-    renewal = Renewal(claim=claim_of(instance), lease=lease, handed_on=True)
+    renewal = Renewal(
+        claim=claim_of(instance), lease=lease, handed_on=True, worker=worker
+    )
     return store.renew_claims([renewal]).done
 
 

@@ -26,6 +26,7 @@ from go_scheduler.testing.store.hand_over import HandOverTests
 from go_scheduler.testing.store.history import HistoryTests
 from go_scheduler.testing.store.instance_lists import InstanceListTests
 from go_scheduler.testing.store.lapsed import LapsedTests
+from go_scheduler.testing.store.made import MadeTests
 from go_scheduler.testing.store.met import MetTests
 from go_scheduler.testing.store.next_fire_times import NextFireTimeTests
 from go_scheduler.testing.store.nodes import (
@@ -44,6 +45,7 @@ from go_scheduler.testing.store.releases import ReleaseTests
 from go_scheduler.testing.store.remembered import RememberedTests
 from go_scheduler.testing.store.reopened import ReopenTests
 from go_scheduler.testing.store.resumes import ResumeTests
+from go_scheduler.testing.store.run_elsewhere import ResultTests, WorkerTests
 from go_scheduler.testing.store.runs import FinishTests, RetryTests
 from go_scheduler.testing.store.sets import SetTests
 from go_scheduler.testing.store.settings import SettingTests
@@ -96,6 +98,9 @@ class StoreSuite(
     RenewTests,
     FinishTests,
     RetryTests,
+    WorkerTests,
+    ResultTests,
+    MadeTests,
     NextFireTimeTests,
     SuccessTests,
     HistoryTests,

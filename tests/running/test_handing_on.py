@@ -51,13 +51,15 @@ WINDOW = 10 * SECOND
 class Work:
     """A handler that hands its work on, and keeps the tokens."""
 
-    def __init__(self, *, expire_after: timedelta | None = None) -> None:
+    def __init__(
+        self, *, expire_after: timedelta | None = None, worker: str | None = None
+    ) -> None:
         self.tokens: list[tuple[UUID, int]] = []
-        self._expire_after = expire_after
+        self._handed_on = HandedOn(expire_after=expire_after, worker=worker)
 
     def __call__(self, instance: TaskInstance) -> HandedOn:
         self.tokens.append(current_run().token)
-        return HandedOn(expire_after=self._expire_after)
+        return self._handed_on
 
 
 @pytest.fixture
@@ -107,6 +109,25 @@ def test_the_instance_stays_running_and_costs_its_node_nothing(
     assert health.ok
     assert (health.busy, health.waiting, health.unrecorded) == (0, 0, 0)
     assert len(work.tokens) == 1
+
+
+def test_who_has_it_is_shown_and_is_in_the_history_of_what_fails(
+    store: Store, clock: ManualClock
+) -> None:
+    work = Work(worker="Maschine ä")
+    with started(work, store, clock):
+        clock.advance(SECOND)
+        [(id, attempt)] = work.tokens
+        assert store.get_instance(id).worker == "Maschine ä"
+        assert Client(store).fail(id, attempt, "no paper")
+        [run] = store.list_runs(id)
+        assert (run.attempt, run.worker) == (attempt, "Maschine ä")
+
+
+@pytest.mark.parametrize("worker", ["", "a" * 201, "\0", "\ud800", 7])
+def test_a_worker_that_cannot_be_kept_is_refused(worker: str) -> None:
+    with pytest.raises(ConfigurationError, match="worker"):
+        HandedOn(worker=worker)
 
 
 def test_it_is_ended_from_outside(

@@ -17,6 +17,7 @@ from go_scheduler.errors import (
 )
 from go_scheduler.models import Outcome, State, TaskInstance
 from go_scheduler.policies import Overlap, RetryPolicy
+from go_scheduler.run import HandedOn
 from go_scheduler.running.calling.error_text import ERROR_LIMIT, describe_error
 from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.failure import Failure
@@ -938,7 +939,7 @@ def test_a_run_that_is_handed_on_has_freed_its_worker(
     desk: Desk, store: FaultyStore, clock: ManualClock
 ) -> None:
     run = called(store, clock)
-    desk.recorder.hand_on(run, None)
+    desk.recorder.hand_on(run, HandedOn())
     assert desk.recorder.claims() == [run.claim]
     desk.tick()
     assert desk.recorder.unrecorded == 0
@@ -1064,6 +1065,6 @@ def test_what_is_handed_on_keeps_its_slot(
 ) -> None:
     of = replace(definition(START + seconds(1)), overlap=Overlap.SKIP)
     [started] = start(store, claimed(store, of))
-    desk.recorder.hand_on(HeldRun(started, expire_after=EXPIRE_AFTER), None)
+    desk.recorder.hand_on(HeldRun(started, expire_after=EXPIRE_AFTER), HandedOn())
     desk.tick()
     assert desk.freed == []

@@ -251,7 +251,7 @@ class Calls:
                     self._recorder.fail(run, failure._replace(error=why))
             elif isinstance(result, HandedOn) and not run.joined:
                 if owned:
-                    self._recorder.hand_on(run, result.expire_after)
+                    self._recorder.hand_on(run, result)
             elif owned or not run.joined:
                 self._recorder.succeed(run)
         finally:

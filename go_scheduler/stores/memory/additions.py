@@ -36,7 +36,9 @@ def _row(
     known = rows.get(addition.id) or rows.keyed(of, addition.key)
     if known is not None:
         return known
-    made = StoredInstance(addition.id, of, addition.execute_at(now), fire_time=None)
+    made = StoredInstance(
+        addition.id, of, addition.execute_at(now), fire_time=None, created_at=now
+    )
     made.payload, made.key = addition.payload, addition.key
     rows.add(made)
     tables.definitions.note_busy(of)

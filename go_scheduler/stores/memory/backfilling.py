@@ -47,7 +47,12 @@ def _make(
     if known is None:
         rows.add(
             StoredInstance(
-                uuid4(), of, fire_time, fire_time=fire_time, backfilled=overlap
+                uuid4(),
+                of,
+                fire_time,
+                fire_time=fire_time,
+                created_at=now,
+                backfilled=overlap,
             )
         )
         tables.definitions.note_busy(of)

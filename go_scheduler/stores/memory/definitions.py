@@ -261,14 +261,18 @@ class DefinitionTable:
         for fire_time, at in firing.instances():
             if row.instances is None or fire_time not in row.instances:
                 self._instances.add(
-                    StoredInstance(uuid4(), row, at, fire_time=fire_time)
+                    StoredInstance(
+                        uuid4(), row, at, fire_time=fire_time, created_at=now
+                    )
                 )
         row.definition = fired(stored, firing.next_fire_time, now)
         self._list(row)
         return True
 
     def _skip(self, row: StoredDefinition, skipped: Skipped, now: datetime) -> None:
-        instance = StoredInstance(uuid4(), row, skipped.first, fire_time=None)
+        instance = StoredInstance(
+            uuid4(), row, skipped.first, fire_time=None, created_at=now
+        )
         instance.skipped = skipped
         self._instances.add(instance)
         self._instances.end(instance, Outcome.SKIPPED, now)

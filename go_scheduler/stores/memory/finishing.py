@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from go_scheduler.json import read_frozen
 from go_scheduler.models import Cancelled, Outcome, Skipped, State
 from go_scheduler.stores.changes import run_end
 
@@ -43,6 +44,8 @@ def finish(outcome: RunOutcome, tables: Tables, now: datetime) -> bool:
         return True
     row.started_at = outcome.started_at
     row.ended_attempt = outcome.claim.attempt
+    if outcome.result is not None:
+        row.result = read_frozen(outcome.result)
     if row.outcome is None:
         instances.end(row, outcome.outcome, now)
         tables.definitions.go_on(row, outcome.next_fire_time, now)

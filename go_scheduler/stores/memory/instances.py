@@ -171,7 +171,7 @@ class InstanceTable:
         self._give_back(row, due_at)
 
     def _give_back(self, row: StoredInstance, due_at: datetime) -> None:
-        row.claimed_by = row.expires_at = row.started_at = None
+        row.claimed_by = row.expires_at = row.started_at = row.worker = None
         row.due_at = due_at
         self._enter(row, _PENDING)
         self.list_pending(row)
@@ -202,6 +202,7 @@ class InstanceTable:
         """Let a claim hold for as long as a renewal says, handed on for no less."""
         if renewal.handed_on:
             row.handed_on = row.attempt
+            row.worker = renewal.worker or row.worker
         expires_at = now + renewal.lease
         if row.is_handed_on:
             expires_at = max(expires_at, row.expires_at or now)

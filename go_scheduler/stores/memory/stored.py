@@ -56,6 +56,7 @@ class StoredInstance:
         "cancel_requested",
         "claimed_by",
         "completed_at",
+        "created_at",
         "due_at",
         "ended_attempt",
         "error",
@@ -75,11 +76,13 @@ class StoredInstance:
         "priority",
         "queue",
         "reopened_at",
+        "result",
         "runs",
         "skipped",
         "slot",
         "started_at",
         "state",
+        "worker",
     )
 
     def __init__(
@@ -89,6 +92,7 @@ class StoredInstance:
         execute_at: datetime,
         *,
         fire_time: datetime | None,
+        created_at: datetime | None,
         backfilled: Overlap | None = None,
     ) -> None:
         self.id = id
@@ -96,6 +100,7 @@ class StoredInstance:
         self.queue = of.definition.queue
         self.priority = of.definition.priority
         self.fire_time = fire_time
+        self.created_at = created_at
         self.backfilled = backfilled
         self.reopened_at: datetime | None = None
         self.parked = False
@@ -108,12 +113,14 @@ class StoredInstance:
         self.hangs = 0
         self.claimed_by: UUID | None = None
         self.handed_on: int | None = None
+        self.worker: str | None = None
         self.expires_at: datetime | None = None
         self.started_at: datetime | None = None
         self.completed_at: datetime | None = None
         self.outcome: Outcome | None = None
         self.ended_attempt: int | None = None
         self.error: str | None = None
+        self.result: JSON = None
         self.cancel_requested = False
         self.skipped: Skipped | None = None
         self.payload: Mapping[str, JSON] | None = None
@@ -129,6 +136,7 @@ class StoredInstance:
             of,
             instance.execute_at,
             fire_time=instance.fire_time,
+            created_at=instance.created_at,
             backfilled=instance.backfilled,
         )
         for name in _RESTORED:
@@ -194,6 +202,7 @@ class StoredInstance:
             self.keep_run(RunEnd.LOST, None, now)
             self.started_at = None
         self.claimed_by = claimant.node
+        self.worker = None
         self.attempt += 1
         due_at = self.due_at
         self.expires_at = (due_at if due_at > now else now) + claimant.lease
@@ -210,7 +219,7 @@ class StoredInstance:
     def begin_anew(self, now: datetime) -> None:
         """Be as if it were new and due now, but for what is known of its runs."""
         self.outcome = self.completed_at = self.ended_attempt = None
-        self.claimed_by = self.expires_at = self.started_at = None
+        self.claimed_by = self.expires_at = self.started_at = self.worker = None
         self.cancel_requested = False
         self.runs = self.hangs = 0
         self.due_at = now
@@ -239,6 +248,7 @@ class StoredInstance:
             ended_at=now,
             outcome=outcome,
             error=error,
+            worker=self.worker,
         )
         self.past = (*self.past, run)[-RUNS_KEPT:]
 
@@ -267,8 +277,10 @@ _RESTORED = (
     "parked",
     "payload",
     "reopened_at",
+    "result",
     "runs",
     "skipped",
     "started_at",
     "state",
+    "worker",
 )

@@ -171,5 +171,5 @@ def _made(
     now: datetime,
     started: Mapping[str, object],
 ) -> TaskInstance:
-    made = addition.made(definition, addition.execute_at(now))
+    made = addition.made(definition, now)
     return changed(made, **started) if started and made.due_at <= now else made

@@ -95,7 +95,10 @@ class ClaimedInstances:
         """Let claims hold longer."""
         if not renewals:
             return Answer(done={})
-        write = _write("renew", lane=Lane.RENEWALS, parameters=_renewal_parameters)
+        name, parameters = "renew", _renewal_parameters
+        if any(each.worker is not None for each in renewals):
+            name, parameters = "renew_for_workers", _worker_parameters
+        write = _write(name, lane=Lane.RENEWALS, parameters=parameters)
         rows, busy = self._writes.write(write, sorted(renewals, key=_number))
         return Answer(done={row.id: row.cancel_requested for row in rows}, busy=busy)
 
@@ -107,13 +110,16 @@ class ClaimedInstances:
             each.is_kept or (each.has_slot and each.outcome) for each in outcomes
         )
         name = "finish" if plain else "finish_in_full"
+        parameters = _outcome_parameters
+        if any(each.result is not None for each in outcomes):
+            name, parameters = f"{name}_with_results", _result_parameters
         write: Write[RunOutcome] = Write(
             lane=Lane.BY_KEY,
             name=name,
             apart=name,
             free="finish_free",
             current="finish_current",
-            parameters=_outcome_parameters,
+            parameters=parameters,
             id_of=attrgetter("claim.instance_id"),
             # A finish that was done, and is repeated, answers that claims were lost.
             repeatable=False,
@@ -195,6 +201,11 @@ def _renewal_parameters(renewals: Sequence[Renewal]) -> Mapping[str, object]:
     }
 
 
+def _worker_parameters(renewals: Sequence[Renewal]) -> Mapping[str, object]:
+    workers = arrays.texts(each.worker for each in renewals)
+    return {**_renewal_parameters(renewals), "workers": workers}
+
+
 def _release_parameters(releases: Sequence[Release]) -> Mapping[str, object]:
     delays = (to_microseconds(each.delay) for each in releases)
     return {
@@ -218,6 +229,11 @@ def _outcome_parameters(outcomes: Sequence[RunOutcome]) -> Mapping[str, object]:
         "next_times": arrays.times(each.next_fire_time for each in outcomes),
         "late": LATE_AFTER,
     }
+
+
+def _result_parameters(outcomes: Sequence[RunOutcome]) -> Mapping[str, object]:
+    results = arrays.texts(each.result for each in outcomes)
+    return {**_outcome_parameters(outcomes), "results": results}
 
 
 def _keys(claims: Sequence[Claim]) -> dict[str, object]:

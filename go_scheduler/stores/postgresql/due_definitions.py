@@ -168,6 +168,7 @@ def _started(firing: Firing, row: Any, node: UUID) -> TaskInstance:
         claimed_by=node,
         started_at=row.started_at,
         expires_at=row.expires_at,
+        created_at=row.now,
     )
 
 

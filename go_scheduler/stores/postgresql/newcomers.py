@@ -164,6 +164,7 @@ class Newcomers:
             claimed_by=claimant.node,
             started_at=row.started_at,
             expires_at=row.expires_at,
+            created_at=row.now,
         )
 
     def _insert(

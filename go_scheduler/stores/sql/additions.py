@@ -74,7 +74,7 @@ class Additions:
         return [
             read_instance(tuple(existing[each.id]), definition)
             if each.id in existing
-            else each.made(definition, each.execute_at(now))
+            else each.made(definition, now)
             for each in additions
         ]
 
@@ -149,6 +149,7 @@ class Additions:
                 "overlap": of.overlap,
                 "frozen": of.paused,
                 "key": each.key,
+                "created_at": now,
                 "execute_at": execute_at,
                 "due_at": execute_at,
                 "claimable_at": None if of.paused else max(execute_at, now),

@@ -61,6 +61,7 @@ def _succeed(outcome: RunOutcome, now: datetime) -> ReturningUpdate[Any]:
             ended_attempt=outcome.claim.attempt,
             completed_at=now,
             started_at=outcome.started_at,
+            result=outcome.result,
             claimable_at=None,
             # An instance that had failed has moved its definition on already.
             waits=and_(column.waits, column.completed_at.is_(None)),

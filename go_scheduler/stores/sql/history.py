@@ -24,6 +24,7 @@ _COLUMNS = (
     "ended_at",
     "outcome",
     "error",
+    "worker",
 )
 _ENDS = {end.value: end for end in RunEnd}
 

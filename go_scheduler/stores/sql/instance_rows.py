@@ -39,6 +39,7 @@ CLAIMED_COLUMNS = (
     "key",
     "backfilled",
     "reopened_at",
+    "created_at",
 )
 """The columns to be read of an instance that is claimed."""
 INSTANCE_COLUMNS = (
@@ -46,6 +47,8 @@ INSTANCE_COLUMNS = (
     "completed_at",
     "ended_attempt",
     "parked",
+    "worker",
+    "result",
     "skipped_first",
     "skipped_last",
     "skipped_count",
@@ -77,7 +80,8 @@ def read_instance(values: Sequence[Any], definition: TaskDefinition) -> TaskInst
     id, _, fire_time, execute_at, due_at, attempt, runs, hangs, *rest = values
     claimed_by, expires_at, started_at, outcome, error, *rest = rest
     cancel_requested, payload, key, backfilled, reopened_at, *rest = rest
-    completed_at, ended_attempt, parked, *of_skipped = rest or _NOT_READ
+    created_at, *rest = rest
+    completed_at, ended_attempt, parked, worker, result, *of_skipped = rest or _NOT_READ
     return _instance(
         id,
         definition,
@@ -101,6 +105,9 @@ def read_instance(values: Sequence[Any], definition: TaskDefinition) -> TaskInst
         key,
         _OVERLAPS.get(backfilled, Overlap.ALLOW),
         reopened_at,
+        worker,
+        result,
+        created_at,
     )
 
 

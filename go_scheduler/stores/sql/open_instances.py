@@ -186,6 +186,7 @@ class OpenInstances:
         self._update(
             {
                 "claimed_by": None,
+                "worker": None,
                 "expires_at": None,
                 "claimable_at": _claimable_at(now),
             },

@@ -271,6 +271,7 @@ class Puts:
             due_at=skipped.first,
             outcome=Outcome.SKIPPED.value,
             completed_at=now,
+            created_at=now,
             skipped_first=skipped.first,
             skipped_last=skipped.last,
             skipped_count=skipped.count,

@@ -143,6 +143,7 @@ def _reopen(
             runs=0,
             hangs=0,
             claimed_by=None,
+            worker=None,
             expires_at=None,
             started_at=None,
             completed_at=None,

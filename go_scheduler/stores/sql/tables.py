@@ -32,7 +32,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from go_scheduler.stores.sql.types import Id, Object, Time
+from go_scheduler.stores.sql.types import Id, Object, Time, Value
 
 metadata = MetaData()
 
@@ -142,7 +142,7 @@ instances = Table(
     Column("completed_at", Time),
     Column("outcome", Text),
     Column("ended_attempt", BigInteger),
-    Column("result", Text),
+    Column("result", Value),
     Column("error", Text),
     Column("cancel_requested", Boolean, nullable=False, server_default=_NO),
     # Which fire times it stands for, with fire_time as the first of them, or

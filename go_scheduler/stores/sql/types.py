@@ -13,7 +13,13 @@ from uuid import UUID
 
 from sqlalchemy import CHAR, TIMESTAMP, BigInteger, Text, TypeDecorator, Uuid
 
-from go_scheduler.json import JSON, FrozenObject, read_object, to_text
+from go_scheduler.json import (
+    JSON,
+    FrozenObject,
+    read_frozen,
+    read_object,
+    to_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -173,5 +179,21 @@ class Object(TypeDecorator[Any]):
             return None
         try:
             return read_object(str(value))
+        except (ValueError, RecursionError):
+            return UNREADABLE
+
+
+class Value(TypeDecorator[Any]):
+    """A JSON value of any kind, as text; written as text, and read as the value."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_result_value(self, value: object, dialect: Dialect) -> object:
+        """The value, read-only."""
+        if value is None:
+            return None
+        try:
+            return read_frozen(str(value))
         except (ValueError, RecursionError):
             return UNREADABLE

@@ -77,7 +77,7 @@ class AddedInstances(Additions):
         [values] = found
         definition = _definition(values)
         now = self._dialect.now(connection)
-        made = [each.made(definition, each.execute_at(now)) for each in additions]
+        made = [each.made(definition, now) for each in additions]
         if claimant is not None and may_start(made[0], claimant, names):
             made = [
                 started(each, claimant, now) if each.due_at <= now else each

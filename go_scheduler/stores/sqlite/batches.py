@@ -11,7 +11,7 @@ from go_scheduler.stores.changes import run_end
 from go_scheduler.stores.sql.types import to_microseconds, to_sqlite_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence, Set
     from datetime import datetime
     from typing import Any
 
@@ -49,14 +49,14 @@ def instances_of(
     )
     if (skipped := firing.skipped) is not None:
         first = to_sqlite_time(skipped.first)
-        ended = (None, Outcome.SKIPPED.value, now)
+        ended = (None, Outcome.SKIPPED.value, now, now)
         last = to_sqlite_time(skipped.last)
         of_skipped = (first, last, skipped.count, skipped.reason)
         yield (uuid4().hex, *of, None, first, first, *ended, *of_skipped)
     for fire_time, execute_at in firing.instances():
         at = to_sqlite_time(execute_at)
         times = (to_sqlite_time(fire_time), at, at)
-        open = (max(at, now), None, None)
+        open = (max(at, now), None, None, now)
         yield (uuid4().hex, *of, *times, *open, None, None, None, None)
 
 
@@ -68,6 +68,17 @@ def successes(outcomes: Sequence[RunOutcome]) -> Sequence[tuple[object, ...]]:
         if each.outcome is Outcome.COMPLETED
         and each.started_at is not None
         and not (each.error or each.hung)
+    ]
+
+
+def results(
+    by_id: Mapping[str, RunOutcome], done: Set[str]
+) -> Sequence[tuple[str, str]]:
+    """The values that keep what came of those that are done."""
+    return [
+        (each.result, id)
+        for id, each in by_id.items()
+        if each.result is not None and id in done
     ]
 
 
@@ -118,6 +129,7 @@ def kept_runs(
             row.id,
             each.claim.attempt,
             row.claimed_by,
+            row.worker,
             time_of(each.started_at),
             now,
             run_end(each).value,

@@ -25,6 +25,7 @@ from go_scheduler.stores.sql.rows import (
 from go_scheduler.stores.sql.types import to_microseconds
 from go_scheduler.stores.sqlite.batches import (
     key_of,
+    results,
     run_batch,
     successes,
     write_all,
@@ -203,7 +204,12 @@ class ClaimedInstances:
         if not renewals:
             return Answer(done={})
         batch = [
-            (*key_of(each.claim), to_microseconds(each.lease), each.handed_on)
+            (
+                *key_of(each.claim),
+                to_microseconds(each.lease),
+                each.handed_on,
+                each.worker,
+            )
             for each in renewals
         ]
 
@@ -226,6 +232,7 @@ class ClaimedInstances:
             done = {row.id for row in rows}
             if left := {id: each for id, each in by_id.items() if id not in done}:
                 done |= finish_in_full(connection, left, now)
+            write_all(connection, runs.KEEP_RESULT, results(by_id, done))
             return {by_id[id].claim.instance_id for id in done}
 
         return Answer(done=self._database.transact(finish))

@@ -104,6 +104,7 @@ class Newcomers:
             fire_time=fire_time,
             execute_at=fire_time,
             due_at=fire_time,
+            created_at=newcomer.made_at,
         )
         instance = started(instance, claimant, max(newcomer.made_at, fire_time))
         connection.exec_driver_sql(
@@ -112,6 +113,7 @@ class Newcomers:
                 "id": instance.id.hex,
                 "definition_key": newcomer.key.hex,
                 "fire_time": to_sqlite_time(fire_time),
+                "created_at": to_sqlite_time(newcomer.made_at),
                 "node": claimant.node.hex,
                 "started_at": time_of(instance.started_at),
                 "expires_at": time_of(instance.expires_at),

@@ -109,8 +109,19 @@ class InstanceRules(StorePair):
         self._alike(start)
 
     @precondition(lambda self: self._claims)
-    @rule(data=st.data(), lease=seconds.filter(bool), handed_on=st.booleans())
-    def renew(self, data: st.DataObject, lease: timedelta, handed_on: bool) -> None:
+    @rule(
+        data=st.data(),
+        lease=seconds.filter(bool),
+        handed_on=st.booleans(),
+        worker=st.sampled_from([None, "ä", "b"]),
+    )
+    def renew(
+        self,
+        data: st.DataObject,
+        lease: timedelta,
+        handed_on: bool,
+        worker: str | None,
+    ) -> None:
         """A node renews or hands on what it has claimed or lost."""
         claims = self._some(data, self._claims)
 
@@ -118,7 +129,10 @@ class InstanceRules(StorePair):
             answer = store.renew_claims(
                 [
                     Renewal(
-                        claim=self._claim(store, each), lease=lease, handed_on=handed_on
+                        claim=self._claim(store, each),
+                        lease=lease,
+                        handed_on=handed_on,
+                        worker=worker,
                     )
                     for each in claims
                 ]
@@ -136,16 +150,19 @@ class InstanceRules(StorePair):
         error=st.sampled_from([None, "no"]),
         called=st.booleans(),
         next_fire_time=st.none() | offsets,
+        result=st.sampled_from([None, '"ä"', "[1]"]),
     )
     def finish(
         self,
         data: st.DataObject,
+        *,
         outcome: Outcome | None,
         retry_in: timedelta,
         hung: bool,
         error: str | None,
         called: bool,
         next_fire_time: timedelta | None,
+        result: str | None,
     ) -> None:
         """A node finishes what it has claimed or lost."""
         [claim] = self._some(data, self._claims, most=1)
@@ -160,6 +177,7 @@ class InstanceRules(StorePair):
             hung=hung,
             error=error,
             next_fire_time=None if next_fire_time is None else now + next_fire_time,
+            result=result if outcome is Outcome.COMPLETED else None,
         )
 
         def finish(store: Store) -> object:

@@ -226,4 +226,5 @@ def seen_of(given: TaskInstance) -> object:
         given.parked,
         given.skipped,
         (given.payload, given.key, given.backfilled, given.reopened_at),
+        given.created_at,
     )

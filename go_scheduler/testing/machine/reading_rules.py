@@ -90,6 +90,7 @@ class ReadingRules(StorePair):
                         run.ended_at,
                         run.outcome,
                         run.error,
+                        run.worker,
                     )
                     for run in store.list_runs(each.id)
                 ]

@@ -124,6 +124,9 @@ class StoreMachine(
 
         def read(store: Store) -> object:
             found = store.list_instances(limit=ALL)
-            return {self._known(store, each): seen_of(each) for each in found}
+            return {
+                self._known(store, each): (seen_of(each), each.worker, each.result)
+                for each in found
+            }
 
         self._alike(read)

@@ -78,12 +78,12 @@ x AS MATERIALIZED (
 made AS (
   INSERT INTO task_instances
          (id, definition_key, shard, queue, priority, expire_after, slot, overlap,
-          frozen, key, execute_at, due_at, claimable_at, payload{start.columns})
+          frozen, key, execute_at, due_at, claimable_at, payload,
+          created_at{start.columns})
   SELECT x.id, d.key, x.shard, d.queue, d.priority, d.expire_after, d.slot, d.overlap,
          d.paused, x.key, x.at, x.at,
-         CASE WHEN NOT d.paused{start.unless} THEN greatest(x.at, now()) END, x.payload{
-        start.values
-    }
+         CASE WHEN NOT d.paused{start.unless} THEN greatest(x.at, now()) END, x.payload,
+         now(){start.values}
     FROM d CROSS JOIN x{start.join}
    WHERE NOT EXISTS (SELECT 1 FROM task_instances@task_instances_pkey AS i
                       WHERE i.id = x.id OFFSET 0)

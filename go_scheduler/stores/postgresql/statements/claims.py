@@ -156,6 +156,7 @@ def _claim_lapsed(only: str = "", apart: str = "") -> Statement:
     sql = f"""
 WITH due AS MATERIALIZED (
   SELECT id, expires_at AS place, attempt AS lost_as, claimed_by AS lost_by,
+         worker AS ran_by,
          started_at AS began
     FROM task_instances@task_instances_lease_idx
    WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT frozen
@@ -164,14 +165,16 @@ WITH due AS MATERIALIZED (
      AND queue = ANY(CAST(:queues AS text[])){only}
    ORDER BY expires_at LIMIT :limit FOR UPDATE SKIP LOCKED),
 t AS (
-  UPDATE task_instances@task_instances_pkey AS t{_MARKED}
+  UPDATE task_instances@task_instances_pkey AS t{_MARKED},
+         worker = NULL
     FROM due
    WHERE t.id = due.id{_SOUND}
      AND t.completed_at IS NULL AND t.expires_at <= now() - CAST(:lapsed AS interval)
   RETURNING {INSTANCE}, due.place),
 kept AS (
-  INSERT INTO task_runs (instance_id, attempt, node, started_at, ended_at, outcome)
-  SELECT t.id, due.lost_as, due.lost_by, due.began, now(), 'lost'
+  INSERT INTO task_runs
+         (instance_id, attempt, node, worker, started_at, ended_at, outcome)
+  SELECT t.id, due.lost_as, due.lost_by, due.ran_by, due.began, now(), 'lost'
     FROM t JOIN due ON due.id = t.id
    WHERE due.began IS NOT NULL
   ON CONFLICT DO NOTHING

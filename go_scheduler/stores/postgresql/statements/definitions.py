@@ -77,10 +77,11 @@ _STARTED = f""",
 started AS (
   INSERT INTO task_instances
          (id, definition_key, shard, queue, priority, expire_after, waits, fire_time,
-          execute_at, due_at, claimed_by, attempt, runs, started_at, expires_at)
+          execute_at, due_at, created_at, claimed_by, attempt, runs, started_at,
+          expires_at)
   SELECT CAST(:instance_id AS uuid), d.key, CAST(:instance_shard AS bigint), d.queue,
-         d.priority, d.expire_after, d.waits, f.at, f.at, f.at, CAST(:node AS uuid), 1,
-         1, greatest(now(), f.at),
+         d.priority, d.expire_after, d.waits, f.at, f.at, f.at, now(),
+         CAST(:node AS uuid), 1, 1, greatest(now(), f.at),
          greatest(now(), f.at)
              + {LONGEST_LEASE}
     FROM x AS d JOIN made ON made.key = d.key
@@ -195,7 +196,9 @@ made AS (
   INSERT INTO task_instances
          (id, definition_key, shard, queue, priority, expire_after, waits, slot,
           overlap, fire_time, execute_at, due_at, claimable_at, outcome, completed_at,
-          skipped_first, skipped_last, skipped_count, skipped_reason{start.columns})
+          skipped_first, skipped_last, skipped_count, skipped_reason, created_at{
+        start.columns
+    })
   SELECT f.id, d.key, f.shard, d.queue, d.priority, d.expire_after, d.waits,
          {_FIRED.slot},
          {_FIRED.overlap},
@@ -204,9 +207,8 @@ made AS (
          {start.claimable},
          CASE WHEN f.reason IS NOT NULL THEN 'skipped' END,
          CASE WHEN f.reason IS NOT NULL THEN now() END,
-         CASE WHEN f.reason IS NOT NULL THEN f.fire_time END, f.last, f.count, f.reason{
-        start.values
-    }
+         CASE WHEN f.reason IS NOT NULL THEN f.fire_time END, f.last, f.count, f.reason,
+         now(){start.values}
     FROM unnest(CAST(:instance_ids AS uuid[]), CAST(:definition_ids AS uuid[]),
                 CAST(:shards AS bigint[]), CAST(:fire_times AS timestamptz[]),
                 CAST(:later AS interval[]), CAST(:lasts AS timestamptz[]),

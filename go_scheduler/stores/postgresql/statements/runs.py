@@ -90,6 +90,7 @@ t AS (
          expires_at = CASE WHEN mine.starts
              THEN {_LEASE} END,
          claimed_by = CASE WHEN mine.starts THEN t.claimed_by END,
+         worker = CASE WHEN mine.starts THEN t.worker END,
          parked = NOT mine.starts,
          behind = CASE WHEN NOT mine.starts THEN mine.holder END
     FROM (SELECT m.id, has.instance_id AS holder, has.instance_id = m.id AS starts
@@ -103,18 +104,30 @@ SELECT {INSTANCE},
 """
 
 
-_RENEW = f"""
+def _renew(worker: str = "", workers: str = "", named: str = "") -> str:
+    """Lets claims hold longer."""
+    return f"""
 UPDATE task_instances@task_instances_pkey AS t
    SET expires_at = CASE WHEN x.handed_on OR t.handed_on = t.attempt
            THEN greatest(t.expires_at, now() + x.lease * interval '1 microsecond')
            ELSE now() + x.lease * interval '1 microsecond' END,
-       handed_on = CASE WHEN x.handed_on THEN t.attempt ELSE t.handed_on END
+       handed_on = CASE WHEN x.handed_on THEN t.attempt ELSE t.handed_on END{worker}
   FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]),
-              CAST(:leases AS bigint[]), CAST(:handed_on AS boolean[]))
-         AS x (id, attempt, lease, handed_on)
+              CAST(:leases AS bigint[]), CAST(:handed_on AS boolean[]){workers})
+         AS x (id, attempt, lease, handed_on{named})
  WHERE {_OWNED}
 RETURNING t.id, t.cancel_requested
 """
+
+
+_RENEW_FOR_WORKERS = _renew(
+    """,
+       worker = CASE WHEN x.handed_on THEN coalesce(x.worker, t.worker)
+                ELSE t.worker END""",
+    """,
+              CAST(:workers AS text[])""",
+    ", worker",
+)
 
 # The first success wins, of whichever attempt.
 _MAY_FINISH = """t.id = x.id
@@ -148,7 +161,7 @@ freed AS (
 _RELEASE = f"""
 WITH released AS (
   UPDATE task_instances@task_instances_pkey AS t
-     SET claimed_by = NULL, expires_at = NULL, started_at = NULL,
+     SET claimed_by = NULL, expires_at = NULL, started_at = NULL, worker = NULL,
          runs = t.runs - CASE WHEN t.started_at IS NOT NULL THEN 1 ELSE 0 END,
          due_at = CASE WHEN x.delay > 0
                   THEN greatest(t.due_at, now() + x.delay * interval '1 microsecond')
@@ -167,7 +180,7 @@ SELECT id FROM released
 # more: RETURNING has the new values only.
 # Whose claim it was is gone from the row when it is pending again.
 _PRIOR = """prior AS MATERIALIZED (
-  SELECT id, claimed_by FROM task_instances@task_instances_pkey
+  SELECT id, claimed_by, worker FROM task_instances@task_instances_pkey
    WHERE id IN (SELECT unnest((SELECT CAST(:ids AS uuid[]))))),
 """
 _OF_RUN = """,
@@ -176,8 +189,8 @@ _OF_RUN = """,
 _KEPT = """,
 kept AS (
   INSERT INTO task_runs
-         (instance_id, attempt, node, started_at, ended_at, outcome, error)
-  SELECT e.id, e.ran_as, prior.claimed_by, e.began, now(),
+         (instance_id, attempt, node, worker, started_at, ended_at, outcome, error)
+  SELECT e.id, e.ran_as, prior.claimed_by, prior.worker, e.began, now(),
          CASE WHEN e.hung THEN 'hung' WHEN e.ended_by IS NULL THEN 'failed'
          ELSE e.ended_by END, e.raised
     FROM ended AS e JOIN prior ON prior.id = e.id
@@ -193,19 +206,26 @@ DELETE FROM task_runs@task_runs_pkey AS r
  WHERE old.n > :kept AND r.instance_id = old.instance_id AND r.attempt = old.attempt
 RETURNING r.instance_id
 """
+_WORKER = """,
+         worker = CASE WHEN x.outcome IS NOT NULL THEN t.worker END"""
+_RESULT = """,
+         result = coalesce(x.result, t.result)"""
+_RESULTS = """,
+                CAST(:results AS text[])"""
 _RETURNS = """
   RETURNING t.id, t.definition_key, (t.waits AND x.outcome IS NOT NULL) AS goes_on,
             x.next_at"""
 
 
-def _finish(*, in_full: bool = False) -> str:
+def _finish(*, in_full: bool = False, results: bool = False) -> Statement:
     """Records what became of runs.
 
     Args:
         in_full: Whether slots are let go of, and the ends are kept of those that did
             not succeed. What all have succeeded without a slot pays nothing for that.
+        results: Whether any has a result.
     """
-    return f"""
+    sql = f"""
 WITH {_PRIOR if in_full else ""}ended AS (
   UPDATE task_instances@task_instances_pkey AS t
      SET outcome = x.outcome,
@@ -226,17 +246,24 @@ WITH {_PRIOR if in_full else ""}ended AS (
          due_at = CASE WHEN x.outcome IS NOT NULL THEN t.due_at
                   ELSE now() + x.retry_in * interval '1 microsecond' END,
          claimable_at = CASE WHEN x.outcome IS NULL AND NOT t.frozen
-                        THEN now() + x.retry_in * interval '1 microsecond' END
+                        THEN now() + x.retry_in * interval '1 microsecond' END{
+        (_WORKER if in_full else "") + (_RESULT if results else "")
+    }
     FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]),
                 CAST(:outcomes AS text[]), CAST(:started AS timestamptz[]),
                 CAST(:retries AS bigint[]), CAST(:hung AS boolean[]),
-                CAST(:errors AS text[]), CAST(:next_times AS timestamptz[]))
-         AS x (id, attempt, outcome, started_at, retry_in, hung, error, next_at)
+                CAST(:errors AS text[]), CAST(:next_times AS timestamptz[]){
+        _RESULTS if results else ""
+    })
+         AS x (id, attempt, outcome, started_at, retry_in, hung, error, next_at{
+        ", result" if results else ""
+    })
    WHERE {_MAY_FINISH}{_RETURNS}{_OF_SLOT + _OF_RUN if in_full else ""}),{
         _freed() + "," if in_full else ""
     }{_GONE_ON}{_KEPT if in_full else ""}
 SELECT id FROM ended
 """
+    return Statement(sql, ("id",))
 
 
 _CANCEL = f"""
@@ -292,12 +319,15 @@ RUN_STATEMENTS: Mapping[str, Statement] = {
     "start_past_locks": Statement(_start(APART), BOTH),
     "start_in_slots": Statement(_start_in_slots(), BOTH),
     "start_in_slots_past_locks": Statement(_start_in_slots(APART), BOTH),
-    "renew": Statement(_RENEW, ("id", "cancel_requested")),
+    "renew": Statement(_renew(), ("id", "cancel_requested")),
+    "renew_for_workers": Statement(_RENEW_FOR_WORKERS, ("id", "cancel_requested")),
     "release": Statement(_RELEASE, ("id",)),
     "claimed_free": Statement(_FREE, ("id",)),
     "claimed_current": Statement(_CURRENT, ("id",)),
-    "finish": Statement(_finish(), ("id",)),
-    "finish_in_full": Statement(_finish(in_full=True), ("id",)),
+    "finish": _finish(),
+    "finish_in_full": _finish(in_full=True),
+    "finish_with_results": _finish(results=True),
+    "finish_in_full_with_results": _finish(in_full=True, results=True),
     "trim_runs": Statement(_TRIM_RUNS, ("instance_id",)),
     "finish_free": Statement(_FINISH_FREE, ("id",)),
     "finish_current": Statement(_FINISH_CURRENT, ("id",)),

@@ -27,11 +27,11 @@ SELECT {_COLUMNS},
 ADD = f"""
 INSERT INTO task_instances
        (id, definition_key, queue, priority, expire_after, slot, overlap, frozen, key,
-        payload, execute_at, due_at, claimable_at, claimed_by, attempt, runs,
-        started_at, expires_at)
+        payload, created_at, execute_at, due_at, claimable_at, claimed_by, attempt,
+        runs, started_at, expires_at)
 {batch("id", "key", "payload", "execute_at", "claimed_by", "expires_at")}
 SELECT x.id, d.key, d.queue, d.priority, d.expire_after, d.slot, d.overlap, d.paused,
-       x.key, x.payload, x.execute_at, x.execute_at,
+       x.key, x.payload, :now, x.execute_at, x.execute_at,
        CASE WHEN NOT d.paused AND x.claimed_by IS NULL
        THEN max(x.execute_at, :now) END,
        x.claimed_by, x.claimed_by IS NOT NULL, x.claimed_by IS NOT NULL,
@@ -44,9 +44,9 @@ RETURNING id
 ADD_STARTED = """
 INSERT INTO task_instances
        (id, definition_key, queue, priority, expire_after, waits, fire_time, execute_at,
-        due_at, claimed_by, attempt, runs, started_at, expires_at)
+        due_at, created_at, claimed_by, attempt, runs, started_at, expires_at)
 SELECT :id, key, queue, priority, expire_after, waits, :fire_time, :fire_time,
-       :fire_time, :node, 1, 1, :started_at, :expires_at
+       :fire_time, :created_at, :node, 1, 1, :started_at, :expires_at
   FROM task_definitions
  WHERE key = :definition_key
 """

@@ -51,6 +51,7 @@ STATEMENTS: Mapping[str, Statement | TextClause | TextualSelect | str] = {
     "finish_end": runs.FINISH_END,
     "finish_retry": runs.FINISH_RETRY,
     "cancel": runs.CANCEL,
+    "keep_result": runs.KEEP_RESULT,
     "keep_run": history.KEEP_RUN,
     "keep_lost": history.KEEP_LOST,
     "trim_runs": history.TRIM_RUNS,

@@ -85,7 +85,7 @@ SELECT id FROM task_instances
  ORDER BY expires_at LIMIT :limit
 """
 CLAIM_NAMED = of_instances(f"""
-UPDATE task_instances{_MARKED}
+UPDATE task_instances{_MARKED}, worker = NULL
  WHERE id IN (SELECT value FROM json_each(:ids))
 RETURNING {INSTANCE}
 """)

@@ -122,6 +122,7 @@ MADE_COLUMNS = (
     "claimable_at",
     "outcome",
     "completed_at",
+    "created_at",
     "skipped_first",
     "skipped_last",
     "skipped_count",

@@ -6,13 +6,13 @@ from go_scheduler.models import RUNS_KEPT
 
 KEEP_RUN = """
 INSERT OR IGNORE INTO task_runs
-       (instance_id, attempt, node, started_at, ended_at, outcome, error)
-VALUES (?, ?, ?, ?, ?, ?, ?)
+       (instance_id, attempt, node, worker, started_at, ended_at, outcome, error)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
 KEEP_LOST = """
 INSERT OR IGNORE INTO task_runs
-       (instance_id, attempt, node, started_at, ended_at, outcome)
-SELECT id, attempt, claimed_by, started_at, :now, 'lost' FROM task_instances
+       (instance_id, attempt, node, worker, started_at, ended_at, outcome)
+SELECT id, attempt, claimed_by, worker, started_at, :now, 'lost' FROM task_instances
  WHERE id IN (SELECT value FROM json_each(:ids)) AND started_at IS NOT NULL
 """
 TRIM_RUNS = f"""

@@ -41,6 +41,7 @@ UPDATE task_instances AS t
        expires_at = CASE WHEN x.starts
            THEN max(:now, t.due_at) + min(:lease, {EXPIRE_AFTER}) END,
        claimed_by = CASE WHEN x.starts THEN t.claimed_by END,
+       worker = CASE WHEN x.starts THEN t.worker END,
        parked = NOT x.starts,
        behind = CASE WHEN NOT x.starts THEN x.holder END
   FROM x
@@ -49,11 +50,13 @@ RETURNING {INSTANCE}
 """)
 FREE_SLOT = "DELETE FROM task_slots WHERE name = ? AND instance_id = ?"
 RENEW = f"""
-{batch("id", "attempt", "lease", "handed_on")}
+{batch("id", "attempt", "lease", "handed_on", "worker")}
 UPDATE task_instances AS t
    SET expires_at = CASE WHEN x.handed_on OR t.handed_on = t.attempt
            THEN max(t.expires_at, :now + x.lease) ELSE :now + x.lease END,
-       handed_on = CASE WHEN x.handed_on THEN t.attempt ELSE t.handed_on END
+       handed_on = CASE WHEN x.handed_on THEN t.attempt ELSE t.handed_on END,
+       worker = CASE WHEN x.handed_on THEN coalesce(x.worker, t.worker)
+           ELSE t.worker END
   FROM x
  WHERE {_OWNED}
 RETURNING id, cancel_requested
@@ -61,7 +64,7 @@ RETURNING id, cancel_requested
 # The first success wins, of whichever attempt.
 FINISH_FOUND = f"""
 {batch("id", "attempt", "outcome")}
-SELECT t.id, t.definition_key, t.slot, t.claimed_by,
+SELECT t.id, t.definition_key, t.slot, t.claimed_by, t.worker,
        t.waits AND t.completed_at IS NULL AS waits,
        t.attempt = x.attempt AND t.completed_at IS NULL
        AND t.started_at IS NOT NULL AS runs_on
@@ -89,9 +92,13 @@ UPDATE task_instances
        error = coalesce(?, error), skipped_reason = ?
  WHERE id = ?
 """
+KEEP_RESULT = """
+UPDATE task_instances SET result = ? WHERE id = ?
+"""
 FINISH_RETRY = """
 UPDATE task_instances
-   SET claimed_by = NULL, expires_at = NULL, started_at = NULL, due_at = ?,
+   SET claimed_by = NULL, expires_at = NULL, started_at = NULL, worker = NULL,
+       due_at = ?,
        claimable_at = CASE WHEN NOT frozen THEN ? END, runs = runs - ?,
        hangs = CASE WHEN ? THEN hangs + 1 ELSE 0 END,
        error = coalesce(?, error)
@@ -100,7 +107,7 @@ UPDATE task_instances
 RELEASE = f"""
 {batch("id", "attempt", "free_at")}
 UPDATE task_instances AS t
-   SET claimed_by = NULL, expires_at = NULL, started_at = NULL,
+   SET claimed_by = NULL, expires_at = NULL, started_at = NULL, worker = NULL,
        runs = t.runs - (t.started_at IS NOT NULL),
        due_at = CASE WHEN x.free_at > :now THEN max(t.due_at, x.free_at)
                 ELSE t.due_at END,

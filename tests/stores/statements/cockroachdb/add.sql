@@ -12,10 +12,12 @@ x AS MATERIALIZED (
 made AS (
   INSERT INTO task_instances
          (id, definition_key, shard, queue, priority, expire_after, slot, overlap,
-          frozen, key, execute_at, due_at, claimable_at, payload)
+          frozen, key, execute_at, due_at, claimable_at, payload,
+          created_at)
   SELECT x.id, d.key, x.shard, d.queue, d.priority, d.expire_after, d.slot, d.overlap,
          d.paused, x.key, x.at, x.at,
-         CASE WHEN NOT d.paused THEN greatest(x.at, now()) END, x.payload
+         CASE WHEN NOT d.paused THEN greatest(x.at, now()) END, x.payload,
+         now()
     FROM d CROSS JOIN x
    WHERE NOT EXISTS (SELECT 1 FROM task_instances@{FORCE_INDEX=task_instances_pkey,NO_FULL_SCAN} AS i
                       WHERE i.id = x.id OFFSET 0)

@@ -20,10 +20,12 @@ made AS (
   INSERT INTO task_instances
          (id, definition_key, shard, queue, priority, expire_after, slot, overlap,
           frozen, key, execute_at, due_at, claimable_at, payload,
+          created_at,
           claimed_by, attempt, runs, started_at, expires_at)
   SELECT x.id, d.key, x.shard, d.queue, d.priority, d.expire_after, d.slot, d.overlap,
          d.paused, x.key, x.at, x.at,
          CASE WHEN NOT d.paused AND NOT (mine.starts AND x.at <= now()) THEN greatest(x.at, now()) END, x.payload,
+         now(),
          CASE WHEN mine.starts AND x.at <= now() THEN CAST(:node AS uuid) END,
          CASE WHEN mine.starts AND x.at <= now() THEN 1 ELSE 0 END,
          CASE WHEN mine.starts AND x.at <= now() THEN 1 ELSE 0 END,

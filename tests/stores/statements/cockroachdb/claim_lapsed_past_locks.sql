@@ -1,5 +1,6 @@
 WITH due AS MATERIALIZED (
   SELECT id, expires_at AS place, attempt AS lost_as, claimed_by AS lost_by,
+         worker AS ran_by,
          started_at AS began
     FROM task_instances@{FORCE_INDEX=task_instances_lease_idx,NO_FULL_SCAN}
    WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT frozen
@@ -23,7 +24,8 @@ t AS (
                             CASE WHEN t.expire_after BETWEEN 0 AND 3155760000000000
                             THEN t.expire_after END * interval '1 microsecond',
                             CAST(:expire_after AS interval)))
-               ELSE CAST(:lease AS interval) END
+               ELSE CAST(:lease AS interval) END,
+         worker = NULL
     FROM due
    WHERE t.id = due.id
      AND attempt < 9000000000000000000 AND runs < 9000000000000000000
@@ -31,10 +33,12 @@ t AS (
      AND t.completed_at IS NULL AND t.expires_at <= now() - CAST(:lapsed AS interval)
   RETURNING t.id, t.definition_key, t.fire_time, t.execute_at, t.due_at, t.attempt, t.runs,
          t.hangs, t.claimed_by, t.expires_at, t.started_at, t.outcome, t.error,
-         t.cancel_requested, t.payload, t.key, t.backfilled, t.reopened_at, due.place),
+         t.cancel_requested, t.payload, t.key, t.backfilled, t.reopened_at,
+         t.created_at, due.place),
 kept AS (
-  INSERT INTO task_runs (instance_id, attempt, node, started_at, ended_at, outcome)
-  SELECT t.id, due.lost_as, due.lost_by, due.began, now(), 'lost'
+  INSERT INTO task_runs
+         (instance_id, attempt, node, worker, started_at, ended_at, outcome)
+  SELECT t.id, due.lost_as, due.lost_by, due.ran_by, due.began, now(), 'lost'
     FROM t JOIN due ON due.id = t.id
    WHERE due.began IS NOT NULL
   ON CONFLICT DO NOTHING
@@ -42,6 +46,7 @@ kept AS (
 SELECT t.id, t.definition_key, t.fire_time, t.execute_at, t.due_at, t.attempt, t.runs,
          t.hangs, t.claimed_by, t.expires_at, t.started_at, t.outcome, t.error,
          t.cancel_requested, t.payload, t.key, t.backfilled, t.reopened_at,
+         t.created_at,
        d.id AS d_id, d.queue AS d_queue, d.priority AS d_priority, d.expire_after AS
          d_expire_after, d.next_fire_time AS d_next_fire_time, d.paused AS
          d_paused, d.note AS d_note, d.paused_at AS d_paused_at, d.completed_at

@@ -18,7 +18,7 @@ made AS (
   INSERT INTO task_instances
          (id, definition_key, shard, queue, priority, expire_after, waits, slot,
           overlap, fire_time, execute_at, due_at, claimable_at, outcome, completed_at,
-          skipped_first, skipped_last, skipped_count, skipped_reason)
+          skipped_first, skipped_last, skipped_count, skipped_reason, created_at)
   SELECT f.id, d.key, f.shard, d.queue, d.priority, d.expire_after, d.waits,
          CASE WHEN NOT d.waits OR d.slot LIKE 'lock %' THEN d.slot END,
          CASE WHEN NOT d.waits THEN d.overlap END,
@@ -27,7 +27,8 @@ made AS (
          CASE WHEN f.reason IS NULL THEN greatest(f.fire_time + f.later, now()) END,
          CASE WHEN f.reason IS NOT NULL THEN 'skipped' END,
          CASE WHEN f.reason IS NOT NULL THEN now() END,
-         CASE WHEN f.reason IS NOT NULL THEN f.fire_time END, f.last, f.count, f.reason
+         CASE WHEN f.reason IS NOT NULL THEN f.fire_time END, f.last, f.count, f.reason,
+         now()
     FROM unnest(CAST(:instance_ids AS uuid[]), CAST(:definition_ids AS uuid[]),
                 CAST(:shards AS bigint[]), CAST(:fire_times AS timestamptz[]),
                 CAST(:later AS interval[]), CAST(:lasts AS timestamptz[]),

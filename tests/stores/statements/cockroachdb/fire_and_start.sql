@@ -18,7 +18,7 @@ made AS (
   INSERT INTO task_instances
          (id, definition_key, shard, queue, priority, expire_after, waits, slot,
           overlap, fire_time, execute_at, due_at, claimable_at, outcome, completed_at,
-          skipped_first, skipped_last, skipped_count, skipped_reason,
+          skipped_first, skipped_last, skipped_count, skipped_reason, created_at,
           claimed_by, attempt, runs, started_at, expires_at)
   SELECT f.id, d.key, f.shard, d.queue, d.priority, d.expire_after, d.waits,
          CASE WHEN NOT d.waits OR d.slot LIKE 'lock %' THEN d.slot END,
@@ -29,6 +29,7 @@ made AS (
          CASE WHEN f.reason IS NOT NULL THEN 'skipped' END,
          CASE WHEN f.reason IS NOT NULL THEN now() END,
          CASE WHEN f.reason IS NOT NULL THEN f.fire_time END, f.last, f.count, f.reason,
+         now(),
          CAST(:node AS uuid), 1, 1, greatest(now(), f.fire_time + f.later),
          greatest(now(), f.fire_time + f.later)
              + least(CAST(:lease AS interval),

@@ -43,10 +43,11 @@ kept AS (
 started AS (
   INSERT INTO task_instances
          (id, definition_key, shard, queue, priority, expire_after, waits, fire_time,
-          execute_at, due_at, claimed_by, attempt, runs, started_at, expires_at)
+          execute_at, due_at, created_at, claimed_by, attempt, runs, started_at,
+          expires_at)
   SELECT CAST(:instance_id AS uuid), d.key, CAST(:instance_shard AS bigint), d.queue,
-         d.priority, d.expire_after, d.waits, f.at, f.at, f.at, CAST(:node AS uuid), 1,
-         1, greatest(now(), f.at),
+         d.priority, d.expire_after, d.waits, f.at, f.at, f.at, now(),
+         CAST(:node AS uuid), 1, 1, greatest(now(), f.at),
          greatest(now(), f.at)
              + least(CAST(:lease AS interval),
                coalesce(

@@ -31,6 +31,7 @@ t AS (
                             THEN t.expire_after END * interval '1 microsecond',
                             CAST(:expire_after AS interval))) END,
          claimed_by = CASE WHEN mine.starts THEN t.claimed_by END,
+         worker = CASE WHEN mine.starts THEN t.worker END,
          parked = NOT mine.starts,
          behind = CASE WHEN NOT mine.starts THEN mine.holder END
     FROM (SELECT m.id, has.instance_id AS holder, has.instance_id = m.id AS starts
@@ -38,10 +39,12 @@ t AS (
    WHERE t.id = mine.id
   RETURNING t.id, t.definition_key, t.fire_time, t.execute_at, t.due_at, t.attempt, t.runs,
          t.hangs, t.claimed_by, t.expires_at, t.started_at, t.outcome, t.error,
-         t.cancel_requested, t.payload, t.key, t.backfilled, t.reopened_at)
+         t.cancel_requested, t.payload, t.key, t.backfilled, t.reopened_at,
+         t.created_at)
 SELECT t.id, t.definition_key, t.fire_time, t.execute_at, t.due_at, t.attempt, t.runs,
          t.hangs, t.claimed_by, t.expires_at, t.started_at, t.outcome, t.error,
          t.cancel_requested, t.payload, t.key, t.backfilled, t.reopened_at,
+         t.created_at,
        d.id AS d_id, d.queue AS d_queue, d.priority AS d_priority, d.expire_after AS
          d_expire_after, d.next_fire_time AS d_next_fire_time, d.paused AS
          d_paused, d.note AS d_note, d.paused_at AS d_paused_at, d.completed_at

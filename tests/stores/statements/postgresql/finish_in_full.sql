@@ -1,5 +1,5 @@
 WITH prior AS MATERIALIZED (
-  SELECT id, claimed_by FROM task_instances
+  SELECT id, claimed_by, worker FROM task_instances
    WHERE id IN (SELECT unnest((SELECT CAST(:ids AS uuid[]))))),
 ended AS (
   UPDATE task_instances AS t
@@ -21,7 +21,8 @@ ended AS (
          due_at = CASE WHEN x.outcome IS NOT NULL THEN t.due_at
                   ELSE now() + x.retry_in * interval '1 microsecond' END,
          claimable_at = CASE WHEN x.outcome IS NULL AND NOT t.frozen
-                        THEN now() + x.retry_in * interval '1 microsecond' END
+                        THEN now() + x.retry_in * interval '1 microsecond' END,
+         worker = CASE WHEN x.outcome IS NOT NULL THEN t.worker END
     FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]),
                 CAST(:outcomes AS text[]), CAST(:started AS timestamptz[]),
                 CAST(:retries AS bigint[]), CAST(:hung AS boolean[]),
@@ -52,8 +53,8 @@ gone_on AS (
   RETURNING d.key),
 kept AS (
   INSERT INTO task_runs
-         (instance_id, attempt, node, started_at, ended_at, outcome, error)
-  SELECT e.id, e.ran_as, prior.claimed_by, e.began, now(),
+         (instance_id, attempt, node, worker, started_at, ended_at, outcome, error)
+  SELECT e.id, e.ran_as, prior.claimed_by, prior.worker, e.began, now(),
          CASE WHEN e.hung THEN 'hung' WHEN e.ended_by IS NULL THEN 'failed'
          ELSE e.ended_by END, e.raised
     FROM ended AS e JOIN prior ON prior.id = e.id

@@ -1,6 +1,6 @@
 WITH released AS (
   UPDATE task_instances AS t
-     SET claimed_by = NULL, expires_at = NULL, started_at = NULL,
+     SET claimed_by = NULL, expires_at = NULL, started_at = NULL, worker = NULL,
          runs = t.runs - CASE WHEN t.started_at IS NOT NULL THEN 1 ELSE 0 END,
          due_at = CASE WHEN x.delay > 0
                   THEN greatest(t.due_at, now() + x.delay * interval '1 microsecond')

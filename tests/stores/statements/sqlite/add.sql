@@ -1,7 +1,7 @@
 INSERT INTO task_instances
        (id, definition_key, queue, priority, expire_after, slot, overlap, frozen, key,
-        payload, execute_at, due_at, claimable_at, claimed_by, attempt, runs,
-        started_at, expires_at)
+        payload, created_at, execute_at, due_at, claimable_at, claimed_by, attempt,
+        runs, started_at, expires_at)
 WITH x AS MATERIALIZED (
   SELECT json_extract(value, '$[0]') AS id,
          json_extract(value, '$[1]') AS key,
@@ -11,7 +11,7 @@ WITH x AS MATERIALIZED (
          json_extract(value, '$[5]') AS expires_at
     FROM json_each(:batch))
 SELECT x.id, d.key, d.queue, d.priority, d.expire_after, d.slot, d.overlap, d.paused,
-       x.key, x.payload, x.execute_at, x.execute_at,
+       x.key, x.payload, :now, x.execute_at, x.execute_at,
        CASE WHEN NOT d.paused AND x.claimed_by IS NULL
        THEN max(x.execute_at, :now) END,
        x.claimed_by, x.claimed_by IS NOT NULL, x.claimed_by IS NOT NULL,

@@ -3,7 +3,7 @@ WITH x AS MATERIALIZED (
          json_extract(value, '$[1]') AS attempt,
          json_extract(value, '$[2]') AS outcome
     FROM json_each(:batch))
-SELECT t.id, t.definition_key, t.slot, t.claimed_by,
+SELECT t.id, t.definition_key, t.slot, t.claimed_by, t.worker,
        t.waits AND t.completed_at IS NULL AS waits,
        t.attempt = x.attempt AND t.completed_at IS NULL
        AND t.started_at IS NOT NULL AS runs_on

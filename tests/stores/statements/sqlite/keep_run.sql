@@ -1,3 +1,3 @@
 INSERT OR IGNORE INTO task_runs
-       (instance_id, attempt, node, started_at, ended_at, outcome, error)
-VALUES (?, ?, ?, ?, ?, ?, ?);
+       (instance_id, attempt, node, worker, started_at, ended_at, outcome, error)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?);

@@ -11,10 +11,11 @@ UPDATE task_instances AS t
                       AND expire_after BETWEEN 0 AND 3155760000000000
                  THEN expire_after END, :expire_after)) END,
        claimed_by = CASE WHEN x.starts THEN t.claimed_by END,
+       worker = CASE WHEN x.starts THEN t.worker END,
        parked = NOT x.starts,
        behind = CASE WHEN NOT x.starts THEN x.holder END
   FROM x
  WHERE t.id = x.id
 RETURNING id, definition_key, fire_time, execute_at, due_at, attempt, runs, hangs,
           claimed_by, expires_at, started_at, outcome, error, cancel_requested,
-          payload, key, backfilled, reopened_at;
+          payload, key, backfilled, reopened_at, created_at;

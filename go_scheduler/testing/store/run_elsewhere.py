@@ -1,0 +1,291 @@
+"""Store suite: who runs what was handed on, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from go_scheduler.json import read_frozen, to_text
+from go_scheduler.models import RESULT_LIMIT, Outcome, State
+from go_scheduler.policies import Overlap
+from go_scheduler.stores.messages import Renewal, RunOutcome
+from go_scheduler.testing.builders import (
+    HOUR,
+    LEASE,
+    OTHER_NODE,
+    TICK,
+    WAITING,
+    cancel,
+    claim,
+    claim_of,
+    claimed,
+    definition,
+    finish,
+    fire,
+    hand_on,
+    instances,
+    passed_on,
+    pending,
+    put,
+    release,
+    renew,
+    running,
+    start,
+    waiting_for_retry,
+)
+from go_scheduler.testing.clock import START
+
+if TYPE_CHECKING:
+    from go_scheduler.json import JSON
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.stores.base import Store
+    from go_scheduler.testing.clock import ManualClock
+
+WORKER = "Maschine ä \"'\\,{}%s:x \U0001f40d"
+OTHER_WORKER = "日本 NULL"
+VALUES: list[JSON] = [
+    {"sum": 7, "größe": [1, 2.5, True, None, {"\U0001f40d": "\"'\\,{}\n"}]},
+    {},
+    [],
+    "NULL",
+    "",
+    0,
+    -0.0,
+    10**30,
+    True,
+    False,
+]
+
+
+def handed_on(store: Store, worker: str | None = WORKER) -> TaskInstance:
+    """An instance that runs, with this worker."""
+    instance = running(store)
+    hand_on(store, instance, lease=HOUR, worker=worker)
+    return instance
+
+
+def in_slot(store: Store) -> TaskInstance:
+    """An instance that runs, and has a slot."""
+    pending(store, replace(definition(), lock="a"))
+    [instance] = start(store, *claim(store))
+    return instance
+
+
+def worker_of(store: Store, instance: TaskInstance) -> str | None:
+    """Who runs it now."""
+    return store.get_instance(instance.id).worker
+
+
+class WorkerTests:
+    """``worker`` of ``renew_claims``."""
+
+    def test_who_has_what_was_handed_on_is_shown(self, store: Store) -> None:
+        instance = handed_on(store)
+        found = store.get_instance(instance.id)
+        assert found == replace(instance, expires_at=START + HOUR, worker=WORKER)
+        assert list(store.list_instances()) == [found]
+
+    def test_of_runs_handed_on_together_each_has_its_worker(self, store: Store) -> None:
+        given = [running(store) for _ in range(4)]
+        workers = [WORKER, None, OTHER_WORKER, "NULL"]
+        renewals = [
+            Renewal(claim=claim_of(each), lease=HOUR, handed_on=True, worker=worker)
+            for each, worker in zip(given, workers, strict=True)
+        ]
+        assert len(store.renew_claims(renewals).done) == 4
+        assert [worker_of(store, each) for each in given] == workers
+
+    def test_who_has_it_stays_when_it_is_renewed(self, store: Store) -> None:
+        instance = handed_on(store)
+        renew(store, instance)
+        hand_on(store, instance, lease=HOUR)
+        assert worker_of(store, instance) == WORKER
+
+    def test_it_may_be_handed_on_to_another(self, store: Store) -> None:
+        instance = handed_on(store)
+        hand_on(store, instance, lease=HOUR, worker=OTHER_WORKER)
+        assert worker_of(store, instance) == OTHER_WORKER
+
+    def test_a_run_that_is_not_handed_on_has_none(self, store: Store) -> None:
+        one, other = running(store), running(store)
+        store.renew_claims(
+            [
+                Renewal(claim=claim_of(one), lease=HOUR, worker=WORKER),
+                Renewal(
+                    claim=claim_of(other), lease=HOUR, handed_on=True, worker=WORKER
+                ),
+            ]
+        )
+        assert worker_of(store, one) is None
+        assert worker_of(store, other) == WORKER
+
+    def test_a_lost_claim_names_nobody(self, store: Store, clock: ManualClock) -> None:
+        lost, second = passed_on(store, clock)
+        assert hand_on(store, lost, lease=HOUR, worker=WORKER) == {}
+        assert worker_of(store, second) is None
+
+    @pytest.mark.parametrize(
+        "outcome", [Outcome.COMPLETED, Outcome.FAILED, Outcome.CANCELLED]
+    )
+    def test_who_had_it_at_last_is_shown_after_its_end(
+        self, store: Store, outcome: Outcome
+    ) -> None:
+        instance = handed_on(store)
+        assert finish(store, instance, outcome)
+        assert worker_of(store, instance) == WORKER
+
+    def test_what_is_pending_again_has_nobody(self, store: Store) -> None:
+        given_back, failed = handed_on(store), handed_on(store)
+        assert release(store, given_back)
+        assert finish(store, failed, None)
+        assert worker_of(store, given_back) is None
+        assert worker_of(store, failed) is None
+
+    def test_what_fails_beside_a_success_has_nobody(self, store: Store) -> None:
+        good, bad = handed_on(store), handed_on(store)
+        store.finish_instances([_success(good, result="1"), _failure(bad)])
+        assert worker_of(store, good) == WORKER
+        assert worker_of(store, bad) is None
+
+    def test_what_is_taken_over_has_nobody(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = handed_on(store)
+        clock.advance(HOUR)
+        [second] = claim(store, OTHER_NODE, lapsed=True)
+        assert worker_of(store, instance) is None
+        assert second == store.get_instance(instance.id)
+
+    def test_what_is_parked_or_taken_back_unstarted_has_nobody(
+        self, store: Store
+    ) -> None:
+        of = put(store, replace(definition(), overlap=Overlap.BUFFER_ALL))
+        fire(store, of, START, START + TICK)
+        given = claim(store, ahead=TICK)
+        for each in given:
+            hand_on(store, each, lease=HOUR, worker=WORKER)
+        start(store, *given)
+        found = {each.parked: each.worker for each in instances(store, of)}
+        assert found == {True: None, False: WORKER}
+        moved = claimed(store)
+        hand_on(store, moved, lease=HOUR, worker=WORKER)
+        put(store, replace(moved.definition, queue="another"))
+        assert worker_of(store, moved) is None
+
+    def test_what_runs_again_by_hand_has_nobody(self, store: Store) -> None:
+        instance = handed_on(store)
+        assert finish(store, instance, Outcome.FAILED)
+        assert store.reopen_instances([instance.id]) == {instance.id}
+        assert worker_of(store, instance) is None
+
+    def test_of_runs_that_did_not_succeed_the_worker_is_kept(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = handed_on(store)
+        assert finish(store, instance, None)
+        [second] = claim(store)
+        hand_on(store, second, lease=HOUR, worker=OTHER_WORKER)
+        clock.advance(HOUR)
+        [third] = claim(store, lapsed=True)
+        assert finish(store, third, Outcome.FAILED)
+        runs = store.list_runs(instance.id)
+        assert [run.worker for run in runs] == [WORKER, OTHER_WORKER, None]
+        assert [run.attempt for run in runs] == [1, 2, 3]
+
+
+class ResultTests:
+    """``result`` of ``finish_instances``."""
+
+    @pytest.mark.parametrize("value", VALUES, ids=repr)
+    def test_a_result_comes_back_as_it_was_given(
+        self, store: Store, value: JSON
+    ) -> None:
+        instance = running(store)
+        store.finish_instances([_success(instance, result=to_text(value))])
+        found = store.get_instance(instance.id)
+        assert found.state is State.COMPLETED
+        assert to_text(found.result) == to_text(value)
+        assert type(found.result) is type(read_frozen(to_text(value)))
+        assert list(store.list_instances()) == [found]
+
+    def test_a_large_result_is_kept(self, store: Store) -> None:
+        value = "ä" * ((RESULT_LIMIT - 2) // 2)
+        instance = running(store)
+        store.finish_instances([_success(instance, result=to_text(value))])
+        assert store.get_instance(instance.id).result == value
+
+    def test_of_runs_that_end_together_each_has_its_own(self, store: Store) -> None:
+        given = [*(running(store) for _ in range(3)), in_slot(store)]
+        bad = running(store)
+        results = ['"NULL"', None, '{"ä":[]}', "4"]
+        store.finish_instances(
+            [
+                *(
+                    _success(each, result=result)
+                    for each, result in zip(given, results, strict=True)
+                ),
+                _failure(bad),
+            ]
+        )
+        found = [store.get_instance(each.id) for each in given]
+        assert [each.result for each in found] == ["NULL", None, {"ä": []}, 4]
+        assert {each.state for each in found} == {State.COMPLETED}
+        assert store.get_instance(bad.id).result is None
+        assert len(store.list_runs(bad.id)) == 1
+        # The slot of the one that had one is free.
+        assert in_slot(store).state is State.RUNNING
+
+    def test_what_ends_without_one_has_none(self, store: Store) -> None:
+        instance = running(store)
+        assert finish(store, instance)
+        assert store.get_instance(instance.id).result is None
+
+    def test_the_result_is_that_of_the_first_success(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        first, second = passed_on(store, clock)
+        store.finish_instances([_success(first, result='"first"')])
+        store.finish_instances([_success(second, result='"second"')])
+        assert store.get_instance(first.id).result == "first"
+
+    def test_a_late_success_has_its_result(self, store: Store) -> None:
+        instance = waiting_for_retry(store)
+        late = replace(instance, attempt=1, started_at=START)
+        assert store.finish_instances([_success(late, result='"late"')]).done
+        failed = running(store)
+        assert finish(store, failed, Outcome.FAILED)
+        assert store.finish_instances([_success(failed, result='"after all"')]).done
+        assert store.get_instance(instance.id).result == "late"
+        assert store.get_instance(failed.id).result == "after all"
+
+    def test_a_lost_claim_leaves_no_result(self, store: Store) -> None:
+        instance = running(store)
+        cancel(store, instance)
+        assert finish(store, instance, Outcome.CANCELLED)
+        store.finish_instances([_success(instance, result="1")])
+        assert store.get_instance(instance.id).result is None
+
+    def test_what_a_trigger_waits_for_may_have_a_result(self, store: Store) -> None:
+        instance = running(store, definition(trigger=WAITING))
+        end = replace(_success(instance, result="[1]"), next_fire_time=START + LEASE)
+        store.finish_instances([end])
+        assert store.get_instance(instance.id).result == [1]
+        next_fire_time = store.get_definition(instance.definition.id).next_fire_time
+        assert next_fire_time == START + LEASE
+
+
+def _success(instance: TaskInstance, *, result: str | None) -> RunOutcome:
+    return RunOutcome(
+        claim=claim_of(instance),
+        started_at=instance.started_at,
+        outcome=Outcome.COMPLETED,
+        result=result,
+    )
+
+
+def _failure(instance: TaskInstance) -> RunOutcome:
+    return RunOutcome(
+        claim=claim_of(instance), started_at=instance.started_at, retry_in=HOUR
+    )

@@ -1,0 +1,66 @@
+WITH prior AS MATERIALIZED (
+  SELECT id, claimed_by, worker FROM task_instances@{FORCE_INDEX=task_instances_pkey,NO_FULL_SCAN}
+   WHERE id IN (SELECT unnest((SELECT CAST(:ids AS uuid[]))))),
+ended AS (
+  UPDATE task_instances@{FORCE_INDEX=task_instances_pkey,NO_FULL_SCAN} AS t
+     SET outcome = x.outcome,
+         ended_attempt = CASE WHEN x.outcome IS NOT NULL THEN x.attempt END,
+         waits = t.waits AND t.completed_at IS NULL,
+         hangs = CASE WHEN x.hung THEN t.hangs + 1
+                      WHEN x.outcome IS NOT NULL THEN t.hangs ELSE 0 END,
+         completed_at = CASE WHEN x.outcome IS NOT NULL THEN now() END,
+         started_at = CASE WHEN x.outcome IS NOT NULL THEN x.started_at END,
+         runs = t.runs - CASE WHEN x.started_at IS NULL AND t.started_at IS NOT NULL
+                              AND t.attempt = x.attempt AND t.completed_at IS NULL
+                         THEN 1 ELSE 0 END,
+         error = CASE WHEN x.outcome = 'skipped' THEN t.error
+                      ELSE coalesce(x.error, t.error) END,
+         skipped_reason = CASE WHEN x.outcome = 'skipped' THEN x.error END,
+         claimed_by = CASE WHEN x.outcome IS NOT NULL THEN t.claimed_by END,
+         expires_at = CASE WHEN x.outcome IS NOT NULL THEN t.expires_at END,
+         due_at = CASE WHEN x.outcome IS NOT NULL THEN t.due_at
+                  ELSE now() + x.retry_in * interval '1 microsecond' END,
+         claimable_at = CASE WHEN x.outcome IS NULL AND NOT t.frozen
+                        THEN now() + x.retry_in * interval '1 microsecond' END,
+         worker = CASE WHEN x.outcome IS NOT NULL THEN t.worker END,
+         result = coalesce(x.result, t.result)
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]),
+                CAST(:outcomes AS text[]), CAST(:started AS timestamptz[]),
+                CAST(:retries AS bigint[]), CAST(:hung AS boolean[]),
+                CAST(:errors AS text[]), CAST(:next_times AS timestamptz[]),
+                CAST(:results AS text[]))
+         AS x (id, attempt, outcome, started_at, retry_in, hung, error, next_at, result)
+   WHERE t.id = x.id
+     AND (t.attempt = x.attempt AND t.completed_at IS NULL AND t.claimed_by IS NOT NULL
+          OR x.outcome = 'completed' AND x.attempt BETWEEN 1 AND t.attempt
+             AND (t.completed_at IS NULL OR t.outcome = 'failed'))
+  RETURNING t.id, t.definition_key, (t.waits AND x.outcome IS NOT NULL) AS goes_on,
+            x.next_at, t.slot, x.outcome IS NOT NULL AS lets_go,
+            x.attempt AS ran_as, x.started_at AS began, x.outcome AS ended_by, x.hung,
+            x.error AS raised),
+freed AS (
+  DELETE FROM task_slots@{FORCE_INDEX=task_slots_pkey,NO_FULL_SCAN} AS s USING ended AS e
+   WHERE e.lets_go AND s.name = e.slot AND s.instance_id = e.id
+  RETURNING s.name),
+gone_on AS (
+  UPDATE task_definitions@{FORCE_INDEX=task_definitions_pkey,NO_FULL_SCAN} AS d
+     SET next_fire_time = coalesce(d.next_fire_time, e.next_at),
+         late = coalesce(coalesce(d.next_fire_time, e.next_at)
+                         <= now() - CAST(:late AS interval), false),
+         completed_at = CASE WHEN d.next_fire_time IS NULL AND e.next_at IS NULL
+                        THEN now() END
+    FROM ended AS e
+   WHERE e.goes_on AND d.key = e.definition_key AND d.waits
+     AND d.completed_at IS NULL AND d.deleted_at IS NULL
+  RETURNING d.key),
+kept AS (
+  INSERT INTO task_runs
+         (instance_id, attempt, node, worker, started_at, ended_at, outcome, error)
+  SELECT e.id, e.ran_as, prior.claimed_by, prior.worker, e.began, now(),
+         CASE WHEN e.hung THEN 'hung' WHEN e.ended_by IS NULL THEN 'failed'
+         ELSE e.ended_by END, e.raised
+    FROM ended AS e JOIN prior ON prior.id = e.id
+   WHERE e.began IS NOT NULL AND e.ended_by IS DISTINCT FROM 'completed'
+  ON CONFLICT DO NOTHING
+  RETURNING instance_id)
+SELECT id FROM ended;

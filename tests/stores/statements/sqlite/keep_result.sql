@@ -1,0 +1,1 @@
+UPDATE task_instances SET result = ? WHERE id = ?;
