@@ -41,4 +41,5 @@ def discard(row: StoredDefinition, instances: InstanceTable, now: datetime) -> N
             instances.remove(each)
         else:
             instances.end(each, Outcome.SKIPPED, now)
+            each.claimed_by = each.worker = None
             each.skipped = Skipped.itself(each.leave_fire_time(), EDITED)

@@ -161,6 +161,8 @@ class OpenInstances:
                 "skipped_count": 1,
                 "skipped_reason": reason,
                 "fire_time": None,
+                "claimed_by": None,
+                "worker": None,
                 "parked": False,
                 "claimable_at": None,
             },

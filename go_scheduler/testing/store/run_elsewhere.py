@@ -174,6 +174,19 @@ class WorkerTests:
         put(store, replace(moved.definition, queue="another"))
         assert worker_of(store, moved) is None
 
+    @pytest.mark.parametrize("queue", ["default", "another"])
+    def test_what_an_edit_skips_is_nobodys(
+        self, store: Store, clock: ManualClock, queue: str
+    ) -> None:
+        instance = claimed(store)
+        hand_on(store, instance, lease=HOUR, worker=WORKER)
+        clock.advance(HOUR)
+        of = instance.definition
+        put(store, replace(of, trigger=WAITING, next_fire_time=None, queue=queue))
+        found = store.get_instance(instance.id)
+        assert found.state is State.SKIPPED
+        assert (found.claimed_by, found.worker) == (None, None)
+
     def test_what_runs_again_by_hand_has_nobody(self, store: Store) -> None:
         instance = handed_on(store)
         assert finish(store, instance, Outcome.FAILED)
