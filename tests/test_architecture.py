@@ -20,6 +20,7 @@ ROOMS = (
     "http/access",
     "http/bodies",
     "http/routes",
+    "http/work",
     "models",
     "running",
     "running/calling",

@@ -14,6 +14,7 @@ from go_scheduler.http.context import Context
 from go_scheduler.http.limits import Limited, Limits, MediaTypes
 from go_scheduler.http.problems import answer_problems
 from go_scheduler.http.routes import system
+from go_scheduler.http.routes import work as work_routes
 from go_scheduler.http.threads import Threads
 from go_scheduler.version import __version__
 
@@ -24,13 +25,14 @@ if TYPE_CHECKING:
     from go_scheduler.clock import Clock
     from go_scheduler.handlers.registry import HandlerRegistry
     from go_scheduler.http.access.guard import Access
+    from go_scheduler.http.work.crews import Crews
 
 
 def create_app(
     scheduler: Client,
     *,
     access: Access | None = None,
-    work: object = None,
+    work: Crews | None = None,
     types: HandlerRegistry | None = None,
     limits: Limits | None = None,
     clock: Clock | None = None,
@@ -75,7 +77,7 @@ def create_app(
     app.add_middleware(Entrance, context)
     answer_problems(app)
     app.add_middleware(Limited, limits=limits, threads=context.threads)
-    for each in (system,):
+    for each in (system, work_routes):
         app.include_router(each.router)
     return app
 
@@ -84,5 +86,7 @@ def create_app(
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     context: Context = app.state.context
     yield
+    if context.work is not None:
+        await context.work.stop()
     # Whoever still waits there for the store is left behind.
     context.threads.shutdown(wait=False)

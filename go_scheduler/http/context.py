@@ -13,6 +13,7 @@ from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.http.access.guard import Access
 from go_scheduler.http.limits import Limits
 from go_scheduler.http.threads import Threads
+from go_scheduler.http.work.crews import Crews
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +35,7 @@ class Context:
     clock: Clock
     limits: Limits
     threads: Threads
-    work: object = None
+    work: Crews | None = None
     types: HandlerRegistry | None = None
 
 

@@ -41,6 +41,11 @@ class ElasticExecutor(Executor, ABC):
         Asked from several threads, and often: it must answer at once.
         """
 
+    @property
+    def places(self) -> int:
+        """The same for what is claimed already, if that is more."""
+        return self.room
+
     def grow(self) -> None:
         """Tell that there is more room: whoever inherits from this calls it then."""
         self._call_waiting()
@@ -86,7 +91,7 @@ class ElasticExecutor(Executor, ABC):
     def _next(self) -> Callable[[], None] | None:
         with self._lock:
             # Those that are being made may not have taken their room yet.
-            if not self._waiting or self._calling >= self.room:
+            if not self._waiting or self._calling >= self.places:
                 return None
             self._calling += 1
             return self._waiting.popleft()

@@ -1,0 +1,151 @@
+"""Work over the wire: what workers wait for, are handed, and report."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, Self
+from uuid import UUID
+
+from pydantic import Field
+
+from go_scheduler.http.bodies.common import (
+    Answer,
+    Asked,
+    Body,
+    Instant,
+    Object,
+    Seconds,
+    if_given,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from go_scheduler.http.work.crews import Work
+
+_TOKEN = Field(
+    max_length=2000,
+    description="As it came with the work; it holds for that run, and for its caller.",
+)
+
+
+class WorkAsked(Asked):
+    """What a worker waits for."""
+
+    queues: str = Field(
+        min_length=1,
+        max_length=20_000,
+        description="In which queues, separated by commas.",
+        examples=["default", "mail,reports"],
+    )
+    max: int = Field(
+        1, ge=1, le=100, description="How many instances it takes at most."
+    )
+    wait: float = Field(
+        30, ge=0, le=60, description="How many seconds to wait for the first."
+    )
+    worker: str | None = Field(
+        None,
+        min_length=1,
+        max_length=200,
+        description="What the worker calls itself, for people to read.",
+    )
+
+    @property
+    def waits(self) -> timedelta:
+        """How long to wait."""
+        return timedelta(seconds=self.wait)
+
+
+class WorkItem(Answer):
+    """An instance to run."""
+
+    instance_id: UUID
+    token: str = Field(description="Shown to keep and to end this run.")
+    attempt: int = Field(description="Rises with each time it is handed out.")
+    type: str | None = Field(description="The name of its definition.")
+    payload: Object | None
+    metadata: Object
+    execute_at: Instant
+    lease: Seconds = Field(
+        description="So long the worker has it, unless it asks for more by a heartbeat:"
+        " then it is handed to somebody else."
+    )
+
+
+class WorkAnswer(Answer):
+    """What a worker is to run."""
+
+    work: list[WorkItem]
+
+    @classmethod
+    def of(cls, found: Sequence[Work]) -> Self:
+        """That of what was handed out."""
+        return cls(
+            work=[
+                WorkItem(
+                    instance_id=instance.id,
+                    token=token,
+                    attempt=instance.attempt,
+                    type=instance.definition.name,
+                    payload=if_given(instance.payload, dict),
+                    metadata=dict(instance.metadata),
+                    execute_at=instance.execute_at,
+                    lease=lease,
+                )
+                for instance, token, lease in found
+            ]
+        )
+
+
+class HeartbeatBody(Body):
+    """That a worker lives, and works."""
+
+    token: str = _TOKEN
+
+
+class ExtendBody(Body):
+    """That a run takes longer."""
+
+    token: str = _TOKEN
+    seconds: Seconds = Field(
+        description="It is kept for so long from now, unless it is for longer already."
+    )
+
+
+class CompleteBody(Body):
+    """That a run has succeeded."""
+
+    token: str = _TOKEN
+    result: Any = Field(
+        None, description="Kept with the instance: any JSON of at most 64 KiB."
+    )
+
+
+class ErrorBody(Body):
+    """That a run has failed."""
+
+    token: str = _TOKEN
+    message: str = Field(
+        max_length=100_000, description="What went wrong, for people to read."
+    )
+    retry_after: Seconds | None = Field(
+        None, description="It runs again after so long; null: as its policy says."
+    )
+    fail: bool = Field(
+        False, description="Whether it has failed for good, and is not tried again."
+    )
+
+
+class GoOnAnswer(Answer):
+    """What a worker is to do with a run that it keeps."""
+
+    answer: Literal["go_on", "stop"] = Field(
+        description="stop: somebody has cancelled it. One that is lost is told by 409."
+    )
+
+
+class RecordedAnswer(Answer):
+    """That it has been recorded."""
+
+    answer: Literal["recorded"] = "recorded"

@@ -1,0 +1,1 @@
+"""Work for workers elsewhere, who wait for it by long-poll."""

@@ -1,0 +1,130 @@
+"""A crew: all workers that wait for the same queues, as what a scheduler runs on."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import OrderedDict
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from go_scheduler.run import HandedOn
+from go_scheduler.running.calling.elastic_executor import ElasticExecutor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import timedelta
+
+    from go_scheduler.models import TaskInstance
+
+
+class Waiter:
+    """A worker that waits, on the event loop in which it is made.
+
+    Args:
+        name: What it calls itself; None: it does not.
+        most: How many instances it takes.
+    """
+
+    def __init__(self, name: str | None, most: int) -> None:
+        self.name = name
+        self.left = most
+        self.found: list[TaskInstance] = []
+        self._loop = asyncio.get_running_loop()
+        self._woken = asyncio.Event()
+
+    def wake(self) -> None:
+        """Have it wait no longer; from the event loop."""
+        self._woken.set()
+
+    def wake_soon(self) -> None:
+        """Have it wait no longer; from any thread."""
+        # The event loop of a server that was left behind may be closed.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._woken.set)
+
+    async def wait(self, at_most: timedelta) -> None:
+        """Wait until it is woken, and no longer than this."""
+        timer = self._loop.call_later(at_most.total_seconds(), self.wake)
+        try:
+            await self._woken.wait()
+        finally:
+            timer.cancel()
+
+
+class Crew(ElasticExecutor):
+    """Hands each run to one of the workers that wait, the longest waiting first.
+
+    One that takes several gets its second when all have one.
+
+    Args:
+        lease: For how long a worker has what it is handed, unless it asks for more.
+        give_back: Takes what no worker is there for any more; called from any thread.
+    """
+
+    def __init__(
+        self, lease: timedelta, *, give_back: Callable[[TaskInstance], None]
+    ) -> None:
+        super().__init__()
+        self._handed_on = HandedOn(expire_after=lease)
+        self._give_back = give_back
+        self._guard = threading.Lock()
+        self._waiters: OrderedDict[Waiter, None] = OrderedDict()
+        # What those take that have got nothing yet, and what all take.
+        self._free = self._left = 0
+
+    @property
+    def room(self) -> int:
+        """What those take that have got nothing yet: who has is about to leave."""
+        return self._free
+
+    @property
+    def places(self) -> int:
+        """What all take that have not left."""
+        return self._left
+
+    def join(self, waiter: Waiter) -> None:
+        """Let a worker wait."""
+        with self._guard:
+            self._waiters[waiter] = None
+            self._free += waiter.left
+            self._left += waiter.left
+        self.grow()
+
+    def leave(self, waiter: Waiter) -> Sequence[TaskInstance]:
+        """Let a worker wait no more; answers what it was handed."""
+        with self._guard:
+            self._left -= waiter.left
+            if not waiter.found:
+                self._free -= waiter.left
+            waiter.left = 0
+            self._waiters.pop(waiter, None)
+            return waiter.found
+
+    def handle(self, instance: TaskInstance) -> HandedOn:
+        """Hand an instance to a worker: the handler of the crew's scheduler."""
+        if not self._hand_over(instance):
+            self._give_back(instance)
+        return self._handed_on
+
+    def wake_all(self) -> None:
+        """Have all wait no longer; from the event loop."""
+        with self._guard:
+            waiting = list(self._waiters)
+        for each in waiting:
+            each.wake()
+
+    def _hand_over(self, instance: TaskInstance) -> bool:
+        with self._guard:
+            if not self._waiters:
+                return False
+            waiter, _ = self._waiters.popitem(last=False)
+            if not waiter.found:
+                self._free -= waiter.left
+                waiter.wake_soon()
+            waiter.found.append(instance)
+            waiter.left -= 1
+            self._left -= 1
+            if waiter.left:
+                self._waiters[waiter] = None
+            return True

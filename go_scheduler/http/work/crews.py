@@ -1,0 +1,324 @@
+"""The crews of a server: who waits for which queues, and what they report."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from go_scheduler.checks import check_at_least, check_positive, check_type
+from go_scheduler.errors import ConfigurationError, StoreError
+from go_scheduler.http.access.waiting import Waiting
+from go_scheduler.http.problems import RETRY_AFTER, Problem
+from go_scheduler.http.work.crew import Waiter
+from go_scheduler.http.work.reported import Completed, Failed, Kept, Reported
+from go_scheduler.http.work.roster import Roster
+from go_scheduler.http.work.tokens import SETTING, Signed, Tokens
+from go_scheduler.models import Extension
+from go_scheduler.shown import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from uuid import UUID
+
+    from go_scheduler.http.access.caller import Caller
+    from go_scheduler.json import JSON
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.scheduler import Scheduler
+
+_LEAST_WAIT = timedelta(milliseconds=100)
+_THREADS = 8
+
+
+class Work(NamedTuple):
+    """What a worker is handed.
+
+    Attributes:
+        instance: What to run.
+        token: What it shows to keep and to end the run.
+        lease: For how long it has it.
+    """
+
+    instance: TaskInstance
+    token: str
+    lease: timedelta
+
+
+class Crews:
+    """Hands work to workers elsewhere that wait for it, and takes what they report.
+
+    All that wait for the same queues are a crew, for which one scheduler claims, made
+    like the one given: so waiting costs the store what a node costs, however many wait.
+    Its methods are called on one event loop.
+
+    Args:
+        scheduler: Keeps and ends runs; it need not be started.
+        lease: For how long a worker has what it is handed: it runs again elsewhere
+            unless the worker has ended it by then, or asked for more.
+        most: How many crews there may be, as each is a node.
+        idle: After so long without anybody waiting a crew is dissolved.
+        waiting: How many workers may wait; None: ``Waiting()``.
+
+    Raises:
+        ConfigurationError: An argument is wrong.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        *,
+        lease: timedelta = timedelta(seconds=30),
+        most: int = 32,
+        idle: timedelta = timedelta(minutes=1),
+        waiting: Waiting | None = None,
+    ) -> None:
+        check_at_least("lease", lease, timedelta(seconds=1))
+        check_type("most", most, int)
+        if most < 1:
+            raise ConfigurationError(f"most must be at least 1: {shown(most)}")
+        check_positive("idle", idle)
+        self._scheduler = scheduler
+        self._lease = lease
+        self._waiting = waiting or Waiting()
+        self._threads = ThreadPoolExecutor(_THREADS, "go_scheduler work")
+        self._reported = Reported(scheduler, self._threads)
+        self._roster = Roster(
+            scheduler,
+            self._threads,
+            lease=lease,
+            most=most,
+            idle=idle,
+            give_back=self._give_back_soon,
+        )
+        self._giving_back: set[asyncio.Task[None]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tokens: Tokens | None = None
+        self._stopping = False
+
+    async def take(
+        self,
+        queues: Iterable[str],
+        *,
+        most: int,
+        wait: timedelta,
+        worker: str | None,
+        caller: Caller,
+        gone: asyncio.Future[None],
+    ) -> Sequence[Work]:
+        """Wait for work in some queues.
+
+        Args:
+            queues: Which.
+            most: How many instances to take at most; at least 1.
+            wait: How long to wait for the first.
+            worker: What the worker calls itself; None: it does not.
+            caller: Who asks.
+            gone: Done once the worker is not there any more: then it is handed nothing,
+                or that is given back.
+
+        Returns:
+            What it is to run, one or several; none, if there is none in that time.
+
+        Raises:
+            Problem: 403, 429, or 503: the caller may not, too many wait, or the server
+                stops or its store is away.
+            StoreError: The store is away.
+        """
+        names = tuple(sorted(set(queues)))
+        self._check_taking(names, caller)
+        with self._waiting.place(caller):
+            tokens = await self._ready_tokens()
+            self._loop = asyncio.get_running_loop()
+            served = self._roster.serve(names)
+            waiter = Waiter(worker, most)
+            gone.add_done_callback(lambda _: waiter.wake())
+            try:
+                found = await served.wait(waiter, max(wait, _LEAST_WAIT))
+            except BaseException:
+                self._give_back_all(waiter.found)
+                raise
+        if gone.done():
+            self._give_back_all(found)
+            return []
+        if not found:
+            self._check_going()
+        return [self._work(each, tokens, caller) for each in found]
+
+    async def heartbeat(
+        self, instance_id: UUID, token: str, caller: Caller
+    ) -> Extension:
+        """Keep a run for another lease; see ``extend``."""
+        return await self.extend(instance_id, token, caller, by=self._lease)
+
+    async def extend(
+        self, instance_id: UUID, token: str, caller: Caller, *, by: timedelta
+    ) -> Extension:
+        """Keep a run for so long from now, unless it is kept for longer already.
+
+        Returns:
+            Whether it is to go on, or to stop as somebody has cancelled it.
+
+        Raises:
+            Problem: 403, the token is not theirs; 409, the run is lost.
+            StoreError: The store is away.
+        """
+        signed = await self._signed(instance_id, token, caller)
+        kept = Kept(instance_id=instance_id, attempt=signed.attempt, by=by)
+        answer = await self._reported.keep.ask(kept)
+        if answer is Extension.LOST:
+            raise _lost()
+        return answer
+
+    async def complete(
+        self, instance_id: UUID, token: str, caller: Caller, *, result: JSON = None
+    ) -> None:
+        """Record that a run has succeeded: the first success of an instance counts.
+
+        Raises:
+            Problem: 403, the token is not theirs; 409, the instance has ended
+                otherwise.
+            StoreError: The store is away.
+        """
+        signed = await self._signed(instance_id, token, caller)
+        run = Completed(instance_id=instance_id, attempt=signed.attempt, result=result)
+        if not await self._reported.complete.ask(run):
+            raise Problem(
+                409,
+                "ended",
+                "It has ended otherwise",
+                "another run has completed it, or it was cancelled or deleted: this"
+                " success changes nothing",
+            )
+
+    async def error(
+        self,
+        instance_id: UUID,
+        token: str,
+        caller: Caller,
+        *,
+        message: str,
+        retry: bool = True,
+        retry_in: timedelta | None = None,
+    ) -> None:
+        """Record that a run has failed; its policy says what follows.
+
+        Args:
+            instance_id: Of what.
+            token: Its token.
+            caller: Who says so.
+            message: What went wrong, for a person to read.
+            retry: Whether it may be tried again.
+            retry_in: After how long it is; None: that is the policy's.
+
+        Raises:
+            Problem: 403, the token is not theirs; 409, the run is lost.
+            StoreError: The store is away.
+        """
+        signed = await self._signed(instance_id, token, caller)
+        run = Failed(
+            instance_id=instance_id,
+            attempt=signed.attempt,
+            error=message,
+            retry=retry,
+            retry_in=retry_in,
+        )
+        if not await self._reported.fail.ask(run):
+            raise _lost()
+
+    def stop_taking(self) -> None:
+        """From now on nobody is handed work, and nobody waits any longer.
+
+        What workers have they may still keep and end: a server that stops calls this
+        first, from any thread, and waits for them if it likes.
+        """
+        self._stopping = True
+        self._call_soon(self._roster.wake_all)
+
+    async def stop(self) -> None:
+        """Stop all: what was claimed and handed to nobody is given back."""
+        self.stop_taking()
+        await self._roster.stop()
+        if self._giving_back:
+            await asyncio.wait(self._giving_back)
+        await self._reported.close()
+        self._threads.shutdown(wait=False)
+
+    def _check_taking(self, queues: Sequence[str], caller: Caller) -> None:
+        self._check_going()
+        for each in queues:
+            caller.check_queue(each)
+        if caller.owners is not None:
+            raise Problem(
+                403,
+                "owner",
+                "Not allowed",
+                "the caller is restricted to some owners, and work is handed out by"
+                " queue: let it be restricted to queues instead",
+            )
+
+    def _check_going(self) -> None:
+        if self._stopping:
+            raise Problem(
+                503,
+                "stopping",
+                "The server is stopping",
+                "it hands out no more work: ask again in a moment",
+                headers=RETRY_AFTER,
+            )
+
+    async def _signed(self, instance_id: UUID, token: str, caller: Caller) -> Signed:
+        tokens = await self._ready_tokens()
+        signed = tokens.read(token, instance_id, caller.subject)
+        caller.check_queue(signed.queue)
+        return signed
+
+    async def _ready_tokens(self) -> Tokens:
+        if self._tokens is None:
+            loop = asyncio.get_running_loop()
+            self._tokens = await loop.run_in_executor(self._threads, self._read_key)
+        return self._tokens
+
+    def _read_key(self) -> Tokens:
+        store = self._scheduler._ready()
+        return Tokens(bytes.fromhex(store.keep_setting(SETTING, secrets.token_hex(32))))
+
+    def _work(self, instance: TaskInstance, tokens: Tokens, caller: Caller) -> Work:
+        signed = Signed(instance.attempt, instance.definition.queue)
+        token = tokens.make(instance.id, caller.subject, signed)
+        return Work(instance, token, self._lease)
+
+    def _give_back_soon(self, instance: TaskInstance) -> None:
+        """Give back what no worker is there for any more; from any thread."""
+        self._call_soon(partial(self._give_back_all, [instance]))
+
+    def _call_soon(self, call: Callable[[], None]) -> None:
+        # If nobody has waited yet nobody has to be told; one that is closed needs none.
+        if self._loop is not None:
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(call)
+
+    def _give_back_all(self, instances: Iterable[TaskInstance]) -> None:
+        for each in instances:
+            task = asyncio.create_task(self._give_back(each))
+            self._giving_back.add(task)
+            task.add_done_callback(self._giving_back.discard)
+
+    async def _give_back(self, instance: TaskInstance) -> None:
+        # Else its lease lapses.
+        with suppress(StoreError):
+            await asyncio.get_running_loop().run_in_executor(
+                self._threads, self._scheduler.release, instance.id, instance.attempt
+            )
+
+
+def _lost() -> Problem:
+    return Problem(
+        409,
+        "lost",
+        "The run is lost",
+        "it runs elsewhere by now, or its instance has ended: stop working on it",
+    )

@@ -1,0 +1,135 @@
+"""A server that hands out work, on a port of its own, and workers that wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import httpx
+
+from go_scheduler.http import create_app
+from go_scheduler.http.work.crews import Crews
+from go_scheduler.models import TaskDefinition
+from go_scheduler.scheduler import Scheduler
+from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
+from go_scheduler.triggers.on_demand import OnDemandTrigger
+from tests.http.serving import PATIENCE, served
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
+
+    from go_scheduler.http.access.guard import Access
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.stores.base import Store
+
+MOST = 40
+
+
+class Server:
+    """One that hands out work, and what calls it."""
+
+    def __init__(self, scheduler: Scheduler, crews: Crews, url: str) -> None:
+        self.scheduler = scheduler
+        self.crews = crews
+        self.url = url
+        self.client = httpx.Client(
+            base_url=url, timeout=PATIENCE, limits=httpx.Limits(max_connections=MOST)
+        )
+        self._threads = ThreadPoolExecutor(MOST)
+
+    def close(self) -> None:
+        self.crews.stop_taking()
+        self._threads.shutdown()
+        self.client.close()
+
+    def ask(self, queues: str = "default", **asked: Any) -> httpx.Response:
+        """Wait for work; what is answered."""
+        query = {"queues": queues, "wait": 20, **asked}
+        return self.client.get("/v1/work", params=query)
+
+    def ask_meanwhile(
+        self, queues: str = "default", **asked: Any
+    ) -> Future[httpx.Response]:
+        """Wait for work, on a thread, from when the server lets it wait."""
+        waiting = self.waiting(queues)
+        future = self._threads.submit(self.ask, queues, **asked)
+        self.wait_for_waiting(queues, waiting + 1)
+        return future
+
+    def waiting(self, queues: str = "default") -> int:
+        """How much those that wait for these queues take."""
+        crew = self.crews._roster._served.get(tuple(sorted(queues.split(","))))
+        return 0 if crew is None else crew._crew.room
+
+    def wait_for_waiting(self, queues: str, count: int) -> None:
+        """Until so much is taken."""
+        self.wait_until(lambda: self.waiting(queues) >= count)
+
+    def wait_until(self, done: Callable[[], bool]) -> None:
+        """Until it is so."""
+
+        async def wait() -> None:
+            async with asyncio.timeout(PATIENCE):
+                while not done():
+                    await asyncio.sleep(0.001)
+
+        asyncio.run(wait())
+
+    def take(self, queues: str = "default", **asked: Any) -> list[dict[str, Any]]:
+        """Wait for work, and get it."""
+        answer = self.ask(queues, **asked)
+        assert answer.status_code == 200, answer.text
+        work: list[dict[str, Any]] = answer.json()["work"]
+        return work
+
+    def take_one(self, queues: str = "default", **asked: Any) -> dict[str, Any]:
+        [work] = self.take(queues, **asked)
+        return work
+
+    def tell(self, work: dict[str, Any], what: str, **body: Any) -> httpx.Response:
+        """Report of a run."""
+        path = f"/v1/work/{work['instance_id']}/{what}"
+        return self.client.post(path, json={"token": work["token"], **body})
+
+    def once(self, after: float = 0, **options: Any) -> TaskDefinition:
+        """Schedule what is due once, after so many seconds."""
+        at = self.now() + timedelta(seconds=after)
+        return self.scheduler.schedule(
+            TaskDefinition(trigger=ExecuteOnceTrigger(at), **options)
+        )
+
+    def task(self, **options: Any) -> TaskDefinition:
+        """Schedule what runs when it is asked to."""
+        return self.scheduler.schedule(
+            TaskDefinition(trigger=OnDemandTrigger(), **options)
+        )
+
+    def now(self) -> datetime:
+        return self.scheduler._ready().now()
+
+    def instance(self, work: dict[str, Any]) -> TaskInstance:
+        return self.scheduler.get_instance(UUID(work["instance_id"]))
+
+
+@contextmanager
+def server(
+    store: Store, *, access: Access | None = None, **options: Any
+) -> Iterator[Server]:
+    """A server, whose scheduler creates and runs nothing itself."""
+    settings = {key: options.pop(key) for key in ("retry", "lease") if key in options}
+    crew_lease = options.pop("crew_lease", None)
+    if crew_lease is not None:
+        options["lease"] = crew_lease
+    with ExitStack() as stack:
+        scheduler = stack.enter_context(Scheduler(None, store, **settings))
+        crews = Crews(scheduler, **options)
+        app = create_app(scheduler, work=crews, access=access)
+        host, port = stack.enter_context(served(app))
+        found = Server(scheduler, crews, f"http://{host}:{port}")
+        stack.callback(found.close)
+        yield found

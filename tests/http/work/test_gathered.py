@@ -1,0 +1,117 @@
+"""What many ask for at once is written together, and each hears what became of its."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from go_scheduler.http.work.gathered import Gathered
+from tests.http.serving import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+
+class Writes:
+    """Doubles numbers, many in one write, and holds the first until it is let go on."""
+
+    def __init__(self) -> None:
+        self.batches: list[Sequence[int]] = []
+        self.begun = threading.Event()
+        self.go_on = threading.Event()
+        self.error: Exception | None = None
+        self.threads = ThreadPoolExecutor(1)
+        self.gathered = Gathered(self._write, self.threads)
+
+    def _write(self, asked: Sequence[int]) -> Sequence[int | Exception]:
+        self.batches.append(asked)
+        self.begun.set()
+        assert self.go_on.wait(PATIENCE)
+        if self.error is not None:
+            raise self.error
+        return [ValueError(each) if each < 0 else 2 * each for each in asked]
+
+    async def ask(self, *numbers: int) -> list[asyncio.Task[int]]:
+        tasks = [asyncio.create_task(self.gathered.ask(each)) for each in numbers]
+        await asyncio.to_thread(self.begun.wait, PATIENCE)
+        return tasks
+
+
+@pytest.fixture
+def writes() -> Iterator[Writes]:
+    writes = Writes()
+    yield writes
+    writes.threads.shutdown()
+
+
+def run(test: Callable[[], Any]) -> None:
+    asyncio.run(test())
+
+
+def test_what_comes_while_one_is_written_is_written_together(writes: Writes) -> None:
+    async def test() -> None:
+        first = await writes.ask(1)
+        others = await writes.ask(2, 3, 4)
+        writes.go_on.set()
+        assert await asyncio.gather(*first, *others) == [2, 4, 6, 8]
+        assert writes.batches == [[1], [2, 3, 4]]
+
+    run(test)
+
+
+def test_no_more_is_written_at_once_than_a_batch(writes: Writes) -> None:
+    async def test() -> None:
+        writes.go_on.set()
+        tasks = await writes.ask(*range(1200))
+        assert await asyncio.gather(*tasks) == [2 * each for each in range(1200)]
+        assert [len(each) for each in writes.batches] == [500, 500, 200]
+
+    run(test)
+
+
+def test_one_that_is_wrong_fails_alone(writes: Writes) -> None:
+    async def test() -> None:
+        writes.go_on.set()
+        good, bad, also_good = await writes.ask(1, -1, 2)
+        assert await good + await also_good == 6
+        with pytest.raises(ValueError, match="-1"):
+            await bad
+
+    run(test)
+
+
+def test_a_write_that_fails_fails_for_all_of_it_and_the_next_goes_on(
+    writes: Writes,
+) -> None:
+    async def test() -> None:
+        writes.error = OSError("away")
+        writes.go_on.set()
+        for each in await writes.ask(1, 2):
+            with pytest.raises(OSError, match="away"):
+                await each
+        writes.error = None
+        [again] = await writes.ask(3)
+        assert await again == 6
+
+    run(test)
+
+
+def test_what_nobody_waits_for_any_more_is_written_all_the_same(
+    writes: Writes,
+) -> None:
+    async def test() -> None:
+        [first] = await writes.ask(1)
+        gone, other = await writes.ask(2, 3)
+        gone.cancel()
+        closing = asyncio.create_task(writes.gathered.close())
+        writes.go_on.set()
+        assert await first + await other == 8
+        await closing
+        assert writes.batches == [[1], [2, 3]]
+        await writes.gathered.close()
+
+    run(test)
