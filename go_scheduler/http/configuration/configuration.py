@@ -1,0 +1,47 @@
+"""All settings of a server, by section."""
+
+from __future__ import annotations
+
+from pydantic import field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from go_scheduler.http.configuration.access_sections import AccessSection
+from go_scheduler.http.configuration.section import Section
+from go_scheduler.http.configuration.sections import (
+    LogSection,
+    SchedulerSection,
+    ServerSection,
+    StoreSection,
+)
+
+
+class Configuration(BaseSettings, Section):
+    """All settings of a server, by section.
+
+    Attributes:
+        store: Where definitions and instances are kept.
+        server: How the server is reached.
+        scheduler: How it schedules and runs.
+        access: Who may call.
+        log: What is logged.
+    """
+
+    model_config = SettingsConfigDict(
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        env_prefix="GO_SCHEDULER_",
+        env_nested_delimiter="__",
+    )
+
+    store: StoreSection = StoreSection()
+    server: ServerSection = ServerSection()
+    scheduler: SchedulerSection = SchedulerSection()
+    access: AccessSection = AccessSection()
+    log: LogSection = LogSection()
+
+    @field_validator("store", mode="before")
+    @classmethod
+    def _read_url(cls, given: object) -> object:
+        """Take the URL of a store for the whole section."""
+        return {"url": given} if isinstance(given, str) else given

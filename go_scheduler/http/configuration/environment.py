@@ -1,0 +1,69 @@
+"""Settings in the environment: ``GO_SCHEDULER_SERVER__PORT`` is ``server.port``."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from pydantic_settings import BaseSettings, EnvSettingsSource
+
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.http.configuration.section import unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic.fields import FieldInfo
+
+    from go_scheduler.http.configuration.files import Place
+
+PREFIX = "GO_SCHEDULER_"
+SERVER = f"{PREFIX}SERVER"
+"""The URL of a server, for the command line: it says nothing of the section."""
+
+
+class Environment(EnvSettingsSource):
+    """Reads settings from the environment.
+
+    Args:
+        settings: The model.
+        variables: The environment.
+    """
+
+    def __init__(
+        self, settings: type[BaseSettings], variables: Mapping[str, str]
+    ) -> None:
+        super().__init__(settings)
+        self.env_vars = {
+            name.lower(): value
+            for name, value in variables.items()
+            if name.upper() != SERVER
+        }
+
+    def decode_complex_value(
+        self, field_name: str, field: FieldInfo, value: Any
+    ) -> Any:
+        """A list or a section that is given whole, as YAML or JSON; else the text."""
+        if value.lstrip().startswith(("[", "{")):
+            with suppress(yaml.YAMLError):
+                return yaml.safe_load(value)
+        return value
+
+
+def places_in(variables: Mapping[str, str], sections: list[str]) -> Mapping[Place, str]:
+    """Which variable says which setting.
+
+    Raises:
+        ConfigurationError: One is of no section.
+    """
+    found: dict[Place, str] = {}
+    for name in variables:
+        if not name.upper().startswith(PREFIX) or name.upper() == SERVER:
+            continue
+        place = tuple(name.upper().removeprefix(PREFIX).lower().split("__"))
+        if place[0] in sections:
+            found[place] = name
+        elif len(place) > 1:
+            raise ConfigurationError(f"{name}: {unknown_name(place[0], sections)}")
+    return found

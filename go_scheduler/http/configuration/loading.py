@@ -1,0 +1,168 @@
+"""Reads the configuration, and knows where each setting was said."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+)
+
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.http.configuration.configuration import Configuration
+from go_scheduler.http.configuration.environment import Environment, places_in
+from go_scheduler.http.configuration.files import (
+    Place,
+    SettingsFile,
+    find_file,
+    read_file,
+)
+from go_scheduler.http.configuration.section import unknown_name
+
+_SECRET_FILE = "_file"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The configuration, and where each setting was said.
+
+    Attributes:
+        settings: The configuration.
+        file: What was read of it in a file.
+        variables: Which variable of the environment says which setting.
+        options: Which option of the command says which setting.
+    """
+
+    settings: Configuration
+    file: SettingsFile
+    variables: Mapping[Place, str]
+    options: Mapping[Place, str]
+
+    def origin(self, place: Place) -> str:
+        """Where a setting was said, for a person to look."""
+        secret = (*place[:-1], f"{place[-1]}{_SECRET_FILE}")
+        for each in (place, secret, *_upwards(place[:-1])):
+            found = _said(each, self.file, self.variables, self.options)
+            if found is not None and (each in (place, secret) or self._is_whole(each)):
+                return found
+        return "default"
+
+    def near(self, place: Place) -> str:
+        """Where something is wrong: at a setting, or at the section that it is of."""
+        for each in _upwards(place):
+            found = _said(each, self.file, self.variables, self.options)
+            if found is not None:
+                return found
+        depth = len(place)
+        below = (each for each in self.variables if each[:depth] == place)
+        return next((self.variables[each] for each in below), "configuration")
+
+    def _is_whole(self, section: Place) -> bool:
+        """Whether a section was said at once, and not its settings one by one."""
+        said = (*self.file.lines, *self.variables, *self.options)
+        depth = len(section)
+        return not any(each[:depth] == section != each for each in said)
+
+
+def load_configuration(
+    named: Path | None = None,
+    *,
+    options: Mapping[str, tuple[Place, object]] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Loaded:
+    """Read the configuration: of options, the environment and a file, in this order.
+
+    Args:
+        named: The file; None: ``go_scheduler.yaml`` in the working folder, or the one
+            in ``~/.config/go_scheduler``, if there is any.
+        options: Of the command: the setting that each says, and what it says.
+        environment: None: that of this process.
+
+    Raises:
+        ConfigurationError: Something is wrong: with each, where it is and what it is.
+    """
+    variables = os.environ if environment is None else environment
+    file = read_file(find_file(named))
+    named_by = places_in(variables, [*Configuration.model_fields])
+    said = {place: name for name, (place, _) in (options or {}).items()}
+    given = _nested(options or {})
+
+    class Read(Configuration):
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            *others: PydanticBaseSettingsSource,
+            **more: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            of_file = InitSettingsSource(settings_cls, dict(file.data))
+            return init_settings, Environment(settings_cls, variables), of_file
+
+    try:
+        settings = Read(**given)
+    except ValidationError as error:
+        loaded = Loaded(Configuration.model_construct(), file, named_by, said)
+        problems = [
+            f"{loaded.near(place)}: {'.'.join(map(str, place))}: {text}"
+            for place, text in _problems(error)
+        ]
+        raise ConfigurationError("\n".join(problems)) from None
+    return Loaded(settings, file, named_by, said)
+
+
+def _nested(options: Mapping[str, tuple[Place, object]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for place, value in options.values():
+        section, name = place
+        found.setdefault(str(section), {})[name] = value
+    return found
+
+
+def _problems(error: ValidationError) -> Iterator[tuple[Place, str]]:
+    """What is wrong with which setting."""
+    for each in error.errors():
+        place = each["loc"]
+        if each["type"] == "extra_forbidden":
+            yield place, unknown_name(str(place[-1]), _known_at(place[:-1]))
+        else:
+            yield place, each["msg"].removeprefix("Value error, ")
+
+
+def _known_at(section: Place) -> list[str]:
+    """The settings that a section has."""
+    model: type[BaseModel] = Configuration
+    for name in section:
+        if isinstance(name, str):
+            model = _model_of(model.model_fields[name].annotation)
+    return [*model.model_fields]
+
+
+def _model_of(annotation: Any) -> type[BaseModel]:
+    """The section that a setting is, or is a list of."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    [found, *_] = get_args(annotation)
+    return _model_of(found)
+
+
+def _said(
+    place: Place,
+    file: SettingsFile,
+    variables: Mapping[Place, str],
+    options: Mapping[Place, str],
+) -> str | None:
+    return options.get(place) or variables.get(place) or file.origin(place)
+
+
+def _upwards(place: Place) -> Iterator[Place]:
+    """A setting, and then the sections that it is of, the innermost first."""
+    for length in range(len(place), 0, -1):
+        yield place[:length]

@@ -1,0 +1,173 @@
+"""The sections of the configuration, but for access and types of jobs."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, SecretStr, model_validator
+
+from go_scheduler.http.access.rates import Rate
+from go_scheduler.http.configuration.section import Duration, Section, Texts
+from go_scheduler.http.limits import Limits
+from go_scheduler.policies import CatchUp, RetryPolicy
+
+_SECOND, _MINUTE = timedelta(seconds=1), timedelta(minutes=1)
+_RATE = Rate(per_second=5_000, burst=10_000)
+
+
+class StoreSection(Section):
+    """Where definitions and instances are kept.
+
+    Attributes:
+        url: Of the store; None: a file of SQLite in the working folder.
+    """
+
+    url: SecretStr | None = None
+
+
+class RateSection(Section):
+    """How often one caller may call.
+
+    Attributes:
+        per_second: So often in the long run.
+        burst: So many at once.
+    """
+
+    per_second: float = _RATE.per_second
+    burst: int = _RATE.burst
+
+
+class LimitsSection(Section):
+    """What a request may take; see ``Limits``."""
+
+    headers: Annotated[int, Field(ge=1)] = 100
+    header_bytes: Annotated[int, Field(ge=1024)] = 32 * 1024
+    body_bytes: Annotated[int, Field(ge=1)] = 1024 * 1024
+    threads: Annotated[int, Field(ge=1)] = 32
+    calls: Annotated[int, Field(ge=1)] = 1000
+    rate: RateSection | None = RateSection()
+
+
+class ServerSection(Section):
+    """How the server is reached.
+
+    Attributes:
+        host: The address that it listens on.
+        port: The port; 0: any that is free.
+        drain: How long a stop waits for what runs.
+        read_timeout: How long the body of a request may take to arrive.
+        write_timeout: How long a request may take to be answered after that.
+        keep_alive: How long a connection is kept that nobody uses.
+        root_path: The path under which a proxy has it.
+        tls_certificate: A file with the certificate, and those above it.
+        tls_key: A file with its key.
+        tls_key_password: What that is encrypted with.
+        limits: What a request may take.
+    """
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65_535)] = 8710
+    drain: Duration = 30 * _SECOND
+    read_timeout: Duration = 20 * _SECOND
+    write_timeout: Duration = 20 * _SECOND
+    keep_alive: Duration = 75 * _SECOND
+    root_path: str = ""
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    tls_key_password: SecretStr | None = None
+    limits: LimitsSection = LimitsSection()
+
+    @model_validator(mode="after")
+    def _check_tls(self) -> ServerSection:
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ValueError("tls_certificate and tls_key need each other")
+        return self
+
+    def request_limits(self) -> Limits:
+        """The limits that a request keeps to.
+
+        Raises:
+            ConfigurationError: One is wrong.
+        """
+        given = self.limits.model_dump(exclude={"rate"})
+        rate = self.limits.rate
+        return Limits(
+            **given,
+            read=self.read_timeout,
+            answer=self.write_timeout,
+            rate=None if rate is None else Rate(**rate.model_dump()),
+        )
+
+
+class RetrySection(Section):
+    """What follows a run that did not succeed; see ``RetryPolicy``."""
+
+    max_attempts: int | None = 100
+    delay: Duration | None = None
+    factor: float = 1.0
+    max_delay: Duration | None = None
+    jitter: float = 0.0
+    stop_on: Texts = ()
+
+
+class CatchUpSection(Section):
+    """What becomes of what is late; see ``CatchUp``."""
+
+    mode: Literal["latest", "all", "none"] = "latest"
+    grace: Duration = 10 * _SECOND
+    within: Duration | None = None
+    drop_after: Duration | None = None
+
+
+class SchedulerSection(Section):
+    """How the server schedules and runs; see ``Scheduler`` for what each means."""
+
+    schedule_window: Duration = _SECOND
+    runner_window: Duration = _SECOND
+    cleanup_window: Duration = _MINUTE
+    queues: Texts = ("default",)
+    max_workers: int = 32
+    max_held: int = 1000
+    max_hung: int | None = None
+    max_hangs: int | None = 3
+    expire_after: Duration = 5 * _MINUTE
+    timeout: Duration | None = None
+    retry: RetrySection = RetrySection()
+    catch_up: CatchUpSection = CatchUpSection()
+    lease: Duration = 20 * _SECOND
+    retention: Duration = timedelta(days=1)
+    retention_failed: Duration | None = None
+    remember: Duration = timedelta(days=400)
+    clock_error: Duration | None = None
+    log_runs: bool = False
+
+    def arguments(self) -> dict[str, Any]:
+        """What a ``Scheduler`` is given.
+
+        Raises:
+            ConfigurationError: A policy is wrong.
+        """
+        found = {name: getattr(self, name) for name in type(self).model_fields}
+        return found | {
+            "retry": RetryPolicy(**dict(self.retry)),
+            "catch_up": CatchUp(**dict(self.catch_up)),
+        }
+
+
+class LogSection(Section):
+    """What is logged, to standard error.
+
+    Attributes:
+        format: Lines of text, or of JSON.
+        level: The least that is logged.
+        requests: Whether there is a line for each request.
+        log_polls: Whether that is so for those of workers who wait for work, too, and
+            for questions how the server is.
+    """
+
+    format: Literal["text", "json"] = "text"
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    requests: bool = True
+    log_polls: bool = False

@@ -1,0 +1,246 @@
+"""Runs the server: from the settings to its orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import signal
+import socket
+import ssl
+import sys
+from contextlib import AbstractContextManager, closing, nullcontext
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from go_scheduler.client import Client
+from go_scheduler.clock import ZERO, SystemClock
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.http.access.loopback import may_bind_openly
+from go_scheduler.http.app import create_app
+from go_scheduler.http.logs import RequestLog, written_log
+from go_scheduler.scheduler import Scheduler
+from go_scheduler.stores.opening import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.types import ASGIApp
+
+    from go_scheduler.http.configuration.configuration import Configuration
+    from go_scheduler.http.configuration.sections import ServerSection
+    from go_scheduler.stores.base import Store
+
+EMBEDDED = "sqlite:///go_scheduler.db"
+"""The store of a server that is told of none: a file in the working folder."""
+
+_BACKLOG = 2048
+
+
+def serve(
+    settings: Configuration,
+    *,
+    runs: bool = True,
+    say: Callable[[str], None] | None = None,
+) -> bool:
+    """Serve until a signal: at the first, what runs is awaited; at the second, not.
+
+    Args:
+        settings: All that is set.
+        runs: Whether this process creates instances, hands out work and runs jobs;
+            if not, others do that for whom it only answers.
+        say: Called with what a person who has started it is to know; None: it is
+            printed.
+
+    Returns:
+        Whether all that ran came to an end within the drain window.
+
+    Raises:
+        ConfigurationError: A setting is wrong, or the port cannot be had.
+        StoreError: The store cannot be used.
+    """
+    say = say or _print
+    _check(settings)
+    url = settings.store.url
+    if url is None:
+        say(f"no store is named: it is {EMBEDDED}, a file in this folder")
+    with (
+        written_log(settings.log),
+        _listening(settings.server) as listener,
+        closing(open_store(url.get_secret_value() if url else EMBEDDED)) as store,
+    ):
+        serving = _Serving(settings, store, runs=runs, say=say)
+        return asyncio.run(serving.until_stopped(listener))
+
+
+class _Serving:
+    """One server, from its start to its end."""
+
+    def __init__(
+        self,
+        settings: Configuration,
+        store: Store,
+        *,
+        runs: bool,
+        say: Callable[[str], None],
+    ) -> None:
+        self._settings = settings
+        self._say = say
+        arguments = settings.scheduler.arguments()
+        self._scheduler = Scheduler(None, store, **arguments) if runs else None
+        client = Client(store) if self._scheduler is None else self._scheduler
+        app = create_app(
+            client,
+            access=settings.access.access(),
+            limits=settings.server.request_limits(),
+        )
+        self._server = _Server(_uvicorn(settings, app))
+        self._signals = 0
+
+    async def until_stopped(self, listener: socket.socket) -> bool:
+        """Serve; whether all that ran came to an end."""
+        loop = asyncio.get_running_loop()
+        asked: asyncio.Queue[None] = asyncio.Queue()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, asked.put_nowait, None)
+        if self._scheduler is not None:
+            await asyncio.to_thread(self._scheduler.start)
+        self._server.when_started(lambda: self._say_where(listener))
+        serving = asyncio.create_task(self._server.serve(sockets=[listener]))
+        try:
+            await _first(serving, asyncio.create_task(asked.get()))
+            draining = asyncio.create_task(self._drain(serving))
+            await _first(draining, asyncio.create_task(asked.get()))
+            if draining.done():
+                return draining.result()
+            self._server.force_exit = True
+            draining.cancel()
+            await asyncio.wait([draining])
+            return False
+        finally:
+            await self._leave_behind()
+            await serving
+
+    async def _drain(self, serving: asyncio.Task[None]) -> bool:
+        """Take nothing more, and wait for what runs, as long as is set."""
+        self._server.should_exit = True
+        if self._scheduler is None:
+            await asyncio.wait([serving])
+            return True
+        stopped = await self._scheduler.astop(self._settings.server.drain)
+        await asyncio.wait([serving])
+        return stopped
+
+    async def _leave_behind(self) -> None:
+        """Have nothing go on that has not come to its end."""
+        self._server.should_exit = True
+        if self._scheduler is not None:
+            await asyncio.to_thread(self._scheduler.stop, ZERO)
+
+    def _say_where(self, listener: socket.socket) -> None:
+        server = self._settings.server
+        scheme = "http" if server.tls_certificate is None else "https"
+        host, port = listener.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        url = f"{scheme}://{shown}:{port}"
+        self._say(f"go_scheduler listens on {url}, and {url}/openapi.json describes it")
+
+
+class _Server(uvicorn.Server):
+    """Tells when it has started, and leaves signals to others."""
+
+    def when_started(self, tell: Callable[[], None]) -> None:
+        """Call this once it has."""
+        self._tell = tell
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer."""
+        await super().startup(sockets)
+        self._tell()
+
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
+        """Leave them as they are."""
+        return nullcontext()
+
+
+def _uvicorn(settings: Configuration, app: ASGIApp) -> uvicorn.Config:
+    server, log = settings.server, settings.log
+    if log.requests:
+        app = RequestLog(app, clock=SystemClock(), polls=log.log_polls)
+    password = server.tls_key_password
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        # Whoever calls is known by the connection, not by what a header says.
+        proxy_headers=False,
+        root_path=server.root_path,
+        timeout_keep_alive=round(server.keep_alive.total_seconds()),
+        timeout_graceful_shutdown=round(server.drain.total_seconds()),
+        ssl_certfile=server.tls_certificate,
+        ssl_keyfile=server.tls_key,
+        ssl_keyfile_password=None if password is None else password.get_secret_value(),
+    )
+
+
+def _check(settings: Configuration) -> None:
+    """Refuse what would only show once it is used."""
+    server = settings.server
+    if settings.access.is_open and not may_bind_openly(server.host):
+        raise ConfigurationError(
+            f"without authentication it is for this machine alone, and {server.host}"
+            " is for others as well: set up access.keys or access.oidc, or leave"
+            " server.host at 127.0.0.1"
+        )
+    if server.tls_certificate is None or server.tls_key is None:
+        return
+    password = server.tls_key_password
+    secret = None if password is None else password.get_secret_value()
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
+            # Without a password it would be asked for, in the terminal.
+            server.tls_certificate,
+            server.tls_key,
+            secret or "",
+        )
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"server.tls_certificate, {server.tls_certificate}, and server.tls_key,"
+            f" {server.tls_key}, cannot be used: {error}"
+        ) from None
+
+
+def _listening(server: ServerSection) -> socket.socket:
+    """A socket that listens where it is set.
+
+    Raises:
+        ConfigurationError: It cannot.
+    """
+    where = f"{server.host}:{server.port}"
+    try:
+        family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
+        return socket.create_server(
+            (server.host, server.port), family=family, backlog=_BACKLOG
+        )
+    except OSError as error:
+        reason = _WHY_NOT.get(error.errno or 0, f"cannot be listened on: {error}")
+        raise ConfigurationError(f"{where} {reason}") from None
+
+
+_WHY_NOT = {
+    errno.EADDRINUSE: "is taken: another server listens there; choose another --port",
+    errno.EACCES: "needs rights that this user has not: choose a --port above 1023",
+    errno.EADDRNOTAVAIL: "is no address of this machine: choose another --host",
+}
+
+
+async def _first(*tasks: asyncio.Task[bool] | asyncio.Task[None]) -> None:
+    """Wait for the first of these, and leave the last alone."""
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    tasks[-1].cancel()
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()

@@ -1,0 +1,113 @@
+"""The commands `serve` and `config`."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.cli.shell import FAILED_AFTER, Shell, clean_environment, script
+
+
+class Server:
+    """`go_scheduler serve` in a process of its own, which listens.
+
+    Args:
+        folder: Where it is started.
+        words: What is said besides.
+    """
+
+    def __init__(self, folder: Path, *words: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "go_scheduler", "serve", "--port", "0", *words],
+            cwd=folder,
+            env=clean_environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.said: list[str] = []
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.said.append(line)
+            if "listens on" in line:
+                self.url = line.split()[3].rstrip(",")
+                return
+        raise AssertionError("".join(self.said))
+
+    def end(self, number: int) -> int:
+        """Its exit code after a signal."""
+        self.process.send_signal(number)
+        code = self.process.wait(FAILED_AFTER)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
+
+
+@pytest.mark.slow
+def test_it_serves_from_an_empty_folder_by_one_word(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    assert "no store is named: it is sqlite:///go_scheduler.db" in "".join(server.said)
+    assert httpx.get(f"{server.url}/healthz").status_code == 200
+    assert server.end(signal.SIGTERM) == 0
+
+
+@pytest.mark.slow
+def test_a_server_that_is_killed_is_started_again_on_its_store(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'jobs.db'}"
+    for number, code in ((signal.SIGKILL, -9), (signal.SIGINT, 0)):
+        server = Server(tmp_path, "--store", url, "--host", "127.0.0.1", "--no-run")
+        assert "no store" not in "".join(server.said)
+        assert httpx.get(f"{server.url}/healthz").status_code == 200
+        assert server.end(number) == code
+
+
+@pytest.mark.slow
+def test_what_cannot_be_served_is_told_in_one_sentence(tmp_path: Path) -> None:
+    for words, text in (
+        (["--port", "99999"], "--port: server.port: Input should be less than"),
+        (["--host", "0.0.0.0"], "without authentication it is for this machine alone"),
+        (["--config", "none.yaml"], "there is no file none.yaml"),
+    ):
+        ran = script("serve", *words, cwd=tmp_path)
+        assert ran.returncode == 2
+        assert text in ran.stderr
+        assert len(ran.stderr.splitlines()) == 1
+
+
+def test_the_configuration_is_checked_and_shown(shell: Shell) -> None:
+    assert shell("config", where=False) == "the configuration is right\n"
+    Path("go_scheduler.yaml").write_text("store: postgresql://ann:secret@host/jobs\n")
+    assert shell("config", where=False) == "go_scheduler.yaml is right\n"
+    shown = shell("config", "--show", where=False)
+    assert (
+        '  url: "postgresql://ann:***@host/jobs"  # go_scheduler.yaml, line 1' in shown
+    )
+    assert "  port: 8710  # default" in shown
+    objects = shell("config", "--show", "--json", where=False).splitlines()
+    assert '{"setting":"server.port","value":8710,"origin":"default"}' in objects
+    assert "--json is of use" in shell.refusal("config", "--json", where=False)
+    Path("go_scheduler.yaml").write_text("server: {prot: 1}")
+    assert "line 1: server.prot: there is no such setting: did you mean port?" in (
+        shell.refusal("config", where=False)
+    )
+
+
+@pytest.mark.parametrize(("clean", "code"), [(True, 0), (False, 1)])
+def test_what_is_left_behind_is_told_by_the_exit_code(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, clean: bool, code: int
+) -> None:
+    given: list[object] = []
+
+    def serve(settings: object, **more: object) -> bool:
+        given.append(more["runs"])
+        return clean
+
+    monkeypatch.setattr("go_scheduler.http.serving.serve", serve)
+    shell("serve", "--port", "0", where=False, code=code)
+    shell("serve", "--no-run", "--store", "sqlite:///a.db", where=False, code=code)
+    assert given == [True, False]

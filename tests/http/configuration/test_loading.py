@@ -1,0 +1,300 @@
+"""The configuration: from where it is read, what is refused, and how it is shown."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+from pydantic import SecretStr, ValidationError
+
+from go_scheduler import CatchUp, RetryPolicy, Scheduler
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.http.access.bearer import BearerAccess
+from go_scheduler.http.access.guard import OpenAccess
+from go_scheduler.http.access.issuer import OidcIssuer
+from go_scheduler.http.access.keys import new_key
+from go_scheduler.http.configuration.access_sections import OidcSection
+from go_scheduler.http.configuration.configuration import Configuration
+from go_scheduler.http.configuration.loading import Loaded, load_configuration
+from go_scheduler.http.configuration.section import Section
+from go_scheduler.http.configuration.sections import SchedulerSection
+from go_scheduler.http.configuration.showing import as_yaml, settings_of
+from go_scheduler.http.limits import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from go_scheduler.http.configuration.files import Place
+
+
+@pytest.fixture(autouse=True)
+def _at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+def load(text: str = "", **environment: str) -> Loaded:
+    Path("settings.yaml").write_text(text)
+    return load_configuration(Path("settings.yaml"), environment=environment)
+
+
+def refused(text: str = "", **environment: str) -> list[str]:
+    with pytest.raises(ConfigurationError) as refusal:
+        load(text, **environment)
+    return str(refusal.value).splitlines()
+
+
+def test_without_anything_all_is_as_the_parts_have_it() -> None:
+    loaded = load_configuration(environment={})
+    settings = loaded.settings
+    assert settings.store.url is None
+    assert (settings.server.host, settings.server.port) == ("127.0.0.1", 8710)
+    assert settings.server.drain == timedelta(seconds=30)
+    assert settings.server.request_limits() == Limits()
+    assert isinstance(settings.access.access(), OpenAccess)
+    given = settings.scheduler.arguments()
+    parameters = inspect.signature(Scheduler).parameters
+    for name, value in given.items():
+        assert value == parameters[name].default, name
+    left_out = parameters.keys() - given.keys()
+    assert left_out == {"handler", "store", "clock", "executor", "loop", "listeners"}
+    assert SchedulerSection.model_fields.keys() == given.keys()
+    names = inspect.signature(OidcIssuer).parameters
+    for name, field in OidcSection.model_fields.items():
+        default = names[name].default
+        assert field.is_required() or field.default == default, name
+    assert OidcSection.model_fields.keys() == names.keys()
+    assert {origin for *_, origin in settings_of(loaded)} == {"default"}
+
+
+def test_a_file_is_found_in_the_working_folder_or_at_home(tmp_path: Path) -> None:
+    home = tmp_path / "home/.config/go_scheduler"
+    home.mkdir(parents=True)
+    (home / "go_scheduler.yaml").write_text("server: {port: 1}")
+    assert load_configuration(environment={}).settings.server.port == 1
+    Path("go_scheduler.yaml").write_text("server: {port: 2}")
+    assert load_configuration(environment={}).settings.server.port == 2
+    assert load("server: {port: 3}").settings.server.port == 3
+    with pytest.raises(ConfigurationError, match=r"there is no file none\.yaml"):
+        load_configuration(Path("none.yaml"), environment={})
+
+
+def test_options_come_before_the_environment_and_that_before_the_file() -> None:
+    text = "server:\n  port: 1\n  host: a\n  root_path: /x\n"
+    Path("settings.yaml").write_text(text)
+    options: Mapping[str, tuple[Place, object]] = {"--port": (("server", "port"), 3)}
+    loaded = load_configuration(
+        Path("settings.yaml"),
+        options=options,
+        environment={
+            "GO_SCHEDULER_SERVER__PORT": "2",
+            "go_scheduler_server__host": "b",
+            "GO_SCHEDULER_TEST_X": "1",
+        },
+    )
+    server = loaded.settings.server
+    assert (server.port, server.host, server.root_path) == (3, "b", "/x")
+    origins = {place[-1]: origin for place, _, origin in settings_of(loaded)}
+    assert origins["port"] == "--port"
+    assert origins["host"] == "go_scheduler_server__host"
+    assert origins["root_path"] == "settings.yaml, line 4"
+    assert origins["drain"] == "default"
+
+
+def test_durations_lists_and_sections_are_said_in_the_environment_too() -> None:
+    settings = load(
+        GO_SCHEDULER_STORE="sqlite:///a.db",
+        GO_SCHEDULER_SERVER="http://another.example",
+        GO_SCHEDULER_SCHEDULER__LEASE="1m30s",
+        GO_SCHEDULER_SCHEDULER__QUEUES="a, b",
+        GO_SCHEDULER_SCHEDULER__RETRY__MAX_ATTEMPTS="3",
+        GO_SCHEDULER_SCHEDULER__CATCH_UP='{"mode": "all", "grace": "1m"}',
+        GO_SCHEDULER_ACCESS__ORIGINS="[http://a.example]",
+        GO_SCHEDULER_LOG__REQUESTS="no",
+    ).settings
+    assert settings.store.url == SecretStr("sqlite:///a.db")
+    given = settings.scheduler.arguments()
+    assert given["lease"] == timedelta(seconds=90)
+    assert given["queues"] == ("a", "b")
+    assert given["retry"] == RetryPolicy(max_attempts=3)
+    assert given["catch_up"] == CatchUp(mode="all", grace=timedelta(minutes=1))
+    assert settings.access.origins == ("http://a.example",)
+    assert not settings.log.requests
+
+
+def test_what_is_wrong_is_told_with_line_field_and_remedy() -> None:
+    text = """
+server:
+  port: 87100
+  prot: 5
+  limits:
+    rate: {burts: 5}
+acess: {}
+scheduler:
+  lease: soon
+  retry: 5
+access:
+  keys:
+    - subject: ann
+      scopes: [admin]
+      qeues: [a]
+  oidc: {issuer: https://a.example}
+"""
+    told = refused(text, GO_SCHEDULER_LOG__LEVEL="loud", GO_SCHEDULER_LOG__X__Y="1")
+    assert {*told} == {
+        "settings.yaml, line 3: server.port: Input should be less than or equal to"
+        " 65535",
+        "settings.yaml, line 4: server.prot: there is no such setting: did you mean"
+        " port?",
+        "settings.yaml, line 6: server.limits.rate.burts: there is no such setting:"
+        " did you mean burst?",
+        "settings.yaml, line 7: acess: there is no such setting: did you mean access?",
+        "settings.yaml, line 9: scheduler.lease: it must be a number of seconds, or a"
+        " text such as 90s, 5m, 1h30m or 2d, not 'soon'",
+        "settings.yaml, line 10: scheduler.retry: Input should be a valid dictionary"
+        " or instance of RetrySection",
+        "settings.yaml, line 13: access.keys.0.hash: Field required",
+        "settings.yaml, line 15: access.keys.0.qeues: there is no such setting: did"
+        " you mean queues?",
+        "settings.yaml, line 16: access.oidc.audience: Field required",
+        "GO_SCHEDULER_LOG__LEVEL: log.level: Input should be 'debug', 'info',"
+        " 'warning' or 'error'",
+        "GO_SCHEDULER_LOG__X__Y: log.x: there is no such setting as 'x': known are"
+        " format, level, requests, log_polls",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("server: [", "settings.yaml, line 1: it is no YAML: "),
+        ("a: b\n\tc: d", "settings.yaml, line 2: it is no YAML: "),
+        ("- server", "settings.yaml, line 1: it must have sections"),
+        ("5", "settings.yaml, line 1: it must have sections"),
+        ("log: {}\nlog: {}", "line 2: log is there twice, first in line 1"),
+        ("a: \x00", "settings.yaml: it is no YAML: "),
+        ("server: {tls_key: a.pem}", "tls_certificate and tls_key need each other"),
+        ("server: 8710", "line 1: server: Input should be a valid dictionary"),
+        ("store: {url: a, url_file: b}", "say url or url_file, not both"),
+        ("store: {url_file: none.txt}", "none.txt, which cannot be read: No such"),
+    ],
+)
+def test_what_is_no_configuration_is_refused(text: str, told: str) -> None:
+    assert any(told in each for each in refused(text))
+
+
+def test_a_file_that_cannot_be_read_is_told() -> None:
+    Path("settings.yaml").write_bytes(b"\xff")
+    with pytest.raises(ConfigurationError, match="is no text in UTF-8"):
+        load_configuration(Path("settings.yaml"), environment={})
+    Path("secret").write_bytes(b"\xff")
+    assert "it is no text" in refused("store: {url_file: secret}")[0]
+    Path("loop").symlink_to("loop")
+    assert "cannot be read" in refused("store: {url_file: loop}")[0]
+
+
+def test_a_file_that_may_not_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> str:
+        raise PermissionError(13, "Permission denied")
+
+    Path("go_scheduler.yaml").write_text("")
+    monkeypatch.setattr(Path, "read_text", refuse)
+    with pytest.raises(ConfigurationError, match="cannot be read: Permission denied"):
+        load_configuration(environment={})
+
+
+@pytest.mark.parametrize("text", ["", "server:", "# nothing", "null"])
+def test_a_file_may_say_nothing(text: str) -> None:
+    nothing = load_configuration(environment={}).settings
+    assert load(text).settings.model_dump() == nothing.model_dump()
+
+
+def test_variables_of_no_section_are_refused() -> None:
+    assert refused(GO_SCHEDULER_SEVRER__PORT="1") == [
+        "GO_SCHEDULER_SEVRER__PORT: there is no such setting: did you mean server?"
+    ]
+    assert "should be a valid" in refused(GO_SCHEDULER_ACCESS__KEYS="[{")[0]
+
+
+def test_secrets_may_stand_in_files_and_are_masked() -> None:
+    made = new_key()
+    Path("url").write_text("postgresql://ann:secret@host/jobs\n")
+    Path("hash").write_text(made.kept)
+    text = """
+store: {url_file: url}
+access:
+  keys:
+    - {subject: ann, hash_file: hash, scopes: [admin], queues: [a]}
+  oidc: {issuer: https://a.example, audience: jobs, roles_claim: roles, roles: {}}
+server: {tls_key_password: "x://a?b", limits: {rate: null}}
+"""
+    loaded = load(text)
+    assert isinstance(loaded.settings.access.access(), BearerAccess)
+    assert loaded.settings.server.request_limits().rate is None
+    shown = "\n".join(as_yaml(loaded))
+    assert "secret" not in shown
+    assert made.kept not in shown
+    read = yaml.safe_load(shown)
+    assert read["store"]["url"] == "postgresql://ann:***@host/jobs"
+    assert read["access"]["keys"][0]["hash"] == "***"
+    assert read["server"]["tls_key_password"] == "***"
+    assert '  url: "postgresql://ann:***@host/jobs"  # settings.yaml, line 2' in shown
+    assert read["scheduler"]["lease"] == "20s"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("sqlite:///jobs.db", "sqlite:///jobs.db"),
+        ("postgresql://host/jobs", "postgresql://host/jobs"),
+        ("postgresql://ann@host/jobs", "postgresql://ann@host/jobs"),
+        ("postgresql://ann:a@b@host/jobs", "postgresql://ann:***@host/jobs"),
+        ("postgresql://host/jobs?password=x", "***"),
+        ("secret", "***"),
+    ],
+)
+def test_of_a_url_only_the_password_is_masked(url: str, shown: str) -> None:
+    loaded = load(f"store: {url}")
+    values = {place: value for place, value, _ in settings_of(loaded)}
+    assert values["store", "url"] == shown
+    assert loaded.origin(("store", "url")) == "settings.yaml, line 1"
+
+
+def test_what_is_shown_is_json(capsys: pytest.CaptureFixture[str]) -> None:
+    roles = "{admin: [admin], reader: [jobs:read]}"
+    loaded = load(
+        "access: {oidc: {issuer: https://a.example, audience: jobs, roles_claim: r,"
+        f" roles: {roles}}}}}\nserver: {{tls_certificate: a.pem, tls_key: b.pem}}"
+    )
+    values = {
+        ".".join(map(str, place)): value for place, value, _ in settings_of(loaded)
+    }
+    assert json.loads(json.dumps(values)) == values
+    assert values["access.oidc.roles.reader"] == ["jobs:read"]
+    assert values["server.tls_key"] == "b.pem"
+
+
+class Named(Section):
+    secrets: dict[str, SecretStr]
+
+
+def test_secrets_with_names_may_stand_in_files_too() -> None:
+    Path("key").write_text("abc\n")
+    read = Named.model_validate({"secrets": {"a": "x", "b_file": "key"}}).secrets
+    assert {name: each.get_secret_value() for name, each in read.items()} == {
+        "a": "x",
+        "b": "abc",
+    }
+    with pytest.raises(ValidationError, match="valid dictionary"):
+        Named.model_validate({"secrets": 5})
+
+
+def test_a_configuration_cannot_be_changed() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Configuration.model_construct().server = None  # type: ignore[assignment]
