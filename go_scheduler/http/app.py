@@ -13,7 +13,7 @@ from go_scheduler.http.access.guard import OpenAccess
 from go_scheduler.http.context import Context
 from go_scheduler.http.limits import Limited, Limits, MediaTypes
 from go_scheduler.http.problems import answer_problems
-from go_scheduler.http.routes import system
+from go_scheduler.http.routes import login, system
 from go_scheduler.http.routes import work as work_routes
 from go_scheduler.http.threads import Threads
 from go_scheduler.version import __version__
@@ -77,7 +77,7 @@ def create_app(
     app.add_middleware(Entrance, context)
     answer_problems(app)
     app.add_middleware(Limited, limits=limits, threads=context.threads)
-    for each in (system, work_routes):
+    for each in (login, system, work_routes):
         app.include_router(each.router)
     return app
 

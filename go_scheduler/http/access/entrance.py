@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
     from go_scheduler.http.context import Context
 
-OPEN_PATHS = frozenset({"/healthz", "/readyz", "/.well-known/oauth-protected-resource"})
+METADATA = "/.well-known/oauth-protected-resource"
+"""Where it is said who gives tokens (RFC 9728)."""
+
+OPEN_PATHS = frozenset({"/healthz", "/readyz", METADATA})
 """What everybody may ask, also where there is authentication."""
 
 _NOBODY = Caller(subject="nobody", scopes=frozenset())
