@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING
 from warnings import warn
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
         TaskDefinition,
     )
     from go_scheduler.triggers.base import Trigger
+
+WARNS: ContextVar[bool] = ContextVar("WARNS", default=True)
+"""Whether odd triggers are told by a Python warning; not if who sent them is told."""
 
 
 class Scheduling(StoreAccess):
@@ -241,5 +245,5 @@ def _warnings(trigger: Trigger, now: datetime) -> Sequence[str]:
 
 def warn_author(odd: Sequence[str]) -> None:
     """Tell the author, as of where the caller of this was called by way of a note."""
-    for text in odd:
+    for text in odd if WARNS.get() else ():
         warn(text, ScheduleWarning, stacklevel=4)

@@ -12,8 +12,9 @@ from go_scheduler.http.access.entrance import Entrance
 from go_scheduler.http.access.guard import OpenAccess
 from go_scheduler.http.context import Context
 from go_scheduler.http.limits import Limited, Limits, MediaTypes
+from go_scheduler.http.openapi import describe, operation_id
 from go_scheduler.http.problems import answer_problems
-from go_scheduler.http.routes import login, system
+from go_scheduler.http.routes import definitions, instances, login, system
 from go_scheduler.http.routes import work as work_routes
 from go_scheduler.http.threads import Threads
 from go_scheduler.version import __version__
@@ -60,6 +61,8 @@ def create_app(
         title="go_scheduler",
         version=__version__,
         lifespan=_lifespan,
+        openapi_url=None,
+        generate_unique_id_function=operation_id,
         docs_url=None,
         redoc_url=None,
     )
@@ -77,8 +80,9 @@ def create_app(
     app.add_middleware(Entrance, context)
     answer_problems(app)
     app.add_middleware(Limited, limits=limits, threads=context.threads)
-    for each in (login, system, work_routes):
+    for each in (definitions, instances, login, system, work_routes):
         app.include_router(each.router)
+    describe(app)
     return app
 
 

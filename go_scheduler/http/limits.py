@@ -11,6 +11,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 
 from go_scheduler.client.awaitable import THREADS
+from go_scheduler.client.scheduling import WARNS
 from go_scheduler.http.access.rates import Rate
 from go_scheduler.http.problems import RETRY_AFTER, Problem
 
@@ -77,6 +78,8 @@ class Limited:
             await self._app(scope, receive, send)
             return
         THREADS.set(self._threads)
+        # Who sends a schedule is told by the answer.
+        WARNS.set(False)
         problem = self._refusal(scope)
         if problem is None:
             problem = await _Timed(self._app, self._limits, scope).serve(receive, send)

@@ -34,6 +34,7 @@ MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER = {"Retry-After": "2"}
 """The header of what may be tried again soon."""
 
+_CONDITIONS = ("if-match", "if-none-match")
 _LOG = logging.getLogger("go_scheduler.http")
 _LONGEST = 2000
 _MOST_ERRORS = 20
@@ -198,7 +199,12 @@ def _of(request: Request, error: Exception) -> Problem:
     if isinstance(error, Problem):
         return error
     if isinstance(error, GoSchedulerError):
-        return problem_of(error, conditional="if-match" in request.headers)
+        return problem_of(
+            error,
+            conditional=any(
+                each in request.headers for each in ("if-match", "if-none-match")
+            ),
+        )
     if isinstance(error, RequestValidationError):
         return _of_validation(error.errors())
     assert isinstance(error, HTTPException)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import httpx
 import uvicorn
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from fastapi import FastAPI
+
+_T = TypeVar("_T")
 
 PATIENCE = 30
 """For how many seconds a test waits that fails."""
@@ -28,6 +32,44 @@ async def called(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
         ) as client,
     ):
         yield client
+
+
+class Calling:
+    """Calls an application in this process, one call after the other."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self._app = app
+
+    def __enter__(self) -> Self:
+        self._runner = asyncio.Runner()
+        self._stack = AsyncExitStack()
+        self._client = self._run(self._stack.enter_async_context(called(self._app)))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._run(self._stack.aclose())
+        self._runner.close()
+
+    def request(self, method: str, path: str, **options: Any) -> httpx.Response:
+        return self._run(self._client.request(method, path, **options))
+
+    def get(self, path: str, **options: Any) -> httpx.Response:
+        return self.request("GET", path, **options)
+
+    def post(self, path: str, **options: Any) -> httpx.Response:
+        return self.request("POST", path, **options)
+
+    def put(self, path: str, **options: Any) -> httpx.Response:
+        return self.request("PUT", path, **options)
+
+    def patch(self, path: str, **options: Any) -> httpx.Response:
+        return self.request("PATCH", path, **options)
+
+    def delete(self, path: str, **options: Any) -> httpx.Response:
+        return self.request("DELETE", path, **options)
+
+    def _run(self, call: Coroutine[Any, Any, _T]) -> _T:
+        return self._runner.run(call)
 
 
 class _Server(uvicorn.Server):

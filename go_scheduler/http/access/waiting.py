@@ -30,6 +30,11 @@ class Waiting:
         self._all = all
         self._of: Counter[str] = Counter()
 
+    @property
+    def count(self) -> int:
+        """How many wait, of all callers."""
+        return self._of.total()
+
     @contextmanager
     def place(self, caller: Caller) -> Iterator[None]:
         """A place to wait in.

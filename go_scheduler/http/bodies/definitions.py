@@ -124,6 +124,7 @@ class DefinitionPut(DefinitionBody):
     completed_at: Any = Field(None, json_schema_extra={"readOnly": True})
     recurring: Any = Field(None, json_schema_extra={"readOnly": True})
     description: Any = Field(None, json_schema_extra={"readOnly": True})
+    warnings: Any = Field(None, json_schema_extra={"readOnly": True})
 
 
 class DefinitionAnswer(Answer):
@@ -181,6 +182,24 @@ class DefinitionAnswer(Answer):
             recurring=definition.recurring,
             description=description_of(definition.trigger),
         )
+
+
+class PutAnswer(DefinitionAnswer):
+    """A definition as it was put."""
+
+    warnings: list[str] = Field(
+        default_factory=list, description="What its author may not have meant."
+    )
+
+
+class PauseBody(Body):
+    """Why a definition is paused."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"note": "the mail server moves"}]}
+    )
+
+    note: str | None = Field(None, description="At most 10,000 characters.")
 
 
 class DefinitionsAsked(PageAsked):

@@ -11,9 +11,14 @@ from pydantic import ConfigDict, Field
 from go_scheduler.http.bodies.common import Answer, Asked, Body, Id, Instant, if_given
 from go_scheduler.http.bodies.instances import InstanceAnswer
 from go_scheduler.http.bodies.system import NodeAnswer
-from go_scheduler.http.bodies.triggers import TriggerAnswer, TriggerBody, description_of
+from go_scheduler.http.bodies.triggers import (
+    TriggerAnswer,
+    TriggerBody,
+    description_of,
+    warnings_of,
+)
 from go_scheduler.triggers import PreviewedTime, Trigger, preview
-from go_scheduler.triggers.base import is_own, utc
+from go_scheduler.triggers.base import utc
 from go_scheduler.why.answer import Because, Why
 
 Count = Annotated[int, Field(ge=1, le=1000, description="How many fire times.")]
@@ -49,7 +54,7 @@ class PreviewAnswer(Answer):
             trigger=TriggerAnswer.of(trigger),
             description=description_of(trigger),
             times=[PreviewedAnswer.of(each) for each in preview(trigger, n, after)],
-            warnings=list(trigger.warnings(after)) if is_own(trigger) else [],
+            warnings=warnings_of(trigger, after),
         )
 
 

@@ -101,14 +101,13 @@ class InstanceAnswer(Answer):
             metadata=dict(instance.metadata),
             key=instance.key,
             claimed_by=instance.claimed_by,
-            # Of stores that keep them.
-            worker=getattr(instance, "worker", None),
-            created_at=getattr(instance, "created_at", None),
+            worker=instance.worker,
+            created_at=instance.created_at,
             started_at=instance.started_at,
             completed_at=instance.completed_at,
             outcome=instance.outcome,
             error=instance.error,
-            result=getattr(instance, "result", None),
+            result=instance.result,
             skipped=if_given(instance.skipped, SkippedAnswer.of),
             cancel_requested=instance.cancel_requested,
             parked=instance.parked,
@@ -136,6 +135,12 @@ class RunAnswer(Answer):
             outcome=run.outcome,
             error=run.error,
         )
+
+
+class RunsAnswer(Answer):
+    """Runs that did not end their instance well, the earliest first."""
+
+    items: list[RunAnswer]
 
 
 class InstancesAsked(PageAsked):

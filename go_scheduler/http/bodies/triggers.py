@@ -216,3 +216,8 @@ def description_of(trigger: Trigger) -> str | None:
     # It is somebody else's code.
     except Exception:
         return None
+
+
+def warnings_of(trigger: Trigger, now: datetime) -> list[str]:
+    """What the author of a trigger may not have meant, in sentences."""
+    return list(trigger.warnings(now)) if is_own(trigger) else []

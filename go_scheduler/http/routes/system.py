@@ -1,22 +1,133 @@
-"""How the server is."""
+"""How the server and the store are, and what is asked about neither alone."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any
 
-from fastapi import APIRouter
-from pydantic import BaseModel
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import PlainTextResponse
+
+from go_scheduler.client.awaitable import on_thread
+from go_scheduler.errors import TaskDefinitionNotFoundError
+from go_scheduler.http.access.caller import Caller
+from go_scheduler.http.access.guard import allowed
+from go_scheduler.http.bodies.explanations import (
+    PreviewAnswer,
+    PreviewBody,
+    WhyAnswer,
+    WhyOfAsked,
+)
+from go_scheduler.http.bodies.system import (
+    HealthAnswer,
+    NodeAnswer,
+    NodesAnswer,
+    StatsAnswer,
+)
+from go_scheduler.http.bodies.triggers import trigger_of
+from go_scheduler.http.context import Context, Here
+from go_scheduler.http.metrics import written
+from go_scheduler.http.problems import RETRY_AFTER, Problem
+from go_scheduler.http.routes.seen import (
+    is_restricted,
+    seen_definition,
+    seen_instance,
+)
+from go_scheduler.scheduler import Scheduler
 
 router = APIRouter(tags=["system"])
 
-
-class Alive(BaseModel):
-    """That the process lives."""
-
-    status: Literal["ok"] = "ok"
+Reader = Annotated[Caller, allowed("jobs:read")]
+Admin = Annotated[Caller, allowed("admin")]
 
 
 @router.get("/healthz")
-async def healthz() -> Alive:
-    """The process lives: nothing else is asked."""
-    return Alive()
+async def healthz() -> HealthAnswer:
+    """Whether the process lives: nothing else is asked."""
+    return HealthAnswer()
+
+
+@router.get("/readyz")
+async def readyz(here: Here) -> HealthAnswer:
+    """Whether the store answers, and the loops of a scheduler that runs here tick."""
+    await here.client.acheck()
+    if not _is_well(here):
+        raise Problem(
+            503,
+            "not-ready",
+            "The server is not ready",
+            "this server's scheduler is stopping, or not well",
+            headers=RETRY_AFTER,
+        )
+    return HealthAnswer()
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+async def metrics(here: Here, caller: Admin) -> str:
+    """What there is, as Prometheus reads it."""
+    return written(await _stats(here))
+
+
+@router.get("/openapi.json", include_in_schema=False)
+async def openapi(request: Request, caller: Reader) -> dict[str, Any]:
+    """What there is to be called, as OpenAPI 3.1 describes it."""
+    described: dict[str, Any] = request.app.openapi()
+    return described
+
+
+@router.get("/v1/stats")
+async def stats(here: Here, caller: Reader) -> StatsAnswer:
+    """How many instances are in each state, and how many nodes there are."""
+    return await _stats(here)
+
+
+@router.get("/v1/nodes")
+async def nodes(here: Here, caller: Admin) -> NodesAnswer:
+    """The nodes that the store has seen within the last hour."""
+    found = await here.client.anodes()
+    return NodesAnswer(items=[NodeAnswer.of(each) for each in found])
+
+
+@router.post("/v1/preview")
+async def preview(body: PreviewBody, here: Here, caller: Reader) -> PreviewAnswer:
+    """The next fire times of a trigger that need not be stored."""
+    now = here.clock.now()
+
+    def asked() -> PreviewAnswer:
+        trigger = trigger_of(body.trigger, now)
+        return PreviewAnswer.of(trigger, body.n, body.after or now)
+
+    return await on_thread(asked)
+
+
+@router.get("/v1/why")
+async def why(
+    asked: Annotated[WhyOfAsked, Query()], here: Here, caller: Reader
+) -> WhyAnswer:
+    """What happened at an instant, or will, and what decided it."""
+    id = asked.definition_id
+    if is_restricted(caller):
+        try:
+            await seen_definition(here, caller, id)
+        except TaskDefinitionNotFoundError:
+            # It may be an instance.
+            await seen_instance(here, caller, id)
+    return WhyAnswer.of(await here.client.awhy(id, asked.at))
+
+
+def _is_well(here: Context) -> bool:
+    """Whether the scheduler runs and its loops tick; a client has none."""
+    if not isinstance(here.client, Scheduler):
+        return True
+    health = here.client.health()
+    return health.node is not None and all(each.ok for each in health.loops.values())
+
+
+async def _stats(here: Context) -> StatsAnswer:
+    counts = await here.client.acounts()
+    nodes = await here.client.anodes()
+    workers = None if here.work is None else here.work.waiting_workers
+    return StatsAnswer(
+        instances=dict(counts),
+        nodes=sum(1 for each in nodes if each.alive),
+        workers=workers,
+    )

@@ -99,6 +99,11 @@ class Crews:
         self._tokens: Tokens | None = None
         self._stopping = False
 
+    @property
+    def waiting_workers(self) -> int:
+        """How many workers wait for work."""
+        return self._waiting.count
+
     async def take(
         self,
         queues: Iterable[str],

@@ -1,0 +1,285 @@
+"""Definitions: create, read, change, pause, run and explain them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID, uuid4
+
+from fastapi import APIRouter, Body, Query, Response
+
+from go_scheduler.client.awaitable import on_thread
+from go_scheduler.errors import ConflictError, TaskDefinitionNotFoundError
+from go_scheduler.http.access.caller import Caller
+from go_scheduler.http.access.guard import allowed
+from go_scheduler.http.bodies.common import PageOf, read_json
+from go_scheduler.http.bodies.definitions import (
+    DefinitionAnswer,
+    DefinitionBody,
+    DefinitionPut,
+    DefinitionsAsked,
+    PauseBody,
+    PutAnswer,
+)
+from go_scheduler.http.bodies.explanations import (
+    PreviewAnswer,
+    PreviewAsked,
+    WhyAnswer,
+    WhyAsked,
+)
+from go_scheduler.http.bodies.instances import (
+    BackfillAnswer,
+    BackfillBody,
+    InstanceAnswer,
+    RunBody,
+)
+from go_scheduler.http.bodies.triggers import warnings_of
+from go_scheduler.http.context import Here
+from go_scheduler.http.problems import invalid
+from go_scheduler.http.routes.conditions import (
+    IfMatch,
+    IfNoneMatch,
+    check_match,
+    etag,
+    is_to_be_new,
+)
+from go_scheduler.http.routes.putting import patched, put, stored_definition
+from go_scheduler.http.routes.seen import check_sees, seen_definition
+from go_scheduler.models import TaskDefinition
+
+router = APIRouter(prefix="/v1/definitions", tags=["definitions"])
+
+Reader = Annotated[Caller, allowed("jobs:read")]
+Writer = Annotated[Caller, allowed("jobs:write")]
+Runner = Annotated[Caller, allowed("jobs:run")]
+
+_PATCH = {"queue": "slow", "retry": {"max_attempts": 3}, "lock": None}
+_ATTEMPTS = 5
+
+
+@router.post("", status_code=201)
+async def create_definition(
+    body: DefinitionBody, here: Here, caller: Writer, response: Response
+) -> PutAnswer:
+    """Create a definition.
+
+    Where there is one with its id, that is a conflict; where that is the same, it is
+    answered by 200, so that this may be repeated.
+    """
+    now = here.clock.now()
+    definition = await on_thread(body.definition, now, revision=0)
+    try:
+        made = await put(here, caller, definition, owner=body.owner, stored=None)
+    except ConflictError:
+        made = await seen_definition(here, caller, definition.id)
+        if not made.is_same(definition):
+            raise
+        response.status_code = 200
+    response.headers["Location"] = f"/v1/definitions/{made.id}"
+    return _put(made, now, response)
+
+
+@router.put("/{id}", responses={201: {"model": PutAnswer}})
+async def put_definition(
+    id: UUID,
+    body: DefinitionPut,
+    here: Here,
+    caller: Writer,
+    response: Response,
+    if_match: IfMatch = None,
+    if_none_match: IfNoneMatch = None,
+) -> PutAnswer:
+    """Create a definition, or replace the one with this id.
+
+    What was read may be sent back changed. Its `revision`, if it has one, must be the
+    stored one, as an `If-Match` says it too. Of one that is there `paused` and `note`
+    stay as they are.
+    """
+    if body.id not in (None, id):
+        raise invalid("id", "it must be that of the path, or be left out")
+    now, is_new = here.clock.now(), is_to_be_new(if_none_match)
+    stored = await stored_definition(here, caller, id)
+    check_match(id, stored, if_match)
+    revision = body.revision
+    if is_new:
+        revision = 0
+    elif if_match is not None and stored is not None:
+        revision = stored.revision
+    definition = await on_thread(body.definition, now, id=id, revision=revision)
+    made = await put(here, caller, definition, owner=body.owner, stored=stored)
+    if stored is None:
+        response.status_code = 201
+        response.headers["Location"] = f"/v1/definitions/{id}"
+    return _put(made, now, response)
+
+
+@router.patch("/{id}")
+async def change_definition(
+    id: UUID,
+    patch: Annotated[
+        dict[str, Any],
+        Body(media_type="application/merge-patch+json", examples=[_PATCH]),
+    ],
+    here: Here,
+    caller: Writer,
+    response: Response,
+    if_match: IfMatch = None,
+) -> PutAnswer:
+    """Change some fields of a definition, by a merge patch (RFC 7396).
+
+    What is not there stays; null is as if it had never been set. A trigger is replaced
+    as a whole.
+    """
+    now = here.clock.now()
+    for attempt in range(_ATTEMPTS):
+        stored = await seen_definition(here, caller, id)
+        check_match(id, stored, if_match)
+        body = await on_thread(patched, stored, patch)
+        if body.id != id:
+            raise invalid("id", "the id of a definition cannot be changed")
+        definition = await on_thread(
+            body.definition, now, id=id, revision=stored.revision
+        )
+        try:
+            made = await put(here, caller, definition, owner=body.owner, stored=stored)
+        except ConflictError:
+            # It is made of what somebody else has changed: once more.
+            if if_match is not None or attempt == _ATTEMPTS - 1:
+                raise
+        else:
+            break
+    return _put(made, now, response)
+
+
+@router.get("")
+async def list_definitions(
+    asked: Annotated[DefinitionsAsked, Query()], here: Here, caller: Reader
+) -> PageOf[DefinitionAnswer]:
+    """List definitions, by their ids or their next fire times, a page at a time."""
+    if asked.queue is not None:
+        caller.check_queue(asked.queue)
+    metadata = asked.metadata
+    page = await here.client.alist_definitions(
+        name=asked.name,
+        queue=asked.queue,
+        owner=asked.owner,
+        state=asked.state,
+        metadata=None if metadata is None else read_json("metadata", metadata),
+        soonest_first=asked.soonest_first,
+        after=asked.after,
+        limit=asked.limit,
+    )
+    found = [each for each in page if caller.sees(each)]
+    answers = await on_thread(lambda: [DefinitionAnswer.of(each) for each in found])
+    return PageOf(items=answers, next=page.next)
+
+
+@router.get("/{id}")
+async def get_definition(
+    id: UUID, here: Here, caller: Reader, response: Response
+) -> DefinitionAnswer:
+    """Read a definition."""
+    return _one(await seen_definition(here, caller, id), response)
+
+
+@router.delete("/{id}", status_code=204)
+async def delete_definition(id: UUID, here: Here, caller: Writer) -> None:
+    """Delete a definition, and what of it has not started."""
+    await check_sees(here, caller, id)
+    if not await here.client.adelete_definition(id):
+        raise TaskDefinitionNotFoundError(id)
+
+
+@router.post("/{id}/pause")
+async def pause(
+    id: UUID,
+    here: Here,
+    caller: Runner,
+    response: Response,
+    body: PauseBody | None = None,
+) -> DefinitionAnswer:
+    """Pause a definition: nothing of it starts until it is resumed."""
+    await check_sees(here, caller, id)
+    note = None if body is None else body.note
+    return _one(await here.client.apause(id, note), response)
+
+
+@router.post("/{id}/resume")
+async def resume(
+    id: UUID, here: Here, caller: Runner, response: Response
+) -> DefinitionAnswer:
+    """End the pause of a definition."""
+    await check_sees(here, caller, id)
+    return _one(await here.client.aresume(id), response)
+
+
+@router.post("/{id}/run", status_code=201)
+async def run_now(
+    id: UUID,
+    here: Here,
+    caller: Runner,
+    response: Response,
+    body: RunBody | None = None,
+) -> InstanceAnswer:
+    """Run a definition once more, now or at a time.
+
+    Where an instance has the `key` already, that is answered by 200.
+    """
+    await check_sees(here, caller, id)
+    body = body or RunBody.model_validate({})
+    instance_id = uuid4()
+    instance = await here.client.arun_now(
+        id,
+        payload=body.payload,
+        at=body.at,
+        delay=body.delay,
+        key=body.key,
+        id=instance_id,
+    )
+    if instance.id != instance_id:
+        response.status_code = 200
+    response.headers["Location"] = f"/v1/instances/{instance.id}"
+    return InstanceAnswer.of(instance)
+
+
+@router.post("/{id}/backfill")
+async def backfill(
+    id: UUID, body: BackfillBody, here: Here, caller: Runner
+) -> BackfillAnswer:
+    """Run what a schedule has not run, for a time that has passed."""
+    await check_sees(here, caller, id)
+    found = await here.client.abackfill(
+        id, body.start, body.end, overlap=body.overlap, limit=body.limit
+    )
+    return BackfillAnswer.of(found)
+
+
+@router.get("/{id}/preview")
+async def preview_definition(
+    id: UUID, asked: Annotated[PreviewAsked, Query()], here: Here, caller: Reader
+) -> PreviewAnswer:
+    """The next fire times of a definition's trigger."""
+    definition = await seen_definition(here, caller, id)
+    after = asked.after or here.clock.now()
+    return await on_thread(PreviewAnswer.of, definition.trigger, asked.n, after)
+
+
+@router.get("/{id}/why")
+async def why_definition(
+    id: UUID, asked: Annotated[WhyAsked, Query()], here: Here, caller: Reader
+) -> WhyAnswer:
+    """What happened to a definition at an instant, or will, and what decided it."""
+    await check_sees(here, caller, id)
+    return WhyAnswer.of(await here.client.awhy(id, asked.at))
+
+
+def _one(definition: TaskDefinition, response: Response) -> DefinitionAnswer:
+    response.headers["ETag"] = etag(definition)
+    return DefinitionAnswer.of(definition)
+
+
+def _put(definition: TaskDefinition, now: datetime, response: Response) -> PutAnswer:
+    response.headers["ETag"] = etag(definition)
+    answer = PutAnswer.of(definition)
+    answer.warnings = warnings_of(definition.trigger, now)
+    return answer

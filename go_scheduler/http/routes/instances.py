@@ -1,0 +1,81 @@
+"""Instances: read, cancel and retry them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Query
+
+from go_scheduler.client.awaitable import on_thread
+from go_scheduler.errors import TaskInstanceStateError
+from go_scheduler.http.access.caller import Caller
+from go_scheduler.http.access.guard import allowed
+from go_scheduler.http.bodies.common import PageOf
+from go_scheduler.http.bodies.instances import (
+    CancelAnswer,
+    InstanceAnswer,
+    InstancesAsked,
+    RunAnswer,
+    RunsAnswer,
+)
+from go_scheduler.http.context import Here
+from go_scheduler.http.routes.seen import is_restricted, seen_instance
+
+router = APIRouter(prefix="/v1/instances", tags=["instances"])
+
+Reader = Annotated[Caller, allowed("jobs:read")]
+Runner = Annotated[Caller, allowed("jobs:run")]
+
+
+@router.get("")
+async def list_instances(
+    asked: Annotated[InstancesAsked, Query()], here: Here, caller: Reader
+) -> PageOf[InstanceAnswer]:
+    """List instances, by the time when they are to run, a page at a time."""
+    page = await here.client.alist_instances(
+        definition_id=asked.definition_id,
+        name=asked.name,
+        state=asked.state,
+        since=asked.since,
+        newest_first=asked.newest_first,
+        after=asked.after,
+        limit=asked.limit,
+    )
+    found = [each for each in page if caller.sees(each.definition)]
+    answers = await on_thread(lambda: [InstanceAnswer.of(each) for each in found])
+    return PageOf(items=answers, next=page.next)
+
+
+@router.get("/{id}")
+async def get_instance(id: UUID, here: Here, caller: Reader) -> InstanceAnswer:
+    """Read an instance."""
+    return InstanceAnswer.of(await seen_instance(here, caller, id))
+
+
+@router.get("/{id}/runs")
+async def list_runs(id: UUID, here: Here, caller: Reader) -> RunsAnswer:
+    """How the runs of an instance ended that did not end it well: the last twenty."""
+    await seen_instance(here, caller, id)
+    runs = await here.client.alist_runs(id)
+    return RunsAnswer(items=[RunAnswer.of(each) for each in runs])
+
+
+@router.post("/{id}/cancel")
+async def cancel(id: UUID, here: Here, caller: Runner) -> CancelAnswer:
+    """Cancel an instance that has not started, or ask its run to stop."""
+    if is_restricted(caller):
+        await seen_instance(here, caller, id)
+    cancelled = await here.client.acancel(id)
+    if cancelled is None:
+        instance = await here.client.aget_instance(id)
+        raise TaskInstanceStateError(id, instance.state.value, "it has ended")
+    return CancelAnswer(cancelled=cancelled)
+
+
+@router.post("/{id}/retry")
+async def retry(id: UUID, here: Here, caller: Runner) -> InstanceAnswer:
+    """Run an instance again that has failed, as soon as possible."""
+    if is_restricted(caller):
+        await seen_instance(here, caller, id)
+    return InstanceAnswer.of(await here.client.aretry(id))

@@ -1,0 +1,137 @@
+"""How definitions come into the store by HTTP, and whose they are."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+
+from go_scheduler.errors import TaskDefinitionNotFoundError
+from go_scheduler.http.bodies.definitions import DefinitionBody, DefinitionPut
+from go_scheduler.http.problems import Problem, invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from uuid import UUID
+
+    from go_scheduler.http.access.caller import Caller
+    from go_scheduler.http.context import Context
+    from go_scheduler.models import TaskDefinition
+
+
+async def stored_definition(
+    here: Context, caller: Caller, id: UUID
+) -> TaskDefinition | None:
+    """A definition; None: there is none.
+
+    Raises:
+        TaskDefinitionNotFoundError: There is one that the caller may not know of.
+    """
+    with suppress(TaskDefinitionNotFoundError):
+        definition = await here.client.aget_definition(id)
+        if not caller.sees(definition):
+            raise _not_theirs(id)
+        return definition
+    return None
+
+
+async def put(
+    here: Context,
+    caller: Caller,
+    definition: TaskDefinition,
+    *,
+    owner: str | None,
+    stored: TaskDefinition | None,
+) -> TaskDefinition:
+    """Put a definition, in the set of whose it is.
+
+    Args:
+        here: The context.
+        caller: Who sends it.
+        definition: As it is to be.
+        owner: Whose it is to be, as was sent; None: that of the stored one, or of a
+            caller who has one.
+        stored: The one that is there; None: there is none.
+
+    Raises:
+        Problem: 403, the caller may not have it there; 409, what has versions; 422, it
+            is another's.
+    """
+    caller.check_queue(definition.queue)
+    if stored is not None:
+        if owner not in (None, stored.owner):
+            raise invalid("owner", "whose a definition is cannot be changed")
+        return await here.client.aschedule(definition)
+    owner = _owner_for(caller, owner)
+    if owner is None:
+        return await here.client.aschedule(definition)
+    named = replace(definition, named=True)
+    put = await here.client.adeclare([named], owner=owner, removed="keep")
+    if not put:
+        raise Problem(
+            409,
+            "declared",
+            "The owner's set has versions",
+            f"what {owner} has is declared by versions, and by nothing else",
+        )
+    return put[0]
+
+
+def patched(stored: TaskDefinition, patch: Mapping[str, Any]) -> DefinitionPut:
+    """What would have to be sent to change a definition by a merge patch (RFC 7396).
+
+    A trigger is replaced as a whole.
+
+    Raises:
+        RequestValidationError: It would be none.
+        Problem: 422, it changes what is not changed so.
+    """
+    document = DefinitionBody.of(stored)
+    for each in ("paused", "note"):
+        if each in patch and patch[each] != document[each]:
+            raise invalid(each, "POST to its /pause or /resume changes that")
+    merged = _merged(document, {**patch, "trigger": None})
+    merged["trigger"] = patch.get("trigger") or document["trigger"]
+    try:
+        return DefinitionPut.model_validate(merged)
+    except ValidationError as error:
+        found = [{**each, "loc": ("body", *each["loc"])} for each in error.errors()]
+        raise RequestValidationError(found) from None
+
+
+def _merged(old: Any, patch: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(old) if isinstance(old, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        elif isinstance(value, dict):
+            merged[name] = _merged(merged.get(name), value)
+        else:
+            merged[name] = value
+    return merged
+
+
+def _owner_for(caller: Caller, owner: str | None) -> str | None:
+    """Whose a new definition of a caller's is."""
+    if caller.owners is None or owner in caller.owners:
+        return owner
+    if owner is not None:
+        raise Problem(
+            403, "owner", "Not allowed", f"the caller has nothing of {owner!r}"
+        )
+    if len(caller.owners) != 1:
+        raise invalid("owner", "say whose it is: the caller has several owners")
+    return next(iter(caller.owners))
+
+
+def _not_theirs(id: UUID) -> Problem:
+    # Not the error for one that is not there: this one is, and nothing may be put.
+    return Problem(
+        404,
+        "no-definition",
+        "No such definition",
+        f"no task definition has the id {id}",
+    )

@@ -1,0 +1,52 @@
+"""What of the store a caller may know of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from go_scheduler.errors import TaskDefinitionNotFoundError, TaskInstanceNotFoundError
+
+if TYPE_CHECKING:
+    from go_scheduler.http.access.caller import Caller
+    from go_scheduler.http.context import Context
+    from go_scheduler.models import TaskDefinition, TaskInstance
+
+
+def is_restricted(caller: Caller) -> bool:
+    """Whether there is anything that a caller may not know of."""
+    return caller.queues is not None or caller.owners is not None
+
+
+async def seen_definition(here: Context, caller: Caller, id: UUID) -> TaskDefinition:
+    """A definition that the caller may know of.
+
+    Raises:
+        TaskDefinitionNotFoundError: There is none.
+    """
+    definition = await here.client.aget_definition(id)
+    if not caller.sees(definition):
+        raise TaskDefinitionNotFoundError(id)
+    return definition
+
+
+async def seen_instance(here: Context, caller: Caller, id: UUID) -> TaskInstance:
+    """An instance that the caller may know of.
+
+    Raises:
+        TaskInstanceNotFoundError: There is none.
+    """
+    instance = await here.client.aget_instance(id)
+    if not caller.sees(instance.definition):
+        raise TaskInstanceNotFoundError(id)
+    return instance
+
+
+async def check_sees(here: Context, caller: Caller, id: UUID) -> None:
+    """Refuse a definition that the caller may not know of; read only if need be.
+
+    Raises:
+        TaskDefinitionNotFoundError: It is none of theirs.
+    """
+    if is_restricted(caller):
+        await seen_definition(here, caller, id)
