@@ -12,12 +12,14 @@ from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.desk import Desk
+from go_scheduler.running.elsewhere import result_text
 from go_scheduler.shown import shown
 from go_scheduler.stores.messages import Claim
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from go_scheduler.json import JSON
     from go_scheduler.models import Extension
 
 
@@ -57,7 +59,7 @@ class Runs(StoreAccess):
     aextend = awaitable(extend)
     """Await what ``extend`` does; see there."""
 
-    def complete(self, instance_id: UUID, attempt: int) -> bool:
+    def complete(self, instance_id: UUID, attempt: int, *, result: JSON = None) -> bool:
         """Record that a run has succeeded that was handed on.
 
         The first success of an instance wins, of whichever attempt: also one that comes
@@ -67,6 +69,8 @@ class Runs(StoreAccess):
         Args:
             instance_id: The instance.
             attempt: The attempt that was handed on.
+            result: What came of it, a JSON value of at most 64 KiB as text: it is the
+                ``result`` of the instance, to be looked at; nothing is done with it.
 
         Returns:
             Whether this attempt has completed the instance, now or before. If not,
@@ -76,8 +80,9 @@ class Runs(StoreAccess):
             ConfigurationError: An argument is wrong.
             StoreUnavailableError: Calling it again may help.
         """
-        recorded = self._desk().complete(_claim(instance_id, attempt))
-        return self._went_on(recorded)
+        claim = _claim(instance_id, attempt)
+        text = result_text(result)
+        return self._went_on(self._desk().complete(claim, result=text))
 
     acomplete = awaitable(complete)
     """Await what ``complete`` does; see there."""

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from go_scheduler.clock import ZERO
-from go_scheduler.errors import StoreUnavailableError, TaskInstanceNotFoundError
-from go_scheduler.events.definition_events import DefinitionCompleted, TriggerFailed
-from go_scheduler.events.event import of_definition, of_instance
-from go_scheduler.events.instance_events import (
-    InstanceFinished,
-    InstanceGivenBack,
-    InstanceRetried,
-    RunEnded,
+from go_scheduler.errors import (
+    StoreError,
+    TaskInstanceNotFoundError,
 )
+from go_scheduler.events.event import of_instance
+from go_scheduler.events.instance_events import InstanceGivenBack
 from go_scheduler.models import Extension, Outcome
+from go_scheduler.models.changed import changed
 from go_scheduler.running import outcomes
 from go_scheduler.running.calling.error_text import kept_text
+from go_scheduler.running.desk_reports import tell_end
+from go_scheduler.running.desk_writes import (
+    each_instance_once,
+    locked,
+    the_one,
+    write_each,
+)
+from go_scheduler.running.elsewhere import Extending, Failing, Success
 from go_scheduler.running.failure import Failure
 from go_scheduler.running.intake import Accepted, GivenBack, Refused, judge
 from go_scheduler.running.outcomes import EndedRun, is_completed_by
-from go_scheduler.running.reports import failure_event
-from go_scheduler.shown import shown
 from go_scheduler.stores.messages import Claim, Release, Renewal
 
 if TYPE_CHECKING:
@@ -35,9 +38,11 @@ if TYPE_CHECKING:
     from go_scheduler.running.intake import Verdict
     from go_scheduler.running.outcomes import Decision
     from go_scheduler.stores.base import Store
-    from go_scheduler.stores.messages import Answer, Claimant, RunOutcome
+    from go_scheduler.stores.messages import Claimant
 
 _NOT_RUN = "it is not run where it was handed on to"
+_EXTENSIONS = {None: Extension.LOST, True: Extension.STOP, False: Extension.GO_ON}
+End = TypeVar("End", Success, Failing)
 
 
 class Desk:
@@ -50,14 +55,21 @@ class Desk:
         store: Where instances are kept.
         defaults: What holds for definitions that do not say.
         tell: Told of what becomes of runs.
+        now: The store's time, as the caller knows it; None: the store is asked.
     """
 
     def __init__(
-        self, store: Store, *, defaults: Defaults, tell: Callable[[Event], None]
+        self,
+        store: Store,
+        *,
+        defaults: Defaults,
+        tell: Callable[[Event], None],
+        now: Callable[[], datetime] | None = None,
     ) -> None:
         self._store = store
         self._defaults = defaults
         self._tell_event = tell
+        self._now = now or store.now
 
     def claim(
         self, claimant: Claimant, *, limit: int, lapsed: timedelta | None = None
@@ -111,15 +123,36 @@ class Desk:
         Raises:
             StoreUnavailableError: Asking again may help.
         """
-        # As one that is handed on, though its handler may not have returned yet: nobody
-        # outside of its node is to shorten what that keeps.
-        renewal = Renewal(claim=claim, lease=by, handed_on=True)
-        answer = self._store.renew_claims([renewal])
-        _check_free(claim, answer)
-        cancel_requested = answer.done.get(claim.instance_id)
-        if cancel_requested is None:
-            return Extension.LOST
-        return Extension.STOP if cancel_requested else Extension.GO_ON
+        return the_one(self.extend_all([Extending(claim=claim, by=by)]))
+
+    def extend_all(
+        self, extending: Sequence[Extending]
+    ) -> Sequence[Extension | StoreError]:
+        """The same of many, by one write.
+
+        Returns:
+            For each, in this order, what has come of it, or why nobody knows: a
+            ``StoreUnavailableError`` if asking again may help.
+
+        Raises:
+            StoreUnavailableError: The store is away.
+        """
+        answers: dict[int, Extension | StoreError] = {}
+        for batch in each_instance_once(extending):
+            # As one that is handed on, though its handler may not have returned yet:
+            # nobody outside of its node is to shorten what that keeps.
+            renewals = {
+                number: Renewal(claim=each.claim, lease=each.by, handed_on=True)
+                for number, each in batch
+            }
+            done, refused = write_each(renewals, self._store.renew_claims)
+            asked = {id: stop for each in done for id, stop in each.items()}
+            answers |= refused
+            for number, renewal in renewals.items():
+                if number not in refused:
+                    stop = asked.get(renewal.claim.instance_id)
+                    answers[number] = _EXTENSIONS[stop]
+        return [answers[number] for number in range(len(extending))]
 
     def release(self, claim: Claim, *, delay: timedelta) -> bool:
         """Give back what is not run after all, and count no run.
@@ -130,19 +163,24 @@ class Desk:
         Raises:
             StoreUnavailableError: Asking again may help.
         """
-        run = self._run_of(claim)
+        run = self._run_of(claim, self._now(), None)
         if run is None:
             return False
         answer = self._store.release_instances([Release(claim=claim, delay=delay)])
-        _check_free(claim, answer)
+        if claim.instance_id in answer.busy:
+            raise locked(claim.instance_id)
         if claim.instance_id not in answer.done:
             return False
         ids = of_instance(run.instance)
         self._tell_event(InstanceGivenBack(**ids, reason=_NOT_RUN, delay=delay))
         return True
 
-    def complete(self, claim: Claim) -> bool:
+    def complete(self, claim: Claim, *, result: str | None = None) -> bool:
         """Record that a run has succeeded.
+
+        Args:
+            claim: Its claim.
+            result: What came of it, of ``result_text``.
 
         Returns:
             Whether it is the one that has completed the instance, now or before.
@@ -150,16 +188,24 @@ class Desk:
         Raises:
             StoreUnavailableError: Asking again may help.
         """
-        run = self._run_of(claim)
-        if run is None:
-            return False
-        if run.instance.outcome is Outcome.COMPLETED:
-            return is_completed_by(run.instance, claim)
-        if self._record(claim, run, outcomes.completed(run)):
-            return True
-        # Somebody else may have said so since it was read.
-        found = self._run_of(claim)
-        return found is not None and is_completed_by(found.instance, claim)
+        return the_one(self.complete_all([Success(claim=claim, result=result)]))
+
+    def complete_all(self, ended: Sequence[Success]) -> Sequence[bool | StoreError]:
+        """The same of many, by one write; nothing is read of what comes with its row.
+
+        Returns:
+            As ``extend_all``.
+
+        Raises:
+            StoreUnavailableError: The store is away; some may have been recorded.
+        """
+
+        def decide(run: EndedRun, each: Success) -> Decision | bool:
+            if run.instance.outcome is Outcome.COMPLETED:
+                return is_completed_by(run.instance, each.claim)
+            return outcomes.completed(run, result=each.result)
+
+        return self._end_all(ended, decide, lost=self._has_completed)
 
     def fail(
         self,
@@ -183,27 +229,73 @@ class Desk:
         Raises:
             StoreUnavailableError: Asking again may help.
         """
-        run = self._run_of(claim)
-        if run is None:
-            return False
-        failure = Failure(kept_text(error), is_final=not retry, retry_in=retry_in)
-        return self._record(claim, run, outcomes.raised(run, failure))
+        failing = Failing(claim=claim, error=error, retry=retry, retry_in=retry_in)
+        return the_one(self.fail_all([failing]))
+
+    def fail_all(self, ended: Sequence[Failing]) -> Sequence[bool | StoreError]:
+        """The same of many, as ``complete_all``."""
+
+        def decide(run: EndedRun, each: Failing) -> Decision:
+            error = kept_text(each.error)
+            failure = Failure(error, is_final=not each.retry, retry_in=each.retry_in)
+            return outcomes.raised(run, failure)
+
+        return self._end_all(ended, decide, lost=lambda claim: False)
+
+    def _end_all(
+        self,
+        ended: Sequence[End],
+        decide: Callable[[EndedRun, End], Decision | bool],
+        *,
+        lost: Callable[[Claim], bool],
+    ) -> Sequence[bool | StoreError]:
+        """Record ends, each as it is decided.
+
+        Args:
+            ended: The ends.
+            decide: What follows from one, or the answer if nothing is to be written.
+            lost: The answer to one that was not recorded.
+        """
+        answers: dict[int, bool | StoreError] = {}
+        for batch in each_instance_once(ended):
+            now = self._now()
+            decided: dict[int, tuple[EndedRun, Decision]] = {}
+            for number, each in batch:
+                run = self._run_of(each.claim, now, each.instance)
+                decision = False if run is None else decide(run, each)
+                if run is None or isinstance(decision, bool):
+                    answers[number] = bool(decision)
+                else:
+                    decided[number] = run, decision
+            records = {number: each.record for number, (_, each) in decided.items()}
+            done, refused = write_each(records, self._store.finish_instances)
+            recorded = {id for each in done for id in each}
+            answers |= refused
+            for number, (run, decision) in decided.items():
+                if run.claim.instance_id in recorded:
+                    tell_end(self._tell_event, run, decision)
+                    answers[number] = True
+                elif number not in refused:
+                    answers[number] = lost(run.claim)
+        return [answers[number] for number in range(len(ended))]
 
     def _judge(self, instance: TaskInstance, now: datetime) -> Verdict:
         return judge(instance, None, defaults=self._defaults, refusal=None, now=now)
 
-    def _run_of(self, claim: Claim) -> EndedRun | None:
+    def _run_of(
+        self, claim: Claim, now: datetime, instance: TaskInstance | None
+    ) -> EndedRun | None:
         """What is known of a run that is over now; None: its instance is gone."""
-        try:
-            instance = self._store.get_instance(claim.instance_id)
-        except TaskInstanceNotFoundError:
+        instance = instance or self._find(claim)
+        if instance is None:
             return None
-        now = self._store.now()
         # When an earlier run began nobody knows any more.
         started_at = min(now, instance.started_at or now)
+        if instance.attempt != claim.attempt:
+            instance = changed(instance, attempt=claim.attempt)
         return EndedRun(
             claim=claim,
-            instance=replace(instance, attempt=claim.attempt),
+            instance=instance,
             started_at=started_at,
             ran_for=now - started_at,
             expire_after=self._defaults.expire_after_of(instance),
@@ -212,59 +304,13 @@ class Desk:
             cancel_requested=instance.cancel_requested,
         )
 
-    def _record(self, claim: Claim, run: EndedRun, decision: Decision) -> bool:
-        answer = self._store.finish_instances([decision.record])
-        _check_free(claim, answer)
-        if claim.instance_id not in answer.done:
-            return False
-        self._tell(run, decision)
-        return True
+    def _find(self, claim: Claim) -> TaskInstance | None:
+        try:
+            return self._store.get_instance(claim.instance_id)
+        except TaskInstanceNotFoundError:
+            return None
 
-    def _tell(self, run: EndedRun, decision: Decision) -> None:
-        record, definition = decision.record, run.instance.definition
-        if decision.trigger_error is not None:
-            error = decision.trigger_error
-            ids = of_definition(definition)
-            self._tell_event(TriggerFailed(**ids, error=shown(error), exception=error))
-        if record.outcome is None or record.outcome is Outcome.FAILED:
-            self._tell_event(failure_event(run.instance, decision))
-        self._tell_event(
-            RunEnded(
-                **of_instance(run.instance),
-                late=run.started_at - run.instance.due_at,
-                took=run.ran_for,
-                outcome=record.outcome,
-                retry_in=None if record.outcome else record.retry_in,
-            )
-        )
-        self._tell_event(_end_of(run, record))
-        if definition.trigger.waits and record.outcome and not record.next_fire_time:
-            self._tell_event(DefinitionCompleted(**of_definition(definition)))
-
-
-def _end_of(run: EndedRun, record: RunOutcome) -> InstanceRetried | InstanceFinished:
-    ids = of_instance(run.instance)
-    if record.outcome is None:
-        return InstanceRetried(
-            **ids,
-            retry_in=record.retry_in,
-            started_at=run.started_at,
-            took=run.ran_for,
-            error=record.error,
-        )
-    return InstanceFinished(
-        **ids,
-        outcome=record.outcome,
-        started_at=run.started_at,
-        took=run.ran_for,
-        error=record.error,
-    )
-
-
-def _check_free(claim: Claim, answer: Answer[object]) -> None:
-    """Refuse to go on while another transaction has locked the instance."""
-    if claim.instance_id in answer.busy:
-        raise StoreUnavailableError(
-            f"instance {claim.instance_id}: another transaction has locked it; asking"
-            " again may help"
-        )
+    def _has_completed(self, claim: Claim) -> bool:
+        """Whether its run has completed the instance, as somebody else has said."""
+        found = self._find(claim)
+        return found is not None and is_completed_by(found, claim)

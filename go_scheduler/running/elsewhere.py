@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from go_scheduler.models import TaskInstance
+from go_scheduler.json import write_value
+from go_scheduler.models import RESULT_LIMIT, TaskInstance
 from go_scheduler.stores.messages import Claim
 
 
@@ -55,3 +56,18 @@ class Extending:
 
     claim: Claim
     by: timedelta
+
+
+def result_text(value: object) -> str | None:
+    """What came of a run as it is kept; None: nothing is said of it.
+
+    Args:
+        value: A JSON value.
+
+    Raises:
+        ConfigurationError: It is none, of more than 64 KiB as text, or one that no
+            store can keep.
+    """
+    if value is None:
+        return None
+    return write_value(value, name="result", limit=RESULT_LIMIT)

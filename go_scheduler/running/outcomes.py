@@ -69,9 +69,14 @@ class Decision(NamedTuple):
     asked_for: bool = False
 
 
-def completed(run: EndedRun) -> Decision:
-    """It has succeeded, or will have with the transaction in which this is written."""
-    return _end(run, Outcome.COMPLETED)
+def completed(run: EndedRun, *, result: str | None = None) -> Decision:
+    """It has succeeded, or will have with the transaction in which this is written.
+
+    Args:
+        run: The run.
+        result: What came of it, as JSON text.
+    """
+    return _end(run, Outcome.COMPLETED, result=result)
 
 
 def success_of(run: HeldRun) -> RunOutcome:
@@ -220,7 +225,12 @@ def _fail(
 
 
 def _end(
-    run: EndedRun, outcome: Outcome, error: str | None = None, *, hung: bool = False
+    run: EndedRun,
+    outcome: Outcome,
+    error: str | None = None,
+    *,
+    hung: bool = False,
+    result: str | None = None,
 ) -> Decision:
     next_fire_time, trigger_error = _next_fire_time(run.instance.definition, run.now)
     record = RunOutcome(
@@ -231,6 +241,7 @@ def _end(
         error=error,
         next_fire_time=next_fire_time,
         has_slot=takes_slot(run.instance),
+        result=result,
     )
     return Decision(record, trigger_error)
 

@@ -28,12 +28,10 @@ _COMPLETED = Outcome.COMPLETED
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tombstone:
-    """The memory of a definition that has ended and is gone.
+    """The memory of a definition that has ended and is gone: what it was at last.
 
     Attributes:
         id: Its id, which was passed and not made up.
-        trigger: Its trigger.
-        revision: Its last revision.
         completed_at: When it ended.
     """
 
@@ -113,10 +111,8 @@ class Renewal:
     Attributes:
         claim: The claim.
         lease: How long from the store's time it is to hold; more than zero.
-        handed_on: Whether its run is handed on: from now on it is kept from outside of
-            the node that called the handler.
-        worker: Who has it then, in at most 200 characters; None: as it was. Used with
-            ``handed_on``.
+        handed_on: Whether its run is kept from outside of its node from now on.
+        worker: With that, who has it, in at most 200 characters; None: as it was.
     """
 
     claim: Claim
@@ -153,10 +149,9 @@ class RunOutcome:
             that is the ``outcome``.
         next_fire_time: When its definition fires next, if its trigger waits; None:
             never.
-        has_slot: Whether it may have a slot. A store need not look for one of a run
-            that started when its definition had neither overlap nor lock.
-        result: With the outcome *completed*: what came of it, as JSON text of at most
-            64 KiB in UTF-8.
+        has_slot: Whether it may have a slot. A run that started when its definition had
+            neither overlap nor lock has none.
+        result: With the outcome *completed*, its JSON text, up to 64 KiB.
     """
 
     claim: Claim
@@ -214,8 +209,7 @@ class Addition:
         payload_text: The payload as JSON text; made of it.
 
     Raises:
-        ConfigurationError: A value is of the wrong type, out of range, or one that no
-            store can keep.
+        ConfigurationError: A value is of the wrong type, or none that can be kept.
     """
 
     id: UUID = field(default_factory=uuid4)

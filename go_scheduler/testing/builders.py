@@ -268,9 +268,8 @@ def hand_on(
     store: Store, instance: TaskInstance, *, lease: timedelta, worker: str | None = None
 ) -> Mapping[UUID, bool]:
     """Hand on a run, for so long at least."""
-    renewal = Renewal(
-        claim=claim_of(instance), lease=lease, handed_on=True, worker=worker
-    )
+    mine = claim_of(instance)
+    renewal = Renewal(claim=mine, lease=lease, handed_on=True, worker=worker)
     return store.renew_claims([renewal]).done
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar
@@ -9,10 +10,12 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 
 from go_scheduler import (
+    ConfigurationError,
     DelayTrigger,
     Extension,
     MemoryStore,
     RetryPolicy,
+    StoreError,
     StoreUnavailableError,
     Trigger,
 )
@@ -31,6 +34,7 @@ from go_scheduler.models import Outcome, State
 from go_scheduler.running.calling.error_text import ERROR_LIMIT
 from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.desk import Desk
+from go_scheduler.running.elsewhere import Extending, Failing, Success, result_text
 from go_scheduler.stores.messages import Answer
 from go_scheduler.testing.builders import (
     EXPIRE_AFTER,
@@ -292,6 +296,215 @@ class TestComplete:
         assert [type(each) for each in told] == [TriggerFailed, InstanceFinished]
         found = store.get_definition(run.definition.id)
         assert found.next_fire_time == START + MINUTE
+
+
+class TestBatches:
+    def test_successes_with_their_rows_are_one_call_to_the_store(
+        self, clock: ManualClock, told: list[Event]
+    ) -> None:
+        store = CountingStore(clock)
+        given = [running(store) for _ in range(3)]
+        clock.advance(MINUTE)
+        desk = Desk(store, defaults=DEFAULTS, tell=told.append, now=clock.now)
+        store.calls.clear()
+        ended = [
+            Success(claim=claim_of(each), instance=each, result=f'"ä{number}"')
+            for number, each in enumerate(given)
+        ]
+        assert desk.complete_all(ended) == [True] * 3
+        assert store.calls == ["finish_instances"]
+        found = [store.get_instance(each.id) for each in given]
+        assert [each.result for each in found] == ["ä0", "ä1", "ä2"]
+        assert {each.started_at for each in found} == {START}
+        assert [type(each) for each in told] == [RunEnded, InstanceFinished] * 3
+        took = [each.took for each in told if isinstance(each, InstanceFinished)]
+        assert took == [MINUTE] * 3
+
+    def test_failures_with_their_rows_are_one_call_to_the_store(
+        self, clock: ManualClock, told: list[Event]
+    ) -> None:
+        store = CountingStore(clock)
+        given = [running(store) for _ in range(2)]
+        desk = Desk(store, defaults=DEFAULTS, tell=told.append, now=clock.now)
+        store.calls.clear()
+        ended = [
+            Failing(claim=claim_of(given[0]), error="no", instance=given[0]),
+            Failing(
+                claim=claim_of(given[1]), error="nö", retry=False, instance=given[1]
+            ),
+        ]
+        assert desk.fail_all(ended) == [True, True]
+        assert store.calls == ["finish_instances"]
+        found = [store.get_instance(each.id) for each in given]
+        assert [each.state for each in found] == [State.PENDING, State.FAILED]
+        assert [each.error for each in found] == ["no", "nö"]
+
+    def test_each_learns_what_came_of_it_in_its_place(
+        self, store: Store, clock: ManualClock, desk: Desk
+    ) -> None:
+        first, second = passed_on(store, clock)
+        over = ended(store, outcome=Outcome.CANCELLED)
+        good = handed_on(store)
+        gone = replace(claim_of(good), instance_id=NOBODY)
+        claims = [claim_of(each) for each in (over, first, good, second)]
+        given = [Success(claim=each) for each in [gone, *claims, claims[1]]]
+        answers = desk.complete_all(given)
+        assert answers == [False, False, True, True, False, True]
+        late = [Failing(claim=each, error="late") for each in claims]
+        assert desk.fail_all(late) == [False] * 4
+        assert store.get_instance(first.id).ended_attempt == first.attempt
+
+    def test_the_success_of_an_old_attempt_counts_beside_the_row_of_a_new_one(
+        self, store: Store, clock: ManualClock, desk: Desk
+    ) -> None:
+        first, second = passed_on(store, clock)
+        old = Success(claim=claim_of(first), instance=second, result="1")
+        assert desk.complete_all([old]) == [True]
+        found = store.get_instance(first.id)
+        assert (found.ended_attempt, found.result) == (first.attempt, 1)
+
+    def test_a_definition_that_waits_goes_on_by_the_row_alone(
+        self, clock: ManualClock
+    ) -> None:
+        store = CountingStore(clock)
+        run = running(store, definition(trigger=DelayTrigger(HOUR)))
+        desk = Desk(store, defaults=DEFAULTS, tell=print, now=clock.now)
+        store.calls.clear()
+        assert desk.complete_all([Success(claim=claim_of(run), instance=run)]) == [True]
+        assert store.calls == ["finish_instances"]
+        found = store.get_definition(run.definition.id)
+        assert found.next_fire_time == START + HOUR
+
+    def test_claims_are_extended_together(
+        self, store: Store, clock: ManualClock, desk: Desk
+    ) -> None:
+        first, second = passed_on(store, clock)
+        asked = handed_on(store)
+        cancel(store, asked)
+        given = [
+            Extending(claim=claim_of(each), by=by)
+            for each, by in [
+                (first, HOUR),
+                (second, HOUR),
+                (asked, 2 * HOUR),
+                (second, 2 * HOUR),
+            ]
+        ]
+        assert desk.extend_all(given) == [
+            Extension.LOST,
+            Extension.GO_ON,
+            Extension.STOP,
+            Extension.GO_ON,
+        ]
+        now = clock.now()
+        assert store.get_instance(second.id).expires_at == now + 2 * HOUR
+        assert store.get_instance(asked.id).expires_at == now + 2 * HOUR
+
+    def test_nothing_is_nothing(self, store: Store, desk: Desk) -> None:
+        assert desk.complete_all([]) == desk.fail_all([]) == desk.extend_all([]) == []
+
+    @pytest.mark.parametrize("error", [StoreError("bad row"), ValueError("bad row")])
+    def test_what_cannot_be_written_costs_only_itself(
+        self, clock: ManualClock, error: Exception
+    ) -> None:
+        store = RefusingStore(clock, error)
+        given = [running(store) for _ in range(5)]
+        store.refused = given[3].id
+        desk = Desk(store, defaults=DEFAULTS, tell=print)
+        extended = desk.extend_all(
+            [Extending(claim=claim_of(each), by=HOUR) for each in given]
+        )
+        answers = desk.complete_all([Success(claim=claim_of(each)) for each in given])
+        good = [0, 1, 2, 4]
+        assert [answers[number] for number in good] == [True] * 4
+        assert [extended[number] for number in good] == [Extension.GO_ON] * 4
+        for bad in (answers[3], extended[3]):
+            assert isinstance(bad, StoreError)
+            assert "bad row" in str(bad)
+        with pytest.raises(StoreError, match="bad row"):
+            desk.complete(claim_of(given[3]))
+
+    def test_what_is_locked_is_asked_again(self, clock: ManualClock) -> None:
+        store = BusyStore(clock)
+        given = [running(store) for _ in range(2)]
+        store.busy = given[1].id
+        desk = Desk(store, defaults=DEFAULTS, tell=print)
+        done, locked = desk.complete_all(
+            [Success(claim=claim_of(each)) for each in given]
+        )
+        assert done is True
+        assert isinstance(locked, StoreUnavailableError)
+
+
+class CountingStore(MemoryStore):
+    """Notes what a desk may call."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self.calls: list[str] = []
+
+    def now(self) -> datetime:
+        self.calls.append("now")
+        return super().now()
+
+    def get_instance(self, instance_id: UUID) -> TaskInstance:
+        self.calls.append("get_instance")
+        return super().get_instance(instance_id)
+
+    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
+        self.calls.append("finish_instances")
+        return super().finish_instances(outcomes)
+
+
+class RefusingStore(MemoryStore):
+    """Takes no batch with one instance in it."""
+
+    def __init__(self, clock: ManualClock, error: Exception) -> None:
+        super().__init__(clock)
+        self._error = error
+        self.refused = NOBODY
+
+    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
+        self._check(outcomes)
+        return super().finish_instances(outcomes)
+
+    def renew_claims(self, renewals: Sequence[Renewal]) -> Answer[Mapping[UUID, bool]]:
+        self._check(renewals)
+        return super().renew_claims(renewals)
+
+    def _check(self, given: Sequence[RunOutcome] | Sequence[Renewal]) -> None:
+        if any(each.claim.instance_id == self.refused for each in given):
+            raise self._error
+
+
+class BusyStore(MemoryStore):
+    """Has one instance locked."""
+
+    busy = NOBODY
+
+    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
+        free = [each for each in outcomes if each.claim.instance_id != self.busy]
+        answer = super().finish_instances(free)
+        return Answer(done=answer.done, busy={self.busy})
+
+
+class TestResultText:
+    @pytest.mark.parametrize("value", [{"ä": [1, None]}, [], "", 0, False])
+    def test_a_value_is_written_as_json(self, value: object) -> None:
+        text = result_text(value)
+        assert text is not None
+        assert json.loads(text) == value
+
+    def test_of_none_nothing_is_kept(self) -> None:
+        assert result_text(None) is None
+
+    @pytest.mark.parametrize(
+        "value",
+        ["a" * 65_535, "\0", "\ud800", float("nan"), object(), {1: 2}, {"a": [b"b"]}],
+    )
+    def test_what_no_store_can_keep_is_refused(self, value: object) -> None:
+        with pytest.raises(ConfigurationError, match="result"):
+            result_text(value)
 
 
 @dataclass(frozen=True)

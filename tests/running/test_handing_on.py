@@ -124,6 +124,19 @@ def test_who_has_it_is_shown_and_is_in_the_history_of_what_fails(
         assert (run.attempt, run.worker) == (attempt, "Maschine ä")
 
 
+def test_what_came_of_it_is_shown(
+    scheduler: Scheduler, store: Store, work: Work, clock: ManualClock
+) -> None:
+    clock.advance(SECOND)
+    [(id, attempt)] = work.tokens
+    with pytest.raises(ConfigurationError, match=r"^result\['a'\] is nan"):
+        scheduler.complete(id, attempt, result={"a": float("nan")})
+    assert scheduler.get_instance(id).state is State.RUNNING
+    assert scheduler.complete(id, attempt, result={"größe": [1, None]})
+    found = scheduler.get_instance(id)
+    assert (found.state, found.result) == (State.COMPLETED, {"größe": [1, None]})
+
+
 @pytest.mark.parametrize("worker", ["", "a" * 201, "\0", "\ud800", 7])
 def test_a_worker_that_cannot_be_kept_is_refused(worker: str) -> None:
     with pytest.raises(ConfigurationError, match="worker"):

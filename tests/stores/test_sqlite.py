@@ -700,7 +700,10 @@ class TestTransactionsOfUsers:
     ) -> None:
         instance = running(store)
         outcome = RunOutcome(
-            claim=claim_of(instance), started_at=START, outcome=Outcome.COMPLETED
+            claim=claim_of(instance),
+            started_at=START,
+            outcome=Outcome.COMPLETED,
+            result='{"größe":[1]}',
         )
         engine = create_engine(url_of(path))
         with engine.connect() as connection:
@@ -714,7 +717,8 @@ class TestTransactionsOfUsers:
             connection.commit()
         engine.dispose()
         assert store.get_definition(new.id) == new
-        assert store.get_instance(instance.id).state is State.COMPLETED
+        found = store.get_instance(instance.id)
+        assert (found.state, found.result) == (State.COMPLETED, {"größe": [1]})
 
     def test_a_race_with_somebody_else_asks_for_another_try(
         self, store: SQLiteStore, path: Path
