@@ -1,0 +1,135 @@
+"""What webhooks may do: which hosts they reach, with which secrets, in what time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from go_scheduler.checks import check_at_least, check_positive, check_type
+from go_scheduler.clock import ZERO
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.handlers.addresses import networks_of
+from go_scheduler.shown import shown
+
+_MOST_REDIRECTS = 10
+_LEAST_ANSWER = 1024
+_MOST_ANSWER = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Secret:
+    """What a payload names and never holds: a key, or the value of a header.
+
+    Attributes:
+        value: The secret itself; it is not shown.
+        hosts: To which it goes, and to no others: a payload says where a webhook goes.
+
+    Raises:
+        ConfigurationError: It is empty or no line of plain text, or no host is named.
+    """
+
+    value: str = field(repr=False)
+    hosts: Collection[str]
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.value, str) and self.value and _is_plain(self.value)):
+            raise ConfigurationError(
+                "a secret must be a text of printable ASCII characters, and not empty"
+            )
+        if not (hosts := checked_hosts(self.hosts)):
+            raise ConfigurationError("hosts must name the hosts that a secret goes to")
+        object.__setattr__(self, "hosts", hosts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookSettings:
+    """What webhooks may do.
+
+    Attributes:
+        hosts: The only ones they may go to; a name that begins with a dot stands for
+            all below it. None: any with a public address.
+        ports: The only ports.
+        networks: Addresses they may go to though they are not public, such as
+            ``"10.1.0.0/16"``.
+        redirects: How many are followed, at most 10, each checked as the URL is.
+        other_hosts: Whether redirects to other hosts are, without any secret, and
+            without the headers of the payload.
+        connect_timeout: How long a connection may take.
+        read_timeout: How long the receiver may say nothing.
+        timeout: How long all of it may take; a payload may ask for less.
+        max_answer: How many bytes of an answer are read.
+        max_retry_after: The longest wait that an answer may ask for.
+        ca_file: The certificates, as PEM, that receivers are verified by; None: those
+            that httpx has.
+
+    Raises:
+        ConfigurationError: A value is wrong.
+    """
+
+    hosts: Collection[str] | None = None
+    ports: Collection[int] = (80, 443)
+    networks: Collection[str] = ()
+    redirects: int = 0
+    other_hosts: bool = False
+    connect_timeout: timedelta = timedelta(seconds=10)
+    read_timeout: timedelta = timedelta(seconds=30)
+    timeout: timedelta = timedelta(seconds=60)
+    max_answer: int = 64 * 1024
+    max_retry_after: timedelta = timedelta(hours=1)
+    ca_file: Path | str | None = None
+
+    def __post_init__(self) -> None:
+        if self.hosts is not None:
+            object.__setattr__(self, "hosts", checked_hosts(self.hosts))
+        networks_of(self.networks)
+        for name in ("connect_timeout", "read_timeout", "timeout"):
+            check_positive(name, getattr(self, name))
+        check_at_least("max_retry_after", self.max_retry_after, ZERO)
+        _check_number("redirects", self.redirects, 0, _MOST_REDIRECTS)
+        _check_number("max_answer", self.max_answer, _LEAST_ANSWER, _MOST_ANSWER)
+        for port in self.ports:
+            _check_number("a port", port, 1, 65535)
+        if self.ca_file is not None and not Path(self.ca_file).is_file():
+            raise ConfigurationError(f"ca_file: there is no file {self.ca_file}")
+
+
+def checked_hosts(hosts: object) -> tuple[str, ...]:
+    """Names of hosts, as they are compared.
+
+    Raises:
+        ConfigurationError: They are no list of names.
+    """
+    if isinstance(hosts, str) or not isinstance(hosts, Collection):
+        raise ConfigurationError(f"hosts must be a list of names, not {shown(hosts)}")
+    if wrong := [each for each in hosts if not isinstance(each, str) or "/" in each]:
+        raise ConfigurationError(
+            f"a host is a name, as in example.org, without scheme or path:"
+            f" {shown(wrong[0])}"
+        )
+    return tuple(host_name(each) for each in hosts)
+
+
+def host_name(host: str) -> str:
+    """A host as it is compared."""
+    return host.lower().rstrip(".")
+
+
+def is_among(host: str, hosts: Collection[str]) -> bool:
+    """Whether a host is one of some, or below one that begins with a dot."""
+    name = host_name(host)
+    return any(
+        name == each or (each.startswith(".") and name.endswith(each)) for each in hosts
+    )
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isprintable()
+
+
+def _check_number(name: str, value: object, least: int, most: int) -> None:
+    check_type(name, value, int)
+    assert isinstance(value, int)
+    if not least <= value <= most:
+        raise ConfigurationError(f"{name} must be from {least} to {most}: {value}")
