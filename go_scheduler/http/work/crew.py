@@ -22,12 +22,12 @@ class Waiter:
     """A worker that waits, on the event loop in which it is made.
 
     Args:
-        name: What it calls itself; None: it does not.
+        handed_on: What the store is told of what it is handed.
         most: How many instances it takes.
     """
 
-    def __init__(self, name: str | None, most: int) -> None:
-        self.name = name
+    def __init__(self, handed_on: HandedOn, most: int) -> None:
+        self.handed_on = handed_on
         self.left = most
         self.found: list[TaskInstance] = []
         self._loop = asyncio.get_running_loop()
@@ -58,15 +58,11 @@ class Crew(ElasticExecutor):
     One that takes several gets its second when all have one.
 
     Args:
-        lease: For how long a worker has what it is handed, unless it asks for more.
         give_back: Takes what no worker is there for any more; called from any thread.
     """
 
-    def __init__(
-        self, lease: timedelta, *, give_back: Callable[[TaskInstance], None]
-    ) -> None:
+    def __init__(self, give_back: Callable[[TaskInstance], None]) -> None:
         super().__init__()
-        self._handed_on = HandedOn(expire_after=lease)
         self._give_back = give_back
         self._guard = threading.Lock()
         self._waiters: OrderedDict[Waiter, None] = OrderedDict()
@@ -103,9 +99,11 @@ class Crew(ElasticExecutor):
 
     def handle(self, instance: TaskInstance) -> HandedOn:
         """Hand an instance to a worker: the handler of the crew's scheduler."""
-        if not self._hand_over(instance):
+        waiter = self._hand_over(instance)
+        if waiter is None:
             self._give_back(instance)
-        return self._handed_on
+            return HandedOn()
+        return waiter.handed_on
 
     def wake_all(self) -> None:
         """Have all wait no longer; from the event loop."""
@@ -114,10 +112,10 @@ class Crew(ElasticExecutor):
         for each in waiting:
             each.wake()
 
-    def _hand_over(self, instance: TaskInstance) -> bool:
+    def _hand_over(self, instance: TaskInstance) -> Waiter | None:
         with self._guard:
             if not self._waiters:
-                return False
+                return None
             waiter, _ = self._waiters.popitem(last=False)
             if not waiter.found:
                 self._free -= waiter.left
@@ -127,4 +125,4 @@ class Crew(ElasticExecutor):
             self._left -= 1
             if waiter.left:
                 self._waiters[waiter] = None
-            return True
+            return waiter

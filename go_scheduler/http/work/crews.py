@@ -19,6 +19,7 @@ from go_scheduler.http.work.reported import Completed, Failed, Kept, Reported
 from go_scheduler.http.work.roster import Roster
 from go_scheduler.http.work.tokens import SETTING, Signed, Tokens
 from go_scheduler.models import Extension
+from go_scheduler.run import HandedOn
 from go_scheduler.shown import shown
 
 if TYPE_CHECKING:
@@ -89,7 +90,6 @@ class Crews:
         self._roster = Roster(
             scheduler,
             self._threads,
-            lease=lease,
             most=most,
             idle=idle,
             give_back=self._give_back_soon,
@@ -129,17 +129,19 @@ class Crews:
             What it is to run, one or several; none, if there is none in that time.
 
         Raises:
+            ConfigurationError: A queue or the worker can have no such name.
             Problem: 403, 429, or 503: the caller may not, too many wait, or the server
                 stops or its store is away.
             StoreError: The store is away.
         """
         names = tuple(sorted(set(queues)))
+        handed_on = HandedOn(expire_after=self._lease, worker=worker)
         self._check_taking(names, caller)
         with self._waiting.place(caller):
             tokens = await self._ready_tokens()
             self._loop = asyncio.get_running_loop()
             served = self._roster.serve(names)
-            waiter = Waiter(worker, most)
+            waiter = Waiter(handed_on, most)
             gone.add_done_callback(lambda _: waiter.wake())
             try:
                 found = await served.wait(waiter, max(wait, _LEAST_WAIT))

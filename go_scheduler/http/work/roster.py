@@ -24,7 +24,6 @@ class Roster:
     Args:
         scheduler: What those are like that claim for crews.
         threads: Where these are started and stopped.
-        lease: For how long a worker has what it is handed.
         most: How many crews there may be.
         idle: After so long without anybody waiting one is dissolved.
         give_back: Takes what no worker is there for any more; called from any thread.
@@ -35,14 +34,12 @@ class Roster:
         scheduler: Scheduler,
         threads: Executor,
         *,
-        lease: timedelta,
         most: int,
         idle: timedelta,
         give_back: Callable[[TaskInstance], None],
     ) -> None:
         self._scheduler = scheduler
         self._threads = threads
-        self._lease = lease
         self._most = most
         self._idle = idle
         self._give_back = give_back
@@ -62,7 +59,7 @@ class Roster:
             return served
         if served is None and len(self._served) >= self._most:
             self._make_place()
-        crew = Crew(self._lease, give_back=self._give_back)
+        crew = Crew(self._give_back)
         scheduler = self._scheduler.another(crew.handle, queues=queues, executor=crew)
         self._served[queues] = served = Served(crew, scheduler, self._threads)
         self._look_for_idle()

@@ -19,6 +19,7 @@ from go_scheduler.http.access.waiting import Waiting
 from go_scheduler.http.work.crew import Crew, Waiter
 from go_scheduler.http.work.crews import Crews
 from go_scheduler.models import State, TaskDefinition
+from go_scheduler.run import HandedOn
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.base import Store
 from go_scheduler.stores.memory.store import MemoryStore
@@ -187,8 +188,8 @@ def test_what_is_being_given_back_is_by_the_time_all_has_stopped() -> None:
 def test_what_is_handed_over_as_the_last_worker_leaves_is_given_back() -> None:
     async def test() -> None:
         left: list[TaskInstance] = []
-        crew = Crew(MINUTE, give_back=left.append)
-        waiter = Waiter(None, 2)
+        crew = Crew(left.append)
+        waiter = Waiter(HandedOn(), 2)
         crew.join(waiter)
         assert (crew.room, crew.places) == (2, 2)
         assert crew.leave(waiter) == []
@@ -213,8 +214,8 @@ def test_what_the_last_worker_left_is_handed_to_the_next() -> None:
 
 def test_who_has_got_something_is_claimed_for_no_more_and_may_get_more() -> None:
     async def test() -> None:
-        crew = Crew(MINUTE, give_back=lambda _: None)
-        first, second = Waiter("first", 3), Waiter("second", 1)
+        crew = Crew(lambda _: None)
+        first, second = Waiter(HandedOn(), 3), Waiter(HandedOn(), 1)
         crew.join(first)
         crew.join(second)
         instance: Any = object()
@@ -232,7 +233,7 @@ def test_who_has_got_something_is_claimed_for_no_more_and_may_get_more() -> None
 
 def test_a_waiter_of_a_loop_that_is_closed_is_left_alone() -> None:
     async def made() -> Waiter:
-        return Waiter(None, 1)
+        return Waiter(HandedOn(), 1)
 
     asyncio.run(made()).wake_soon()
 

@@ -37,6 +37,7 @@ def test_a_worker_is_handed_what_is_due(shared: Server) -> None:
         "lease": 30,
     }
     assert datetime.fromisoformat(work["execute_at"]) == made.execute_at
+    shared.wait_until(lambda: shared.instance(work).worker == "w-1")
     assert shared.instance(work).state is State.RUNNING
     assert shared.tell(work, "complete").json() == {"answer": "recorded"}
     assert shared.instance(work).state is State.COMPLETED
@@ -122,6 +123,7 @@ def test_who_waits_for_a_quiet_queue_alone_waits_for_no_flood(shared: Server) ->
         ({"wait": 61}, "wait"),
         ({"wait": "nan"}, "wait"),
         ({"worker": ""}, "worker"),
+        ({"worker": "a\x00b"}, "worker"),
         ({"wait_for": 1}, "wait_for"),
     ],
 )
