@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jwt
 from jwt.exceptions import (
@@ -29,12 +30,26 @@ if TYPE_CHECKING:
 LONGEST_TOKEN = 16 * 1024
 """The most characters that a token may have."""
 
+_MOST_SEEN = 1_000
+_TIMES = ("exp", "nbf", "iat")
+
+
+class _Seen(NamedTuple):
+    """A token whose signature and contents were right."""
+
+    kid: str | None
+    algorithm: str
+    key: jwt.PyJWK
+    times: Mapping[str, Any]
+    caller: Caller
+
 
 class Tokens:
     """Knows callers by the tokens that an issuer has given them.
 
     What a token's header says of its key is not looked at, but for its id: a key
-    within it (``jwk``) or a place to fetch one from (``jku``, ``x5u``) is ignored.
+    within it (``jwk``) or a place to fetch one from (``jku``, ``x5u``) is ignored. A
+    token that comes again is not checked by its key again, but for its times.
 
     Args:
         issuer: Whose tokens are taken.
@@ -47,6 +62,7 @@ class Tokens:
     ) -> None:
         self._issuer = issuer
         self._clock = clock
+        self._seen: dict[bytes, _Seen] = {}
         self._types = frozenset(map(_media_type, issuer.types))
         self.keys = IssuerKeys(
             issuer.issuer, clock=clock, kept=issuer.keys_kept, tls=tls
@@ -60,20 +76,38 @@ class Tokens:
         """
         if len(token) > LONGEST_TOKEN:
             raise bad_token(f"it has more than {LONGEST_TOKEN} characters")
+        digest = hashlib.sha256(token.encode()).digest()
+        seen = self._seen.get(digest)
+        # Another key of that name is another key, and so is one that was fetched anew.
+        if seen is None or await self._key(seen.kid, seen.algorithm) is not seen.key:
+            seen = await self._look_at(token)
+            self._seen[digest] = seen
+            if len(self._seen) > _MOST_SEEN:
+                del self._seen[next(iter(self._seen))]
+        self._check_times(seen.times)
+        return seen.caller
+
+    async def _look_at(self, token: str) -> _Seen:
         header = self._header(token)
-        algorithm: str = header["alg"]
-        key = await self.keys.find(header.get("kid"), algorithm)
-        if key is None:
-            raise bad_token("its key is none of the issuer's")
+        kid, algorithm = header.get("kid"), header["alg"]
+        key = await self._key(kid, algorithm)
         claims = self._claims(token, key, algorithm)
-        self._check_times(claims)
+        times = {name: claims[name] for name in _TIMES if name in claims}
+        self._check_times(times)
         self._check_use(claims)
-        return Caller(
+        caller = Caller(
             subject=claims["sub"],
             scopes=scopes_in(claims, self._issuer),
             queues=restriction(claims, self._issuer.queues_claim),
             owners=restriction(claims, self._issuer.owners_claim),
         )
+        return _Seen(kid, algorithm, key, times, caller)
+
+    async def _key(self, kid: str | None, algorithm: str) -> jwt.PyJWK:
+        key = await self.keys.find(kid, algorithm)
+        if key is None:
+            raise bad_token("its key is none of the issuer's")
+        return key
 
     def _header(self, token: str) -> Mapping[str, Any]:
         try:

@@ -145,6 +145,41 @@ def test_a_token_expires(oidc: Provider, now: ManualClock) -> None:
         asyncio.run(known.caller_of(token))
 
 
+def test_a_token_that_was_taken_is_not_once_its_key_is_withdrawn(
+    oidc: Provider, now: ManualClock
+) -> None:
+    before, known, token = oidc.keys, tokens(oidc, now), oidc.token()
+    try:
+        asyncio.run(known.caller_of(token))
+        oidc.rotate()
+        now.advance(timedelta(minutes=2))
+        asyncio.run(known.caller_of(token))
+        asyncio.run(known.caller_of(oidc.token()))  # by the new key, which is fetched
+        with pytest.raises(Problem, match="its key is none of the issuer's"):
+            asyncio.run(known.caller_of(token))
+    finally:
+        oidc.keys = before
+
+
+def test_a_token_is_not_taken_for_another_that_has_its_beginning(
+    oidc: Provider, now: ManualClock
+) -> None:
+    known, token = tokens(oidc, now), oidc.token()
+    asyncio.run(known.caller_of(token))
+    with pytest.raises(Problem, match="contents are wrong"):
+        asyncio.run(known.caller_of(f"{token[:-6]}AAAAAA"))
+
+
+def test_of_the_tokens_that_were_taken_the_last_are_remembered(
+    oidc: Provider, now: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("go_scheduler.http.access.tokens._MOST_SEEN", 2)
+    known = tokens(oidc, now)
+    for number in range(4):
+        asyncio.run(known.caller_of(oidc.token(jti=str(number))))
+    assert len(known._seen) == 2
+
+
 def unsigned(header: dict[str, object], token: str) -> str:
     """Another header before the claims of a token, and no signature."""
     claims = token.split(".")[1]
