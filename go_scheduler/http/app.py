@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from go_scheduler.clock import SystemClock
 from go_scheduler.http.access.entrance import Entrance
 from go_scheduler.http.access.guard import OpenAccess
+from go_scheduler.http.access.origins import allow_origins
 from go_scheduler.http.context import Context
 from go_scheduler.http.limits import Limited, Limits, MediaTypes
 from go_scheduler.http.openapi import describe, operation_id
@@ -79,6 +80,7 @@ def create_app(
     app.add_middleware(MediaTypes)
     app.add_middleware(Entrance, context)
     answer_problems(app)
+    allow_origins(app, context.access.origins)
     app.add_middleware(Limited, limits=limits, threads=context.threads)
     for each in (definitions, instances, login, system, work_routes):
         app.include_router(each.router)

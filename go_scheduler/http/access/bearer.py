@@ -9,12 +9,13 @@ from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.http.access.caller import Caller
 from go_scheduler.http.access.keys import ApiKeys, is_key
+from go_scheduler.http.access.origins import checked_origins
 from go_scheduler.http.access.refusals import bad_request, bad_token, without_token
 from go_scheduler.http.access.tokens import Tokens
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from starlette.requests import Request
 
@@ -34,6 +35,7 @@ class BearerAccess:
         issuer: Whose tokens are taken; None: only keys are.
         clock: Tells what has expired; None: the system's.
         tls: What the issuer is trusted by; None: the certificates that httpx trusts.
+        origins: Sites whose pages may call from a browser.
 
     Raises:
         ConfigurationError: There is neither a key nor an issuer.
@@ -46,6 +48,7 @@ class BearerAccess:
         issuer: OidcIssuer | None = None,
         clock: Clock | None = None,
         tls: ssl.SSLContext | None = None,
+        origins: Collection[str] = (),
     ) -> None:
         if not keys and issuer is None:
             raise ConfigurationError(
@@ -53,6 +56,7 @@ class BearerAccess:
             )
         clock = clock or SystemClock()
         self.issuer = issuer
+        self.origins = checked_origins(origins)
         self._keys = ApiKeys(keys, clock)
         self._tokens = None if issuer is None else Tokens(issuer, clock, tls)
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Protocol
 
-from fastapi import Depends, Request
+from fastapi import Request, Security
+from fastapi.openapi.models import HTTPBearer
+from fastapi.security.base import SecurityBase
 
 from go_scheduler.http.access.caller import SCOPES, Caller
 from go_scheduler.http.access.loopback import check_local
+from go_scheduler.http.access.origins import checked_origins
 
 ANYBODY = "anybody"
 """The subject of callers where there is no authentication."""
@@ -16,6 +19,11 @@ ANYBODY = "anybody"
 
 class Access(Protocol):
     """Tells who calls."""
+
+    @property
+    def origins(self) -> Collection[str]:
+        """Sites whose pages may call from a browser."""
+        ...
 
     async def authenticate(self, request: Request) -> Caller:
         """Who sent a request.
@@ -37,7 +45,7 @@ class OpenAccess:
     """
 
     def __init__(self, origins: Collection[str] = ()) -> None:
-        self._origins = frozenset(origins)
+        self.origins = checked_origins(origins)
         self._anybody = Caller(subject=ANYBODY, scopes=frozenset(SCOPES))
 
     async def authenticate(self, request: Request) -> Caller:
@@ -46,7 +54,7 @@ class OpenAccess:
         Raises:
             Problem: 403 or 415, it may come from elsewhere.
         """
-        check_local(request, self._origins)
+        check_local(request, self.origins)
         return self._anybody
 
 
@@ -57,11 +65,31 @@ def allowed(*scopes: str) -> Any:
     async def read(caller: Annotated[Caller, allowed("jobs:read")]) -> None:
     ```
     """
+    return Security(Allowed(scopes), scopes=list(scopes))
 
-    async def check(request: Request) -> Caller:
-        request.state.needed = scopes
+
+class Allowed(SecurityBase):
+    """Lets callers by who have these scopes, and describes that.
+
+    Args:
+        scopes: All that it takes.
+    """
+
+    def __init__(self, scopes: tuple[str, ...]) -> None:
+        self.scopes = scopes
+        self.scheme_name = "token"
+        self.model = HTTPBearer(
+            description="An API key, or a token of the issuer; none is needed on the"
+            " server's own machine where there is no authentication."
+        )
+
+    async def __call__(self, request: Request) -> Caller:
+        """The caller of a request.
+
+        Raises:
+            Problem: 403, something is missing.
+        """
+        request.state.needed = self.scopes
         caller: Caller = request.state.caller
-        caller.check_scopes(*scopes)
+        caller.check_scopes(*self.scopes)
         return caller
-
-    return Depends(check)

@@ -77,4 +77,5 @@ class AccessSection(Section):
         if self.is_open:
             return OpenAccess(self.origins)
         issuer = None if self.oidc is None else OidcIssuer(**dict(self.oidc))
-        return BearerAccess(keys=[each.key() for each in self.keys], issuer=issuer)
+        keys = [each.key() for each in self.keys]
+        return BearerAccess(keys=keys, issuer=issuer, origins=self.origins)

@@ -55,8 +55,8 @@ Handing = Annotated[Crews, Depends(_crews)]
 async def take(
     request: Request,
     asked: Annotated[WorkAsked, Query()],
-    crews: Handing,
     caller: Worker,
+    crews: Handing,
 ) -> Response:
     """Wait for work, and be handed one instance or several.
 
@@ -84,7 +84,7 @@ async def take(
 
 @router.post("/{instance_id}/heartbeat")
 async def heartbeat(
-    instance_id: UUID, body: HeartbeatBody, crews: Handing, caller: Worker
+    instance_id: UUID, body: HeartbeatBody, caller: Worker, crews: Handing
 ) -> GoOnAnswer:
     """Keep a run for another lease, and hear whether it is to go on."""
     return _told(await crews.heartbeat(instance_id, body.token, caller))
@@ -92,7 +92,7 @@ async def heartbeat(
 
 @router.post("/{instance_id}/extend")
 async def extend(
-    instance_id: UUID, body: ExtendBody, crews: Handing, caller: Worker
+    instance_id: UUID, body: ExtendBody, caller: Worker, crews: Handing
 ) -> GoOnAnswer:
     """Keep a run for so long, and hear whether it is to go on."""
     with of_field("seconds"):
@@ -102,7 +102,7 @@ async def extend(
 
 @router.post("/{instance_id}/complete")
 async def complete(
-    instance_id: UUID, body: CompleteBody, crews: Handing, caller: Worker
+    instance_id: UUID, body: CompleteBody, caller: Worker, crews: Handing
 ) -> RecordedAnswer:
     """Say that a run has succeeded; it may be said again, and late.
 
@@ -115,7 +115,7 @@ async def complete(
 
 @router.post("/{instance_id}/error")
 async def error(
-    instance_id: UUID, body: ErrorBody, crews: Handing, caller: Worker
+    instance_id: UUID, body: ErrorBody, caller: Worker, crews: Handing
 ) -> RecordedAnswer:
     """Say that a run has failed: its policy says what follows."""
     if body.retry_after is not None:

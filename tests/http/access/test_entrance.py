@@ -6,7 +6,7 @@ import asyncio
 import logging
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import httpx
 import pytest
@@ -16,6 +16,7 @@ from go_scheduler.client import Client
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.events import RequestAllowed, RequestEvent, RequestRefused, hears
 from go_scheduler.http.access.bearer import BearerAccess
+from go_scheduler.http.access.guard import OpenAccess
 from go_scheduler.http.access.keys import ApiKey, new_key
 from go_scheduler.http.access.rates import Rate
 from go_scheduler.http.limits import Limits
@@ -230,6 +231,69 @@ def test_where_no_rate_is_set_everybody_calls_as_often_as_they_like() -> None:
 def test_an_access_that_lets_nobody_in_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="nobody could get in"):
         BearerAccess()
+
+
+class TestPages:
+    """A page of another site reads what is answered if it is on the list."""
+
+    PAGE = "https://board.example.org"
+    ASKS: ClassVar = {"Access-Control-Request-Method": "PUT"}
+
+    @pytest.mark.parametrize("kind", ["open", "keys"])
+    def test_a_page_on_the_list_may_ask_and_read(self, kind: str) -> None:
+        key = Key(scopes=["jobs:read"])
+        access = (
+            OpenAccess([self.PAGE])
+            if kind == "open"
+            else BearerAccess(keys=[key.known], origins=[self.PAGE])
+        )
+
+        async def asked() -> None:
+            async with calling(probing(access=access)) as client:
+                page = {"Origin": self.PAGE}
+                answer = await client.options(READ, headers=page | self.ASKS)
+                assert answer.status_code == 200
+                allowed = "access-control-allow-origin"
+                assert answer.headers[allowed] == self.PAGE
+                answer = await client.get(READ, headers=page | key.header)
+                assert answer.status_code == 200
+                assert answer.headers[allowed] == self.PAGE
+                assert "access-control-allow-credentials" not in answer.headers
+                other = {"Origin": "https://evil.example"}
+                answer = await client.options(READ, headers=other | self.ASKS)
+                assert allowed not in answer.headers
+
+        run(asked)
+
+    def test_without_a_list_no_page_may(self) -> None:
+        key = Key(scopes=["jobs:read"])
+
+        async def asked() -> None:
+            async with calling(with_keys(key)) as client:
+                page = {"Origin": self.PAGE}
+                answer = await client.options(READ, headers=page | self.ASKS)
+                assert answer.status_code == 401
+                answer = await client.get(READ, headers=page | key.header)
+                assert "access-control-allow-origin" not in answer.headers
+
+        run(asked)
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            "*",
+            "null",
+            "example.org",
+            "https://a.org/",
+            "https://a.org/x",
+            "ftp://a.org",
+        ],
+    )
+    def test_what_no_browser_sends_is_refused(self, wrong: str) -> None:
+        with pytest.raises(ConfigurationError, match="as browsers send it"):
+            OpenAccess([wrong])
+        with pytest.raises(ConfigurationError, match="must be a list"):
+            OpenAccess(self.PAGE)
 
 
 class TestTold:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 class Believing:
     """Believes the headers X-Name, X-Queues, X-Owners and X-Scopes."""
 
+    origins = ()
+
     async def authenticate(self, request: Request) -> Caller:
         given = request.headers
         return Caller(
