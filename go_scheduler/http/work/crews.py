@@ -15,12 +15,15 @@ from go_scheduler.errors import ConfigurationError, StoreError
 from go_scheduler.http.access.waiting import Waiting
 from go_scheduler.http.problems import RETRY_AFTER, Problem
 from go_scheduler.http.work.crew import Waiter
-from go_scheduler.http.work.reported import Completed, Failed, Kept, Reported
+from go_scheduler.http.work.handed_out import HandedOut
+from go_scheduler.http.work.reported import Reported
 from go_scheduler.http.work.roster import Roster
 from go_scheduler.http.work.tokens import SETTING, Signed, Tokens
 from go_scheduler.models import Extension
 from go_scheduler.run import HandedOn
+from go_scheduler.running.elsewhere import Extending, Failing, Success, result_text
 from go_scheduler.shown import shown
+from go_scheduler.stores.messages import Claim
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -94,6 +97,7 @@ class Crews:
             idle=idle,
             give_back=self._give_back_soon,
         )
+        self._handed_out = HandedOut()
         self._giving_back: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tokens: Tokens | None = None
@@ -173,9 +177,8 @@ class Crews:
             Problem: 403, the token is not theirs; 409, the run is lost.
             StoreError: The store is away.
         """
-        signed = await self._signed(instance_id, token, caller)
-        kept = Kept(instance_id=instance_id, attempt=signed.attempt, by=by)
-        answer = await self._reported.keep.ask(kept)
+        claim = await self._claim(instance_id, token, caller)
+        answer = await self._reported.extend(Extending(claim=claim, by=by))
         if answer is Extension.LOST:
             raise _lost()
         return answer
@@ -185,14 +188,23 @@ class Crews:
     ) -> None:
         """Record that a run has succeeded: the first success of an instance counts.
 
+        Args:
+            instance_id: Of what.
+            token: Its token.
+            caller: Who says so.
+            result: What came of it, a JSON value.
+
         Raises:
+            ConfigurationError: The result is none that is kept.
             Problem: 403, the token is not theirs; 409, the instance has ended
                 otherwise.
             StoreError: The store is away.
         """
-        signed = await self._signed(instance_id, token, caller)
-        run = Completed(instance_id=instance_id, attempt=signed.attempt, result=result)
-        if not await self._reported.complete.ask(run):
+        claim = await self._claim(instance_id, token, caller)
+        text = result_text(result)
+        instance = self._handed_out.pop(claim)
+        run = Success(claim=claim, result=text, instance=instance)
+        if not await self._reported.complete(run):
             raise Problem(
                 409,
                 "ended",
@@ -225,15 +237,11 @@ class Crews:
             Problem: 403, the token is not theirs; 409, the run is lost.
             StoreError: The store is away.
         """
-        signed = await self._signed(instance_id, token, caller)
-        run = Failed(
-            instance_id=instance_id,
-            attempt=signed.attempt,
-            error=message,
-            retry=retry,
-            retry_in=retry_in,
-        )
-        if not await self._reported.fail.ask(run):
+        claim = await self._claim(instance_id, token, caller)
+        # Its row is read: it may have been cancelled.
+        self._handed_out.pop(claim)
+        run = Failing(claim=claim, error=message, retry=retry, retry_in=retry_in)
+        if not await self._reported.fail(run):
             raise _lost()
 
     def stop_taking(self) -> None:
@@ -277,11 +285,11 @@ class Crews:
                 headers=RETRY_AFTER,
             )
 
-    async def _signed(self, instance_id: UUID, token: str, caller: Caller) -> Signed:
+    async def _claim(self, instance_id: UUID, token: str, caller: Caller) -> Claim:
         tokens = await self._ready_tokens()
         signed = tokens.read(token, instance_id, caller.subject)
         caller.check_queue(signed.queue)
-        return signed
+        return Claim(instance_id=instance_id, attempt=signed.attempt)
 
     async def _ready_tokens(self) -> Tokens:
         if self._tokens is None:
@@ -294,6 +302,7 @@ class Crews:
         return Tokens(bytes.fromhex(store.keep_setting(SETTING, secrets.token_hex(32))))
 
     def _work(self, instance: TaskInstance, tokens: Tokens, caller: Caller) -> Work:
+        self._handed_out.add(instance)
         signed = Signed(instance.attempt, instance.definition.queue)
         token = tokens.make(instance.id, caller.subject, signed)
         return Work(instance, token, self._lease)

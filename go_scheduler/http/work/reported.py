@@ -2,100 +2,81 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from go_scheduler.errors import ConfigurationError, StoreError
+from go_scheduler.clock import StoreClock
 from go_scheduler.http.work.gathered import Gathered
+from go_scheduler.running.desk import Desk
+from go_scheduler.running.elsewhere import Extending, Failing, Success
+from go_scheduler.stores.slots import uses_slot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from concurrent.futures import Executor
-    from datetime import timedelta
-    from uuid import UUID
 
-    from go_scheduler.client import Client
-    from go_scheduler.json import JSON
+    from go_scheduler.errors import StoreError
     from go_scheduler.models import Extension
-
-_Asked = TypeVar("_Asked")
-_Answer = TypeVar("_Answer")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """A run that goes on, and for how long it is kept."""
-
-    instance_id: UUID
-    attempt: int
-    by: timedelta
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completed:
-    """A run that has succeeded, and with what."""
-
-    instance_id: UUID
-    attempt: int
-    result: JSON
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
-    """A run that has not, and what the worker wishes to follow."""
-
-    instance_id: UUID
-    attempt: int
-    error: str
-    retry: bool
-    retry_in: timedelta | None
+    from go_scheduler.scheduler import Scheduler
 
 
 class Reported:
     """Has what workers report written, each kind apart from the others.
 
     Args:
-        client: Writes.
-        threads: Where it does.
+        scheduler: That of whose store the runs are; its settings say what follows.
+        threads: Where it is written.
     """
 
-    def __init__(self, client: Client, threads: Executor) -> None:
-        self._client = client
-        self.keep = Gathered[Kept, "Extension"](_each(self._keep), threads)
-        self.complete = Gathered[Completed, bool](_each(self._complete), threads)
-        self.fail = Gathered[Failed, bool](_each(self._fail), threads)
+    def __init__(self, scheduler: Scheduler, threads: Executor) -> None:
+        self._scheduler = scheduler
+        self._clock: StoreClock | None = None
+        self._extend = Gathered[Extending, "Extension"](self._extend_all, threads)
+        self._complete = Gathered[Success, bool](self._complete_all, threads)
+        self._fail = Gathered[Failing, bool](self._fail_all, threads)
+        self.extend, self.complete = self._extend.ask, self._complete.ask
+        self.fail = self._fail.ask
 
     async def close(self) -> None:
         """Wait until all is written."""
-        for each in (self.keep, self.complete, self.fail):
+        for each in (self._extend, self._complete, self._fail):
             await each.close()
 
-    def _keep(self, run: Kept) -> Extension:
-        return self._client.extend(run.instance_id, run.attempt, run.by)
+    def _extend_all(
+        self, runs: Sequence[Extending]
+    ) -> Sequence[Extension | StoreError]:
+        return self._desk().extend_all(runs)
 
-    def _complete(self, run: Completed) -> bool:
-        return self._client.complete(run.instance_id, run.attempt)
+    def _complete_all(self, runs: Sequence[Success]) -> Sequence[bool | StoreError]:
+        answers = self._desk().complete_all(runs)
+        ended = [run for run, it in zip(runs, answers, strict=True) if it is True]
+        if any(_lets_others_run(each) for each in ended):
+            self._scheduler._look_at_all()
+        return answers
 
-    def _fail(self, run: Failed) -> bool:
-        return self._client.fail(
-            run.instance_id,
-            run.attempt,
-            run.error,
-            retry=run.retry,
-            retry_in=run.retry_in,
+    def _fail_all(self, runs: Sequence[Failing]) -> Sequence[bool | StoreError]:
+        answers = self._desk().fail_all(runs)
+        # They may run again at once.
+        if True in answers:
+            self._scheduler._look_at_all()
+        return answers
+
+    def _desk(self) -> Desk:
+        scheduler = self._scheduler
+        store = scheduler._ready()
+        if self._clock is None:
+            self._clock = StoreClock(scheduler._clock, store.now)
+        self._clock.refresh(waits=True)
+        return Desk(
+            store,
+            defaults=scheduler._defaults,
+            tell=scheduler._events.tell,
+            now=self._clock.now,
         )
 
 
-def _each(
-    call: Callable[[_Asked], _Answer],
-) -> Callable[[Sequence[_Asked]], Sequence[_Answer | Exception]]:
-    def write(asked: Sequence[_Asked]) -> Sequence[_Answer | Exception]:
-        answers: list[_Answer | Exception] = []
-        for one in asked:
-            try:
-                answers.append(call(one))
-            except (StoreError, ConfigurationError) as error:
-                answers.append(error)
-        return answers
-
-    return write
+def _lets_others_run(run: Success) -> bool:
+    """Whether the end of a run may let another begin, or its definition go on."""
+    if run.instance is None:
+        return True
+    definition = run.instance.definition
+    return definition.trigger.waits or uses_slot(definition)

@@ -8,9 +8,13 @@ from uuid import uuid4
 
 import pytest
 
+from go_scheduler.http.work.handed_out import HandedOut
 from go_scheduler.models import State
-from go_scheduler.policies import RetryPolicy
+from go_scheduler.models.changed import changed
+from go_scheduler.policies import Overlap, RetryPolicy
 from go_scheduler.stores.memory.store import MemoryStore
+from go_scheduler.stores.messages import Claim
+from tests.http.serving import PATIENCE
 from tests.http.work.callers import Believing
 from tests.http.work.house import Server, server
 
@@ -69,6 +73,53 @@ def test_a_success_may_be_said_again(shared: Server, work: dict[str, Any]) -> No
     for _ in range(2):
         assert shared.tell(work, "complete").status_code == 200
     assert shared.instance(work).state is State.COMPLETED
+
+
+def test_what_came_of_a_run_is_kept(shared: Server, work: dict[str, Any]) -> None:
+    result = {"sent": [1, 2.5, None], "to": "é"}
+    assert shared.tell(work, "complete", result=result).status_code == 200
+    assert shared.instance(work).result == result
+
+
+def test_a_result_that_is_too_large_is_refused(
+    shared: Server, work: dict[str, Any]
+) -> None:
+    answer = shared.tell(work, "complete", result="x" * 70_000)
+    assert answer.status_code == 422
+    assert [each["field"] for each in answer.json()["errors"]] == ["result"]
+    assert shared.instance(work).state is State.RUNNING
+
+
+def test_a_run_that_is_not_remembered_any_more_is_completed_all_the_same(
+    shared: Server, work: dict[str, Any]
+) -> None:
+    shared.crews._handed_out._instances.clear()
+    assert shared.tell(work, "complete").status_code == 200
+    assert shared.instance(work).state is State.COMPLETED
+
+
+def test_no_more_is_remembered_than_there_is_room_for(
+    shared: Server, work: dict[str, Any]
+) -> None:
+    instance = shared.instance(work)
+    handed_out = HandedOut(most=2)
+    claims = [Claim(instance_id=instance.id, attempt=each) for each in (1, 2, 3)]
+    for each in claims:
+        handed_out.add(changed(instance, attempt=each.attempt))
+    assert [handed_out.pop(each) is None for each in claims] == [True, False, False]
+
+
+def test_what_waits_for_the_end_of_a_run_is_handed_out_then(
+    shared: Server, queue: str
+) -> None:
+    task = shared.task(queue=queue, overlap=Overlap.BUFFER_ALL)
+    for _ in range(2):
+        shared.scheduler.run_now(task.id)
+    work = shared.take_one(queue)
+    waiting = shared.ask_meanwhile(queue)
+    assert shared.tell(work, "complete").status_code == 200
+    [next_one] = waiting.result(PATIENCE).json()["work"]
+    assert next_one["instance_id"] != work["instance_id"]
 
 
 def test_a_run_that_failed_is_tried_again_as_its_policy_says(

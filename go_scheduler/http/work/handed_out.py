@@ -1,0 +1,36 @@
+"""What was handed out, remembered for as long as there is room for it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from go_scheduler.models.changed import changed
+from go_scheduler.stores.messages import Claim
+
+if TYPE_CHECKING:
+    from go_scheduler.models import TaskInstance
+
+_MOST = 10_000
+
+
+class HandedOut:
+    """Remembers instances, so that they need not be read when they end.
+
+    Args:
+        most: How many; the oldest are forgotten.
+    """
+
+    def __init__(self, most: int = _MOST) -> None:
+        self._most = most
+        self._instances: OrderedDict[Claim, TaskInstance] = OrderedDict()
+
+    def add(self, instance: TaskInstance) -> None:
+        """Remember one, without its payload, which may be large and is not needed."""
+        self._instances[Claim.of(instance)] = changed(instance, payload=None)
+        if len(self._instances) > self._most:
+            self._instances.popitem(last=False)
+
+    def pop(self, claim: Claim) -> TaskInstance | None:
+        """One that ends now; None: it has to be read."""
+        return self._instances.pop(claim, None)
