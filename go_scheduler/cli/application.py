@@ -8,7 +8,15 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from go_scheduler.cli.commands import adding, changing, reading, schema, server
+from go_scheduler.cli.commands import (
+    adding,
+    changing,
+    importing,
+    reading,
+    schema,
+    server,
+    working,
+)
 from go_scheduler.cli.exit_codes import ExitCode, exit_code_of
 from go_scheduler.cli.output import line, note
 from go_scheduler.errors import GoSchedulerError
@@ -67,7 +75,7 @@ def options(
     """Schedule work, look at it, run it and serve it."""
 
 
-for _each in (adding, reading, changing, schema, server):
+for _each in (server, working, adding, importing, reading, changing, schema):
     application.add_typer(_each.app)
 
 

@@ -63,10 +63,11 @@ class Where:
         Raises:
             ConfigurationError: Nothing says which, or no other process can have it.
         """
-        url = self.store or os.environ.get("GO_SCHEDULER_STORE")
+        url = self.store or os.environ.get("GO_SCHEDULER_STORE") or self._configured()
         if not url:
             raise ConfigurationError(
-                "say where: --store URL, or set GO_SCHEDULER_STORE"
+                "say where: --store URL, or set GO_SCHEDULER_STORE, or have store.url"
+                " in go_scheduler.yaml"
             )
         if url.startswith("memory:"):
             raise ConfigurationError(
@@ -74,6 +75,18 @@ class Where:
                 " processes can share, such as sqlite:///jobs.db"
             )
         return url
+
+    def _configured(self) -> str | None:
+        """The store that the configuration has, if there is a file of it."""
+        from go_scheduler.http.configuration.files import find_file
+
+        if find_file(self.config) is None:
+            return None
+        # Imported only if there is one: it takes as long as all the rest.
+        from go_scheduler.http.configuration.loading import load_configuration
+
+        url = load_configuration(self.config).settings.store.url
+        return None if url is None else url.get_secret_value()
 
 
 def opened_store(url: str, *, migrates: bool) -> Store:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from go_scheduler.client import Client
 from go_scheduler.clock import ZERO, SystemClock
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.http.access.loopback import may_bind_openly
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
+    from go_scheduler.handlers.job_types import JobTypes
     from go_scheduler.http.configuration.configuration import Configuration
     from go_scheduler.http.configuration.sections import ServerSection
     from go_scheduler.stores.base import Store
@@ -86,12 +86,16 @@ class _Serving:
     ) -> None:
         self._settings = settings
         self._say = say
-        arguments = settings.scheduler.arguments()
-        self._scheduler = Scheduler(None, store, **arguments) if runs else None
-        client = Client(store) if self._scheduler is None else self._scheduler
+        types = settings.types.job_types()
+        scheduler = self._scheduler = _scheduler(settings, types, store)
+        self._runs = runs
+        # Crews run as nodes of their own, and hand out what nobody here may run.
+        self._work = settings.work.hand_out(scheduler) if runs else None
         app = create_app(
-            client,
+            scheduler,
             access=settings.access.access(),
+            work=self._work,
+            types=types,
             limits=settings.server.request_limits(),
         )
         self._server = _Server(_uvicorn(settings, app))
@@ -103,7 +107,7 @@ class _Serving:
         asked: asyncio.Queue[None] = asyncio.Queue()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, asked.put_nowait, None)
-        if self._scheduler is not None:
+        if self._runs:
             await asyncio.to_thread(self._scheduler.start)
         self._server.when_started(lambda: self._say_where(listener))
         serving = asyncio.create_task(self._server.serve(sockets=[listener]))
@@ -123,10 +127,9 @@ class _Serving:
 
     async def _drain(self, serving: asyncio.Task[None]) -> bool:
         """Take nothing more, and wait for what runs, as long as is set."""
+        if self._work is not None:
+            self._work.stop_taking()
         self._server.should_exit = True
-        if self._scheduler is None:
-            await asyncio.wait([serving])
-            return True
         stopped = await self._scheduler.astop(self._settings.server.drain)
         await asyncio.wait([serving])
         return stopped
@@ -134,8 +137,7 @@ class _Serving:
     async def _leave_behind(self) -> None:
         """Have nothing go on that has not come to its end."""
         self._server.should_exit = True
-        if self._scheduler is not None:
-            await asyncio.to_thread(self._scheduler.stop, ZERO)
+        await asyncio.to_thread(self._scheduler.stop, ZERO)
 
     def _say_where(self, listener: socket.socket) -> None:
         server = self._settings.server
@@ -144,6 +146,16 @@ class _Serving:
         shown = f"[{host}]" if ":" in host else host
         url = f"{scheme}://{shown}:{port}"
         self._say(f"go_scheduler listens on {url}, and {url}/openapi.json describes it")
+
+
+def _scheduler(settings: Configuration, types: JobTypes, store: Store) -> Scheduler:
+    """The node of a server: it runs its own types of jobs, and nothing else."""
+    arguments = settings.scheduler.arguments()
+    if not types.types:
+        return Scheduler(None, store, **arguments)
+    return Scheduler(
+        types, store, **arguments | {"queues": settings.types.queues(types)}
+    )
 
 
 class _Server(uvicorn.Server):
@@ -187,6 +199,11 @@ def _uvicorn(settings: Configuration, app: ASGIApp) -> uvicorn.Config:
 def _check(settings: Configuration) -> None:
     """Refuse what would only show once it is used."""
     server = settings.server
+    if settings.access.is_open and settings.types.shell is not None:
+        raise ConfigurationError(
+            "types.shell runs commands, and without authentication any program on this"
+            " machine could have them run: set up access.keys or access.oidc"
+        )
     if settings.access.is_open and not may_bind_openly(server.host):
         raise ConfigurationError(
             f"without authentication it is for this machine alone, and {server.host}"

@@ -149,7 +149,7 @@ def test_it_says_why(shell: Shell) -> None:
     assert "no task definition has the id" in shell.refusal("why", str(uuid4()), code=1)
     shell("resume", "report")
     [document] = shell.json("why", "report", "--at", "2030-01-01T08:00:00Z")
-    assert document["nearest"][1] == {"at": "2030-01-01T09:00:00+00:00", "effect": None}
+    assert document["nearest"][1]["at"] == "2030-01-01T09:00:00Z"
     [made] = shell.json("run", "report")
     [document] = shell.json("why", made["id"])
     assert document["instance"]["id"] == made["id"]
@@ -231,7 +231,8 @@ def test_a_preview_needs_no_store(shell: Shell) -> None:
         where=False,
     )
     assert printed == (
-        '{"at":"2030-03-31T03:00:00+02:00","effect":"02:30 does not exist that day"}\n'
+        '{"at":"2030-03-31T01:00:00Z","local":"2030-03-31T03:00:00+02:00",'
+        '"effect":"02:30 does not exist that day"}\n'
     )
     trigger = CronTrigger("0 9 * * *")
     assert trigger.describe() in lines

@@ -23,8 +23,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from go_scheduler.client import Client
 from go_scheduler.errors import ConfigurationError, StoreError
 from go_scheduler.http import serve
+from go_scheduler.http.access.keys import new_key
 from go_scheduler.http.configuration.loading import load_configuration
 from go_scheduler.http.logs import JsonLines
+from go_scheduler.models import State
 from go_scheduler.stores import open_store
 from tests.conftest import SHARED
 from tests.http.serving import PATIENCE
@@ -147,6 +149,40 @@ def test_a_second_signal_ends_what_is_still_answered() -> None:
     assert sent.is_set()
 
 
+KEY = f"{{subject: ann, hash: '{'a' * 8}:{'b' * 64}', scopes: [admin]}}"
+
+
+def test_commands_are_run_for_those_who_say_who_they_are_alone() -> None:
+    text = "types: {shell: {commands: {a: {arguments: [echo]}}}}"
+    with pytest.raises(ConfigurationError, match=r"types\.shell runs commands, and"):
+        serve(settings_of(text))
+
+
+@pytest.mark.slow
+def test_it_runs_its_own_types_of_jobs() -> None:
+    made = new_key()
+    text = f"""
+types: {{shell: {{commands: {{hello: {{arguments: [echo, hello]}}}}}}}}
+access: {{keys: [{{subject: ann, hash: '{made.kept}', scopes: [admin, workers]}}]}}
+"""
+
+    def submit(url: str) -> None:
+        with closing(open_store("sqlite:///go_scheduler.db")) as store:
+            client = Client(store)
+            job = client.enqueue("shell", payload={"command": "hello"})
+            while client.get_instance(job.id).state is not State.COMPLETED:
+                pass
+            [node] = client.nodes()
+            assert node.queues == ("server",)
+        headers = {"Authorization": f"Bearer {made.key}"}
+        response = httpx.get(
+            f"{url}/v1/work?queues=a&wait=0", headers=headers, timeout=PATIENCE
+        )
+        assert response.status_code == 204
+
+    assert served(settings_of(text), submit)[0]
+
+
 def certificate(folder: Path, *, password: bytes | None = None) -> tuple[Path, Path]:
     """A certificate of this machine, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
@@ -227,9 +263,6 @@ def test_an_address_of_another_machine_is_told() -> None:
     text = f"server: {{host: no host}}\naccess: {{keys: [{KEY}]}}"
     with pytest.raises(ConfigurationError, match="cannot be listened on"):
         serve(settings_of(text))
-
-
-KEY = f"{{subject: ann, hash: '{'a' * 8}:{'b' * 64}', scopes: [admin]}}"
 
 
 @pytest.mark.slow

@@ -12,7 +12,9 @@ from go_scheduler.http.configuration.sections import (
     SchedulerSection,
     ServerSection,
     StoreSection,
+    WorkSection,
 )
+from go_scheduler.http.configuration.types_sections import TypesSection
 
 
 class Configuration(BaseSettings, Section):
@@ -22,7 +24,9 @@ class Configuration(BaseSettings, Section):
         store: Where definitions and instances are kept.
         server: How the server is reached.
         scheduler: How it schedules and runs.
+        work: How work is handed to workers elsewhere.
         access: Who may call.
+        types: The types of jobs that it runs itself.
         log: What is logged.
     """
 
@@ -37,7 +41,9 @@ class Configuration(BaseSettings, Section):
     store: StoreSection = StoreSection()
     server: ServerSection = ServerSection()
     scheduler: SchedulerSection = SchedulerSection()
+    work: WorkSection = WorkSection()
     access: AccessSection = AccessSection()
+    types: TypesSection = TypesSection()
     log: LogSection = LogSection()
 
     @field_validator("store", mode="before")

@@ -140,8 +140,9 @@ def _known_at(section: Place) -> list[str]:
     """The settings that a section has."""
     model: type[BaseModel] = Configuration
     for name in section:
-        if isinstance(name, str):
-            model = _model_of(model.model_fields[name].annotation)
+        # Of a list it is a number, of what is named by users a name of theirs.
+        if name in model.model_fields:
+            model = _model_of(model.model_fields[str(name)].annotation)
     return [*model.model_fields]
 
 
@@ -149,8 +150,8 @@ def _model_of(annotation: Any) -> type[BaseModel]:
     """The section that a setting is, or is a list of."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    [found, *_] = get_args(annotation)
-    return _model_of(found)
+    found = [each for each in get_args(annotation) if each is not str]
+    return _model_of(found[0])
 
 
 def _said(

@@ -23,6 +23,7 @@ from go_scheduler.http.configuration.durations import read_duration, write_durat
 from go_scheduler.shown import shown
 
 _FROM_FILE = "_file"
+_SECRETS = (dict[str, SecretStr], dict[str, SecretStr] | None)
 
 
 def _duration(value: object) -> timedelta:
@@ -66,7 +67,7 @@ class Section(BaseModel):
         for name, field in cls.model_fields.items():
             if field.annotation in (SecretStr, SecretStr | None):
                 _read_secret(found, name)
-            if field.annotation == dict[str, SecretStr] and name in found:
+            if field.annotation in _SECRETS and name in found:
                 found[name] = _with_secrets(found[name])
         return found
 

@@ -9,9 +9,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, SecretStr, model_validator
 
 from go_scheduler.http.access.rates import Rate
+from go_scheduler.http.access.waiting import Waiting
 from go_scheduler.http.configuration.section import Duration, Section, Texts
 from go_scheduler.http.limits import Limits
+from go_scheduler.http.work.crews import Crews
 from go_scheduler.policies import CatchUp, RetryPolicy
+from go_scheduler.scheduler import Scheduler
 
 _SECOND, _MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 _RATE = Rate(per_second=5_000, burst=10_000)
@@ -154,6 +157,38 @@ class SchedulerSection(Section):
             "retry": RetryPolicy(**dict(self.retry)),
             "catch_up": CatchUp(**dict(self.catch_up)),
         }
+
+
+class WorkSection(Section):
+    """How work is handed to workers elsewhere.
+
+    Attributes:
+        lease: For how long a worker has what it is handed, unless it asks for more.
+        crews: How many sets of queues may be waited for at once: each is a node.
+        idle: After so long without anybody waiting for a set its node is stopped.
+        waiting: How many workers may wait.
+        waiting_each: How many of one caller.
+    """
+
+    lease: Duration = 30 * _SECOND
+    crews: Annotated[int, Field(ge=1)] = 32
+    idle: Duration = _MINUTE
+    waiting: Annotated[int, Field(ge=1)] = 10_000
+    waiting_each: Annotated[int, Field(ge=1)] = 1000
+
+    def hand_out(self, scheduler: Scheduler) -> Crews:
+        """What hands out the work of a scheduler.
+
+        Raises:
+            ConfigurationError: A setting is wrong.
+        """
+        return Crews(
+            scheduler,
+            lease=self.lease,
+            most=self.crews,
+            idle=self.idle,
+            waiting=Waiting(each=self.waiting_each, all=self.waiting),
+        )
 
 
 class LogSection(Section):

@@ -1,0 +1,46 @@
+"""What a module of the user's has, named as ``module:name``."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from operator import attrgetter
+from pathlib import Path
+
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.shown import shown
+
+
+def imported(named: str) -> object:
+    """What is named, of a module that is installed or in the working folder.
+
+    Args:
+        named: Such as ``myapp.jobs:registry``.
+
+    Raises:
+        ConfigurationError: There is no such module, it cannot be imported, or it has
+            nothing of that name.
+    """
+    module, colon, name = named.partition(":")
+    if not (module and colon and name):
+        raise ConfigurationError(
+            f"{shown(named)} must be a module and a name in it, such as"
+            " myapp.jobs:registry"
+        )
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found = import_module(module)
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"{named}: there is no module {error.name}, neither installed nor in {here}"
+        ) from error
+    except Exception as error:
+        raise ConfigurationError(
+            f"{named}: {module} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+    try:
+        return attrgetter(name)(found)
+    except AttributeError:
+        raise ConfigurationError(f"{named}: {module} has no {name}") from None

@@ -1,0 +1,150 @@
+"""The command `import`: lines of definitions and jobs."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from go_scheduler.cli import imported_lines
+from go_scheduler.errors import StoreUnavailableError
+from tests.cli.shell import Shell
+from tests.conftest import SHARED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from go_scheduler import TaskDefinition
+
+ID = "abcdef12-0000-4000-8000-000000000000"
+
+
+def written(*lines: object) -> str:
+    texts = [each if isinstance(each, str) else json.dumps(each) for each in lines]
+    Path("lines.jsonl").write_text("\n".join(texts))
+    return "lines.jsonl"
+
+
+def add_task(shell: Shell, name: str) -> None:
+    shell("add", name, "--on-demand", "--key", f"task {name}")
+
+
+@pytest.mark.parametrize("engine", SHARED)
+def test_definitions_and_jobs_are_imported_and_once_if_repeated(
+    store_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell = Shell(store_url, capsys)
+    add_task(shell, "send")
+    file = written(
+        {"id": ID, "name": "report", "trigger": {"cron": "0 9 * * *"}},
+        "",
+        {"type": "send", "payload": {"order": 7}, "key": "7"},
+        {"type": "send", "key": "8", "delay": 60},
+    )
+    for _ in range(2):
+        assert shell("import", file) == "1 definitions, 2 jobs, 0 wrong\n"
+    assert shell.json("show", ID)[0]["name"] == "report"
+    jobs = shell.json("list", "-i")
+    assert {each["key"] for each in jobs} == {"7", "8"}
+
+
+def test_what_is_listed_can_be_imported_again(shell: Shell, tmp_path: Path) -> None:
+    shell(
+        "add", "report", "--cron", "0 9 * * *", "--max-attempts", "3", "--jitter", "5"
+    )
+    [listed] = shell.json("list")
+    file = written(listed)
+    shell("import", file)
+    assert shell.json("list") == [listed]
+    other = f"sqlite:///{tmp_path / 'other.db'}"
+    del listed["revision"]
+    shell("import", written(listed), "--store", other, where=False)
+    shown = json.loads(shell("list", "--json", "--store", other, where=False))
+    assert {**shown, "revision": None} == {**listed, "revision": None}
+
+
+def test_lines_that_are_wrong_are_told_and_left_out(shell: Shell) -> None:
+    add_task(shell, "send")
+    file = written(
+        "nothing",
+        [],
+        {"name": "neither"},
+        {"type": "send", "trigger": {"every": 5}},
+        {"trigger": {"every": 0}},
+        {"trigger": {"every": 5}, "nmae": "x"},
+        {"trigger": {"every": 5}, "priority": 9},
+        {"trigger": {"every": 5}, "id": ID, "revision": 7},
+        {"type": "none"},
+        {"type": "send", "at": "2030-01-01T09:00:00Z", "delay": 5},
+        {"type": "send", "at": "noon"},
+        {"trigger": {"every": 5}},
+        {"type": "send"},
+    )
+    [counts] = shell.json("import", file, code=1)
+    assert counts == {"definitions": 1, "jobs": 1, "wrong": 11}
+    told = sorted(shell.errors.splitlines(), key=lambda each: int(each[5:7].strip(":")))
+    for number, text in enumerate(
+        (
+            "it must be a JSON object with a trigger",
+            "it must be a JSON object",
+            "it must be a JSON object",
+            "it must be a JSON object",
+            "every must be",
+            "nmae: there is no such field: did you mean name?",
+            "priority must be from 0 to 3",
+            "none has this id",
+            "there is no task 'none'",
+            "say when by at or by delay",
+            "at: it must be a time as RFC 3339 has it",
+        ),
+    ):
+        assert told[number].startswith(f"line {number + 1}: ")
+        assert text in told[number]
+
+
+def test_large_files_are_put_in_by_batches(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imported_lines, "_BATCH", 2)
+    add_task(shell, "send")
+    lines = [{"type": "send"}, {"trigger": {"every": 5}}] * 5
+    assert shell.json("import", written(*lines)) == [
+        {"definitions": 5, "jobs": 5, "wrong": 0}
+    ]
+    assert shell.json("stats")[0]["instances"]["pending"] == 5
+
+
+def test_lines_come_from_standard_input(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stdin = io.TextIOWrapper(io.BytesIO(b'{"trigger": {"on_demand": true}}\n'))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    assert shell("import", "-") == "1 definitions, 0 jobs, 0 wrong\n"
+    assert shell("import", written()) == "0 definitions, 0 jobs, 0 wrong\n"
+    assert shell.refusal("import", "none.jsonl") == (
+        "go_scheduler: none.jsonl cannot be read: No such file or directory\n"
+    )
+
+
+def test_an_import_ends_if_the_store_goes_away(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object, definitions: Sequence[TaskDefinition]) -> Any:
+        raise StoreUnavailableError("it is away")
+
+    monkeypatch.setattr("go_scheduler.client.Client.schedule_all", refuse)
+    file = written({"trigger": {"every": 5}})
+    assert "it is away" in shell.refusal("import", file, code=3)
+
+
+def test_a_bar_is_drawn_on_a_terminal(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    shell("import", written({"trigger": {"every": 5}}))
+    assert "importing" in shell.errors

@@ -1,0 +1,143 @@
+"""The settings of work that is handed out, and of types of jobs."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.handlers.command import Command, Limits
+from go_scheduler.handlers.job_types import JobTypes
+from go_scheduler.http.access.waiting import Waiting
+from go_scheduler.http.configuration.configuration import Configuration
+from go_scheduler.http.configuration.loading import load_configuration
+from go_scheduler.http.configuration.sections import WorkSection
+from go_scheduler.http.configuration.types_sections import (
+    CommandLimitsSection,
+    CommandSection,
+)
+from go_scheduler.http.work.crews import Crews
+from go_scheduler.testing.builders import definition
+from tests.conftest import instance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield
+    sys.modules.pop("own_types", None)
+
+
+def load(text: str, **environment: str) -> Configuration:
+    Path("settings.yaml").write_text(text)
+    named = Path("settings.yaml")
+    return load_configuration(named, environment=environment).settings
+
+
+def types_of(text: str) -> JobTypes:
+    return load(text).types.job_types()
+
+
+def test_work_is_handed_out_as_the_parts_have_it_by_default() -> None:
+    crews = inspect.signature(Crews).parameters
+    work = WorkSection()
+    assert work.lease == crews["lease"].default
+    assert work.crews == crews["most"].default
+    assert work.idle == crews["idle"].default
+    waiting = inspect.signature(Waiting).parameters
+    assert work.waiting == waiting["all"].default
+    assert work.waiting_each == waiting["each"].default
+
+
+def test_commands_are_as_the_parts_have_them_by_default() -> None:
+    for section, made in ((CommandSection, Command), (CommandLimitsSection, Limits)):
+        taken = inspect.signature(made).parameters
+        assert section.model_fields.keys() == taken.keys()
+        for name, field in section.model_fields.items():
+            if name not in ("arguments", "environment", "folder", "limits"):
+                assert field.default == taken[name].default, name
+
+
+def test_without_anything_there_are_no_types() -> None:
+    settings = load("")
+    types = settings.types.job_types()
+    assert types.types == []
+    assert settings.types.queues(types) == ()
+
+
+def test_commands_are_a_type_of_the_servers_own_queue() -> None:
+    Path("secret").write_text("abc")
+    settings = load(
+        """
+types:
+  queue: here
+  announced: false
+  shell:
+    grace: 5s
+    commands:
+      hello:
+        arguments: [echo, "{name}"]
+        options: name
+        environment: {PATH: /bin:/usr/bin, TOKEN_file: secret}
+        timeout: 1m
+        final_codes: [3]
+        limits: {cpu_seconds: 5}
+      other: {arguments: [echo]}
+"""
+    )
+    types = settings.types.job_types()
+    assert settings.types.queues(types) == ("here",)
+    assert types.described("shell").definition.queue == "here"
+    assert types.check("shell", {"command": "hello", "arguments": {"name": "a"}})
+    assert settings.types.shell is not None
+    command = settings.types.shell.commands["hello"].command()
+    assert command == Command(
+        arguments=("echo", "{name}"),
+        options=("name",),
+        folder=Path("/"),
+        environment={"PATH": "/bin:/usr/bin", "TOKEN": "abc"},
+        timeout=timedelta(minutes=1),
+        final_codes=(3,),
+        limits=Limits(cpu_seconds=5),
+    )
+
+
+def test_types_of_ones_own_are_taken_from_a_module() -> None:
+    Path("own_types.py").write_text(
+        "from go_scheduler.handlers.job_types import JobTypes\n"
+        "types = JobTypes()\n"
+        "@types.task('double', queue='slow')\n"
+        "def double(number: int) -> int:\n"
+        "    return 2 * number\n"
+    )
+    types = types_of("types: {module: 'own_types:types'}")
+    assert [each.name for each in types.types] == ["double"]
+    handler = types.find(instance(definition(name="double")))
+    assert handler is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{module: 'sys:path'}", r"types\.module, sys:path, must be a JobTypes, not"),
+        ("{module: 'sys'}", "must be a module and a name in it"),
+        (
+            "{shell: {commands: {a: {arguments: [no-such-program]}}}}",
+            r"types\.shell\.commands\.a: .*no-such-program",
+        ),
+        ("{shell: {comands: {}}}", "did you mean commands"),
+        ("{shell: {commands: {a: {argumnets: []}}}}", "did you mean arguments"),
+    ],
+)
+def test_what_is_wrong_with_types_is_told(text: str, told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        types_of(f"types: {text}")
