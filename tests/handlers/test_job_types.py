@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -368,3 +369,20 @@ def test_a_payload_that_no_store_keeps_is_refused(types: JobTypes) -> None:
 
 def test_it_may_have_an_owner_as_any_registry() -> None:
     assert (JobTypes(owner="web", version=7).owner, JobTypes().owner) == ("web", None)
+
+
+def test_nothing_is_loaded_that_was_not_asked_for() -> None:
+    program = (
+        "import sys, go_scheduler, go_scheduler.handlers as handlers;"
+        "own = {'job_types', 'schema', 'shell', 'webhook', 'email', 'signatures'};"
+        "print([each for each in own if f'go_scheduler.handlers.{each}' in"
+        " sys.modules]);"
+        "import go_scheduler.handlers.shell, go_scheduler.handlers.email;"
+        "import go_scheduler.handlers.signatures, go_scheduler.handlers.job_types;"
+        "print([each for each in ('httpx', 'jsonschema', 'pydantic') if each in"
+        " sys.modules])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == "[]\n[]\n"
