@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
     from fastapi.routing import APIRoute
 
-_ALWAYS = (401, 403, 429, 431, 500, 503)
+_ALWAYS = (401, 403, 404, 429, 431, 500, 503)
 _WITH_BODY = (400, 408, 413, 415, 422)
-_WITH_ARGUMENTS = (404, 422)
 _CONFLICTS = ("post", "put", "patch")
 
 
@@ -77,7 +76,7 @@ def _problems_of(method: str, operation: dict[str, Any]) -> Iterator[int]:
     if "requestBody" in operation:
         yield from _WITH_BODY
     if "parameters" in operation:
-        yield from _WITH_ARGUMENTS
+        yield 422
     if method in _CONFLICTS:
         yield 409
     if any(each["name"] == "if-match" for each in operation.get("parameters", ())):

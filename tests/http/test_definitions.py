@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
@@ -15,11 +16,14 @@ from go_scheduler import (
     ScheduleWarning,
     TaskDefinition,
 )
+from go_scheduler.client import Client
+from go_scheduler.client.awaitable import awaitable
+from go_scheduler.http import create_app
 from tests.conftest import seconds
+from tests.http.serving import Calling
 
 if TYPE_CHECKING:
-    from go_scheduler.client import Client
-    from tests.http.serving import Calling
+    from go_scheduler import Store
 
 DAILY = {"cron": "0 9 * * *", "timezone": "Europe/Berlin"}
 FULL: dict[str, Any] = {
@@ -189,6 +193,43 @@ def test_a_patch_that_is_wrong_changes_nothing(
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["field"] == field
     assert http.get(path_of(body)).json()["revision"] == 1
+
+
+class Busy(Client):
+    """One whose definitions somebody else changes whenever they have been read."""
+
+    changes = 0
+
+    def get_definition(self, definition_id: UUID) -> TaskDefinition:
+        read = super().get_definition(definition_id)
+        if self.changes:
+            self.changes -= 1
+            self.schedule(replace(read, lock=f"lock {self.changes}"))
+        return read
+
+    aget_definition = awaitable(get_definition)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "given", "status"),
+    [
+        (3, None, 200),
+        (9, None, 409),
+        (1, '"1"', 412),
+    ],
+)
+def test_a_patch_of_what_somebody_else_has_changed_is_made_again(
+    store: Store, changes: int, given: str | None, status: int
+) -> None:
+    client = Busy(store)
+    with Calling(create_app(client)) as http:
+        path = path_of(created(http))
+        client.changes = changes
+        headers = {} if given is None else {"If-Match": given}
+        answer = http.patch(path, json={"name": "mine"}, headers=headers)
+        assert answer.status_code == status
+        if status == 200:
+            assert (answer.json()["name"], answer.json()["lock"]) == ("mine", "lock 0")
 
 
 def test_the_id_of_a_put_is_that_of_its_path(http: Calling) -> None:

@@ -13,7 +13,12 @@ import pytest
 from fastapi import FastAPI, Request
 from fastapi.responses import StreamingResponse
 
-from go_scheduler import ClaimLostError, MemoryStore, SchedulerStateError
+from go_scheduler import (
+    ClaimLostError,
+    GoSchedulerError,
+    MemoryStore,
+    SchedulerStateError,
+)
 from go_scheduler.client import Client
 from go_scheduler.http import create_app
 from go_scheduler.http.limits import Limits
@@ -56,6 +61,10 @@ def application(limits: Limits | None = None) -> FastAPI:
     @app.get("/lost")
     async def lose() -> None:
         raise ClaimLostError("it is lost")
+
+    @app.get("/strange")
+    async def fail_strangely() -> None:
+        raise GoSchedulerError("/etc/secret")
 
     @app.get("/half")
     async def answer_half() -> StreamingResponse:
@@ -228,7 +237,7 @@ def test_what_is_not_answered_in_time_may_be_tried_again() -> None:
     asyncio.run(call())
 
 
-@pytest.mark.parametrize("path", ["/fail", "/slow"])
+@pytest.mark.parametrize("path", ["/fail", "/slow", "/strange"])
 def test_what_nobody_expected_is_logged_once_and_told_by_an_id(
     path: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -76,7 +76,7 @@ def _read_instant(value: object) -> datetime:
 Seconds = Annotated[
     timedelta,
     BeforeValidator(_read_seconds),
-    PlainSerializer(_write_seconds, return_type=float),
+    PlainSerializer(_write_seconds, return_type=int | float),
     WithJsonSchema({"type": "number"}),
 ]
 """A duration, in seconds."""
@@ -196,7 +196,7 @@ def of_field(
         yield
     except ConfigurationError as error:
         text = str(error)
-        first = text.partition(" ")[0].partition("[")[0]
+        first = text.partition(" ")[0].partition("[")[0].rstrip(",:")
         below = first if first in names else otherwise
         raise invalid(".".join(filter(None, (field, below))), text) from None
 

@@ -44,7 +44,7 @@ from go_scheduler.http.routes.conditions import (
     is_to_be_new,
 )
 from go_scheduler.http.routes.putting import patched, put, stored_definition
-from go_scheduler.http.routes.seen import check_sees, seen_definition
+from go_scheduler.http.routes.seen import check_sees, is_restricted, seen_definition
 from go_scheduler.models import TaskDefinition
 
 router = APIRouter(prefix="/v1/definitions", tags=["definitions"])
@@ -57,7 +57,7 @@ _PATCH = {"queue": "slow", "retry": {"max_attempts": 3}, "lock": None}
 _ATTEMPTS = 5
 
 
-@router.post("", status_code=201)
+@router.post("", status_code=201, responses={200: {"model": PutAnswer}})
 async def create_definition(
     body: DefinitionBody, here: Here, caller: Writer, response: Response
 ) -> PutAnswer:
@@ -67,6 +67,9 @@ async def create_definition(
     answered by 200, so that this may be repeated.
     """
     now = here.clock.now()
+    if body.id is not None and is_restricted(caller):
+        # What is said of an id that is taken is not for them if it is another's.
+        await stored_definition(here, caller, body.id)
     definition = await on_thread(body.definition, now, revision=0)
     try:
         made = await put(here, caller, definition, owner=body.owner, stored=None)
@@ -213,7 +216,7 @@ async def resume(
     return _one(await here.client.aresume(id), response)
 
 
-@router.post("/{id}/run", status_code=201)
+@router.post("/{id}/run", status_code=201, responses={200: {"model": InstanceAnswer}})
 async def run_now(
     id: UUID,
     here: Here,

@@ -103,20 +103,6 @@ class WorkerTests:
         hand_on(store, instance, lease=HOUR)
         assert worker_of(store, instance) == WORKER
 
-    def test_who_has_it_stays_when_others_are_named_beside_it(
-        self, store: Store
-    ) -> None:
-        one, other = handed_on(store), running(store)
-        renewals = [
-            Renewal(claim=claim_of(each), lease=HOUR, handed_on=True, worker=worker)
-            for each, worker in ((one, None), (other, OTHER_WORKER))
-        ]
-        store.renew_claims(renewals)
-        assert [worker_of(store, each) for each in (one, other)] == [
-            WORKER,
-            OTHER_WORKER,
-        ]
-
     def test_it_may_be_handed_on_to_another(self, store: Store) -> None:
         instance = handed_on(store)
         hand_on(store, instance, lease=HOUR, worker=OTHER_WORKER)
