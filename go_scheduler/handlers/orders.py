@@ -24,11 +24,26 @@ class Orders(Payload, Generic[_Order]):
         task: What the executor is called in errors.
         make: The function. It raises ``ConfigurationError`` for what the executor
             would not do.
+        schema: Makes the JSON schema; None: that is made of the parameters.
     """
 
-    def __init__(self, task: str, make: Callable[..., _Order]) -> None:
+    def __init__(
+        self,
+        task: str,
+        make: Callable[..., _Order],
+        schema: Callable[[], dict[str, JSON]] | None = None,
+    ) -> None:
         super().__init__(task, make)
         self._make = make
+        self._schema = schema
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # To other processes, where its checks are made anew.
+        return type(self), (self._task, self._make, self._schema)
+
+    def schema(self) -> dict[str, JSON]:
+        """The JSON schema of what is stored."""
+        return super().schema() if self._schema is None else self._schema()
 
     def write(self, given: Mapping[str, object]) -> dict[str, JSON]:
         """A payload as it is stored, if there is an order in it.

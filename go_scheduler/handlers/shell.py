@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from go_scheduler.checks import check_name, check_positive, check_type
@@ -74,7 +73,7 @@ class Shell:
         self._commands = dict(commands)
         self._grace = grace
         self._kept = kept
-        self.payload: Orders[_Call] = _Calls(self._call, self._commands)
+        self.payload: Orders[_Call] = Orders("shell", self._call, self._schema)
 
     async def __call__(self, instance: TaskInstance) -> None:
         """Run the command of an instance.
@@ -111,6 +110,16 @@ class Shell:
         found = self._commands[command]
         return _Call(command, found, found.filled(arguments or {}))
 
+    def _schema(self) -> dict[str, JSON]:
+        """A choice of what each command takes."""
+        commands = sorted(self._commands.items())
+        return {
+            "type": "object",
+            "properties": {"command": {"enum": sorted(self._commands)}},
+            "required": ["command"],
+            "oneOf": [_schema_of(*each) for each in commands],
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class _Call:
@@ -119,24 +128,7 @@ class _Call:
     arguments: Sequence[str]
 
 
-class _Calls(Orders[_Call]):
-    """The payloads of commands, with a schema that has each of them."""
-
-    def __init__(self, make: object, commands: Mapping[str, Command]) -> None:
-        super().__init__("shell", make)  # type: ignore[arg-type]
-        self._commands = MappingProxyType(commands)
-
-    def schema(self) -> dict[str, JSON]:
-        """A choice of what each command takes."""
-        return {
-            "type": "object",
-            "properties": {"command": {"enum": sorted(self._commands)}},
-            "required": ["command"],
-            "oneOf": [_schema(*each) for each in sorted(self._commands.items())],
-        }
-
-
-def _schema(name: str, command: Command) -> dict[str, JSON]:
+def _schema_of(name: str, command: Command) -> dict[str, JSON]:
     value: JSON = {"type": ["string", "number"]}
     return {
         "properties": {

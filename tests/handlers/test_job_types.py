@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
 from datetime import date, timedelta
 from importlib import metadata
@@ -17,6 +19,7 @@ from go_scheduler import (
     ConfigurationError,
     CronTrigger,
     OnDemandTrigger,
+    ProcessExecutor,
     RetryPolicy,
     Scheduler,
     State,
@@ -24,12 +27,19 @@ from go_scheduler import (
     TaskInstance,
 )
 from go_scheduler.client import Client
-from go_scheduler.handlers.job_types import JobTypes
+from go_scheduler.events import InstanceFinished, hears
+from go_scheduler.handlers.email import Email, MailServer
+from go_scheduler.handlers.job_types import Executor, JobTypes
 from go_scheduler.handlers.orders import Orders
 from go_scheduler.handlers.schema import DIALECT
+from go_scheduler.handlers.shell import Command, Shell
+from go_scheduler.handlers.webhook import Secret, Webhook
 from go_scheduler.testing.builders import SECOND
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from go_scheduler.stores.base import Store
     from go_scheduler.testing import ManualClock
 
@@ -371,6 +381,7 @@ def test_it_may_have_an_owner_as_any_registry() -> None:
     assert (JobTypes(owner="web", version=7).owner, JobTypes().owner) == ("web", None)
 
 
+@pytest.mark.slow
 def test_nothing_is_loaded_that_was_not_asked_for() -> None:
     program = (
         "import sys, go_scheduler, go_scheduler.handlers as handlers;"
@@ -386,3 +397,45 @@ def test_nothing_is_loaded_that_was_not_asked_for() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert ran.stdout == "[]\n[]\n"
+
+
+EXECUTORS = [
+    lambda: Shell({"sort": Command(arguments=["sort", "{file}"])}),
+    lambda: Webhook(secrets={"a": Secret(value="key", hosts=["a.example"])}),
+    lambda: Email(MailServer(host="localhost"), sender="a@a.example"),
+]
+ORDERS: list[dict[str, object]] = [
+    {"command": "sort", "arguments": {"file": "a"}},
+    {"url": "https://a.example/", "secret": "a"},
+    {"to": "b@a.example", "subject": "a", "text": "b"},
+]
+
+
+@pytest.mark.parametrize(("make", "order"), [*zip(EXECUTORS, ORDERS, strict=True)])
+def test_executors_can_be_sent_to_other_processes(
+    make: Callable[[], Executor], order: dict[str, object]
+) -> None:
+    sent = pickle.loads(pickle.dumps(make()))
+    assert sent.payload.write(order) == order
+    assert sent.payload.schema() == make().payload.schema()
+
+
+@pytest.mark.slow
+def test_one_runs_in_another_process(tmp_path: Path) -> None:
+    finished = threading.Event()
+
+    @hears(InstanceFinished)
+    def hear(event: InstanceFinished) -> None:
+        finished.set()
+
+    types = JobTypes()
+    touch = Command(arguments=["touch", "{file}"])
+    types.add("shell", Shell({"touch": touch}))
+    file = tmp_path / "file"
+    with (
+        ProcessExecutor(1) as executor,
+        Scheduler(types, executor=executor, listeners=[hear]) as scheduler,
+    ):
+        scheduler.enqueue("shell", command="touch", arguments={"file": str(file)})
+        assert finished.wait(60)
+    assert file.exists()

@@ -130,6 +130,7 @@ def test_a_schema_that_goes_round_is_refused_when_it_is_met() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_small_schema_that_would_take_for_ever_is_given_up() -> None:
     parts = {
         f"p{number}": {"allOf": [{"$ref": f"#/$defs/p{number + 1}"}] * 2}
