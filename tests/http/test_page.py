@@ -1,0 +1,78 @@
+"""The page on the HTTP API shows what a server answers."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from go_scheduler.http.limits import Limits
+from tests.http.serving import served
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+PAGE = (Path(__file__).parents[2] / "docs/http-api.md").read_text()
+NEEDED = ("bash", "curl", "jq")
+PLACE = "http://127.0.0.1:8710"
+END = "-- end of a command --"
+
+
+class Command(NamedTuple):
+    """A command of the page, and what it prints."""
+
+    text: str
+    printed: str
+
+
+def commands() -> list[Command]:
+    """All that is typed in the blocks of the page, in their order."""
+    found: list[Command] = []
+    for block in re.findall(r"^```console\n(.*?)^```$", PAGE, re.M | re.S):
+        for text in re.split(r"^\$ ", block, flags=re.M)[1:]:
+            typed, *lines = text.splitlines()
+            while lines and lines[0].startswith("> "):
+                typed += "\n" + lines.pop(0).removeprefix("> ")
+            found.append(Command(typed, "\n".join(lines)))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not all(map(shutil.which, NEEDED)), reason=f"needs {', '.join(NEEDED)}"
+)
+def test_each_command_prints_what_is_shown(app: FastAPI) -> None:
+    shown = commands()
+    assert len(shown) > 30
+    with served(app) as (host, port):
+        script = f"\necho '{END}'\n".join([*(each.text for each in shown), ""])
+        done = subprocess.run(
+            ["bash", "-s"],
+            input=script.replace(PLACE, f"http://{host}:{port}"),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+    printed = done.stdout.split(END)
+    for (text, expected), found in zip(shown, printed, strict=False):
+        # Of a long answer the page shows a part.
+        pattern = ".*".join(map(re.escape, expected.split("…")))
+        assert re.fullmatch(pattern, found.strip(), re.S), (text, found, done.stderr)
+
+
+def test_each_limit_is_explained() -> None:
+    table = PAGE.partition("\n## Limits\n")[2]
+    for name in Limits.__dataclass_fields__:
+        assert f"`{name}`" in table, name
+
+
+def test_each_route_of_definitions_and_instances_is_shown(app: FastAPI) -> None:
+    typed = "\n".join(each.text for each in commands())
+    for path in app.openapi()["paths"]:
+        if path.startswith(("/v1/definitions", "/v1/instances")):
+            assert path.rpartition("}")[2] in typed, path
