@@ -5,6 +5,10 @@ import typing
 from go_scheduler import on_demand as _on_demand
 
 if typing.TYPE_CHECKING:
+    from go_scheduler.http.access.bearer import BearerAccess
+    from go_scheduler.http.access.guard import OpenAccess
+    from go_scheduler.http.access.issuer import OidcIssuer
+    from go_scheduler.http.access.keys import ApiKey, new_key
     from go_scheduler.http.app import create_app
     from go_scheduler.http.serving import serve
 else:
@@ -12,12 +16,22 @@ else:
     __getattr__, __dir__ = _on_demand.on_demand(
         __name__,
         {
+            "ApiKey": "access.keys",
+            "BearerAccess": "access.bearer",
+            "OidcIssuer": "access.issuer",
+            "OpenAccess": "access.guard",
             "create_app": "app",
+            "new_key": "access.keys",
             "serve": "serving",
         },
     )
 
 __all__ = [
+    "ApiKey",
+    "BearerAccess",
+    "OidcIssuer",
+    "OpenAccess",
     "create_app",
+    "new_key",
     "serve",
 ]
