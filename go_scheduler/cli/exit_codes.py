@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from go_scheduler.errors import ConfigurationError, GoSchedulerError, StoreError
+from go_scheduler.http.remote_errors import NotAllowedError
 
 
 class ExitCode(IntEnum):
@@ -32,4 +33,6 @@ def exit_code_of(error: GoSchedulerError) -> ExitCode:
         return ExitCode.USAGE
     if isinstance(error, StoreError):
         return ExitCode.AWAY
+    if isinstance(error, NotAllowedError):
+        return ExitCode.NOT_ALLOWED
     return ExitCode.NOT_SO

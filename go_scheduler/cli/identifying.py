@@ -14,7 +14,7 @@ from go_scheduler.shown import shown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from go_scheduler.client import Client
+    from go_scheduler.cli.where import Connected
     from go_scheduler.models import TaskDefinition, TaskInstance
 
 _BEGINNING = re.compile(r"[0-9a-f][0-9a-f-]{0,35}", re.ASCII)
@@ -27,7 +27,7 @@ class NoneMeantError(GoSchedulerError, LookupError):
     """Nothing is known by what was given."""
 
 
-def definition_meant(client: Client, text: str) -> UUID:
+def definition_meant(client: Connected, text: str) -> UUID:
     """The id of the definition that is meant.
 
     Args:
@@ -49,7 +49,7 @@ def definition_meant(client: Client, text: str) -> UUID:
     return _only(text, [_definition_line(each) for each in found.values()], [*found])
 
 
-def instance_meant(client: Client, text: str) -> UUID:
+def instance_meant(client: Connected, text: str) -> UUID:
     """The id of the instance that is meant.
 
     Args:
@@ -70,7 +70,7 @@ def instance_meant(client: Client, text: str) -> UUID:
     return _only(text, [_instance_line(each) for each in found], [e.id for e in found])
 
 
-def anything_meant(client: Client, text: str) -> UUID:
+def anything_meant(client: Connected, text: str) -> UUID:
     """The id of the definition, or else of the instance, that is meant.
 
     Raises:
@@ -106,7 +106,7 @@ def _beginning(text: str) -> str | None:
     return digits if whole.startswith(lower) else None
 
 
-def _definitions_from(client: Client, text: str) -> Sequence[TaskDefinition]:
+def _definitions_from(client: Connected, text: str) -> Sequence[TaskDefinition]:
     if (begin := _beginning(text)) is None:
         return []
     page = client.list_definitions(
@@ -115,7 +115,7 @@ def _definitions_from(client: Client, text: str) -> Sequence[TaskDefinition]:
     return [each for each in page if each.id.hex.startswith(begin)]
 
 
-def _instances_from(client: Client, begin: str) -> Sequence[TaskInstance]:
+def _instances_from(client: Connected, begin: str) -> Sequence[TaskInstance]:
     """Those whose id begins so; they are in no order of it, so all are looked at."""
     found: list[TaskInstance] = []
     after = None

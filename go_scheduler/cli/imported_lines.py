@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from go_scheduler.client import Client
+    from go_scheduler.cli.where import Connected
     from go_scheduler.models import TaskDefinition
 
 _BATCH = 200
@@ -43,7 +43,7 @@ class Imported:
         counts: How many were definitions, jobs, or wrong.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Connected) -> None:
         self.counts = {"definitions": 0, "jobs": 0, "wrong": 0}
         self._client = client
         self._definitions: list[tuple[int, TaskDefinition]] = []

@@ -9,7 +9,7 @@ import typer
 from go_scheduler.cli.identifying import definition_meant
 from go_scheduler.cli.options import Limit, Metadata, Name, Queue, text
 from go_scheduler.cli.reading import instant_of, object_of
-from go_scheduler.client import Client
+from go_scheduler.cli.where import Connected
 from go_scheduler.client.arguments import MOST_LISTED
 from go_scheduler.client.pages import Page
 from go_scheduler.errors import ConfigurationError
@@ -42,7 +42,9 @@ class Listed:
     limit: Limit = 100
 
 
-def definitions_of(client: Client, listed: Listed) -> tuple[list[TaskDefinition], bool]:
+def definitions_of(
+    client: Connected, listed: Listed
+) -> tuple[list[TaskDefinition], bool]:
     """The definitions to list, and whether there are more.
 
     Raises:
@@ -60,7 +62,7 @@ def definitions_of(client: Client, listed: Listed) -> tuple[list[TaskDefinition]
     return pages(client.list_definitions, filters, listed.limit)
 
 
-def instances_of(client: Client, listed: Listed) -> tuple[list[TaskInstance], bool]:
+def instances_of(client: Connected, listed: Listed) -> tuple[list[TaskInstance], bool]:
     """The instances to list, the newest first, and whether there are more.
 
     Raises:

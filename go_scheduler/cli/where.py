@@ -5,15 +5,20 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias, Union
 
 import typer
 
 from go_scheduler.client import Client
 from go_scheduler.errors import ConfigurationError, StoreError
+from go_scheduler.http.remote_errors import NotAllowedError
 from go_scheduler.stores.base import Store
 from go_scheduler.stores.opening import open_store
 
+if TYPE_CHECKING:
+    from go_scheduler.http.remote import Remote
+
+Connected: TypeAlias = Union[Client, "Remote"]
 PANEL = "Where"
 _MIGRATES = ("sqlite", "postgres", "postgresql", "cockroachdb")
 
@@ -35,6 +40,16 @@ class Where:
             rich_help_panel=PANEL,
         ),
     ] = None
+    server: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="The server, such as http://127.0.0.1:8710, instead of a store; else"
+            " GO_SCHEDULER_SERVER.",
+            rich_help_panel=PANEL,
+            show_default=False,
+        ),
+    ] = None
     config: Annotated[
         Path | None,
         typer.Option(
@@ -45,8 +60,8 @@ class Where:
     ] = None
 
     @contextmanager
-    def client(self, *, migrates: bool = False) -> Iterator[Client]:
-        """What the commands call.
+    def client(self, *, migrates: bool = False) -> Iterator[Connected]:
+        """What the commands call: a client of the store, or of the server.
 
         Args:
             migrates: Whether the schema of a store may be brought up to date for it.
@@ -54,8 +69,26 @@ class Where:
         Raises:
             ConfigurationError: Nothing says where, or it is said twice.
         """
+        if (server := self._server_url()) is not None:
+            with remote(server) as client:
+                yield client
+            return
         with closing(opened_store(self.url(), migrates=migrates)) as store:
             yield Client(store)
+
+    def _server_url(self) -> str | None:
+        """The URL of the server, if that is meant and not a store."""
+        if self.store is not None and self.server is not None:
+            raise ConfigurationError("say --store or --server, not both")
+        if self.store is not None or self.server is not None:
+            return self.server
+        server = os.environ.get("GO_SCHEDULER_SERVER")
+        if server and os.environ.get("GO_SCHEDULER_STORE"):
+            raise ConfigurationError(
+                "GO_SCHEDULER_STORE and GO_SCHEDULER_SERVER are both set: say --store"
+                " or --server"
+            )
+        return server or None
 
     def url(self) -> str:
         """The URL of the store.
@@ -66,8 +99,8 @@ class Where:
         url = self.store or os.environ.get("GO_SCHEDULER_STORE") or self._configured()
         if not url:
             raise ConfigurationError(
-                "say where: --store URL, or set GO_SCHEDULER_STORE, or have store.url"
-                " in go_scheduler.yaml"
+                "say where: --store URL or --server URL, or set GO_SCHEDULER_STORE or"
+                " GO_SCHEDULER_SERVER, or have store.url in go_scheduler.yaml"
             )
         if url.startswith("memory:"):
             raise ConfigurationError(
@@ -87,6 +120,27 @@ class Where:
 
         url = load_configuration(self.config).settings.store.url
         return None if url is None else url.get_secret_value()
+
+
+def remote(server: str) -> "Remote":
+    """A client of a server, as whoever has logged in there.
+
+    Raises:
+        ConfigurationError: It is no URL of a server.
+    """
+    # Imported here: for a store it is not needed, and takes as long as all the rest.
+    from go_scheduler.http.access.login import Logins
+    from go_scheduler.http.access.login_provider import LoginError
+    from go_scheduler.http.access.loopback import is_safe_url
+    from go_scheduler.http.remote import Remote
+
+    token = os.environ.get("GO_SCHEDULER_TOKEN")
+    if not token and is_safe_url(server):
+        try:
+            token = Logins().token(server)
+        except LoginError as error:
+            raise NotAllowedError(f"{error}") from error
+    return Remote(server, token=token or None)
 
 
 def opened_store(url: str, *, migrates: bool) -> Store:

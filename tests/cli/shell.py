@@ -28,18 +28,26 @@ class Shell:
     """Runs commands in this process, on one store.
 
     Args:
-        url: Of the store.
+        url: Of the store, or of the server.
         capture: What catches what they print.
+        option: Which of them.
     """
 
-    def __init__(self, url: str, capture: pytest.CaptureFixture[str]) -> None:
+    def __init__(
+        self,
+        url: str,
+        capture: pytest.CaptureFixture[str],
+        *,
+        option: str = "--store",
+    ) -> None:
         self.url = url
+        self._option = option
         self.errors = ""
         self._capture = capture
 
     def __call__(self, *words: str, code: int = 0, where: bool = True) -> str:
         """What a command prints, which ends with this code."""
-        given = [*words, "--store", self.url] if where else [*words]
+        given = [*words, self._option, self.url] if where else [*words]
         ended = main(given)
         output, self.errors = self._capture.readouterr()
         assert ended == code, output + self.errors

@@ -185,18 +185,18 @@ def test_nothing_there_is_told_by_the_exit_code(shell: Shell) -> None:
 
 
 def test_lists_are_filtered_and_go_on_to_a_limit(shell: Shell) -> None:
-    for name in ("a", "b", "c"):
+    for name in ("xa", "xb", "xc"):
         shell("add", name, "--every", "5m", "--metadata", f'{{"team": "{name}"}}')
     shell("add", "late", "--every", "1d", "--queue", "slow")
-    shell("pause", "a")
-    assert [each["name"] for each in shell.json("list", "--state", "paused")] == ["a"]
-    assert len(shell.json("list", "--name", "b")) == 1
+    shell("pause", "xa")
+    assert [each["name"] for each in shell.json("list", "--state", "paused")] == ["xa"]
+    assert len(shell.json("list", "--name", "xb")) == 1
     assert len(shell.json("list", "--queue", "slow")) == 1
     assert len(shell.json("list", "--owner", "nobody")) == 0
-    [found] = shell.json("list", "--metadata", '{"team": "c"}')
-    assert found["name"] == "c"
+    [found] = shell.json("list", "--metadata", '{"team": "xc"}')
+    assert found["name"] == "xc"
     soonest = shell.json("list", "--soonest-first", "--limit", "3")
-    assert [each["name"] for each in soonest] == ["a", "b", "c"]
+    assert [each["name"] for each in soonest] == ["xa", "xb", "xc"]
     assert shell.errors == "there are more than these 3: see --limit\n"
     assert len(shell.json("list", "--limit", "4")) == 4
     assert shell.errors == ""

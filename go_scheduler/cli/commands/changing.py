@@ -26,8 +26,7 @@ from go_scheduler.cli.options import (
 )
 from go_scheduler.cli.output import at, document, line
 from go_scheduler.cli.reading import duration_of, instant_of, object_of
-from go_scheduler.cli.where import Where
-from go_scheduler.client import Client
+from go_scheduler.cli.where import Connected, Where
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import State, TaskDefinition
 
@@ -45,7 +44,7 @@ class Chosen:
         False
     )
 
-    def ids(self, client: Client, given: list[str] | None) -> list[UUID]:
+    def ids(self, client: Connected, given: list[str] | None) -> list[UUID]:
         """The ids of the definitions that are meant.
 
         Raises:

@@ -1,0 +1,294 @@
+"""A client of a server: the calls of the command line, over HTTP."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import httpx
+
+from go_scheduler.client.pages import Page
+from go_scheduler.errors import (
+    ConfigurationError,
+    GoSchedulerError,
+    ScheduleWarning,
+    StoreUnavailableError,
+    TaskDefinitionNotFoundError,
+    TaskInstanceStateError,
+)
+from go_scheduler.handlers.task import task_id
+from go_scheduler.http.access.loopback import is_safe_url
+from go_scheduler.http.bodies.definitions import DefinitionBody
+from go_scheduler.http.remote_errors import error_of
+from go_scheduler.http.remote_values import (
+    definition_of,
+    instance_of,
+    node_of,
+    run_of,
+    why_of,
+)
+from go_scheduler.models import Cancelled, State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import datetime, timedelta
+    from types import TracebackType
+    from typing import Self
+    from uuid import UUID
+
+    from go_scheduler.client.job import Job
+    from go_scheduler.json import JSON
+    from go_scheduler.models import (
+        DefinitionState,
+        NodeInfo,
+        TaskDefinition,
+        TaskInstance,
+        TaskRun,
+    )
+    from go_scheduler.why.answer import Why
+
+_Item = TypeVar("_Item")
+_PATIENCE = 60.0
+
+
+class Remote:
+    """Calls a server as a ``Client`` calls a store, by the same names.
+
+    Args:
+        url: Of the server, such as ``http://127.0.0.1:8710``.
+        token: What says who asks: an API key, or a token of the issuer; None: nobody.
+        timeout: How many seconds an answer may take.
+
+    Raises:
+        ConfigurationError: The URL is none, or the token would be sent in the open.
+    """
+
+    def __init__(
+        self, url: str, *, token: str | None = None, timeout: float = _PATIENCE
+    ) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise ConfigurationError(
+                f"a server's URL begins with https:// or http://, not {url!r}"
+            )
+        if token is not None and not is_safe_url(url):
+            raise ConfigurationError(
+                f"what says who you are is sent by https alone, or to this machine:"
+                f" not to {url}"
+            )
+        self._url = url.rstrip("/")
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        try:
+            self._http = httpx.Client(
+                base_url=self._url, headers=headers, timeout=timeout
+            )
+        except httpx.InvalidURL as error:
+            raise ConfigurationError(f"{url!r} is no URL: {error}") from None
+
+    def __enter__(self) -> Self:
+        """Keep connections open."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close them."""
+        self._http.close()
+
+    def schedule(self, definition: TaskDefinition) -> TaskDefinition:
+        """Insert a definition, or replace the one with its id."""
+        body = {**DefinitionBody.of(definition), "revision": definition.revision}
+        if definition.named:
+            answer = self._ask("PUT", f"/definitions/{definition.id}", body)
+        else:
+            del body["id"], body["revision"]
+            answer = self._ask("POST", "/definitions", body)
+        for each in answer["warnings"]:
+            warnings.warn(each, ScheduleWarning, stacklevel=2)
+        return definition_of(answer)
+
+    def schedule_all(
+        self, definitions: Iterable[TaskDefinition]
+    ) -> list[TaskDefinition]:
+        """Do what ``schedule`` does, one after the other."""
+        return [self.schedule(each) for each in definitions]
+
+    def enqueue_all(self, name: str, jobs: Iterable[Job]) -> None:
+        """Have a task done many times, one after the other."""
+        definition_id = task_id(name)
+        for each in jobs:
+            try:
+                self.run_now(
+                    definition_id,
+                    payload=each.payload,
+                    at=each.at,
+                    delay=each.delay,
+                    key=each.key,
+                )
+            except TaskDefinitionNotFoundError:
+                raise TaskDefinitionNotFoundError(definition_id, name) from None
+
+    def get_definition(self, definition_id: UUID) -> TaskDefinition:
+        """Read one definition."""
+        return definition_of(self._of_definition("GET", definition_id))
+
+    def list_definitions(
+        self,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        owner: str | None = None,
+        state: DefinitionState | str | None = None,
+        metadata: Mapping[str, JSON] | None = None,
+        **page: Any,
+    ) -> Page[TaskDefinition]:
+        """Read a page of the definitions that meet every condition given."""
+        contained = None if metadata is None else json.dumps(metadata)
+        asked = {"name": name, "queue": queue, "owner": owner, "state": state}
+        asked |= {"metadata": contained, **page}
+        return self._page("/definitions", asked, definition_of)
+
+    def delete_definition(self, definition_id: UUID) -> bool:
+        """Delete a definition; whether there was one."""
+        try:
+            self._of_definition("DELETE", definition_id)
+        except LookupError:
+            return False
+        return True
+
+    def pause(self, definition_id: UUID, note: str | None = None) -> TaskDefinition:
+        """Pause a definition."""
+        body = {"note": note}
+        answer = self._of_definition("POST", definition_id, "/pause", body)
+        return definition_of(answer)
+
+    def resume(self, definition_id: UUID) -> TaskDefinition:
+        """End a definition's pause."""
+        return definition_of(self._of_definition("POST", definition_id, "/resume"))
+
+    def run_now(
+        self,
+        definition_id: UUID,
+        *,
+        payload: Mapping[str, object] | None = None,
+        at: datetime | None = None,
+        delay: timedelta | None = None,
+        key: str | None = None,
+    ) -> TaskInstance:
+        """Run a definition once more, now or at a time."""
+        body = {
+            "payload": payload,
+            "at": _time(at),
+            "delay": _seconds(delay),
+            "key": key,
+        }
+        return instance_of(self._of_definition("POST", definition_id, "/run", body))
+
+    def why(self, definition_id: UUID, at: datetime | None = None) -> Why:
+        """What happened to a definition at an instant, or will; or to an instance."""
+        asked = {"definition_id": str(definition_id), "at": _time(at)}
+        return why_of(self._ask("GET", "/why", asked=asked, id=definition_id))
+
+    def get_instance(self, instance_id: UUID) -> TaskInstance:
+        """Read one instance."""
+        return instance_of(self._of_instance("GET", instance_id))
+
+    def list_instances(
+        self,
+        *,
+        definition_id: UUID | None = None,
+        name: str | None = None,
+        state: State | str | None = None,
+        since: datetime | None = None,
+        **page: Any,
+    ) -> Page[TaskInstance]:
+        """Read a page of the instances that meet every condition given."""
+        of = None if definition_id is None else str(definition_id)
+        asked = {"definition_id": of, "name": name, "state": state}
+        asked |= {"since": _time(since), **page}
+        return self._page("/instances", asked, instance_of)
+
+    def list_runs(self, instance_id: UUID) -> Sequence[TaskRun]:
+        """Read how the runs of an instance ended that did not end it well."""
+        answer = self._of_instance("GET", instance_id, "/runs")
+        return [run_of(each, instance_id) for each in answer["items"]]
+
+    def cancel(self, instance_id: UUID) -> Cancelled | None:
+        """Cancel an instance; None: it had ended before."""
+        try:
+            answer = self._of_instance("POST", instance_id, "/cancel")
+        except TaskInstanceStateError:
+            return None
+        return Cancelled(answer["cancelled"])
+
+    def retry(self, instance_id: UUID) -> TaskInstance:
+        """Run an instance again that has failed."""
+        return instance_of(self._of_instance("POST", instance_id, "/retry"))
+
+    def counts(self) -> Mapping[State, int]:
+        """How many instances are in each state."""
+        counted = self._ask("GET", "/stats")["instances"]
+        return {State(name): count for name, count in counted.items()}
+
+    def nodes(self) -> Sequence[NodeInfo]:
+        """The nodes that the store has seen within the last hour."""
+        return [node_of(each) for each in self._ask("GET", "/nodes")["items"]]
+
+    def _page(
+        self, path: str, asked: Mapping[str, Any], read: Callable[[Any], _Item]
+    ) -> Page[_Item]:
+        answer = self._ask("GET", path, asked=asked)
+        return Page(map(read, answer["items"]), next=answer["next"])
+
+    def _of_definition(
+        self, method: str, id: UUID, path: str = "", body: object = None
+    ) -> Any:
+        return self._ask(method, f"/definitions/{id}{path}", body, id=id)
+
+    def _of_instance(self, method: str, id: UUID, path: str = "") -> Any:
+        return self._ask(method, f"/instances/{id}{path}", id=id)
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        asked: Mapping[str, Any] | None = None,
+        id: UUID | None = None,
+    ) -> Any:
+        """What the server answers.
+
+        Raises:
+            GoSchedulerError: It is away, or refuses it.
+        """
+        said = {name: each for name, each in (asked or {}).items() if each is not None}
+        try:
+            response = self._http.request(
+                method, f"/v1{path}", json=body, params=said or None
+            )
+        except httpx.HTTPError as error:
+            raise StoreUnavailableError(
+                f"the server at {self._url} does not answer: {error}"
+            ) from error
+        try:
+            answer = response.json() if response.content else None
+        except ValueError:
+            answer = None
+        if response.is_success and (answer is not None or response.status_code == 204):
+            return answer
+        if response.is_success or response.is_redirect:
+            raise GoSchedulerError(f"{self._url} is no server of go_scheduler")
+        problem = answer if isinstance(answer, dict) else {}
+        raise error_of(response.status_code, problem, id)
+
+
+def _time(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()
+
+
+def _seconds(length: timedelta | None) -> float | None:
+    return None if length is None else length.total_seconds()

@@ -1,0 +1,56 @@
+"""What a server answers that is wrong, as errors of this package."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from go_scheduler.errors import (
+    ConfigurationError,
+    GoSchedulerError,
+    StoreUnavailableError,
+    TaskDefinitionNotFoundError,
+    TaskInstanceNotFoundError,
+    TaskInstanceStateError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from uuid import UUID
+
+_STATE = re.compile(r"task instance \S+ is (\w+): (.+)", re.DOTALL)
+_AWAY = (408, 429, 502, 503, 504)
+_WRONG = (400, 413, 415, 422)
+
+
+class NotAllowedError(GoSchedulerError):
+    """The server wants to know who asks, or does not allow it."""
+
+
+class RefusedError(GoSchedulerError):
+    """The server refused something, for the reason that it says."""
+
+
+def error_of(status: int, problem: Mapping[str, Any], id: UUID | None) -> Exception:
+    """The error that an answer stands for.
+
+    Args:
+        status: Of the answer.
+        problem: Its body; empty if it is no problem of ours.
+        id: That of what was asked about, if it is one thing.
+    """
+    slug = str(problem.get("type", "")).rpartition(":")[2]
+    detail = str(problem.get("detail") or f"the server answers {status}")
+    if status in _AWAY:
+        return StoreUnavailableError(f"the server: {detail}")
+    if status in (401, 403):
+        return NotAllowedError(detail)
+    if status in _WRONG:
+        return ConfigurationError(detail)
+    if id is not None and slug == "no-definition":
+        return TaskDefinitionNotFoundError(id)
+    if id is not None and slug == "no-instance":
+        return TaskInstanceNotFoundError(id)
+    if id is not None and slug == "state" and (found := _STATE.fullmatch(detail)):
+        return TaskInstanceStateError(id, found[1], found[2])
+    return RefusedError(detail)
