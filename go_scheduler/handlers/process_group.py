@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import signal
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 _LOOK_EVERY = 0.2
 _DRAINED_WITHIN = 1.0
+
+_groups: set[int] = set()
+"""Those that run, each by the id of its first process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,19 +109,40 @@ async def run_program(program: Program, unwanted: Callable[[], str | None]) -> E
     reading = await _read(readable, output)
     try:
         try:
-            process = await _start(program, writable)
+            process, cancelled = await _started(program, writable)
         finally:
             os.close(writable)
+        _groups.add(process.pid)
         try:
+            if cancelled is not None:
+                raise cancelled
             why = await _wait(process, program.timeout, unwanted)
         finally:
             await _end(process, program.grace)
+            _groups.discard(process.pid)
         # What has left the group may keep the pipe open for ever.
         await asyncio.wait([reading.ended], timeout=_DRAINED_WITHIN)
     finally:
         reading.close()
     assert process.returncode is not None
     return Ended(code=process.returncode, output=output.text, why=why)
+
+
+async def _started(
+    program: Program, writable: int
+) -> tuple[Process, asyncio.CancelledError | None]:
+    """Start a program, even if this is cancelled meanwhile, which is answered.
+
+    The event loop itself would end the first process of the group alone.
+    """
+    cancelled = None
+    starting = asyncio.ensure_future(_start(program, writable))
+    while not starting.done():
+        try:
+            await asyncio.wait([starting])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    return starting.result(), cancelled
 
 
 async def _start(program: Program, writable: int) -> Process:
@@ -152,19 +177,26 @@ async def _wait(
 async def _end(process: Process, grace: timedelta) -> None:
     try:
         if process.returncode is None:
-            _signal(process, signal.SIGTERM)
+            _signal(process.pid, signal.SIGTERM)
             with suppress(TimeoutError):
                 async with asyncio.timeout(grace.total_seconds()):
                     await process.wait()
     finally:
         # Those too that it has started, which may outlive it.
-        _signal(process, signal.SIGKILL)
+        _signal(process.pid, signal.SIGKILL)
         await process.wait()
 
 
-def _signal(process: Process, number: signal.Signals) -> None:
+def _signal(group: int, number: signal.Signals) -> None:
     with suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
+        os.killpg(group, number)
+
+
+@atexit.register
+def _end_all() -> None:
+    """End what a stop has left behind: it may run elsewhere soon."""
+    for group in tuple(_groups):
+        _signal(group, signal.SIGKILL)
 
 
 class _Reading(asyncio.Protocol):

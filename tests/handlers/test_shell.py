@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
 import sys
 import threading
 from dataclasses import replace
@@ -215,6 +216,25 @@ class TestHowItEnds:
         # If it were, it would be killed as what takes too long.
         run(script(f"{left} read x <{fifo}", timeout=seconds(FAILED_AFTER - 2)))
 
+    def test_one_whose_task_is_cancelled_as_it_starts_is_ended_as_a_whole(
+        self, fifo: Path, watched: Watched
+    ) -> None:
+        shell = script(DEAF.format(fifo=fifo))
+
+        async def cancelled() -> None:
+            task = asyncio.create_task(shell(given("it")))
+            # It gets so far as to start the program in another task.
+            while len(asyncio.all_tasks()) < 3:
+                await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+        with fifo.open("w") as kept:
+            asyncio.run(cancelled())
+            print("on", file=kept)
+        assert watched.ended.wait(FAILED_AFTER)
+
     @pytest.mark.parametrize("again", [False, True])
     def test_it_ends_with_the_task_that_has_it(
         self, fifo: Path, watched: Watched, again: bool
@@ -292,6 +312,35 @@ class TestInAScheduler:
             scheduler.enqueue("shell", command="it")
             assert told.wait(FAILED_AFTER)
             assert watched.ended.wait(FAILED_AFTER)
+
+
+LEFT = """
+import sys, threading
+from datetime import timedelta
+from go_scheduler import Scheduler
+from go_scheduler.handlers.job_types import JobTypes
+from go_scheduler.handlers.shell import Command, Shell
+
+types = JobTypes()
+types.add("shell", Shell({"it": Command(arguments=["sh", "-c", sys.argv[1]])}))
+scheduler = Scheduler(types)
+scheduler.start()
+scheduler.enqueue("shell", command="it")
+sys.stdin.readline()
+assert not scheduler.stop(timedelta(seconds=0.1))
+"""
+
+
+@pytest.mark.slow
+def test_what_a_stop_leaves_behind_ends_with_the_program(
+    fifo: Path, watched: Watched
+) -> None:
+    command = [sys.executable, "-c", LEFT, DEAF.format(fifo=fifo)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as program:
+        assert watched.began.wait(FAILED_AFTER)
+        program.communicate("stop\n", timeout=FAILED_AFTER)
+    assert program.returncode == 0
+    assert watched.ended.wait(FAILED_AFTER)
 
 
 BACKUP = Command(
