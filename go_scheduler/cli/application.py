@@ -15,6 +15,7 @@ from go_scheduler.cli.commands import (
     reading,
     schema,
     server,
+    signing_in,
     working,
 )
 from go_scheduler.cli.exit_codes import ExitCode, exit_code_of
@@ -75,7 +76,16 @@ def options(
     """Schedule work, look at it, run it and serve it."""
 
 
-for _each in (server, working, adding, importing, reading, changing, schema):
+for _each in (
+    server,
+    signing_in,
+    working,
+    adding,
+    importing,
+    reading,
+    changing,
+    schema,
+):
     application.add_typer(_each.app)
 
 

@@ -12,6 +12,10 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.handlers.command import Command, Limits
 from go_scheduler.handlers.job_types import JobTypes
 from go_scheduler.handlers.shell import Shell
+from go_scheduler.http.configuration.executor_sections import (
+    EmailSection,
+    WebhookSection,
+)
 from go_scheduler.http.configuration.imported import imported
 from go_scheduler.http.configuration.section import Duration, Section, Texts
 from go_scheduler.shown import shown
@@ -94,12 +98,16 @@ class TypesSection(Section):
         queue: The queue of those that are named here.
         module: A ``JobTypes`` of your own, such as ``myapp.jobs:types``.
         announced: Whether those are added that installed packages announce.
+        webhook: Requests to URLs; None: there is no type ``webhook``.
+        email: Mails; None: there is no type ``email``.
         shell: Commands; None: there is no type ``shell``.
     """
 
     queue: str = "server"
     module: str | None = None
     announced: bool = True
+    webhook: WebhookSection | None = None
+    email: EmailSection | None = None
     shell: ShellSection | None = None
 
     def job_types(self) -> JobTypes:
@@ -111,8 +119,9 @@ class TypesSection(Section):
         types = JobTypes() if self.module is None else _types_of(self.module)
         if self.announced:
             types.load_announced()
-        if self.shell is not None:
-            types.add("shell", self.shell.executor(), queue=self.queue)
+        for name in ("webhook", "email", "shell"):
+            if (section := getattr(self, name)) is not None:
+                types.add(name, section.executor(), queue=self.queue)
         return types
 
     def queues(self, types: JobTypes) -> tuple[str, ...]:

@@ -12,9 +12,16 @@ import pytest
 
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.handlers.command import Command, Limits
+from go_scheduler.handlers.email import Email, MailServer
 from go_scheduler.handlers.job_types import JobTypes
+from go_scheduler.handlers.webhook import Webhook
+from go_scheduler.handlers.webhook_settings import WebhookSettings
 from go_scheduler.http.access.waiting import Waiting
 from go_scheduler.http.configuration.configuration import Configuration
+from go_scheduler.http.configuration.executor_sections import (
+    EmailSection,
+    WebhookSection,
+)
 from go_scheduler.http.configuration.loading import load_configuration
 from go_scheduler.http.configuration.sections import WorkSection
 from go_scheduler.http.configuration.types_sections import (
@@ -111,6 +118,43 @@ types:
     )
 
 
+def test_webhooks_and_mails_are_as_the_parts_have_them_by_default() -> None:
+    for section, *made in (
+        (WebhookSection, WebhookSettings, Webhook),
+        (EmailSection, MailServer, Email),
+    ):
+        taken: dict[str, inspect.Parameter] = {}
+        for each in made:
+            taken |= inspect.signature(each).parameters
+        for name in ("settings", "resolve", "clock", "server"):
+            taken.pop(name, None)
+        assert section.model_fields.keys() == taken.keys()
+        for name, field in section.model_fields.items():
+            default = taken[name].default
+            if name not in ("secrets", "authorizations") and not field.is_required():
+                assert field.default == default, name
+
+
+def test_webhooks_and_mails_are_types_of_the_servers_own_queue() -> None:
+    Path("secret").write_text("abc")
+    types = types_of(
+        """
+types:
+  webhook:
+    hosts: .example.org
+    timeout: 10s
+    secrets: {shop: {value_file: secret, hosts: [shop.example.org]}}
+    authorizations: {crm: {value: Bearer x, hosts: crm.example.org}}
+  email: {host: mail.example.org, sender: a@example.org, user: a, password_file: secret}
+"""
+    )
+    assert [each.name for each in types.types] == ["email", "webhook"]
+    assert {each.definition.queue for each in types.types} == {"server"}
+    url = {"url": "https://shop.example.org/", "secret": "shop"}
+    assert types.check("webhook", url)
+    assert types_of("types: {email: {host: a.example, sender: a@example.org}}").types
+
+
 def test_types_of_ones_own_are_taken_from_a_module() -> None:
     Path("own_types.py").write_text(
         "from go_scheduler.handlers.job_types import JobTypes\n"
@@ -134,6 +178,10 @@ def test_types_of_ones_own_are_taken_from_a_module() -> None:
             "{shell: {commands: {a: {arguments: [no-such-program]}}}}",
             r"types\.shell\.commands\.a: .*no-such-program",
         ),
+        ("{webhook: {redirects: 99}}", r"types\.webhook: redirects"),
+        ("{webhook: {secrets: {a: {value: x, hosts: []}}}}", r"types\.webhook: hosts"),
+        ("{webhook: {secrets: {a: {vlaue: x}}}}", "did you mean value"),
+        ("{email: {host: a.example, sender: nobody}}", r"types\.email: sender"),
         ("{shell: {comands: {}}}", "did you mean commands"),
         ("{shell: {commands: {a: {argumnets: []}}}}", "did you mean arguments"),
     ],
