@@ -117,7 +117,6 @@ class _Timed:
         self._open_ended = scope["path"] in _OPEN_ENDED
         self._reading = _has_body(Headers(scope=scope))
         self._size = 0
-        self._started = False
 
     async def serve(self, receive: Receive, send: Send) -> Problem | None:
         """Serve it; what is to be answered if it took too long."""
@@ -129,14 +128,13 @@ class _Timed:
                     return self._received(await receive())
 
                 async def timed_send(message: Message) -> None:
-                    self._started = True
                     # How fast it is taken is the server's concern.
                     self._allow(None)
                     await send(message)
 
                 await self._app(self._scope, timed_receive, timed_send)
         except TimeoutError:
-            if self._started or not self._timeout.expired():
+            if not self._timeout.expired():
                 raise
             return self._too_slow()
         return None

@@ -30,9 +30,12 @@ from go_scheduler.testing.builders import definition, pending
 from tests.http.serving import PATIENCE, served
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hypothesis.strategies import SearchStrategy
 
-CALLS = int(os.environ.get("GO_SCHEDULER_HTTP_CALLS", "300"))
+FEW = 300
+CALLS = int(os.environ.get("GO_SCHEDULER_HTTP_CALLS", FEW))
 CHECKS = [
     not_a_server_error,
     status_code_conformance,
@@ -57,7 +60,9 @@ def cases(operation: Any, ids: dict[str, str]) -> SearchStrategy[Any]:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
-def test_no_request_is_an_error_of_the_servers() -> None:
+def test_no_request_is_an_error_of_the_servers(
+    record_property: Callable[[str, object], None],
+) -> None:
     store = MemoryStore()
     app = create_app(Client(store))
     schema = schemathesis.openapi.from_dict(app.openapi())
@@ -65,7 +70,8 @@ def test_no_request_is_an_error_of_the_servers() -> None:
     seen: Counter[int] = Counter()
     failed: list[Exception] = []
     with served(app) as (host, port), requests.Session() as session:
-        for operation in operations:
+
+        def send(operation: Any) -> None:
             ids = {
                 "definitions": str(store.put_definitions([definition()])[0].id),
                 "instances": str(pending(store).id),
@@ -76,6 +82,7 @@ def test_no_request_is_an_error_of_the_servers() -> None:
                 max_examples=max(1, CALLS // len(operations)),
                 suppress_health_check=[*HealthCheck],
                 database=None,
+                derandomize=CALLS == FEW,
                 print_blob=False,
             )
             def call(case: Any) -> None:
@@ -89,7 +96,13 @@ def test_no_request_is_an_error_of_the_servers() -> None:
                 call()
             except Exception as error:
                 failed.append(error)
+
+        # Some have few requests that differ.
+        while seen.total() < CALLS and not failed:
+            for operation in operations:
+                send(operation)
     if failed:
         raise ExceptionGroup("not as it is described", failed)
-    assert seen.total() >= CALLS // 2
     assert seen[200] > 0
+    assert 500 not in seen
+    record_property("answers", dict(seen))

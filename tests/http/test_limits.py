@@ -66,11 +66,11 @@ def application(limits: Limits | None = None) -> FastAPI:
     async def fail_strangely() -> None:
         raise GoSchedulerError("/etc/secret")
 
-    @app.get("/half")
-    async def answer_half() -> StreamingResponse:
+    @app.get("/half/{error}")
+    async def answer_half(error: str) -> StreamingResponse:
         async def parts() -> AsyncIterator[bytes]:
             yield b"half"
-            raise OSError("/etc/secret")
+            raise TimeoutError("late") if error == "late" else OSError("broken")
 
         return StreamingResponse(parts())
 
@@ -256,11 +256,12 @@ def test_what_nobody_expected_is_logged_once_and_told_by_an_id(
     asyncio.run(call())
 
 
-def test_an_answer_that_has_begun_is_broken_off() -> None:
+@pytest.mark.parametrize("error", ["late", "broken"])
+def test_an_answer_that_has_begun_is_broken_off(error: str) -> None:
     async def call() -> None:
         async with called(application()) as client:
-            with pytest.raises(OSError, match="secret"):
-                await client.get("/half")
+            with pytest.raises(OSError, match=error):
+                await client.get(f"/half/{error}")
 
     asyncio.run(call())
 

@@ -133,8 +133,9 @@ async def change_definition(
     What is not there stays; null is as if it had never been set. A trigger is replaced
     as a whole.
     """
-    now = here.clock.now()
-    for attempt in range(_ATTEMPTS):
+    now, attempts = here.clock.now(), 0
+    while True:
+        attempts += 1
         stored = await seen_definition(here, caller, id)
         check_match(id, stored, if_match)
         body = await on_thread(patched, stored, patch)
@@ -147,11 +148,10 @@ async def change_definition(
             made = await put(here, caller, definition, owner=body.owner, stored=stored)
         except ConflictError:
             # It is made of what somebody else has changed: once more.
-            if if_match is not None or attempt == _ATTEMPTS - 1:
+            if if_match is not None or attempts == _ATTEMPTS:
                 raise
         else:
-            break
-    return _put(made, now, response)
+            return _put(made, now, response)
 
 
 @router.get("")
