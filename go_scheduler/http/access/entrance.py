@@ -26,6 +26,7 @@ METADATA = "/.well-known/oauth-protected-resource"
 OPEN_PATHS = frozenset({"/healthz", "/readyz", METADATA})
 """What everybody may ask, also where there is authentication."""
 
+_POLICY = 1008
 _NOBODY = Caller(subject="nobody", scopes=frozenset())
 
 
@@ -51,8 +52,11 @@ class Entrance:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": _POLICY})
             return
         request = Request(scope)
         try:

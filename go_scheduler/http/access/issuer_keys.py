@@ -167,7 +167,7 @@ class IssuerKeys:
             if each.get("alg", algorithm) == algorithm:
                 try:
                     fitting.append(PyJWK(each, algorithm))
-                except PyJWTError:
+                except (PyJWTError, TypeError, ValueError):
                     continue  # A key of another kind, or one that is none.
         return fitting[0] if len(fitting) == 1 else None
 

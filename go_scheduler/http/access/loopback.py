@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::\d{1,5})?", re.ASCII)
+_LONGEST_SHOWN = 40
 _PROXIED = ("forwarded", "via", "x-real-ip")
 _BODIES = frozenset(
     {"application/json", "application/merge-patch+json", "application/x-ndjson"}
@@ -100,8 +101,8 @@ def _check_proxies(headers: Headers) -> None:
     for name in headers:
         if name in _PROXIED or name.startswith("x-forwarded-"):
             raise not_here(
-                f"without authentication nothing is taken from a proxy, and {name} is"
-                " from one"
+                "without authentication nothing is taken from a proxy, and"
+                f" {name[:_LONGEST_SHOWN]} is from one"
             )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,6 +30,7 @@ LONGEST_TOKEN = 16 * 1024
 """The most characters that a token may have."""
 
 _MOST_SEEN = 1_000
+_FAR = 10**12
 _TIMES = ("exp", "nbf", "iat")
 
 
@@ -179,6 +179,7 @@ def _instant(claims: Mapping[str, Any], name: str, default: float) -> float:
     value = claims.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise bad_token(f"its {name} is no time")
-    if not math.isfinite(value):
+    # Nor is what is no number, or too large to be reckoned with.
+    if not -_FAR < value < _FAR:
         raise bad_token(f"its {name} is no time")
     return value

@@ -158,6 +158,23 @@ def test_whether_it_lives_is_told_to_everybody_wherever_it_is_mounted() -> None:
     run(asked)
 
 
+def test_no_socket_is_opened_for_anybody() -> None:
+    told: list[dict[str, Any]] = []
+
+    async def send(message: Any) -> None:
+        told.append(message)
+
+    async def receive() -> Any:
+        return {"type": "websocket.connect"}
+
+    async def asked() -> None:
+        scope = {"type": "websocket", "path": READ, "headers": [], "query_string": b""}
+        await probing()(scope, receive, send)
+
+    run(asked)
+    assert told == [{"type": "websocket.close", "code": 1008}]
+
+
 def test_a_body_is_not_read_before_it_is_known_who_sends_it() -> None:
     key = Key(scopes=["jobs:write"])
     with served(lambda _: with_keys(key)) as port:

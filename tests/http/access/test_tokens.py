@@ -104,6 +104,7 @@ def test_each_algorithm_is_taken_if_the_configuration_has_it(
         ({"exp": "tomorrow"}, "its exp is no time"),
         ({"exp": True}, "its exp is no time"),
         ({"exp": float("inf")}, "its exp is no time"),
+        ({"exp": 10**400}, "its exp is no time"),
         ({"nbf": float("nan")}, "its nbf is no time"),
         ({"nbf": None}, "its nbf is no time"),
     ],
