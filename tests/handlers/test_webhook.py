@@ -490,6 +490,18 @@ class TestRedirects:
         with pytest.raises(Fail, match=r"host other\.example is not allowed"):
             send(webhook, url=at(receiver, "/from"))
 
+    def test_what_authorizes_stays_with_its_host(self) -> None:
+        settings = WebhookSettings(redirects=1, other_hosts=True)
+        outgoing = Webhook(settings=settings, authorizations=TOKENS)._outgoing
+        request = outgoing.request("https://shop.example/", authorization="shop")
+        at_home = outgoing.redirected(request, 307, "/other")
+        assert at_home.authorization == TOKENS["shop"]
+        for elsewhere in ("https://other.example/", "http://shop.example/"):
+            left = outgoing.redirected(request, 307, elsewhere)
+            assert left.authorization is None
+            back = outgoing.redirected(left, 307, "https://shop.example/")
+            assert back.authorization is None
+
     def test_to_tls_at_the_same_host_it_is_the_same(self) -> None:
         webhook = Webhook(settings=WebhookSettings(redirects=1), secrets=SECRETS)
         outgoing = webhook._outgoing
