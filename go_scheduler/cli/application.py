@@ -12,6 +12,7 @@ from go_scheduler.cli.commands import (
     adding,
     changing,
     importing,
+    keys,
     reading,
     schema,
     server,
@@ -78,6 +79,7 @@ def options(
 
 for _each in (
     server,
+    keys,
     signing_in,
     working,
     adding,
