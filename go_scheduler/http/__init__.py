@@ -10,6 +10,7 @@ if typing.TYPE_CHECKING:
     from go_scheduler.http.access.issuer import OidcIssuer
     from go_scheduler.http.access.keys import ApiKey, new_key
     from go_scheduler.http.app import create_app
+    from go_scheduler.http.limits import Limits
     from go_scheduler.http.serving import serve
 else:
     # Hidden from type checkers, which would take any misspelt name for an object.
@@ -20,6 +21,7 @@ else:
             "BearerAccess": "access.bearer",
             "OidcIssuer": "access.issuer",
             "OpenAccess": "access.guard",
+            "Limits": "limits",
             "create_app": "app",
             "new_key": "access.keys",
             "serve": "serving",
@@ -29,6 +31,7 @@ else:
 __all__ = [
     "ApiKey",
     "BearerAccess",
+    "Limits",
     "OidcIssuer",
     "OpenAccess",
     "create_app",

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
+from pydantic import BaseModel
 
 from go_scheduler import MemoryStore, Scheduler
 from go_scheduler.client import Client
 from go_scheduler.http import create_app
 from go_scheduler.http.access.caller import Caller
 from go_scheduler.http.access.waiting import Waiting
+from go_scheduler.http.bodies.definitions import DefinitionAnswer, DefinitionBody
+from go_scheduler.http.bodies.instances import BackfillBody, InstanceAnswer, RunBody
 from go_scheduler.http.work.crews import Crews
 from go_scheduler.stores import open_store
 from go_scheduler.testing import ManualClock
@@ -159,3 +162,14 @@ def test_it_describes_itself(http: Calling) -> None:
 @pytest.mark.parametrize("path", ["/docs", "/redoc"])
 def test_it_loads_nothing_from_elsewhere(http: Calling, path: str) -> None:
     assert http.get(path).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "kind", [DefinitionBody, DefinitionAnswer, InstanceAnswer, RunBody, BackfillBody]
+)
+def test_what_it_shows_as_an_example_is_one(kind: type[BaseModel]) -> None:
+    examples = kind.model_json_schema()["examples"]
+    assert examples
+    for example in examples:
+        shown = kind.model_validate(example)
+        assert shown.model_fields_set == example.keys()

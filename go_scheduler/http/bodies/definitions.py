@@ -39,6 +39,34 @@ _EXAMPLE: JsonDict = {
     "metadata": {"recipients": ["ann@example.org"]},
     "retry": {"max_attempts": 5, "delay": 10, "factor": 2},
 }
+_ANSWER: JsonDict = {
+    "id": "7f2c6a52-0f5c-4b0e-9d5e-0f3c7c1b8e11",
+    "name": "report",
+    "queue": "default",
+    "priority": 1,
+    "trigger": {
+        "kind": "cron",
+        "state": {"expression": "0 9 * * MON-FRI", "timezone": "Europe/Berlin"},
+    },
+    "metadata": {"recipients": ["ann@example.org"]},
+    "expire_after": None,
+    "timeout": None,
+    "retry": None,
+    "catch_up": None,
+    "jitter": None,
+    "overlap": "allow",
+    "lock": None,
+    "paused": False,
+    "note": None,
+    "state": "active",
+    "next_fire_time": "2030-01-01T08:00:00Z",
+    "paused_at": None,
+    "completed_at": None,
+    "owner": None,
+    "revision": 1,
+    "recurring": True,
+    "description": "every weekday at 09:00",
+}
 
 
 class DefinitionBody(Body):
@@ -129,6 +157,8 @@ class DefinitionPut(DefinitionBody):
 
 class DefinitionAnswer(Answer):
     """A definition as the server keeps it."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_ANSWER]})
 
     id: UUID
     name: str | None

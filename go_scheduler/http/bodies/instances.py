@@ -6,6 +6,7 @@ from typing import Any, Self
 from uuid import UUID
 
 from pydantic import ConfigDict, Field
+from pydantic.config import JsonDict
 
 from go_scheduler.client.backfilling import Backfill
 from go_scheduler.http.bodies.common import (
@@ -30,6 +31,34 @@ from go_scheduler.models import (
 )
 from go_scheduler.models.instance import Skipped
 
+_ANSWER: JsonDict = {
+    "id": "36befd6f-c19e-4d9e-8ed3-f48f14fabf2c",
+    "definition_id": "7f2c6a52-0f5c-4b0e-9d5e-0f3c7c1b8e11",
+    "name": "report",
+    "queue": "default",
+    "state": "completed",
+    "fire_time": "2030-01-01T08:00:00Z",
+    "execute_at": "2030-01-01T08:00:00Z",
+    "due_at": "2030-01-01T08:00:00Z",
+    "attempt": 1,
+    "runs": 1,
+    "max_attempts": 5,
+    "payload": None,
+    "metadata": {"recipients": ["ann@example.org"]},
+    "key": None,
+    "claimed_by": "a3e9a4f4-4a8e-4b0c-8b55-3b1d8f3c9d21",
+    "worker": None,
+    "created_at": "2030-01-01T07:59:58Z",
+    "started_at": "2030-01-01T08:00:00.001Z",
+    "completed_at": "2030-01-01T08:00:03Z",
+    "outcome": "completed",
+    "error": None,
+    "result": None,
+    "skipped": None,
+    "cancel_requested": False,
+    "parked": False,
+}
+
 
 class SkippedAnswer(Answer):
     """Which fire times an instance stands for, and why they do not run."""
@@ -52,6 +81,8 @@ class SkippedAnswer(Answer):
 
 class InstanceAnswer(Answer):
     """An instance: one firing of a definition, or what was made of it by hand."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_ANSWER]})
 
     id: UUID
     definition_id: UUID

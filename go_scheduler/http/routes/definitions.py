@@ -12,7 +12,7 @@ from go_scheduler.client.awaitable import on_thread
 from go_scheduler.errors import ConflictError, TaskDefinitionNotFoundError
 from go_scheduler.http.access.caller import Caller
 from go_scheduler.http.access.guard import allowed
-from go_scheduler.http.bodies.common import PageOf, read_json
+from go_scheduler.http.bodies.common import PageOf, of_field, read_json
 from go_scheduler.http.bodies.definitions import (
     DefinitionAnswer,
     DefinitionBody,
@@ -162,16 +162,17 @@ async def list_definitions(
     if asked.queue is not None:
         caller.check_queue(asked.queue)
     metadata = asked.metadata
-    page = await here.client.alist_definitions(
-        name=asked.name,
-        queue=asked.queue,
-        owner=asked.owner,
-        state=asked.state,
-        metadata=None if metadata is None else read_json("metadata", metadata),
-        soonest_first=asked.soonest_first,
-        after=asked.after,
-        limit=asked.limit,
-    )
+    with of_field("", tuple(DefinitionsAsked.model_fields)):
+        page = await here.client.alist_definitions(
+            name=asked.name,
+            queue=asked.queue,
+            owner=asked.owner,
+            state=asked.state,
+            metadata=None if metadata is None else read_json("metadata", metadata),
+            soonest_first=asked.soonest_first,
+            after=asked.after,
+            limit=asked.limit,
+        )
     found = [each for each in page if caller.sees(each)]
     answers = await on_thread(lambda: [DefinitionAnswer.of(each) for each in found])
     return PageOf(items=answers, next=page.next)
@@ -203,8 +204,9 @@ async def pause(
 ) -> DefinitionAnswer:
     """Pause a definition: nothing of it starts until it is resumed."""
     await check_sees(here, caller, id)
-    note = None if body is None else body.note
-    return _one(await here.client.apause(id, note), response)
+    with of_field("", ("note",)):
+        paused = await here.client.apause(id, None if body is None else body.note)
+    return _one(paused, response)
 
 
 @router.post("/{id}/resume")
@@ -231,14 +233,15 @@ async def run_now(
     await check_sees(here, caller, id)
     body = body or RunBody.model_validate({})
     instance_id = uuid4()
-    instance = await here.client.arun_now(
-        id,
-        payload=body.payload,
-        at=body.at,
-        delay=body.delay,
-        key=body.key,
-        id=instance_id,
-    )
+    with of_field("", tuple(RunBody.model_fields), otherwise="payload"):
+        instance = await here.client.arun_now(
+            id,
+            payload=body.payload,
+            at=body.at,
+            delay=body.delay,
+            key=body.key,
+            id=instance_id,
+        )
     if instance.id != instance_id:
         response.status_code = 200
     response.headers["Location"] = f"/v1/instances/{instance.id}"
@@ -251,9 +254,10 @@ async def backfill(
 ) -> BackfillAnswer:
     """Run what a schedule has not run, for a time that has passed."""
     await check_sees(here, caller, id)
-    found = await here.client.abackfill(
-        id, body.start, body.end, overlap=body.overlap, limit=body.limit
-    )
+    with of_field("", tuple(BackfillBody.model_fields)):
+        found = await here.client.abackfill(
+            id, body.start, body.end, overlap=body.overlap, limit=body.limit
+        )
     return BackfillAnswer.of(found)
 
 

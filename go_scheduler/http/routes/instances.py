@@ -11,7 +11,7 @@ from go_scheduler.client.awaitable import on_thread
 from go_scheduler.errors import TaskInstanceStateError
 from go_scheduler.http.access.caller import Caller
 from go_scheduler.http.access.guard import allowed
-from go_scheduler.http.bodies.common import PageOf
+from go_scheduler.http.bodies.common import PageOf, of_field
 from go_scheduler.http.bodies.instances import (
     CancelAnswer,
     InstanceAnswer,
@@ -33,15 +33,16 @@ async def list_instances(
     asked: Annotated[InstancesAsked, Query()], here: Here, caller: Reader
 ) -> PageOf[InstanceAnswer]:
     """List instances, by the time when they are to run, a page at a time."""
-    page = await here.client.alist_instances(
-        definition_id=asked.definition_id,
-        name=asked.name,
-        state=asked.state,
-        since=asked.since,
-        newest_first=asked.newest_first,
-        after=asked.after,
-        limit=asked.limit,
-    )
+    with of_field("", tuple(InstancesAsked.model_fields)):
+        page = await here.client.alist_instances(
+            definition_id=asked.definition_id,
+            name=asked.name,
+            state=asked.state,
+            since=asked.since,
+            newest_first=asked.newest_first,
+            after=asked.after,
+            limit=asked.limit,
+        )
     found = [each for each in page if caller.sees(each.definition)]
     answers = await on_thread(lambda: [InstanceAnswer.of(each) for each in found])
     return PageOf(items=answers, next=page.next)
