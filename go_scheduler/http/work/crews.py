@@ -257,8 +257,7 @@ class Crews:
         """Stop all: what was claimed and handed to nobody is given back."""
         self.stop_taking()
         await self._roster.stop()
-        if self._giving_back:
-            await asyncio.wait(self._giving_back)
+        await asyncio.gather(*self._giving_back, return_exceptions=True)
         await self._reported.close()
         self._threads.shutdown(wait=False)
 

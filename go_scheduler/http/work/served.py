@@ -80,8 +80,6 @@ class Served:
 
     async def stop(self) -> None:
         """Stop the scheduler: what it has claimed and nobody was handed goes back."""
-        if self._looking is not None:
-            self._looking.cancel()
         # One that is just being started has to be stopped then.
         await asyncio.wait([self._started])
         await self._loop.run_in_executor(

@@ -261,6 +261,21 @@ def test_once_nobody_waits_at_all_nothing_is_left() -> None:
     running(test, idle=timedelta(seconds=0.01))
 
 
+@pytest.mark.slow
+def test_while_nobody_waits_nobody_looks_whether_the_store_is_away() -> None:
+    async def test(house: House) -> None:
+        await house.take(wait=timedelta(0))
+        [served] = house.crews._roster._served.values()
+
+        async def rests() -> bool:
+            return served._looking is None
+
+        assert not await rests()
+        await until(rests)
+
+    running(test)
+
+
 def test_a_crew_for_which_nobody_waits_makes_place_for_another() -> None:
     async def test(house: House) -> None:
         await house.take(["a"], wait=timedelta(0))
