@@ -39,7 +39,7 @@ class Context:
     types: HandlerRegistry | None = None
 
 
-def _context_of(request: Request) -> Context:
+async def _context_of(request: Request) -> Context:
     context: Context = request.app.state.context
     return context
 

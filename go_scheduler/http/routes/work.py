@@ -37,7 +37,7 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def _crews(here: Here) -> Crews:
+async def _crews(here: Here) -> Crews:
     if here.work is None:
         raise Problem(
             404,
