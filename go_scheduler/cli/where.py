@@ -96,6 +96,8 @@ class Where:
         Raises:
             ConfigurationError: Nothing says which, or no other process can have it.
         """
+        if self.server is not None:
+            raise ConfigurationError("this is done on a store: say --store URL instead")
         url = self.store or os.environ.get("GO_SCHEDULER_STORE") or self._configured()
         if not url:
             raise ConfigurationError(

@@ -1,0 +1,118 @@
+"""The pages on the command line and the server: what they show is so."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from go_scheduler.cli import main
+from go_scheduler.cli.exit_codes import ExitCode
+from go_scheduler.http.configuration.loading import load_configuration
+from tests.cli.reference import reference
+from tests.http.configuration.places import places
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+COMMAND_LINE = (ROOT / "docs/command-line.md").read_text()
+SERVER = (ROOT / "docs/server.md").read_text()
+SESSION = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NOT_RUN = ("pip", "go_scheduler serve")
+
+
+def steps(page: str) -> Iterator[tuple[str, str]]:
+    """Each command that a page shows, and what it prints."""
+    for session in SESSION.findall(page):
+        for step in re.split(r"^\$ ", session, flags=re.MULTILINE)[1:]:
+            command, _, printed = step.partition("\n")
+            yield command, printed
+
+
+def run(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> str:
+    """What a command prints, as a shell has it."""
+    words = shlex.split(command)
+    if words[0] == "export":
+        name, _, value = words[1].partition("=")
+        monkeypatch.setenv(name, value)
+        return ""
+    if words[0] == "echo":
+        *_, mode, file = words
+        with Path(file).open("a" if mode == ">>" else "w") as written:
+            written.write(f"{words[1]}\n")
+        return ""
+    with monkeypatch.context() as patch:
+        while "=" in words[0]:
+            name, _, value = words.pop(0).partition("=")
+            patch.setenv(name, value)
+        assert words.pop(0) == "go_scheduler", command
+        main(words)
+    output, errors = capsys.readouterr()
+    return errors + output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [COMMAND_LINE, SERVER], ids=["command line", "server"])
+def test_each_command_prints_what_is_shown(
+    page: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command, shown in steps(page):
+        if command.startswith(NOT_RUN):
+            continue
+        expected = ".*".join(map(re.escape, shown.split("…")))
+        printed = run(command, monkeypatch, capsys)
+        assert re.fullmatch(expected, printed, re.DOTALL), f"{command}\n{printed}"
+
+
+@pytest.mark.parametrize(
+    ("name", "section"), [pytest.param(*each, id=each[0]) for each in reference()]
+)
+def test_each_command_is_explained_with_its_options(name: str, section: str) -> None:
+    assert section.strip() in COMMAND_LINE, f"docs/command-line.md lacks\n{section}"
+
+
+def test_each_exit_code_is_explained() -> None:
+    for code in ExitCode:
+        assert f"\n| {code.value} | " in COMMAND_LINE
+
+
+def test_each_setting_is_explained_with_its_default() -> None:
+    rows = re.findall(r"^\| `([\w.\[\]]+)` \| (.+?) \| .+ \|$", SERVER, re.MULTILINE)
+    assert rows == [*places()]
+
+
+def test_the_configurations_shown_can_be_read(tmp_path: Path) -> None:
+    [shown] = re.findall(r"^```yaml\n(.*?)^```$", SERVER, re.MULTILINE | re.DOTALL)
+    (tmp_path / "store").write_text("sqlite:///jobs.db")
+    text = shown.replace("/run/secrets/store", str(tmp_path / "store"))
+    (tmp_path / "settings.yaml").write_text(text)
+    settings = load_configuration(tmp_path / "settings.yaml", environment={}).settings
+    assert settings.scheduler.arguments()["retry"].max_attempts == 5
+
+
+def test_the_container_is_made_of_what_there_is() -> None:
+    folder = ROOT / "examples/docker"
+    loaded = load_configuration(folder / "go_scheduler.yaml", environment={})
+    assert not loaded.settings.access.is_open
+    loaded.settings.access.access()
+    compose = yaml.safe_load((folder / "compose.yaml").read_text())
+    server = compose["services"]["server"]
+    assert (folder / server["build"]["context"]).resolve() == ROOT
+    assert (ROOT / server["build"]["dockerfile"]).is_file()
+    [mounted] = server["volumes"]
+    assert (folder / mounted.split(":")[0]).is_file()
+    store = compose["services"]["store"]["environment"]
+    url = "postgresql://{POSTGRES_USER}:{POSTGRES_PASSWORD}@store:5432/{POSTGRES_DB}"
+    assert server["environment"]["GO_SCHEDULER_STORE"] == url.format(**store)
+    drain = loaded.settings.server.drain.total_seconds()
+    assert float(server["stop_grace_period"].rstrip("s")) > drain
+    dockerfile = (folder / "Dockerfile").read_text()
+    assert "\nUSER scheduler\n" in dockerfile
+    assert f"\nEXPOSE {loaded.settings.server.port}\n" in dockerfile
