@@ -13,7 +13,7 @@ from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError, GoSchedulerError, StoreError
 from go_scheduler.http.bodies.common import Body, Instant, Name, Object, Seconds
 from go_scheduler.http.bodies.definitions import DefinitionPut
-from go_scheduler.http.problems import Problem
+from go_scheduler.http.problems import Problem, field_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -129,12 +129,13 @@ def _body(kind: type[_Body], line: object) -> _Body:
     try:
         return kind.model_validate(line)
     except ValidationError as error:
-        told = []
-        for each in error.errors():
-            names = each.get("ctx", {}).get("fields") or {"": each["msg"]}
-            for name, text in names.items():
-                path = ".".join(map(str, (*each["loc"], *filter(None, [name]))))
-                told.append(f"{path}: {text}" if path else text)
+        told = [
+            f"{found['field']}: {found['detail']}"
+            if found["field"]
+            else found["detail"]
+            for each in error.errors()
+            for found in field_errors({**each, "loc": ("line", *each["loc"])})
+        ]
         raise ConfigurationError("; ".join(told)) from None
 
 

@@ -225,10 +225,11 @@ def _of_validation(errors: Iterable[Mapping[str, Any]]) -> Problem:
     found = list(errors)
     if any(each["type"] == "json_invalid" for each in found):
         return Problem(400, "malformed", "Bad Request", _OF_STATUS[400][1])
-    return _invalid([each for error in found for each in _field_errors(error)])
+    return _invalid([each for error in found for each in field_errors(error)])
 
 
-def _field_errors(error: Mapping[str, Any]) -> Iterator[FieldError]:
+def field_errors(error: Mapping[str, Any]) -> Iterator[FieldError]:
+    """What is wrong with which field, by one error of pydantic's."""
     # Where it is, and then the path there, in which forms of one thing have braces.
     _, *path = error["loc"]
     keys = [key for each in path if (key := str(each))[:1] + key[-1:] != "{}"]
