@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from go_scheduler.client.awaitable import THREADS
 from go_scheduler.client.scheduling import WARNS
 from go_scheduler.http.access.rates import Rate
+from go_scheduler.http.paths import path_within
 from go_scheduler.http.problems import RETRY_AFTER, Problem
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class Limited:
             )
         if not _has_body(headers):
             return None
-        is_open_ended = scope["path"] in _OPEN_ENDED
+        is_open_ended = path_within(scope) in _OPEN_ENDED
         if _length(headers) > limits.body_bytes and not is_open_ended:
             return _too_large(limits)
         return None
@@ -114,7 +115,7 @@ class _Timed:
         self._app = app
         self._limits = limits
         self._scope = scope
-        self._open_ended = scope["path"] in _OPEN_ENDED
+        self._open_ended = path_within(scope) in _OPEN_ENDED
         self._reading = _has_body(Headers(scope=scope))
         self._size = 0
 
@@ -191,7 +192,8 @@ class MediaTypes:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
         if scope["type"] == "http" and scope["method"] in _WITH_BODY:
-            headers, types = Headers(scope=scope), _OPEN_ENDED.get(scope["path"], _JSON)
+            headers = Headers(scope=scope)
+            types = _OPEN_ENDED.get(path_within(scope), _JSON)
             given = headers.get("content-type", "").partition(";")[0].strip().lower()
             if _has_body(headers) and given not in types:
                 await _unread(types).answer()(scope, receive, send)

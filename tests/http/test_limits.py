@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 from fastapi import FastAPI, Request
 from fastapi.responses import StreamingResponse
@@ -126,6 +127,27 @@ def test_what_is_imported_may_be_of_any_size() -> None:
         headers = {"Content-Type": "application/x-ndjson"}
         answer = client.post("/v1/jobs/import", content="x" * 200, headers=headers)
         assert answer.status_code == 200
+
+
+def test_what_is_imported_may_be_so_wherever_the_application_is() -> None:
+    host = FastAPI()
+    host.mount("/tasks", application(Limits(body_bytes=100)))
+
+    async def asked() -> None:
+        transport = httpx.ASGITransport(host)
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://127.0.0.1"
+        ) as client:
+            for path, status in (("/v1/jobs/import", 200), ("/echo", 413)):
+                kind = "x-ndjson" if status == 200 else "json"
+                answer = await client.post(
+                    f"/tasks{path}",
+                    content="x" * 200,
+                    headers={"Content-Type": f"application/{kind}"},
+                )
+                assert answer.status_code == status
+
+    asyncio.run(asked())
 
 
 @pytest.mark.parametrize(

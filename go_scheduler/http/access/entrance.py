@@ -13,6 +13,7 @@ from go_scheduler.http.access.caller import Caller
 from go_scheduler.http.access.guard import ANYBODY
 from go_scheduler.http.access.rates import Rates, network_of
 from go_scheduler.http.access.refusals import too_many
+from go_scheduler.http.paths import path_within
 from go_scheduler.http.problems import Problem
 
 if TYPE_CHECKING:
@@ -85,7 +86,10 @@ class Entrance:
         Raises:
             Problem: They may not, or too often.
         """
-        if isinstance(self._access, BearerAccess) and _path(request) in OPEN_PATHS:
+        if (
+            isinstance(self._access, BearerAccess)
+            and path_within(request.scope) in OPEN_PATHS
+        ):
             return _NOBODY
         address = network_of(request.client.host) if request.client else ""
         try:
@@ -102,9 +106,3 @@ class Entrance:
         wait = ZERO if self._rates is None else self._rates.take(caller)
         if wait > ZERO:
             raise too_many("too many requests of this caller: come again later", wait)
-
-
-def _path(request: Request) -> str:
-    """The path within the application, wherever that is mounted."""
-    path: str = request.scope["path"]
-    return path.removeprefix(request.scope.get("root_path", ""))

@@ -1,0 +1,14 @@
+"""Paths within the application, wherever a proxy or another application has it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from starlette.types import Scope
+
+
+def path_within(scope: Scope) -> str:
+    """The path of a request as the routes have it."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
