@@ -732,22 +732,25 @@ def test_what_cannot_be_handed_over_is_given_back_and_costs_no_other_run(
     assert (pool.held.waiting, pool.held.busy) == (0, 0)
 
 
-def test_runs_that_fall_due_soon_find_their_threads_started(
-    pools: Callable[..., Pool],
+def test_runs_that_fall_due_at_once_find_their_threads_started(
+    pools: Callable[..., Pool], clock: ManualClock
 ) -> None:
     met = threading.Barrier(3)
-    pool = pools(lambda _: met.wait(FAILED_AFTER) and None, max_workers=3)
-    runs = [pool.run() for _ in range(3)]
-    pool.workers.prepare(runs[:2])
+    pool = pools(lambda _: met.wait(FAILED_AFTER) and None, max_workers=4, clock=clock)
+    later = [pool.run()]
+    clock.advance(seconds(1))
+    crowd = [pool.run() for _ in range(2)]
+    pool.workers.prepare([*later, *crowd])
     assert pool.workers._threads.count == 2
-    pool.workers.prepare(runs[:1])
+    pool.workers.prepare(later)
+    pool.workers.prepare([])
     assert pool.workers._threads.count == 2
     # Each thread that was started before counts as free once.
-    pool.workers.submit(runs)
+    pool.workers.submit([*later, *crowd])
     pool.wait(3)
     assert pool.workers._threads.count == 3
-    pool.workers.prepare([*runs, *runs])
-    assert pool.workers._threads.count == 3
+    pool.workers.prepare([pool.run() for _ in range(5)])
+    assert pool.workers._threads.count == 4
 
 
 @pytest.mark.parametrize("how", ["async", "executor"])

@@ -50,7 +50,7 @@ class Threads:
         self.count = 0
 
     def prepare(self, count: int) -> None:
-        """Have threads for so many runs, before those are due: a start takes time."""
+        """Have threads for so many runs that fall due soon: a start takes time."""
         # What cannot be started now is tried again when it is needed.
         with suppress(RuntimeError):
             for _ in range(min(count, self._most) - self.count):

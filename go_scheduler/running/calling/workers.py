@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -120,10 +121,11 @@ class Workers:
         return self.trouble is None
 
     def prepare(self, runs: Iterable[HeldRun]) -> None:
-        """Have threads ready for runs that fall due soon, as far as they need some."""
+        """Have threads ready for runs that fall due soon, as many as do so at once."""
         if self._feed is None:
-            sync = [run for run in runs if not self._calls.is_async(run.instance)]
-            self._threads.prepare(len(sync))
+            sync = (run for run in runs if not self._calls.is_async(run.instance))
+            crowds = Counter(run.instance.due_at for run in sync)
+            self._threads.prepare(max(crowds.values(), default=0))
 
     def submit(self, runs: Iterable[HeldRun]) -> None:
         """Call the handler for runs that are due, each as soon as a worker is free."""
