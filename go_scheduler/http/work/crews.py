@@ -143,6 +143,7 @@ class Crews:
         self._check_taking(names, caller)
         with self._waiting.place(caller):
             tokens = await self._ready_tokens()
+            self._check_going()
             self._loop = asyncio.get_running_loop()
             served = self._roster.serve(names)
             waiter = Waiter(handed_on, most)
@@ -251,7 +252,7 @@ class Crews:
         first, from any thread, and waits for them if it likes.
         """
         self._stopping = True
-        self._call_soon(self._roster.wake_all)
+        self._call_soon(self._roster.close)
 
     async def stop(self) -> None:
         """Stop all: what was claimed and handed to nobody is given back."""

@@ -65,10 +65,10 @@ class Roster:
         self._look_for_idle()
         return served
 
-    def wake_all(self) -> None:
+    def close(self) -> None:
         """Have nobody wait any longer."""
         for each in self._served.values():
-            each.wake_all()
+            each.close()
 
     async def stop(self) -> None:
         """Dissolve all of them."""

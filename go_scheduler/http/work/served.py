@@ -37,6 +37,7 @@ class Served:
         self._loop = asyncio.get_running_loop()
         self._started = self._loop.run_in_executor(threads, scheduler.start)
         self._looking: asyncio.TimerHandle | None = None
+        self._closed = False
         self.waiting = 0
         self.idle_since = self._loop.time()
 
@@ -54,6 +55,8 @@ class Served:
         try:
             # Others wait for it as well.
             await asyncio.shield(self._started)
+            if self._closed:
+                return []
             self._check()
             self._look_on()
             self._crew.join(waiter)
@@ -74,12 +77,14 @@ class Served:
         started = self._started
         return started.done() and started.exception() is not None
 
-    def wake_all(self) -> None:
-        """Have nobody wait any longer."""
+    def close(self) -> None:
+        """Have nobody wait any longer, nor anybody who comes."""
+        self._closed = True
         self._crew.wake_all()
 
     async def stop(self) -> None:
         """Stop the scheduler: what it has claimed and nobody was handed goes back."""
+        self.close()
         # One that is just being started has to be stopped then.
         await asyncio.wait([self._started])
         await self._loop.run_in_executor(
@@ -94,7 +99,7 @@ class Served:
     def _look(self) -> None:
         self._looking = None
         if self._is_away:
-            self.wake_all()
+            self._crew.wake_all()
         elif self.waiting:
             self._look_on()
 

@@ -16,6 +16,7 @@ from go_scheduler.events import InstanceGivenBack, NodeStarted, NodeStopped
 from go_scheduler.http import create_app
 from go_scheduler.http.access.caller import SCOPES, Caller
 from go_scheduler.http.access.waiting import Waiting
+from go_scheduler.http.problems import Problem
 from go_scheduler.http.work.crew import Crew, Waiter
 from go_scheduler.http.work.crews import Crews
 from go_scheduler.models import State, TaskDefinition
@@ -48,6 +49,14 @@ class AwayStore(MemoryStore):
         if name in _CALLS and super().__getattribute__("away"):
             raise StoreUnavailableError("it is away")
         return super().__getattribute__(name)
+
+
+class SlowStore(MemoryStore):
+    """Connects as slowly as a database that is elsewhere."""
+
+    def connect(self) -> None:
+        threading.Event().wait(0.05)
+        super().connect()
 
 
 _CALLS = Store.__abstractmethods__ - {"close"} | {"now", "keep_setting"}
@@ -317,6 +326,46 @@ def test_a_server_that_stops_tells_those_who_wait_and_lets_work_be_ended() -> No
             assert answer.json()["type"] == "urn:go_scheduler:stopping"
         assert one.ask().status_code == 503
         assert one.tell(work, "complete").status_code == 200
+
+
+def test_who_waits_is_told_when_all_is_stopped() -> None:
+    async def test(house: House) -> None:
+        taking = house.take()
+        await house.until_waiting()
+        await house.crews.stop()
+        with pytest.raises(Problem, match="no more work"):
+            await asyncio.wait_for(taking, PATIENCE)
+
+    running(test)
+
+
+@pytest.mark.parametrize("steps", range(4))
+def test_who_has_just_come_when_it_stops_is_told_so(steps: int) -> None:
+    async def test(house: House) -> None:
+        taking = house.take()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        house.crews.stop_taking()
+        with pytest.raises(Problem, match="no more work"):
+            await asyncio.wait_for(taking, PATIENCE)
+
+    running(test)
+
+
+def test_who_waits_for_a_crew_to_begin_when_it_stops_is_told_so() -> None:
+    async def test(house: House) -> None:
+        taking = house.take()
+
+        async def begins() -> bool:
+            return house.crew() is not None
+
+        await until(begins)
+        house.crews.stop_taking()
+        with pytest.raises(Problem, match="no more work"):
+            await asyncio.wait_for(taking, PATIENCE)
+
+    store = SlowStore()
+    running(test, store=store)
 
 
 def test_crews_that_nobody_has_waited_in_are_stopped_as_well() -> None:
