@@ -10,15 +10,11 @@ import socket
 import ssl
 import threading
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from go_scheduler.client import Client
 from go_scheduler.errors import ConfigurationError, StoreError
@@ -29,6 +25,7 @@ from go_scheduler.http.logs import JsonLines
 from go_scheduler.models import State
 from go_scheduler.stores import open_store
 from tests.conftest import SHARED
+from tests.http.certificates import certificate
 from tests.http.serving import PATIENCE
 
 if TYPE_CHECKING:
@@ -181,37 +178,6 @@ access: {{keys: [{{subject: ann, hash: '{made.kept}', scopes: [admin, workers]}}
         assert response.status_code == 204
 
     assert served(settings_of(text), submit)[0]
-
-
-def certificate(folder: Path, *, password: bytes | None = None) -> tuple[Path, Path]:
-    """A certificate of this machine, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    begin = datetime(2020, 1, 1, tzinfo=UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(begin)
-        .not_valid_after(begin + timedelta(days=36_500))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False
-        )
-        .sign(key, hashes.SHA256())
-    )
-    hidden: serialization.KeySerializationEncryption = serialization.NoEncryption()
-    if password is not None:
-        hidden = serialization.BestAvailableEncryption(password)
-    paths = folder / "certificate.pem", folder / "key.pem"
-    paths[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    paths[1].write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, hidden
-        )
-    )
-    return paths
 
 
 @pytest.mark.slow

@@ -57,10 +57,8 @@ def _probe(scope: str, path: str) -> APIRouter:
 class Server(uvicorn.Server):
     """Says when it answers."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        super().__init__(
-            uvicorn.Config(app, log_config=None, ws="none", lifespan="auto")
-        )
+    def __init__(self, app: ASGIApp, **options: Any) -> None:
+        super().__init__(uvicorn.Config(app, log_config=None, ws="none", **options))
         self.answers = threading.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -69,16 +67,17 @@ class Server(uvicorn.Server):
 
 
 @contextmanager
-def served(make: Callable[[int], ASGIApp]) -> Iterator[int]:
+def served(make: Callable[[int], ASGIApp], **options: Any) -> Iterator[int]:
     """Serve an application on a port of its own.
 
     Args:
         make: Makes the application, of the port.
+        **options: Of uvicorn.
     """
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         port: int = bound.getsockname()[1]
-        server = Server(make(port))
+        server = Server(make(port), **options)
         thread = threading.Thread(target=server.run, args=([bound],))
         thread.start()
         try:

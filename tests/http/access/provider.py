@@ -32,6 +32,7 @@ from tests.http.access.house import FAILED_AFTER, served
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from starlette.types import ASGIApp
 
@@ -176,19 +177,23 @@ class Provider:
 
 
 @contextmanager
-def provider() -> Iterator[Provider]:
-    """Serve one."""
+def provider(certificate: tuple[Path, Path] | None = None) -> Iterator[Provider]:
+    """Serve one, by https if there is a certificate and its key."""
+    options: dict[str, Any] = {}
+    host = "http://127.0.0.1"
+    if certificate is not None:
+        host = "https://localhost"
+        options = {"ssl_certfile": certificate[0], "ssl_keyfile": certificate[1]}
     made: list[Provider] = []
 
     def make(port: int) -> ASGIApp:
-        issuer = f"http://127.0.0.1:{port}/realms/test"
-        made.append(Provider(issuer))
+        made.append(Provider(f"{host}:{port}/realms/test"))
         made[0].rotate()
         made[0].gate.set()
         app: Any = _app(made[0])
         return cast("ASGIApp", WSGIMiddleware(app))
 
-    with served(make):
+    with served(make, **options):
         yield made[0]
 
 

@@ -7,6 +7,7 @@ import ssl
 from typing import TYPE_CHECKING
 
 import httpx
+import pytest
 
 from go_scheduler import MemoryStore, Scheduler
 from go_scheduler.client import Client
@@ -14,10 +15,16 @@ from go_scheduler.events import NoticeGiven, hears
 from go_scheduler.http.access.bearer import BearerAccess
 from go_scheduler.http.access.issuer import OidcIssuer
 from go_scheduler.http.access.keys import ApiKey, new_key
+from go_scheduler.http.access.login import Logins
+from go_scheduler.http.access.login_provider import LoginProvider, ProviderAwayError
+from go_scheduler.http.access.token_file import TokenFile
 from tests.http.access.house import PATHS, probing
-from tests.http.access.provider import AUDIENCE
+from tests.http.access.provider import AUDIENCE, CLIENT, provider
+from tests.http.certificates import certificate
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from go_scheduler.testing import ManualClock
     from tests.http.access.provider import Provider
 
@@ -84,3 +91,32 @@ def test_keys_are_taken_while_the_provider_is_away_and_listeners_hear_of_it(
 
     asyncio.run(asked())
     assert any("cannot be fetched" in each for each in heard)
+
+
+@pytest.mark.slow
+def test_an_issuer_is_believed_if_its_certificate_is_trusted(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    paths = certificate(tmp_path)
+    trusted = ssl.create_default_context(cafile=str(paths[0]))
+    with provider(paths) as oidc:
+        assert oidc.issuer.startswith("https://")
+        issuer = OidcIssuer(issuer=oidc.issuer, audience=AUDIENCE)
+
+        async def asked() -> None:
+            client, token = Client(MemoryStore()), oidc.token()
+            for tls, status in ((None, 503), (trusted, 200)):
+                known = BearerAccess(issuer=issuer, tls=tls)
+                assert await statuses(client, known, token, READ) == [status]
+
+        asyncio.run(asked())
+        file = TokenFile(tmp_path / "tokens.json")
+        known = {"issuer": oidc.issuer, "client_id": CLIENT}
+        shown: list[object] = []
+        with pytest.raises(ProviderAwayError, match="CERTIFICATE_VERIFY_FAILED"):
+            Logins(file, clock=clock).login_by_device(
+                "https://tasks.example.org", shown.append, **known
+            )
+        assert shown == []
+        found = LoginProvider.discover(**known, scope="openid", tls=trusted)
+        assert found.ask("device_authorization", scope="openid")["device_code"]
