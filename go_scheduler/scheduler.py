@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from go_scheduler.running.calling.event_loop import ApplicationLoop
 
 
-_NO_HANDLER = (
+NO_HANDLER = (
     "this scheduler has no handler: it creates instances and runs none; pass one, or"
     " start others that have one"
 )
@@ -266,7 +266,7 @@ class Scheduler(Lifecycle, Tasks, Client):
 
     def _new_node(self, application: ApplicationLoop | None) -> Node:
         if self._handler is None:
-            self._notice(_NO_HANDLER)
+            self._notice(NO_HANDLER)
         return Node(
             Handling(self._handler, self._executor, application, self._look_beside),
             self._store,

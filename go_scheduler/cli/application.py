@@ -3,10 +3,12 @@
 import sys
 import traceback
 from collections.abc import Sequence
+from functools import cache
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_command
 
 from go_scheduler.cli.commands import (
     adding,
@@ -91,6 +93,12 @@ for _each in (
     application.add_typer(_each.app)
 
 
+@cache
+def _command() -> Any:
+    """All commands, made once."""
+    return get_command(application)
+
+
 def _show(error: Any) -> None:
     """How the words of a command are meant, and what is wrong with them."""
     error.show()
@@ -99,7 +107,7 @@ def _show(error: Any) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command, and answer its exit code."""
     try:
-        ended = application(
+        ended = _command()(
             args=None if arguments is None else list(arguments),
             prog_name="go_scheduler",
             standalone_mode=False,

@@ -13,8 +13,17 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from go_scheduler.models import TaskDefinition, TaskInstance, TaskRun
+    from go_scheduler.triggers import Trigger
 
 _WIDTH = 16
+
+
+def described(trigger: Trigger) -> str:
+    """When a trigger fires; one of somebody else's may fail to say so."""
+    try:
+        return trigger.describe()
+    except Exception as error:
+        return f"a trigger that does not say when: {error}"
 
 
 def definition_lines(definition: TaskDefinition) -> Sequence[str]:
@@ -23,7 +32,7 @@ def definition_lines(definition: TaskDefinition) -> Sequence[str]:
         {
             "definition": str(definition.id),
             "name": definition.name,
-            "runs": definition.trigger.describe(),
+            "runs": described(definition.trigger),
             "state": definition.state.value,
             "next fire time": _time(definition.next_fire_time),
             "paused since": _time(definition.paused_at),

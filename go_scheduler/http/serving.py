@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import signal
 import socket
 import ssl
 import sys
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -18,11 +19,11 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.http.access.loopback import may_bind_openly
 from go_scheduler.http.app import create_app
 from go_scheduler.http.logs import RequestLog, written_log
-from go_scheduler.scheduler import Scheduler
+from go_scheduler.scheduler import NO_HANDLER, Scheduler
 from go_scheduler.stores.opening import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from starlette.types import ASGIApp
 
@@ -66,6 +67,7 @@ def serve(
         say(f"no store is named: it is {EMBEDDED}, a file in this folder")
     with (
         written_log(settings.log),
+        _without_word_of_handlers(),
         _listening(settings.server) as listener,
         closing(open_store(url.get_secret_value() if url else EMBEDDED)) as store,
     ):
@@ -146,6 +148,21 @@ class _Serving:
         shown = f"[{host}]" if ":" in host else host
         url = f"{scheme}://{shown}:{port}"
         self._say(f"go_scheduler listens on {url}, and {url}/openapi.json describes it")
+
+
+@contextmanager
+def _without_word_of_handlers() -> Iterator[None]:
+    """Have nobody told that the scheduler has no handler: that is how it is meant."""
+
+    def tells(record: logging.LogRecord) -> bool:
+        return record.getMessage() != NO_HANDLER
+
+    log = logging.getLogger("go_scheduler.scheduler")
+    log.addFilter(tells)
+    try:
+        yield
+    finally:
+        log.removeFilter(tells)
 
 
 def _scheduler(settings: Configuration, types: JobTypes, store: Store) -> Scheduler:

@@ -54,6 +54,7 @@ def test_a_store_that_cannot_be_used_is_told_in_a_sentence(
     assert "secret" not in told
 
 
+@pytest.mark.slow
 def test_only_what_puts_something_in_makes_the_tables(
     shell: Shell, tmp_path: Path
 ) -> None:
@@ -63,6 +64,7 @@ def test_only_what_puts_something_in_makes_the_tables(
     assert "x" in shell("list", "--store", url, where=False)
 
 
+@pytest.mark.slow
 def test_a_schema_is_checked_shown_and_brought_up_to_date(
     shell: Shell, tmp_path: Path
 ) -> None:

@@ -170,6 +170,7 @@ def test_what_is_wrong_is_said_with_what_to_write(
     assert shell.json("list") == []
 
 
+@pytest.mark.slow
 def test_nothing_there_is_told_by_the_exit_code(shell: Shell) -> None:
     assert "no definition has the name 'report'" in shell.refusal(
         "pause", "report", code=1
@@ -184,6 +185,7 @@ def test_nothing_there_is_told_by_the_exit_code(shell: Shell) -> None:
     assert shell("pause", "--name", "report", code=1) == ""
 
 
+@pytest.mark.slow
 def test_lists_are_filtered_and_go_on_to_a_limit(shell: Shell) -> None:
     for name in ("xa", "xb", "xc"):
         shell("add", name, "--every", "5m", "--metadata", f'{{"team": "{name}"}}')
@@ -206,6 +208,18 @@ def test_lists_are_filtered_and_go_on_to_a_limit(shell: Shell) -> None:
     assert all(row == row.rstrip() for row in rows)
 
 
+def test_a_trigger_that_fails_to_say_when_is_listed_all_the_same(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object) -> str:
+        raise ValueError("no words")
+
+    shell("add", "x", "--cron", "0 9 * * *")
+    monkeypatch.setattr(CronTrigger, "describe", refuse)
+    assert "a trigger that does not say when: no words" in shell("list")
+
+
+@pytest.mark.slow
 def test_more_than_a_page_is_read_on(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,6 +231,7 @@ def test_more_than_a_page_is_read_on(
     assert len(shell("delete", "--all", "--yes").splitlines()) == 5
 
 
+@pytest.mark.slow
 def test_an_id_may_be_shortened_until_it_may_mean_several(shell: Shell) -> None:
     for digit in "34":
         id = f"abcdef1{digit}-0000-4000-8000-000000000000"
@@ -231,6 +246,7 @@ def test_an_id_may_be_shortened_until_it_may_mean_several(shell: Shell) -> None:
     shell.refusal("show", "abcdef130000400080000000000000000", code=1)
 
 
+@pytest.mark.slow
 def test_more_than_one_is_changed_with_consent_only(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,7 @@ def test_definitions_and_jobs_are_imported_and_once_if_repeated(
     assert {each["key"] for each in jobs} == {"7", "8"}
 
 
+@pytest.mark.slow
 def test_what_is_listed_can_be_imported_again(shell: Shell, tmp_path: Path) -> None:
     shell(
         "add", "report", "--cron", "0 9 * * *", "--max-attempts", "3", "--jitter", "5"
@@ -106,6 +107,7 @@ def test_lines_that_are_wrong_are_told_and_left_out(shell: Shell) -> None:
         assert text in told[number]
 
 
+@pytest.mark.slow
 def test_large_files_are_put_in_by_batches(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +120,7 @@ def test_large_files_are_put_in_by_batches(
     assert shell.json("stats")[0]["instances"]["pending"] == 5
 
 
+@pytest.mark.slow
 def test_lines_come_from_standard_input(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,6 +46,7 @@ def running(shell: Shell, *, finished: int) -> Iterator[Scheduler]:
         yield scheduler
 
 
+@pytest.mark.slow
 def test_a_definition_is_run_now_or_later_with_a_payload_and_once_by_a_key(
     shell: Shell,
 ) -> None:
@@ -67,6 +68,7 @@ def test_a_definition_is_run_now_or_later_with_a_payload_and_once_by_a_key(
     )
 
 
+@pytest.mark.slow
 def test_instances_are_shown_and_cancelled_by_the_beginning_of_their_id(
     shell: Shell,
 ) -> None:
@@ -88,6 +90,7 @@ def test_instances_are_shown_and_cancelled_by_the_beginning_of_their_id(
     assert len(rows) == 4
 
 
+@pytest.mark.slow
 def test_an_id_that_may_be_one_of_too_many_instances_is_given_whole(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,6 +102,7 @@ def test_an_id_that_may_be_one_of_too_many_instances_is_given_whole(
     shell("cancel", ids[0])
 
 
+@pytest.mark.slow
 def test_several_instances_that_begin_alike_are_named(shell: Shell) -> None:
     shell("add", "send", "--on-demand")
     ids = {shell.json("run", "send", "--delay", "1d")[0]["id"][0] for _ in range(17)}
@@ -141,6 +145,7 @@ def test_what_has_failed_is_shown_with_its_error_and_run_again(shell: Shell) -> 
     assert shell("retry", "--name", "send", code=1) == ""
 
 
+@pytest.mark.slow
 def test_it_says_why(shell: Shell) -> None:
     shell("add", "report", "--cron", "0 9 * * *", "--paused", "--note", "holidays")
     assert "holidays" in shell("why", "report")

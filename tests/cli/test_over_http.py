@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from go_scheduler.events import Event
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture
 def server(shell: Shell) -> Iterator[str]:
     """A server on the store of the shell, which only answers."""
@@ -127,7 +130,6 @@ def test_instances_are_the_same(shell: Shell, far: Shell) -> None:
     assert "ended before" in same(shell, far, "cancel", later, code=1)
 
 
-@pytest.mark.slow
 def test_what_has_run_is_the_same(shell: Shell, far: Shell) -> None:
     ended = threading.Semaphore(0)
 

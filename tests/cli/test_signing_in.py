@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def issuing() -> Iterator[Provider]:
     with provider() as found:

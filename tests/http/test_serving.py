@@ -269,6 +269,7 @@ def test_requests_are_logged_as_json_without_what_is_secret(
     assert told["level"] == "info"
     assert "secret" not in json.dumps(lines)
     assert any("starts" in each["message"] for each in lines)
+    assert {each["level"] for each in lines} == {"info"}
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from go_scheduler.cli.options import Json, text
 from go_scheduler.cli.output import at, document, line, note
 from go_scheduler.cli.policies import Policies
 from go_scheduler.cli.reading import instant_of, object_of
+from go_scheduler.cli.showing import described
 from go_scheduler.cli.when import When
 from go_scheduler.cli.where import Where
 from go_scheduler.clock import SystemClock
@@ -68,7 +69,7 @@ def add(
     if json:
         document(definition_document(stored))
         return
-    line(f"{stored.id}  {stored.trigger.describe()}")
+    line(f"{stored.id}  {described(stored.trigger)}")
     if stored.next_fire_time is not None:
         line(f"fires next at {at(stored.next_fire_time)}")
 

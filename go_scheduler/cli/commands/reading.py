@@ -17,7 +17,7 @@ from go_scheduler.cli.listing import Listed, definitions_of, instances_of
 from go_scheduler.cli.options import Json, text
 from go_scheduler.cli.output import at, document, line, note, table
 from go_scheduler.cli.reading import instant_of
-from go_scheduler.cli.showing import definition_lines, instance_lines
+from go_scheduler.cli.showing import definition_lines, described, instance_lines
 from go_scheduler.cli.where import Where
 from go_scheduler.errors import TaskDefinitionNotFoundError
 from go_scheduler.models import NodeInfo, State, TaskDefinition, TaskInstance
@@ -62,7 +62,7 @@ def _list_definitions(
             each.queue,
             each.state.value,
             at(each.next_fire_time),
-            each.trigger.describe(),
+            described(each.trigger),
         )
         for each in found
     ]
