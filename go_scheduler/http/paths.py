@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from starlette.requests import Request
     from starlette.types import Scope
 
 
@@ -12,3 +13,8 @@ def path_within(scope: Scope) -> str:
     """The path of a request as the routes have it."""
     path: str = scope["path"]
     return path.removeprefix(scope.get("root_path", ""))
+
+
+def path_from_outside(request: Request, path: str) -> str:
+    """A path of the application's as its callers write it, wherever it is mounted."""
+    return f"{request.scope.get('root_path', '')}{path}"

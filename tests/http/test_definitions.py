@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 import pytest
+from fastapi import FastAPI
 
 from go_scheduler import (
     CronTrigger,
@@ -390,3 +391,19 @@ def test_a_definition_of_a_foreign_kind_is_shown_as_it_is(
     assert http.get(f"/v1/definitions/{id}").json()["description"] == (
         "every day at 09:00"
     )
+
+
+def test_where_it_is_mounted_places_are_told_as_callers_write_them(
+    app: FastAPI,
+) -> None:
+    outer = FastAPI()
+    outer.mount("/inner", app)
+    with Calling(outer) as http:
+        made = http.post("/inner/v1/definitions", json={"trigger": DAILY})
+        path = made.headers["Location"]
+        assert path == f"/inner{path_of(made.json())}"
+        assert http.get(path).status_code == 200
+        run = http.post(f"{path}/run")
+        assert http.get(run.headers["Location"]).status_code == 200
+        put = http.put(f"/inner/v1/definitions/{uuid4()}", json={"trigger": DAILY})
+        assert http.get(put.headers["Location"]).status_code == 200

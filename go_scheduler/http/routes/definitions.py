@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID, uuid4
 
-from fastapi import APIRouter, Body, Query, Response
+from fastapi import APIRouter, Body, Query, Request, Response
 
 from go_scheduler.client.awaitable import on_thread
 from go_scheduler.errors import ConflictError, TaskDefinitionNotFoundError
@@ -35,6 +35,7 @@ from go_scheduler.http.bodies.instances import (
 )
 from go_scheduler.http.bodies.triggers import warnings_of
 from go_scheduler.http.context import Here
+from go_scheduler.http.paths import path_from_outside
 from go_scheduler.http.problems import invalid
 from go_scheduler.http.routes.conditions import (
     IfMatch,
@@ -59,7 +60,11 @@ _ATTEMPTS = 5
 
 @router.post("", status_code=201, responses={200: {"model": PutAnswer}})
 async def create_definition(
-    body: DefinitionBody, here: Here, caller: Writer, response: Response
+    body: DefinitionBody,
+    here: Here,
+    caller: Writer,
+    request: Request,
+    response: Response,
 ) -> PutAnswer:
     """Create a definition.
 
@@ -78,7 +83,9 @@ async def create_definition(
         if not made.is_same(definition):
             raise
         response.status_code = 200
-    response.headers["Location"] = f"/v1/definitions/{made.id}"
+    response.headers["Location"] = path_from_outside(
+        request, f"/v1/definitions/{made.id}"
+    )
     return _put(made, now, response)
 
 
@@ -88,6 +95,7 @@ async def put_definition(
     body: DefinitionPut,
     here: Here,
     caller: Writer,
+    request: Request,
     response: Response,
     if_match: IfMatch = None,
     if_none_match: IfNoneMatch = None,
@@ -112,7 +120,9 @@ async def put_definition(
     made = await put(here, caller, definition, owner=body.owner, stored=stored)
     if stored is None:
         response.status_code = 201
-        response.headers["Location"] = f"/v1/definitions/{id}"
+        response.headers["Location"] = path_from_outside(
+            request, f"/v1/definitions/{id}"
+        )
     return _put(made, now, response)
 
 
@@ -223,6 +233,7 @@ async def run_now(
     id: UUID,
     here: Here,
     caller: Runner,
+    request: Request,
     response: Response,
     body: RunBody | None = None,
 ) -> InstanceAnswer:
@@ -244,7 +255,9 @@ async def run_now(
         )
     if instance.id != instance_id:
         response.status_code = 200
-    response.headers["Location"] = f"/v1/instances/{instance.id}"
+    response.headers["Location"] = path_from_outside(
+        request, f"/v1/instances/{instance.id}"
+    )
     return InstanceAnswer.of(instance)
 
 
