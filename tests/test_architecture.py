@@ -24,6 +24,7 @@ ROOMS = (
     "models",
     "running",
     "running/calling",
+    "stores/messages",
 )
 
 MOST_LINES = 350

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -19,13 +18,14 @@ from go_scheduler.stores.messages import (
     Retention,
     RunOutcome,
 )
+from go_scheduler.testing.at_once import at_once as at_once
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.settling import settle
 from go_scheduler.triggers.delay import DelayTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from go_scheduler.json import JSON
@@ -48,8 +48,6 @@ HOURLY = IntervalTrigger(HOUR, anchor=START)
 WAITING = DelayTrigger(HOUR)
 NODE = UUID(int=1)
 OTHER_NODE = UUID(int=2)
-
-_FAILED_AFTER = 30
 
 
 def definition(
@@ -268,8 +266,9 @@ def hand_on(
     store: Store, instance: TaskInstance, *, lease: timedelta, worker: str | None = None
 ) -> Mapping[UUID, bool]:
     """Hand on a run, for so long at least."""
-    mine = claim_of(instance)
-    renewal = Renewal(claim=mine, lease=lease, handed_on=True, worker=worker)
+    renewal = Renewal(
+        claim=claim_of(instance), lease=lease, handed_on=True, worker=worker
+    )
     return store.renew_claims([renewal]).done
 
 
@@ -317,34 +316,3 @@ def ids(given: Iterable[TaskDefinition | TaskInstance]) -> list[UUID]:
 def times(given: Collection[TaskInstance]) -> list[datetime | None]:
     """Their fire times, in their order."""
     return [each.fire_time for each in given]
-
-
-def at_once(*calls: Callable[[], object]) -> list[object]:
-    """Make calls at the same moment, each in its own thread.
-
-    Returns:
-        What they returned, in the order of the calls.
-    """
-    barrier = threading.Barrier(len(calls))
-    results: dict[int, object] = {}
-    errors: list[BaseException] = []
-
-    def run(number: int, call: Callable[[], object]) -> None:
-        try:
-            barrier.wait(_FAILED_AFTER)
-            results[number] = call()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [
-        threading.Thread(target=run, args=pair, daemon=True)
-        for pair in enumerate(calls)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(_FAILED_AFTER)
-    if errors:
-        raise errors[0]
-    assert len(results) == len(calls), f"a call took longer than {_FAILED_AFTER} s"
-    return [results[number] for number in range(len(calls))]
