@@ -12,6 +12,7 @@ if typing.TYPE_CHECKING:
     from go_scheduler.http.app import create_app
     from go_scheduler.http.limits import Limits
     from go_scheduler.http.serving import serve
+    from go_scheduler.http.work.crews import Crews
 else:
     # Hidden from type checkers, which would take any misspelt name for an object.
     __getattr__, __dir__ = _on_demand.on_demand(
@@ -19,6 +20,7 @@ else:
         {
             "ApiKey": "access.keys",
             "BearerAccess": "access.bearer",
+            "Crews": "work.crews",
             "OidcIssuer": "access.issuer",
             "OpenAccess": "access.guard",
             "Limits": "limits",
@@ -31,6 +33,7 @@ else:
 __all__ = [
     "ApiKey",
     "BearerAccess",
+    "Crews",
     "Limits",
     "OidcIssuer",
     "OpenAccess",
