@@ -69,14 +69,14 @@ class Where:
         Raises:
             ConfigurationError: Nothing says where, or it is said twice.
         """
-        if (server := self._server_url()) is not None:
+        if (server := self.server_url()) is not None:
             with remote(server) as client:
                 yield client
             return
         with closing(opened_store(self.url(), migrates=migrates)) as store:
             yield Client(store)
 
-    def _server_url(self) -> str | None:
+    def server_url(self) -> str | None:
         """The URL of the server, if that is meant and not a store."""
         if self.store is not None and self.server is not None:
             raise ConfigurationError("say --store or --server, not both")
@@ -131,18 +131,29 @@ def remote(server: str) -> "Remote":
         ConfigurationError: It is no URL of a server.
     """
     # Imported here: for a store it is not needed, and takes as long as all the rest.
+    from go_scheduler.http.remote import Remote
+
+    return Remote(server, token=token_for(server))
+
+
+def token_for(server: str) -> str | None:
+    """What says to a server who asks; None: nothing does.
+
+    Raises:
+        NotAllowedError: A login has expired.
+    """
     from go_scheduler.http.access.login import Logins
     from go_scheduler.http.access.login_provider import LoginError
     from go_scheduler.http.access.loopback import is_safe_url
-    from go_scheduler.http.remote import Remote
 
-    token = os.environ.get("GO_SCHEDULER_TOKEN")
-    if not token and is_safe_url(server):
-        try:
-            token = Logins().token(server)
-        except LoginError as error:
-            raise NotAllowedError(f"{error}") from error
-    return Remote(server, token=token or None)
+    if token := os.environ.get("GO_SCHEDULER_TOKEN"):
+        return token
+    if not is_safe_url(server):
+        return None
+    try:
+        return Logins().token(server)
+    except LoginError as error:
+        raise NotAllowedError(str(error)) from error
 
 
 def opened_store(url: str, *, migrates: bool) -> Store:
