@@ -10,6 +10,7 @@ if typing.TYPE_CHECKING:
     from go_scheduler.http.access.issuer import OidcIssuer
     from go_scheduler.http.access.keys import ApiKey, new_key
     from go_scheduler.http.app import create_app
+    from go_scheduler.http.jobs.spreading import JobDefaults
     from go_scheduler.http.limits import Limits
     from go_scheduler.http.serving import serve
     from go_scheduler.http.work.crews import Crews
@@ -20,6 +21,7 @@ else:
         {
             "ApiKey": "access.keys",
             "BearerAccess": "access.bearer",
+            "JobDefaults": "jobs.spreading",
             "Crews": "work.crews",
             "OidcIssuer": "access.issuer",
             "OpenAccess": "access.guard",
@@ -34,6 +36,7 @@ __all__ = [
     "ApiKey",
     "BearerAccess",
     "Crews",
+    "JobDefaults",
     "Limits",
     "OidcIssuer",
     "OpenAccess",

@@ -12,10 +12,14 @@ from go_scheduler.http.access.entrance import Entrance
 from go_scheduler.http.access.guard import OpenAccess
 from go_scheduler.http.access.origins import allow_origins
 from go_scheduler.http.context import Context
+from go_scheduler.http.jobs.known_types import KnownTypes
+from go_scheduler.http.jobs.spreading import JobDefaults
 from go_scheduler.http.limits import Limited, Limits, MediaTypes
 from go_scheduler.http.openapi import describe, operation_id
 from go_scheduler.http.problems import answer_problems
-from go_scheduler.http.routes import definitions, instances, login, system
+from go_scheduler.http.routes import definitions, imports, instances, login, system
+from go_scheduler.http.routes import jobs as jobs_routes
+from go_scheduler.http.routes import types as types_routes
 from go_scheduler.http.routes import work as work_routes
 from go_scheduler.http.threads import Threads
 from go_scheduler.version import __version__
@@ -37,6 +41,7 @@ def create_app(
     work: Crews | None = None,
     types: HandlerRegistry | None = None,
     limits: Limits | None = None,
+    jobs: JobDefaults | None = None,
     clock: Clock | None = None,
 ) -> FastAPI:
     """An application that offers a scheduler over HTTP.
@@ -55,6 +60,7 @@ def create_app(
         work: Hands work to workers elsewhere; None: none is handed out.
         types: The types of jobs that the server runs itself; None: it runs none.
         limits: What a request may take; None: ``Limits()``.
+        jobs: What holds for jobs that do not say it; None: ``JobDefaults()``.
         clock: Measures time; None: the system's.
     """
     limits, clock = limits or Limits(), clock or SystemClock()
@@ -73,6 +79,8 @@ def create_app(
         clock=clock,
         limits=limits,
         threads=Threads(clock, threads=limits.threads, calls=limits.calls),
+        job_types=KnownTypes(scheduler, types, clock),
+        jobs=jobs or JobDefaults(),
         work=work,
         types=types,
     )
@@ -82,7 +90,16 @@ def create_app(
     answer_problems(app)
     allow_origins(app, context.access.origins)
     app.add_middleware(Limited, limits=limits, threads=context.threads)
-    for each in (definitions, instances, login, system, work_routes):
+    for each in (
+        definitions,
+        instances,
+        jobs_routes,
+        imports,
+        types_routes,
+        login,
+        system,
+        work_routes,
+    ):
         app.include_router(each.router)
     describe(app)
     return app

@@ -11,6 +11,8 @@ from go_scheduler.client import Client
 from go_scheduler.clock import Clock
 from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.http.access.guard import Access
+from go_scheduler.http.jobs.known_types import KnownTypes
+from go_scheduler.http.jobs.spreading import JobDefaults
 from go_scheduler.http.limits import Limits
 from go_scheduler.http.threads import Threads
 from go_scheduler.http.work.crews import Crews
@@ -28,6 +30,8 @@ class Context:
         threads: Where calls wait for the store.
         work: Hands work to workers elsewhere; None: none is handed out.
         types: The types of jobs that the server runs itself; None: it runs none.
+        job_types: What is known of types, these and those in the store.
+        jobs: What holds for jobs that do not say it themselves.
     """
 
     client: Client
@@ -35,6 +39,8 @@ class Context:
     clock: Clock
     limits: Limits
     threads: Threads
+    job_types: KnownTypes
+    jobs: JobDefaults
     work: Crews | None = None
     types: HandlerRegistry | None = None
 

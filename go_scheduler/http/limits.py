@@ -43,6 +43,7 @@ class Limits:
         body_bytes: How many bytes its body may have.
         read: How long its body may take to arrive; of one that is open-ended, each
             part.
+        import_lines: How many lines one import may have.
         answer: How long it may take to be answered after that.
         threads: How many calls may wait for the store at once.
         calls: How many calls there may be, those included that wait for a thread.
@@ -53,6 +54,7 @@ class Limits:
     header_bytes: int = 32 * 1024
     body_bytes: int = 1024 * 1024
     read: timedelta = timedelta(seconds=20)
+    import_lines: int = 10_000_000
     answer: timedelta = timedelta(seconds=20)
     threads: int = 32
     calls: int = 1000
@@ -129,7 +131,8 @@ class _Timed:
                     return self._received(await receive())
 
                 async def timed_send(message: Message) -> None:
-                    # How fast it is taken is the server's concern.
+                    # How fast it is taken is the server's concern; and whoever reads
+                    # on while it is answered sees to how long that takes.
                     self._allow(None)
                     await send(message)
 
@@ -156,8 +159,6 @@ class _Timed:
         if not message.get("more_body", False):
             self._reading = False
             self._allow(self._to_answer)
-        elif self._open_ended:
-            self._allow(self._limits.read)
         return message
 
     def _too_slow(self) -> Problem:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from fastapi import FastAPI, Request, Response
+    from pydantic import ValidationError
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MEDIA_TYPE = "application/problem+json"
@@ -108,6 +109,12 @@ def invalid(field: str, detail: str) -> Problem:
         detail: What was expected and found, and what can be done.
     """
     return _invalid([{"field": field, "detail": detail}])
+
+
+def mismatch(error: ValidationError) -> Problem:
+    """That of what does not fit a model, read outside of a request's body."""
+    found = error.errors(include_url=False)
+    return _of_validation([{**each, "loc": ("body", *each["loc"])} for each in found])
 
 
 def problem_of(error: GoSchedulerError, *, conditional: bool = False) -> Problem:

@@ -42,6 +42,12 @@ CHECKS = [
 ]
 
 
+@schemathesis.serializer("application/x-ndjson")
+def as_lines(_: Any, value: Any) -> bytes:
+    """Whatever is sent where lines are read."""
+    return str(value).encode(errors="surrogatepass")
+
+
 def cases(operation: Any, ids: dict[str, str]) -> SearchStrategy[Any]:
     """Requests for an operation, right and wrong, of what is there and what is not."""
     known: list[dict[str, str] | None] = [None]

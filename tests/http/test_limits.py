@@ -220,7 +220,7 @@ def test_each_part_of_an_import_has_its_time() -> None:
             )
             + b"2\r\n{}\r\n"
         )
-        assert read_all(connection).startswith("HTTP/1.1 408 ")
+        assert "took too long to arrive" in read_all(connection)
 
 
 @pytest.mark.slow

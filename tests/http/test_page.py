@@ -1,4 +1,4 @@
-"""The page on the HTTP API shows what a server answers."""
+"""The pages on the HTTP API show what a server answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from tests.http.serving import served
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-PAGE = (Path(__file__).parents[2] / "docs/http-api.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "http-api.md").read_text()
+JOBS = (DOCS / "jobs.md").read_text()
 NEEDED = ("bash", "curl", "jq")
 PLACE = "http://127.0.0.1:8710"
 END = "-- end of a command --"
@@ -29,10 +31,10 @@ class Command(NamedTuple):
     printed: str
 
 
-def commands() -> list[Command]:
-    """All that is typed in the blocks of the page, in their order."""
+def commands(page: str = PAGE) -> list[Command]:
+    """All that is typed in the blocks of a page, in their order."""
     found: list[Command] = []
-    for block in re.findall(r"^```console\n(.*?)^```$", PAGE, re.M | re.S):
+    for block in re.findall(r"^```console\n(.*?)^```$", page, re.M | re.S):
         for text in re.split(r"^\$ ", block, flags=re.M)[1:]:
             typed, *lines = text.splitlines()
             while lines and lines[0].startswith("> "):
@@ -45,9 +47,14 @@ def commands() -> list[Command]:
 @pytest.mark.skipif(
     not all(map(shutil.which, NEEDED)), reason=f"needs {', '.join(NEEDED)}"
 )
-def test_each_command_prints_what_is_shown(app: FastAPI) -> None:
-    shown = commands()
-    assert len(shown) > 30
+@pytest.mark.parametrize(
+    ("page", "count"), [(PAGE, 30), (JOBS, 15)], ids=["http-api", "jobs"]
+)
+def test_each_command_prints_what_is_shown(
+    app: FastAPI, tmp_path: Path, page: str, count: int
+) -> None:
+    shown = commands(page)
+    assert len(shown) > count
     with served(app) as (host, port):
         script = f"\necho '{END}'\n".join([*(each.text for each in shown), ""])
         done = subprocess.run(
@@ -55,6 +62,7 @@ def test_each_command_prints_what_is_shown(app: FastAPI) -> None:
             input=script.replace(PLACE, f"http://{host}:{port}"),
             capture_output=True,
             text=True,
+            cwd=tmp_path,
             timeout=120,
             check=True,
         )

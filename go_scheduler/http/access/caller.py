@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from go_scheduler.http.problems import Problem
+from go_scheduler.http.problems import Problem, invalid
 
 if TYPE_CHECKING:
     from collections.abc import Set
@@ -71,6 +71,25 @@ class Caller:
                 f"the caller is restricted to some queues, and {queue!r} is none of"
                 " them",
             )
+
+    def owner_for(self, owner: str | None) -> str | None:
+        """Whose a new definition of theirs is.
+
+        Args:
+            owner: Whose it is to be, as was sent; None: they did not say.
+
+        Raises:
+            Problem: 403, they have nothing of that owner's; 422, they have to say.
+        """
+        if self.owners is None or owner in self.owners:
+            return owner
+        if owner is not None:
+            raise Problem(
+                403, "owner", "Not allowed", f"the caller has nothing of {owner!r}"
+            )
+        if len(self.owners) != 1:
+            raise invalid("owner", "say whose it is: the caller has several owners")
+        return next(iter(self.owners))
 
     def sees(self, definition: TaskDefinition) -> bool:
         """Whether a definition, or what is of it, is there for them."""

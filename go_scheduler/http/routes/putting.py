@@ -65,7 +65,7 @@ async def put(
         if owner not in (None, stored.owner):
             raise invalid("owner", "whose a definition is cannot be changed")
         return await here.client.aschedule(definition)
-    owner = _owner_for(caller, owner)
+    owner = caller.owner_for(owner)
     if owner is None:
         return await here.client.aschedule(definition)
     named = replace(definition, named=True)
@@ -112,19 +112,6 @@ def _merged(old: Any, patch: Mapping[str, Any]) -> dict[str, Any]:
         else:
             merged[name] = value
     return merged
-
-
-def _owner_for(caller: Caller, owner: str | None) -> str | None:
-    """Whose a new definition of a caller's is."""
-    if caller.owners is None or owner in caller.owners:
-        return owner
-    if owner is not None:
-        raise Problem(
-            403, "owner", "Not allowed", f"the caller has nothing of {owner!r}"
-        )
-    if len(caller.owners) != 1:
-        raise invalid("owner", "say whose it is: the caller has several owners")
-    return next(iter(caller.owners))
 
 
 def _not_theirs(id: UUID) -> Problem:

@@ -1,0 +1,250 @@
+"""Jobs and their types over the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated, Any, Literal, Self
+from uuid import UUID
+
+from pydantic import ConfigDict, Field
+from pydantic.config import JsonDict
+
+from go_scheduler.handlers.job_types import JobType
+from go_scheduler.handlers.schema import Schema
+from go_scheduler.handlers.task import task_id
+from go_scheduler.http.bodies.common import (
+    Answer,
+    Asked,
+    Body,
+    Instant,
+    Name,
+    Object,
+    Seconds,
+    if_given,
+    of_field,
+)
+from go_scheduler.http.bodies.definitions import Overlapping
+from go_scheduler.http.bodies.policies import RetryBody
+from go_scheduler.http.jobs.known_types import MARK, check_type_name, said_of
+from go_scheduler.http.problems import invalid
+from go_scheduler.json import check_text, freeze
+from go_scheduler.models import METADATA_LIMIT, TaskDefinition
+from go_scheduler.policies import Overlap
+from go_scheduler.triggers import OnDemandTrigger
+
+_JOB: JsonDict = {"type": "resize", "payload": {"picture": "cat.png"}, "key": "cat"}
+_TYPE: JsonDict = {
+    "queue": "pictures",
+    "retry": {"max_attempts": 5, "delay": 10},
+    "schema": {"properties": {"picture": {"type": "string"}}, "required": ["picture"]},
+}
+_CENTURY = 3_155_760_000
+_LONGEST_IMPORT = 180
+
+Count = Annotated[float, Field(ge=0, le=_CENTURY, allow_inf_nan=False)]
+
+
+class JobBody(Body):
+    """What is to be done, and when.
+
+    What its type says holds unless the job says otherwise; a job that does has a
+    definition of its own.
+    """
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_JOB]})
+
+    type: Name
+    payload: Object | None = Field(None, description="At most 64 KiB.")
+    at: Instant | None = Field(None, description="null: as soon as possible.")
+    delay: Seconds | None = Field(None, description="Instead of `at`.")
+    key: Name | None = Field(
+        None, description="While a job of the type has it, no second one is made."
+    )
+    jitter: Seconds | None = Field(None, description="How much later it runs, at most.")
+    queue: Name | None = None
+    priority: int | None = Field(None, json_schema_extra={"minimum": 0, "maximum": 3})
+    retry: RetryBody | None = None
+    timeout: Seconds | None = Field(None, description="When a run is told to end.")
+    expire_after: Seconds | None = Field(
+        None, description="How long a run may take before it is presumed hung."
+    )
+    lock: Name | None = Field(None, description="One of all with this lock runs.")
+    metadata: Object | None = Field(None, description="At most 64 KiB.")
+    owner: Name | None = Field(None, description="Of a definition of its own.")
+
+    def settings(self, base: TaskDefinition) -> dict[str, Any]:
+        """What it says otherwise than its type.
+
+        Raises:
+            Problem: 422, a policy cannot be.
+        """
+        said: dict[str, Any] = {
+            "queue": self.queue,
+            "priority": self.priority,
+            "retry": if_given(self.retry, lambda it: it.policy("retry")),
+            "timeout": self.timeout,
+            "expire_after": self.expire_after,
+            "lock": self.lock,
+            "metadata": self.metadata,
+        }
+        return {
+            name: value
+            for name, value in said.items()
+            if value is not None and value != getattr(base, name)
+        }
+
+
+class SubmittedAnswer(Answer):
+    """What a job has become."""
+
+    instance_id: UUID
+    definition_id: UUID
+
+
+class ImportAsked(Asked):
+    """How many jobs are imported."""
+
+    import_: str | None = Field(
+        None,
+        alias="import",
+        min_length=1,
+        max_length=_LONGEST_IMPORT,
+        description="A name for the import: repeated by it, no line is made twice."
+        " null: one is made up, and told.",
+    )
+    start: Instant | None = Field(None, description="null: the present time.")
+    window: Count | None = Field(
+        None, description="Over how many seconds they are staggered evenly."
+    )
+    interval: Count | None = Field(
+        None, description="How many seconds after the one before each is to run."
+    )
+    jitter: Count | None = Field(
+        None, description="How many seconds later each runs, at most."
+    )
+    on_error: Literal["stop", "skip"] = Field(
+        "stop", description="What becomes of the lines after one that is refused."
+    )
+
+    def seconds(self, name: str) -> timedelta | None:
+        """One of its durations."""
+        return if_given(getattr(self, name), lambda it: timedelta(seconds=it))
+
+    def check(self) -> None:
+        """Refuse what contradicts itself.
+
+        Raises:
+            Problem: 422.
+        """
+        if self.import_ is not None:
+            with of_field("import"):
+                check_text(self.import_, "import")
+        if self.window is not None and self.interval is not None:
+            raise invalid("interval", "say window or interval, not both")
+
+
+class TypeBody(Body):
+    """A type of jobs, for workers elsewhere."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_TYPE]})
+
+    queue: Name = "default"
+    priority: int = Field(1, json_schema_extra={"minimum": 0, "maximum": 3})
+    retry: RetryBody | None = Field(None, description="null: the server's default.")
+    timeout: Seconds | None = Field(None, description="When a run is told to end.")
+    expire_after: Seconds | None = Field(
+        None, description="How long a run may take before it is presumed hung."
+    )
+    overlap: Overlapping = Overlap.ALLOW
+    lock: Name | None = Field(None, description="One of all with this lock runs.")
+    description: str = Field("", max_length=10_000)
+    payload_schema: Object | None = Field(
+        None,
+        alias="schema",
+        description="A JSON schema (2020-12) for the payload, checked when a job is"
+        " submitted; null: any object.",
+    )
+    owner: Name | None = Field(None, description="In whose declared set it is.")
+
+    def definition(self, name: str) -> TaskDefinition:
+        """The definition of the type.
+
+        Raises:
+            Problem: 422.
+        """
+        said: dict[str, Any] = {"description": self.description}
+        check_type_name(name)
+        with of_field("schema"):
+            if self.payload_schema is not None:
+                said["schema"] = Schema(self.payload_schema).value
+            metadata = freeze({MARK: said}, name="schema", limit=METADATA_LIMIT)
+        retry = if_given(self.retry, lambda it: it.policy("retry"))
+        with of_field("", tuple(type(self).model_fields)):
+            return TaskDefinition(
+                id=task_id(name),
+                name=name,
+                trigger=OnDemandTrigger(),
+                queue=self.queue,
+                priority=self.priority,
+                retry=retry,
+                timeout=self.timeout,
+                expire_after=self.expire_after,
+                overlap=self.overlap,
+                lock=self.lock,
+                metadata=metadata,
+            )
+
+
+class TypeAnswer(Answer):
+    """A type of jobs."""
+
+    type: str
+    description: str
+    payload_schema: Object | None = Field(alias="schema")
+    runs_here: bool = Field(description="Whether the server runs it itself.")
+    definition_id: UUID
+    queue: str
+    priority: int
+    retry: RetryBody | None
+    timeout: Seconds | None
+    expire_after: Seconds | None
+    overlap: Overlap
+    lock: str | None
+    paused: bool
+    owner: str | None
+    revision: int | None
+
+    @classmethod
+    def of(cls, definition: TaskDefinition, job_type: JobType | None = None) -> Self:
+        """That of a definition; and what the server says that runs it itself."""
+        said = said_of(definition)
+        schema, described = said.get("schema"), said.get("description")
+        if job_type is not None:
+            schema, described = job_type.schema, job_type.description
+        return cls(
+            type=definition.name or "",
+            description=described if isinstance(described, str) else "",
+            schema=dict(schema) if isinstance(schema, Mapping) else None,
+            runs_here=job_type is not None,
+            definition_id=definition.id,
+            queue=definition.queue,
+            priority=definition.priority,
+            retry=if_given(definition.retry, RetryBody.of),
+            timeout=definition.timeout,
+            expire_after=definition.expire_after,
+            overlap=definition.overlap,
+            lock=definition.lock,
+            paused=definition.paused,
+            owner=definition.owner,
+            revision=definition.revision,
+        )
+
+
+class TypesAnswer(Answer):
+    """A page of types."""
+
+    items: list[TypeAnswer]
+    next: str | None = Field(
+        description="Pass it on as `after` to read the next page; null: there is none."
+    )

@@ -1,0 +1,252 @@
+"""Imports: jobs that arrive line by line, written in batches, however many."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from starlette.requests import ClientDisconnect
+
+from go_scheduler.client.awaitable import on_thread
+from go_scheduler.clock import ZERO
+from go_scheduler.errors import GoSchedulerError
+from go_scheduler.http.bodies.jobs import JobBody
+from go_scheduler.http.jobs.known_types import no_type
+from go_scheduler.http.jobs.lines import Line, Lines
+from go_scheduler.http.jobs.planning import Planned, planned
+from go_scheduler.http.jobs.reading import read
+from go_scheduler.http.jobs.spreading import Spread
+from go_scheduler.http.jobs.submitting import Submitting
+from go_scheduler.http.problems import Problem, problem_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+
+    from go_scheduler.http.access.caller import Caller
+    from go_scheduler.http.bodies.jobs import ImportAsked
+    from go_scheduler.http.context import Context
+    from go_scheduler.http.jobs.known_types import KnownType
+
+_BATCH = 500
+_OFTEN = timedelta(seconds=1)
+_PART = 500
+_MOST_TOLD = 1000
+
+Event = dict[str, Any]
+"""What is answered, a line each."""
+
+
+class Import:
+    """One import, and how far it has come.
+
+    Args:
+        here: What writes it.
+        caller: Who sends it.
+        asked: How it is to be done.
+    """
+
+    def __init__(self, here: Context, caller: Caller, asked: ImportAsked) -> None:
+        self.name = asked.import_ or uuid4().hex
+        self._here = here
+        self._caller = caller
+        self._skips = asked.on_error == "skip"
+        self._spread = spread_of(here, asked)
+        self._submitting = Submitting(here.client, here.job_types, caller)
+        self._lines = Lines(here.limits.body_bytes)
+        self._counts = {"read": 0, "made": 0, "known": 0, "refused": 0}
+        self._began = self._told = here.clock.elapsed()
+
+    async def events(self, parts: AsyncIterator[bytes]) -> AsyncGenerator[Event]:
+        """Import what arrives, and tell of it.
+
+        The last event is *done*, *stopped* or *failed*; of those after which the sender
+        may still be sending, what it sends is read and left.
+
+        Args:
+            parts: Of the body.
+        """
+        yield {"event": "started", "import": self.name}
+        try:
+            async for batch in self._batches(parts):
+                events, goes_on = await self._write(batch)
+                for each in events:
+                    yield each
+                if not goes_on:
+                    yield self._end("stopped", "lines after the one refused are left")
+                    break
+                if self._is_to_tell():
+                    yield {"event": "progress", **self._counts}
+            else:
+                yield self._last()
+                return
+        except ClientDisconnect:
+            return
+        except TimeoutError:
+            yield self._end("failed", "the lines took too long to arrive")
+            return
+        except (GoSchedulerError, Problem) as error:
+            problem = error if isinstance(error, Problem) else problem_of(error)
+            yield self._end("failed", problem.detail)
+        await self._leave(parts)
+
+    def _last(self) -> Event:
+        most = self._here.limits.import_lines
+        if self._lines.number <= most:
+            return {"event": "done", "import": self.name, **self._counts}
+        return self._end(
+            "stopped",
+            f"an import has at most {most} lines: send the rest"
+            " as another one, of another name",
+        )
+
+    def _end(self, event: str, why: str) -> Event:
+        again = f"what was made stays: send it again by import={self.name}"
+        detail = f"{why}; {again}, and no line is made twice"
+        return {"event": event, "import": self.name, **self._counts, "detail": detail}
+
+    def _is_to_tell(self) -> bool:
+        """Whether it is time for progress, told ever less often.
+
+        Many senders read nothing before they have sent everything, and meanwhile the
+        network has to hold what they were told.
+        """
+        now = self._here.clock.elapsed()
+        if now - self._told < max(_OFTEN, (now - self._began) / _PART):
+            return False
+        self._told = now
+        return True
+
+    async def _batches(self, parts: AsyncIterator[bytes]) -> AsyncIterator[list[Line]]:
+        batch: list[Line] = []
+        size = 0
+        async for line in self._read(parts):
+            batch.append(line)
+            size += len(line.data or b"")
+            if len(batch) == _BATCH or size >= self._here.limits.body_bytes:
+                yield batch
+                batch, size = [], 0
+        if batch:
+            yield batch
+
+    async def _read(self, parts: AsyncIterator[bytes]) -> AsyncIterator[Line]:
+        lines, most = self._lines, self._here.limits.import_lines
+        seconds = self._here.limits.read.total_seconds()
+        while True:
+            try:
+                async with asyncio.timeout(seconds):
+                    part = await anext(parts)
+            except StopAsyncIteration:
+                break
+            for line in lines.take(part):
+                if line.number <= most:
+                    yield line
+            if lines.number > most:
+                return
+        for line in lines.rest():
+            if line.number <= most:
+                yield line
+
+    async def _leave(self, parts: AsyncIterator[bytes]) -> None:
+        """Read what is still sent, for a while, so that the answer arrives."""
+        try:
+            async with asyncio.timeout(self._here.limits.read.total_seconds()):
+                async for _ in parts:
+                    pass
+        except (ClientDisconnect, TimeoutError):
+            return
+
+    async def _write(self, batch: Sequence[Line]) -> tuple[Sequence[Event], bool]:
+        """Write a batch; what is to be told of it, and whether it goes on."""
+        bodies = await on_thread(self._parse, batch)
+        names = {each.type for each in bodies if isinstance(each, JobBody)}
+        types = await self._here.job_types.find_all(names)
+        plans = await on_thread(self._plan, batch, bodies, types)
+        taken = self._taken(plans)
+        jobs = [each for each in taken if isinstance(each, Planned)]
+        found = iter(await self._submitting.write(jobs))
+        results = [next(found) if isinstance(each, Planned) else each for each in taken]
+        events: list[Event] = []
+        goes_on = True
+        for line, plan, result in zip(batch, taken, results, strict=False):
+            self._counts["read"] += 1
+            if isinstance(result, Problem):
+                self._counts["refused"] += 1
+                goes_on = self._skips
+                if self._counts["refused"] <= _MOST_TOLD:
+                    events.append(_refused(line, result))
+                continue
+            assert isinstance(plan, Planned)
+            self._counts["made" if result.id == plan.job.id else "known"] += 1
+        return events, goes_on
+
+    def _taken(self, plans: Sequence[Planned | Problem]) -> Sequence[Planned | Problem]:
+        """Those up to the first that is refused, or all."""
+        if self._skips:
+            return plans
+        refused = (n for n, each in enumerate(plans) if isinstance(each, Problem))
+        return plans[: next(refused, len(plans)) + 1]
+
+    def _parse(self, batch: Sequence[Line]) -> Sequence[JobBody | Problem]:
+        longest = self._here.limits.body_bytes
+        return [read(each, longest=longest) for each in batch]
+
+    def _plan(
+        self,
+        batch: Sequence[Line],
+        bodies: Sequence[JobBody | Problem],
+        types: Mapping[str, KnownType],
+    ) -> Sequence[Planned | Problem]:
+        return [
+            body if isinstance(body, Problem) else self._planned(line, body, types)
+            for line, body in zip(batch, bodies, strict=True)
+        ]
+
+    def _key_of(self, line: Line) -> str:
+        return f"import {self.name}:{line.number}"
+
+    def _planned(
+        self, line: Line, body: JobBody, types: Mapping[str, KnownType]
+    ) -> Planned | Problem:
+        try:
+            if body.type not in types:
+                return no_type(body.type)
+            return planned(
+                body,
+                types[body.type],
+                self._caller,
+                key=self._key_of(line) if body.key is None else body.key,
+                number=line.number,
+                spread=self._spread,
+            )
+        except Problem as problem:
+            return problem
+
+
+def spread_of(here: Context, asked: ImportAsked) -> Spread:
+    """When the lines of an import are to run."""
+    window, interval = asked.seconds("window"), asked.seconds("interval")
+    if window is None and interval is None:
+        interval = here.jobs.interval
+    start = asked.start
+    if start is None and (window or interval or ZERO) > ZERO:
+        # One time for all, however long they take to arrive.
+        start = here.clock.now()
+    jitter = asked.seconds("jitter")
+    return Spread(
+        start=start,
+        window=window,
+        interval=interval,
+        jitter=here.jobs.jitter if jitter is None else jitter,
+    )
+
+
+def _refused(line: Line, problem: Problem) -> Event:
+    return {
+        "event": "refused",
+        "line": line.number,
+        "type": f"urn:go_scheduler:{problem.slug}",
+        "detail": problem.detail,
+        "errors": list(problem.errors),
+    }

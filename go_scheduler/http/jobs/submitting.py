@@ -1,0 +1,117 @@
+"""Writes jobs: many of one type at once, and those with a definition of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from go_scheduler.errors import ConflictError, TaskDefinitionNotFoundError
+from go_scheduler.http.jobs.known_types import no_type
+from go_scheduler.http.problems import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
+
+    from go_scheduler.client import Client
+    from go_scheduler.client.job import Job
+    from go_scheduler.http.access.caller import Caller
+    from go_scheduler.http.jobs.known_types import KnownTypes
+    from go_scheduler.http.jobs.planning import Planned
+    from go_scheduler.models import TaskDefinition, TaskInstance
+
+
+class Submitting:
+    """Writes the jobs of a caller.
+
+    Args:
+        client: What writes them.
+        types: What is known of types.
+        caller: Who submits them, and is told of nobody else's.
+    """
+
+    def __init__(self, client: Client, types: KnownTypes, caller: Caller) -> None:
+        self._client = client
+        self._types = types
+        self._caller = caller
+
+    async def write(self, jobs: Sequence[Planned]) -> Sequence[TaskInstance | Problem]:
+        """Write jobs, those without definitions of their own by one write a type.
+
+        Returns:
+            In the order given, the instance: with the id of its job if it was made, and
+            else the one that has the key; or why there is none for this caller.
+        """
+        found: dict[UUID, TaskInstance | Problem] = {}
+        plain: dict[str, list[Job]] = {}
+        for each in jobs:
+            if each.own is None:
+                plain.setdefault(each.type, []).append(each.job)
+        for type, batch in plain.items():
+            written = await self._enqueue(type, batch)
+            found |= {job.id: it for job, it in zip(batch, written, strict=True)}
+        for each in jobs:
+            if each.own is not None:
+                found[each.job.id] = await self._write_own(each, each.own)
+        return [self._seen(found[each.job.id]) for each in jobs]
+
+    async def _enqueue(
+        self, type: str, jobs: Sequence[Job]
+    ) -> Sequence[TaskInstance | Problem]:
+        try:
+            return await self._client.aenqueue_all(type, jobs)
+        except TaskDefinitionNotFoundError:
+            self._types.forget(type)
+            if type not in self._types.tasks:
+                return [no_type(type)] * len(jobs)
+        # It is run here, and nobody has scheduled it yet.
+        await self._client.aschedule(self._types.tasks[type].definition)
+        return await self._client.aenqueue_all(type, jobs)
+
+    async def _write_own(
+        self, each: Planned, own: TaskDefinition
+    ) -> TaskInstance | Problem:
+        try:
+            await self._put(own, each.owner)
+            return await self._run(own.id, each.job)
+        except Problem as problem:
+            return problem
+        except TaskDefinitionNotFoundError:
+            # One with this key has ended, and is remembered as one of its owner's.
+            await self._client.adelete_definition(own.id)
+        await self._put(own, each.owner)
+        return await self._run(own.id, each.job)
+
+    async def _put(self, own: TaskDefinition, owner: str | None) -> None:
+        try:
+            if owner is None:
+                await self._client.aschedule(own)
+                return
+            put = await self._client.adeclare([own], owner=owner, removed="keep")
+        except ConflictError:
+            # There is one with this key, of which nothing is changed.
+            return
+        if not put:
+            raise Problem(
+                409,
+                "owner",
+                "Not possible for its owner",
+                f"the set of {owner!r} is declared with versions, by a program, and"
+                " takes no job with settings of its own: leave out what its type says",
+            )
+
+    async def _run(self, id: UUID, job: Job) -> TaskInstance:
+        return await self._client.arun_now(
+            id, payload=job.payload, at=job.at, delay=job.delay, key=job.key, id=job.id
+        )
+
+    def _seen(self, found: TaskInstance | Problem) -> TaskInstance | Problem:
+        """What was found, if it is not somebody else's."""
+        if isinstance(found, Problem) or self._caller.sees(found.definition):
+            return found
+        return Problem(
+            409,
+            "key",
+            "Its key is taken",
+            "something else has this key, or its type has changed: take another key, or"
+            " ask again in a moment",
+        )

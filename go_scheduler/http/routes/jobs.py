@@ -1,0 +1,59 @@
+"""Jobs: what is to be done by a type, now or later."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Response
+
+from go_scheduler.http.access.caller import Caller
+from go_scheduler.http.access.guard import allowed
+from go_scheduler.http.bodies.common import Name
+from go_scheduler.http.bodies.jobs import JobBody, SubmittedAnswer
+from go_scheduler.http.context import Here
+from go_scheduler.http.jobs.planning import planned
+from go_scheduler.http.jobs.spreading import Spread
+from go_scheduler.http.jobs.submitting import Submitting
+from go_scheduler.http.problems import Problem, invalid
+
+router = APIRouter(prefix="/v1", tags=["jobs"])
+
+
+@router.post(
+    "/jobs",
+    status_code=201,
+    responses={
+        200: {
+            "model": SubmittedAnswer,
+            "description": "There is a job with this key already.",
+        }
+    },
+)
+async def submit(
+    here: Here,
+    caller: Annotated[Caller, allowed("jobs:write")],
+    body: JobBody,
+    response: Response,
+    idempotency_key: Annotated[
+        Name | None, Header(description="The `key`, if the body has none.")
+    ] = None,
+) -> SubmittedAnswer:
+    """Submit a job, once by its key."""
+    if body.key is not None and idempotency_key not in (None, body.key):
+        raise invalid("key", "it is another one than the header Idempotency-Key has")
+    known = await here.job_types.find(body.type)
+    job = planned(
+        body,
+        known,
+        caller,
+        key=idempotency_key if body.key is None else body.key,
+        number=1,
+        spread=Spread(jitter=here.jobs.jitter),
+    )
+    submitting = Submitting(here.client, here.job_types, caller)
+    [found] = await submitting.write([job])
+    if isinstance(found, Problem):
+        raise found
+    response.headers["Location"] = f"/v1/instances/{found.id}"
+    response.status_code = 201 if found.id == job.job.id else 200
+    return SubmittedAnswer(instance_id=found.id, definition_id=found.definition.id)

@@ -1,0 +1,142 @@
+"""Types of jobs: those that the server runs, and those declared for workers."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Response
+
+from go_scheduler.handlers.task import task_id
+from go_scheduler.http.access.caller import Caller
+from go_scheduler.http.access.guard import allowed
+from go_scheduler.http.bodies.common import PageAsked
+from go_scheduler.http.bodies.jobs import TypeAnswer, TypeBody, TypesAnswer
+from go_scheduler.http.context import Context, Here
+from go_scheduler.http.jobs.known_types import (
+    MARK,
+    check_type_name,
+    is_declared,
+    no_type,
+)
+from go_scheduler.http.problems import Problem
+from go_scheduler.models import TaskDefinition
+
+router = APIRouter(prefix="/v1", tags=["types"])
+
+Type = Annotated[str, Path(description="The name of the type.")]
+
+
+@router.get("/types")
+async def list_types(
+    here: Here,
+    caller: Annotated[Caller, allowed("jobs:read")],
+    asked: Annotated[PageAsked, Query()],
+) -> TypesAnswer:
+    """List types: on the first page those that the server runs, then those declared."""
+    own = here.job_types.tasks
+    items: list[TypeAnswer] = []
+    if asked.after is None:
+        known = await here.job_types.find_all(sorted(own))
+        for each in known.values():
+            assert each.task is not None
+            described = here.job_types.described(each)
+            items.append(TypeAnswer.of(each.stored or each.task.definition, described))
+    page = await here.client.alist_definitions(
+        metadata={MARK: {}}, after=asked.after, limit=asked.limit
+    )
+    items += [
+        TypeAnswer.of(each)
+        for each in page
+        if each.name not in own and _is_type(each) and caller.sees(each)
+    ]
+    return TypesAnswer(items=items, next=page.next)
+
+
+@router.get("/types/{type:path}")
+async def get_type(
+    here: Here, caller: Annotated[Caller, allowed("jobs:read")], type: Type
+) -> TypeAnswer:
+    """Read a type."""
+    if (task := here.job_types.tasks.get(type)) is not None:
+        known = await here.job_types.find(type)
+        described = here.job_types.described(known)
+        return TypeAnswer.of(known.stored or task.definition, described)
+    stored = await _stored(here, type)
+    if stored is None or not caller.sees(stored):
+        raise no_type(type)
+    return TypeAnswer.of(stored)
+
+
+@router.put(
+    "/types/{type:path}",
+    responses={201: {"model": TypeAnswer, "description": "It is a new one."}},
+)
+async def put_type(
+    here: Here,
+    caller: Annotated[Caller, allowed("jobs:write")],
+    type: Type,
+    body: TypeBody,
+    response: Response,
+) -> TypeAnswer:
+    """Declare a type for workers elsewhere, or change it."""
+    definition = body.definition(type)
+    caller.check_queue(definition.queue)
+    owner = caller.owner_for(body.owner)
+    there = await _declared(here, caller, type)
+    if owner is None:
+        put = [await here.client.aschedule(definition)]
+    else:
+        put = await here.client.adeclare([definition], owner=owner, removed="keep")
+    if not put:
+        raise _taken(type, f"the set of {owner!r} is declared with versions")
+    here.job_types.forget(type)
+    response.status_code = 201 if there is None else 200
+    return TypeAnswer.of(put[0])
+
+
+@router.delete("/types/{type:path}", status_code=204)
+async def delete_type(
+    here: Here, caller: Annotated[Caller, allowed("jobs:write")], type: Type
+) -> None:
+    """Delete a declared type, and the jobs of it that have not started."""
+    there = await _declared(here, caller, type)
+    if there is None:
+        raise no_type(type)
+    await here.client.adelete_definition(there.id)
+    here.job_types.forget(type)
+
+
+async def _stored(here: Context, type: str) -> TaskDefinition | None:
+    check_type_name(type)
+    found = await here.client.alist_definitions(ids=[task_id(type)])
+    return found[0] if found else None
+
+
+async def _declared(here: Context, caller: Caller, type: str) -> TaskDefinition | None:
+    """The definition of a type that may be changed here, if there is one.
+
+    Raises:
+        Problem: 409, it is somebody else's.
+    """
+    if type in here.job_types.tasks:
+        raise _taken(type, "the server runs it itself")
+    stored = await _stored(here, type)
+    if stored is None:
+        return None
+    if not (is_declared(stored) and caller.sees(stored)):
+        raise _taken(type, "it is a task of a program, or somebody else's")
+    return stored
+
+
+def _is_type(definition: TaskDefinition) -> bool:
+    """Whether a definition is of a type, and not a copy of one's metadata."""
+    return definition.name is not None and definition.id == task_id(definition.name)
+
+
+def _taken(type: str, why: str) -> Problem:
+    return Problem(
+        409,
+        "type",
+        "The type is not to be changed here",
+        f"the type {type!r} cannot be changed here: {why}",
+    )
