@@ -14,6 +14,7 @@ if typing.TYPE_CHECKING:
     from go_scheduler.http.limits import Limits
     from go_scheduler.http.serving import serve
     from go_scheduler.http.work.crews import Crews
+    from go_scheduler.http.worker import Work, Worker
 else:
     # Hidden from type checkers, which would take any misspelt name for an object.
     __getattr__, __dir__ = _on_demand.on_demand(
@@ -29,6 +30,8 @@ else:
             "create_app": "app",
             "new_key": "access.keys",
             "serve": "serving",
+            "Work": "worker",
+            "Worker": "worker",
         },
     )
 
@@ -40,6 +43,8 @@ __all__ = [
     "Limits",
     "OidcIssuer",
     "OpenAccess",
+    "Work",
+    "Worker",
     "create_app",
     "new_key",
     "serve",

@@ -12,6 +12,7 @@ from go_scheduler.http.bodies.common import (
     Answer,
     Asked,
     Body,
+    Id,
     Instant,
     Object,
     Seconds,
@@ -122,6 +123,18 @@ class CompleteBody(Body):
     )
 
 
+class CompletedItem(CompleteBody):
+    """The same, and of which."""
+
+    instance_id: Id
+
+
+class CompletedBody(Body):
+    """That several runs have succeeded."""
+
+    completed: list[CompletedItem] = Field(min_length=1, max_length=100)
+
+
 class ErrorBody(Body):
     """That a run has failed."""
 
@@ -149,3 +162,18 @@ class RecordedAnswer(Answer):
     """That it has been recorded."""
 
     answer: Literal["recorded"] = "recorded"
+
+
+class CompletedAnswer(Answer):
+    """What became of one of several."""
+
+    problem: dict[str, Any] | None = Field(
+        description="null: it has been recorded; else what would have been answered had"
+        " it been said alone."
+    )
+
+
+class CompletedAnswers(Answer):
+    """What became of each, in the order of what was said."""
+
+    answers: list[CompletedAnswer]

@@ -10,11 +10,16 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from go_scheduler.checks import check_at_least, check_positive
 from go_scheduler.clock import ZERO
+from go_scheduler.errors import GoSchedulerError
 from go_scheduler.http.access.caller import Caller
 from go_scheduler.http.access.guard import allowed
 from go_scheduler.http.bodies.common import of_field
 from go_scheduler.http.bodies.work import (
     CompleteBody,
+    CompletedAnswer,
+    CompletedAnswers,
+    CompletedBody,
+    CompletedItem,
     ErrorBody,
     ExtendBody,
     GoOnAnswer,
@@ -24,7 +29,7 @@ from go_scheduler.http.bodies.work import (
     WorkAsked,
 )
 from go_scheduler.http.context import Here
-from go_scheduler.http.problems import Problem, invalid
+from go_scheduler.http.problems import Problem, invalid, problem_of
 from go_scheduler.http.work.crews import Crews
 from go_scheduler.models import Extension
 
@@ -113,6 +118,15 @@ async def complete(
     return RecordedAnswer()
 
 
+@router.post("/complete")
+async def complete_many(
+    body: CompletedBody, caller: Worker, crews: Handing
+) -> CompletedAnswers:
+    """Say that several runs have succeeded, each as by itself."""
+    told = (_completed(each, caller, crews) for each in body.completed)
+    return CompletedAnswers(answers=await asyncio.gather(*told))
+
+
 @router.post("/{instance_id}/error")
 async def error(
     instance_id: UUID, body: ErrorBody, caller: Worker, crews: Handing
@@ -132,6 +146,21 @@ async def error(
         retry_in=body.retry_after,
     )
     return RecordedAnswer()
+
+
+async def _completed(
+    item: CompletedItem, caller: Caller, crews: Crews
+) -> CompletedAnswer:
+    try:
+        with of_field("result"):
+            await crews.complete(
+                item.instance_id, item.token, caller, result=item.result
+            )
+    except Problem as problem:
+        return CompletedAnswer(problem=problem.body)
+    except GoSchedulerError as error:
+        return CompletedAnswer(problem=problem_of(error).body)
+    return CompletedAnswer(problem=None)
 
 
 async def _gone(request: Request) -> None:

@@ -280,3 +280,30 @@ def test_what_is_reported_wrongly_is_refused(
 def test_what_nobody_knows_is_lost(shared: Server, work: dict[str, Any]) -> None:
     shared.scheduler.delete_definition(shared.instance(work).definition.id)
     assert slug(shared.tell(work, "error", message="x")) == (409, "lost")
+
+
+def test_several_successes_may_be_told_at_once(shared: Server, queue: str) -> None:
+    for _ in range(3):
+        shared.once(queue=queue)
+    ended, kept, wrong = (shared.take_one(queue) for _ in range(3))
+    shared.scheduler.cancel(shared.instance(ended).id)
+    assert shared.tell(ended, "error", message="stopped").status_code == 200
+
+    def item(work: dict[str, Any], **more: Any) -> dict[str, Any]:
+        return {"instance_id": work["instance_id"], "token": work["token"], **more}
+
+    body = {
+        "completed": [
+            item(ended),
+            item(kept, result=[1]),
+            item(wrong, token="none"),
+            item(wrong, result="x" * 70_000),
+        ]
+    }
+    answer = shared.client.post("/v1/work/complete", json=body)
+    assert answer.status_code == 200
+    problems = [each["problem"] for each in answer.json()["answers"]]
+    assert [each and each["status"] for each in problems] == [409, None, 403, 422]
+    assert problems[3]["errors"][0]["field"] == "result"
+    assert shared.instance(kept).result == [1]
+    assert shared.instance(wrong).state is State.RUNNING

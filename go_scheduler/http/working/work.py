@@ -1,0 +1,72 @@
+"""Work: what a worker's handler is called with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from go_scheduler.json import JSON, NOTHING, freeze
+from go_scheduler.models import TaskDefinition, TaskInstance
+from go_scheduler.models.definition import METADATA_LIMIT
+from go_scheduler.triggers.on_demand import OnDemandTrigger
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_LIMIT = 2 * METADATA_LIMIT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What a server has handed to a worker.
+
+    Attributes:
+        instance_id: Its identity, the same over all attempts.
+        type: What it is: the name of its definition, if that has one.
+        payload: What it was submitted or run with; read-only. None: nothing.
+        metadata: Its definition's; read-only.
+        attempt: Rises with each time it is handed out.
+        execute_at: When it was to run.
+    """
+
+    instance_id: UUID
+    type: str | None
+    payload: Mapping[str, JSON] | None = field(hash=False)
+    metadata: Mapping[str, JSON] = field(hash=False)
+    attempt: int
+    execute_at: datetime
+
+
+def work_of(item: Mapping[str, Any]) -> Work:
+    """That of an item as the server sends it."""
+    payload, metadata = item["payload"], item["metadata"]
+    return Work(
+        instance_id=UUID(item["instance_id"]),
+        type=item["type"],
+        payload=None if payload is None else _frozen(payload, "payload"),
+        metadata=_frozen(metadata, "metadata") if metadata else NOTHING,
+        attempt=item["attempt"],
+        execute_at=datetime.fromisoformat(item["execute_at"]),
+    )
+
+
+def instance_of(work: Work) -> TaskInstance:
+    """What handlers of a registry take, as far as a worker knows it."""
+    definition = TaskDefinition(
+        name=work.type, trigger=OnDemandTrigger(), metadata=work.metadata
+    )
+    return TaskInstance(
+        id=work.instance_id,
+        definition=definition,
+        fire_time=None,
+        execute_at=work.execute_at,
+        due_at=work.execute_at,
+        attempt=work.attempt,
+        payload=work.payload,
+    )
+
+
+def _frozen(value: Mapping[str, JSON], name: str) -> Mapping[str, JSON]:
+    return freeze(value, name=name, limit=_LIMIT)

@@ -1,0 +1,422 @@
+"""A worker in Python runs what a server hands out, and says what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import threading
+from contextlib import contextmanager
+from datetime import timedelta
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from go_scheduler import (
+    ConfigurationError,
+    Fail,
+    HandedOn,
+    HandlerRegistry,
+    RetryAfter,
+    State,
+    current_run,
+)
+from go_scheduler.http import Work, Worker
+from go_scheduler.policies import RetryPolicy
+from go_scheduler.stores.memory.store import MemoryStore
+from tests.http.serving import PATIENCE
+from tests.http.work.house import Server, server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from go_scheduler.models import TaskInstance
+
+SHORT = timedelta(seconds=1)
+SHORTLY: dict[str, Any] = {"lease": SHORT, "crew_lease": SHORT}
+
+
+@pytest.fixture
+def one() -> Iterator[Server]:
+    with server(MemoryStore(), retry=RetryPolicy(max_attempts=1)) as found:
+        yield found
+
+
+@contextmanager
+def working(
+    one: Server, handler: Callable[[Any], object], **options: Any
+) -> Iterator[Worker]:
+    """A worker, whose server hands out no more when it ends."""
+    with Worker(one.url, handler, **options) as worker:
+        yield worker
+
+
+def ended(one: Server, made: TaskInstance) -> TaskInstance:
+    """An instance once it has ended."""
+    one.wait_until(lambda: one.scheduler.get_instance(made.id).completed_at is not None)
+    return one.scheduler.get_instance(made.id)
+
+
+def done(one: Server, handler: Callable[[Any], object], **options: Any) -> TaskInstance:
+    """What becomes of an instance that a handler is called for."""
+    with working(one, handler):
+        return ended(one, one.scheduler.run_now(one.task(name="x").id, **options))
+
+
+def test_a_handler_is_called_with_its_work(one: Server) -> None:
+    found: list[Work] = []
+    task = one.task(name="send", metadata={"to": "all"})
+    with working(one, found.append, name="a worker"):
+        made = one.scheduler.run_now(task.id, payload={"order": [7]})
+        instance = ended(one, made)
+    assert instance.state is State.COMPLETED
+    assert instance.worker == "a worker"
+    [work] = found
+    assert work == Work(
+        instance_id=made.id,
+        type="send",
+        payload={"order": [7]},
+        metadata={"to": "all"},
+        attempt=1,
+        execute_at=made.execute_at,
+    )
+
+
+def test_it_waits_for_some_queues(one: Server) -> None:
+    found: SimpleQueue[Work] = SimpleQueue()
+    with working(one, found.put, queues=("mail", "fax")):
+        for each in ("default", "mail", "fax"):
+            one.scheduler.run_now(one.task(name=each, queue=each).id)
+        got = {found.get(timeout=PATIENCE).type for _ in range(2)}
+    assert got == {"mail", "fax"}
+
+
+async def later(work: Work) -> object:
+    await asyncio.sleep(0)
+    assert current_run().token == (work.instance_id, work.attempt)
+    return {"type": work.type}
+
+
+@pytest.mark.parametrize("handler", [later, lambda work: later(work)])
+def test_it_may_be_async(one: Server, handler: Callable[[Work], object]) -> None:
+    instance = done(one, handler)
+    assert instance.error is None
+    assert instance.result == {"type": "x"}
+
+
+def test_several_may_be_async(one: Server) -> None:
+    task = one.task()
+    with working(one, later):
+        for _ in range(2):
+            assert ended(one, one.scheduler.run_now(task.id)).error is None
+
+
+def test_what_it_returns_is_kept(one: Server) -> None:
+    assert done(one, lambda _: [1, {"é": None}]).result == [1, {"é": None}]
+
+
+def test_what_cannot_be_kept_is_a_success_all_the_same(
+    one: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    instance = done(one, lambda _: object())
+    assert (instance.state, instance.result) == (State.COMPLETED, None)
+    assert "what a handler returned is not kept: result" in caplog.text
+
+
+def fails(_: Work) -> None:
+    raise ValueError("no such order")
+
+
+async def fails_later(work: Work) -> None:
+    fails(work)
+
+
+def yields(_: Work) -> Any:
+    return (each for each in [1])
+
+
+@pytest.mark.parametrize(
+    ("handler", "text"),
+    [
+        (fails, "no such order"),
+        (fails_later, "no such order"),
+        (yields, "returned a generator"),
+        (lambda _: HandedOn(), "HandedOn is for handlers next to their store"),
+        (lambda _: HandedOn, "HandedOn is for handlers next to their store"),
+        (lambda _: current_run().complete_in(None), "complete_in() is for handlers"),
+    ],
+)
+def test_what_it_raises_is_told(
+    one: Server, handler: Callable[[Work], object], text: str
+) -> None:
+    instance = done(one, handler)
+    assert instance.state is State.FAILED
+    assert instance.error is not None
+    assert instance.error.startswith("Traceback")
+    assert text in instance.error
+
+
+def test_it_decides_whether_it_runs_again() -> None:
+    runs: list[int] = []
+
+    def handler(work: Work) -> None:
+        runs.append(work.attempt)
+        if len(runs) == 1:
+            raise RetryAfter(timedelta(0))
+        raise Fail("there is no such customer")
+
+    retry = RetryPolicy(max_attempts=9, delay=timedelta(days=1))
+    with server(MemoryStore(), retry=retry) as one:
+        instance = done(one, handler)
+    assert instance.state is State.FAILED
+    assert "no such customer" in (instance.error or "")
+    assert len(runs) == 2
+
+
+def test_a_registry_is_called_by_type(one: Server) -> None:
+    registry = HandlerRegistry()
+    found: SimpleQueue[object] = SimpleQueue()
+
+    @registry.task("send")
+    def send(order: int) -> int:
+        return order + 1
+
+    @registry.register("note")
+    async def note(instance: TaskInstance) -> None:
+        found.put((instance.id, instance.definition.name, instance.metadata))
+        assert current_run().instance is instance
+
+    with working(one, registry):
+        made = one.scheduler.run_now(one.task(name="send").id, payload={"order": 6})
+        assert ended(one, made).result == 7
+        made = one.scheduler.run_now(one.task(name="note", metadata={"a": 1}).id)
+        assert ended(one, made).error is None
+        assert found.get() == (made.id, "note", {"a": 1})
+        made = one.scheduler.run_now(one.task(name="none").id)
+        assert "no handler is registered as 'none'" in (ended(one, made).error or "")
+        made = one.scheduler.run_now(one.task(name="send").id, payload={"wrong": 6})
+        assert "wrong" in (ended(one, made).error or "")
+
+
+def test_it_runs_so_many_at_once(one: Server) -> None:
+    together = threading.Barrier(3)
+    entered = threading.Semaphore(0)
+    go_on = threading.Event()
+
+    def handler(work: Work) -> None:
+        if work.payload is not None:
+            together.wait(PATIENCE)
+            entered.release()
+            assert go_on.wait(PATIENCE)
+
+    task = one.task()
+    with working(one, handler, max_workers=3):
+        made = [one.scheduler.run_now(task.id, payload={}) for _ in range(3)]
+        for _ in range(3):
+            assert entered.acquire(timeout=PATIENCE)
+        more = one.scheduler.run_now(task.id)
+        assert one.waiting() == 0
+        assert one.scheduler.get_instance(more.id).state is State.PENDING
+        go_on.set()
+        for each in (*made, more):
+            assert ended(one, each).state is State.COMPLETED
+
+
+def test_it_awaits_what_runs_when_it_stops(one: Server) -> None:
+    called, go_on = threading.Event(), threading.Event()
+
+    def handler(_: Work) -> None:
+        called.set()
+        assert go_on.wait(PATIENCE)
+
+    worker = Worker(one.url, handler)
+    assert worker.stop()
+    worker.start()
+    worker.start()
+    made = one.scheduler.run_now(one.task().id)
+    assert called.wait(PATIENCE)
+    stopping = threading.Thread(target=worker.stop)
+    stopping.start()
+    go_on.set()
+    stopping.join(PATIENCE)
+    assert one.scheduler.get_instance(made.id).state is State.COMPLETED
+    # Another life.
+    with worker:
+        assert ended(one, one.scheduler.run_now(one.task().id)).state is State.COMPLETED
+
+
+def test_it_leaves_what_takes_too_long(one: Server) -> None:
+    called, go_on = threading.Event(), threading.Event()
+
+    def handler(_: Work) -> None:
+        called.set()
+        assert go_on.wait(PATIENCE)
+
+    worker = Worker(one.url, handler)
+    worker.start()
+    made = one.scheduler.run_now(one.task().id)
+    assert called.wait(PATIENCE)
+    assert not worker.stop(timedelta(0))
+    assert one.scheduler.get_instance(made.id).state is State.RUNNING
+    go_on.set()
+
+
+def waits_until(found: Callable[[], bool]) -> bool:
+    """Whether it is so, soon."""
+
+    async def wait() -> bool:
+        async with asyncio.timeout(PATIENCE):
+            while not found():
+                await asyncio.sleep(0.001)
+        return True
+
+    return asyncio.run(wait())
+
+
+@pytest.mark.slow
+def test_it_keeps_what_takes_long_and_hears_that_it_was_cancelled() -> None:
+    called = threading.Event()
+
+    def handler(_: Work) -> None:
+        called.set()
+        assert waits_until(lambda: current_run().cancelled)
+        assert not current_run().lost
+        current_run().extend(timedelta(hours=1))
+        raise Fail("stopped")
+
+    with (
+        server(MemoryStore(), **SHORTLY) as one,
+        working(one, handler),
+    ):
+        made = one.scheduler.run_now(one.task().id)
+        assert called.wait(PATIENCE)
+
+        def kept_until() -> object:
+            return one.scheduler.get_instance(made.id).expires_at
+
+        for _ in range(2):
+            before = kept_until()
+            one.wait_until(lambda before=before: kept_until() != before)  # type: ignore[misc]
+        one.scheduler.cancel(made.id)
+        assert ended(one, made).state is State.CANCELLED
+
+
+@pytest.mark.slow
+def test_it_hears_that_a_run_is_lost(caplog: pytest.LogCaptureFixture) -> None:
+    called, over = threading.Event(), threading.Event()
+
+    def handler(_: Work) -> None:
+        called.set()
+        assert waits_until(lambda: current_run().lost)
+        with pytest.raises(Exception, match="is not this run's any more"):
+            current_run().extend(SHORT)
+        over.set()
+        raise ValueError("nobody wants to know")
+
+    with (
+        server(MemoryStore(), **SHORTLY) as one,
+        working(one, handler),
+    ):
+        made = one.scheduler.run_now(one.task().id)
+        assert called.wait(PATIENCE)
+        one.scheduler.complete(made.id, one.scheduler.get_instance(made.id).attempt)
+        assert over.wait(PATIENCE)
+    assert f"{made.id} is lost" in caplog.text
+    assert "is not recorded: it runs elsewhere" in caplog.text
+
+
+def test_it_asks_for_more_time(one: Server) -> None:
+    def handler(_: Work) -> None:
+        before = one.scheduler.get_instance(made.id).expires_at
+        assert before is not None
+        current_run().extend(timedelta(hours=1))
+
+        def is_kept() -> bool:
+            until = one.scheduler.get_instance(made.id).expires_at
+            return until is not None and until > before + timedelta(minutes=30)
+
+        assert waits_until(is_kept)
+
+    task = one.task()
+    ready = threading.Event()
+
+    def when_ready(work: Work) -> None:
+        assert ready.wait(PATIENCE)
+        handler(work)
+
+    with working(one, when_ready):
+        made = one.scheduler.run_now(task.id)
+        ready.set()
+        assert ended(one, made).error is None
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"url": "mailto:x"}, "a server's URL is such as"),
+        ({"url": "http://"}, "a server's URL is such as"),
+        ({"url": "http://a:b"}, "a server's URL is such as"),
+        ({"url": 5}, "a server's URL is such as"),
+        ({"handler": 5}, "the handler cannot be called"),
+        ({"handler": lambda: None}, "the work"),
+        ({"queues": "mail"}, r"such as \('mail',\)"),
+        ({"queues": ()}, "one at least"),
+        ({"queues": ("a,b",)}, "without a comma: 'a,b'"),
+        ({"queues": ("",)}, "queue"),
+        ({"max_workers": 0}, "max_workers must be at least 1"),
+        ({"max_workers": "1"}, "max_workers"),
+        ({"token": 5}, "token"),
+        ({"wait": timedelta(seconds=61)}, "wait must be a minute at most"),
+        ({"wait": 5}, "wait"),
+        ({"name": ""}, "name"),
+    ],
+)
+def test_it_refuses_what_is_wrong(options: dict[str, Any], text: str) -> None:
+    given: dict[str, Any] = {"url": "http://127.0.0.1:1", "handler": print}
+    given |= options
+    with pytest.raises(ConfigurationError, match=text):
+        Worker(given.pop("url"), given.pop("handler"), **given)
+
+
+def test_a_signal_ends_it(one: Server) -> None:
+    made = one.scheduler.run_now(one.task().id)
+
+    def handler(_: Work) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    Worker(one.url, handler).run()
+    assert one.scheduler.get_instance(made.id).state is State.COMPLETED
+
+
+def test_a_second_signal_leaves_what_runs(one: Server) -> None:
+    made = one.scheduler.run_now(one.task().id)
+    go_on = threading.Event()
+
+    def handler(_: Work) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert go_on.wait(PATIENCE)
+
+    Worker(one.url, handler).run()
+    assert one.scheduler.get_instance(made.id).state is State.RUNNING
+    go_on.set()
+
+
+def test_stop_ends_run(one: Server) -> None:
+    called = threading.Event()
+    worker = Worker(one.url, lambda _: called.set())
+    running = threading.Thread(target=worker.run)
+    running.start()
+    one.scheduler.run_now(one.task().id)
+    assert called.wait(PATIENCE)
+    worker.stop()
+    running.join(PATIENCE)
+    assert not running.is_alive()
+
+
+def test_what_failed_is_logged(one: Server, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "go_scheduler.http.worker"):
+        made = done(one, fails)
+    assert f"{made.id}, attempt 1, has failed:\nTraceback" in caplog.text
