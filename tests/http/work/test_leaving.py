@@ -247,6 +247,7 @@ def test_a_waiter_of_a_loop_that_is_closed_is_left_alone() -> None:
     asyncio.run(made()).wake_soon()
 
 
+@pytest.mark.slow
 def test_a_crew_for_which_nobody_waits_is_dissolved() -> None:
     async def test(house: House) -> None:
         await house.take(wait=timedelta(0))
@@ -313,6 +314,7 @@ def test_more_workers_than_may_wait_are_refused() -> None:
         assert one.ask().status_code == 429
 
 
+@pytest.mark.slow
 def test_a_server_that_stops_tells_those_who_wait_and_lets_work_be_ended() -> None:
     with server(MemoryStore()) as one:
         one.once()
@@ -436,6 +438,7 @@ def test_while_the_store_is_away_nobody_waits_and_forged_tokens_are_known() -> N
         assert len(one.take()) == 1
 
 
+@pytest.mark.slow
 def test_who_comes_while_the_store_is_away_is_told_so_until_it_is_back() -> None:
     store = AwayStore()
     with server(store) as one:
@@ -448,6 +451,7 @@ def test_who_comes_while_the_store_is_away_is_told_so_until_it_is_back() -> None
         assert one.ask("another", wait=0).status_code == 204
 
 
+@pytest.mark.slow
 def test_the_token_of_before_holds_after_a_restart() -> None:
     store = MemoryStore()
     with server(store) as before:
