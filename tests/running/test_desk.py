@@ -52,6 +52,7 @@ from go_scheduler.testing.builders import (
     claimant,
     definition,
     ended,
+    finish,
     hand_on,
     ids,
     passed_on,
@@ -65,7 +66,7 @@ from go_scheduler.testing.settling import settle
 from go_scheduler.triggers import UnknownTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence, Set
+    from collections.abc import Callable, Mapping, Sequence, Set
     from datetime import datetime
     from uuid import UUID
 
@@ -435,6 +436,24 @@ class TestBatches:
         assert done is True
         assert isinstance(locked, StoreUnavailableError)
 
+    def test_whose_success_came_first_is_looked_up(self, clock: ManualClock) -> None:
+        store = MeanwhileStore(clock)
+        first, second = passed_on(store, clock)
+        gone = running(store)
+        desk = Desk(store, defaults=DEFAULTS, tell=print)
+
+        def meanwhile() -> None:
+            assert finish(store, first)
+            store.delete_definitions([gone.definition.id])
+
+        store.meanwhile = meanwhile
+        given = [
+            Success(claim=claim_of(each), instance=each) for each in (gone, second)
+        ]
+        assert desk.complete_all(given) == [False, False]
+        again = Success(claim=claim_of(first), instance=second)
+        assert desk.complete_all([again, *given]) == [True, False, False]
+
 
 class CountingStore(MemoryStore):
     """Notes what a desk may call."""
@@ -453,6 +472,18 @@ class CountingStore(MemoryStore):
 
     def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
         self.calls.append("finish_instances")
+        return super().finish_instances(outcomes)
+
+
+class MeanwhileStore(MemoryStore):
+    """Others write first, once."""
+
+    meanwhile: Callable[[], None] | None = None
+
+    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
+        if (meanwhile := self.meanwhile) is not None:
+            self.meanwhile = None
+            meanwhile()
         return super().finish_instances(outcomes)
 
 

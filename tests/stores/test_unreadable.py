@@ -252,6 +252,22 @@ def test_what_has_an_unreadable_payload_is_not_run(store: Store, write: Write) -
     assert found.payload is None
 
 
+@pytest.mark.parametrize("text", ["[1", "nan", "", "[" * 100_000], ids=len)
+@pytest.mark.parametrize("engine", SHARED[:2], indirect=True)
+def test_of_a_result_that_cannot_be_read_nothing_is_known(
+    store: Store, write: Write, text: str
+) -> None:
+    bad, good = running(store), running(store)
+    assert finish(store, bad)
+    assert finish(store, good)
+    write("task_instances", f"result = '{text}'", bad.id)
+    found = store.get_instance(bad.id)
+    assert (found.state, found.result) == (State.COMPLETED, None)
+    assert isinstance(found.definition.trigger, UnknownTrigger)
+    assert found.definition.trigger.reason.endswith("cannot be read: result")
+    assert {*store.list_instances()} == {found, store.get_instance(good.id)}
+
+
 @pytest.mark.parametrize("change", ["outcome = 'lunch'", "ended_at = {}"])
 def test_a_run_that_cannot_be_read_is_left_out(
     store: Store, engine: str, store_url: str, change: str
