@@ -99,6 +99,7 @@ class _Serving:
             work=self._work,
             types=types,
             limits=settings.server.request_limits(),
+            jobs=settings.jobs.defaults(),
         )
         self._server = _Server(_uvicorn(settings, app))
         self._signals = 0

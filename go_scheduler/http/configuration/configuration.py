@@ -8,6 +8,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from go_scheduler.http.configuration.access_sections import AccessSection
 from go_scheduler.http.configuration.section import Section
 from go_scheduler.http.configuration.sections import (
+    JobsSection,
     LogSection,
     SchedulerSection,
     ServerSection,
@@ -24,6 +25,7 @@ class Configuration(BaseSettings, Section):
         store: Where definitions and instances are kept.
         server: How the server is reached.
         scheduler: How it schedules and runs.
+        jobs: What holds for jobs that do not say it.
         work: How work is handed to workers elsewhere.
         access: Who may call.
         types: The types of jobs that it runs itself.
@@ -41,6 +43,7 @@ class Configuration(BaseSettings, Section):
     store: StoreSection = StoreSection()
     server: ServerSection = ServerSection()
     scheduler: SchedulerSection = SchedulerSection()
+    jobs: JobsSection = JobsSection()
     work: WorkSection = WorkSection()
     access: AccessSection = AccessSection()
     types: TypesSection = TypesSection()

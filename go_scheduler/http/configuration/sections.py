@@ -11,6 +11,7 @@ from pydantic import Field, SecretStr, model_validator
 from go_scheduler.http.access.rates import Rate
 from go_scheduler.http.access.waiting import Waiting
 from go_scheduler.http.configuration.section import Duration, Section, Texts
+from go_scheduler.http.jobs.spreading import JobDefaults
 from go_scheduler.http.limits import Limits
 from go_scheduler.http.work.crews import Crews
 from go_scheduler.policies import CatchUp, RetryPolicy
@@ -189,6 +190,17 @@ class WorkSection(Section):
             idle=self.idle,
             waiting=Waiting(each=self.waiting_each, all=self.waiting),
         )
+
+
+class JobsSection(Section):
+    """What holds for jobs that do not say it; see ``JobDefaults``."""
+
+    jitter: Duration | None = None
+    interval: Duration | None = None
+
+    def defaults(self) -> JobDefaults:
+        """What holds for them."""
+        return JobDefaults(**dict(self))
 
 
 class LogSection(Section):

@@ -28,6 +28,7 @@ from go_scheduler.http.configuration.types_sections import (
     CommandLimitsSection,
     CommandSection,
 )
+from go_scheduler.http.jobs.spreading import JobDefaults
 from go_scheduler.http.work.crews import Crews
 from go_scheduler.testing.builders import definition
 from tests.conftest import instance
@@ -63,6 +64,14 @@ def test_work_is_handed_out_as_the_parts_have_it_by_default() -> None:
     waiting = inspect.signature(Waiting).parameters
     assert work.waiting == waiting["all"].default
     assert work.waiting_each == waiting["each"].default
+
+
+def test_what_holds_for_jobs_can_be_set() -> None:
+    assert load("").jobs.defaults() == JobDefaults()
+    defaults = load("jobs: {jitter: 5s, interval: 1m}").jobs.defaults()
+    assert defaults == JobDefaults(
+        jitter=timedelta(seconds=5), interval=timedelta(minutes=1)
+    )
 
 
 def test_commands_are_as_the_parts_have_them_by_default() -> None:
