@@ -22,11 +22,11 @@ else:
         {
             "ApiKey": "access.keys",
             "BearerAccess": "access.bearer",
-            "JobDefaults": "jobs.spreading",
             "Crews": "work.crews",
+            "JobDefaults": "jobs.spreading",
+            "Limits": "limits",
             "OidcIssuer": "access.issuer",
             "OpenAccess": "access.guard",
-            "Limits": "limits",
             "create_app": "app",
             "new_key": "access.keys",
             "serve": "serving",
