@@ -1,7 +1,7 @@
 """Where a command finds definitions and instances: in a store, or behind a server."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,6 +154,16 @@ def token_for(server: str) -> str | None:
         return Logins().token(server)
     except LoginError as error:
         raise NotAllowedError(str(error)) from error
+
+
+def tokens_for(server: str) -> Callable[[], str] | None:
+    """What answers the token of the moment, for whoever asks for long; None: nothing.
+
+    Raises:
+        NotAllowedError: A login has expired.
+    """
+    token = token_for(server)
+    return None if token is None else lambda: token_for(server) or token
 
 
 def opened_store(url: str, *, migrates: bool) -> Store:

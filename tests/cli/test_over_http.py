@@ -23,6 +23,7 @@ from go_scheduler import (
     StoreUnavailableError,
     TaskDefinition,
 )
+from go_scheduler.cli.where import tokens_for
 from go_scheduler.client import Client
 from go_scheduler.events import InstanceFinished
 from go_scheduler.http import create_app
@@ -238,6 +239,17 @@ def test_a_login_is_sent_until_it_has_expired(
     assert "DEFINITION" in far("list")
     TokenFile().put(server, replace(login, expires_at=datetime(2020, 1, 1, tzinfo=UTC)))
     assert "the login has expired: log in again" in far.refusal("list", code=4)
+
+
+def test_who_works_for_long_asks_for_the_token_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert tokens_for("http://127.0.0.1:8710") is None
+    monkeypatch.setenv("GO_SCHEDULER_TOKEN", "a")
+    tokens = tokens_for("http://127.0.0.1:8710")
+    assert tokens is not None
+    monkeypatch.setenv("GO_SCHEDULER_TOKEN", "b")
+    assert tokens() == "b"
 
 
 def test_a_token_is_sent_by_https_alone(

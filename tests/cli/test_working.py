@@ -5,14 +5,19 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from go_scheduler import Scheduler
+from go_scheduler.http import create_app
+from go_scheduler.http.work.crews import Crews
+from go_scheduler.stores import open_store
 from tests.cli.shell import FAILED_AFTER, Shell, clean_environment
 from tests.conftest import SHARED
+from tests.http.serving import served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,6 +94,28 @@ def test_a_worker_runs_what_is_submitted_until_a_signal(
     worker.process.send_signal(signal.SIGTERM)
     assert worker.end() == 0
     assert shell.json("stats")[0]["instances"]["completed"] == 1
+
+
+@pytest.mark.slow
+def test_a_worker_of_a_server_needs_no_store(
+    shell: Shell, module: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell("add", "send", "--on-demand")
+    with (
+        closing(open_store(shell.url)) as store,
+        Scheduler(None, store) as scheduler,
+        served(create_app(scheduler, work=Crews(scheduler))) as (host, port),
+    ):
+        url = f"http://{host}:{port}"
+        far = Shell(url, capsys, option="--server")
+        worker = Worker(tmp_path, f"{module}:registry", "--server", url)
+        worker.until(f"for the queues default, of {url}")
+        far("run", "send", "--payload", '{"order": 7}')
+        worker.until("sent 7")
+        while not far.json("stats")[0]["instances"]["completed"]:
+            pass
+        worker.process.send_signal(signal.SIGTERM)
+        assert worker.end() == 0
 
 
 @pytest.mark.slow

@@ -32,17 +32,18 @@ def worker(
         int | None, text("The most handlers that run at once.", metavar="COUNT")
     ] = None,
 ) -> None:
-    """Run handlers of your own, as a node on a store, until a signal.
+    """Run handlers of your own, as a node on a store or for a server, until a signal.
 
     At the first signal what runs is awaited; at the second it is left behind.
     """
     # Imported here: no other command needs all that a node is.
     from contextlib import closing
 
-    from go_scheduler.cli.where import opened_store
+    from go_scheduler.cli.where import opened_store, tokens_for
     from go_scheduler.http.configuration.imported import imported
     from go_scheduler.http.configuration.loading import load_configuration
     from go_scheduler.http.logs import written_log
+    from go_scheduler.http.worker import Worker
     from go_scheduler.scheduler import Scheduler
 
     given: dict[str, tuple[Any, object]] = {
@@ -53,10 +54,21 @@ def worker(
     settings = load_configuration(where.config, options=said).settings
     arguments = settings.scheduler.arguments()
     found: Any = imported(handler)
-    with (
-        written_log(settings.log),
-        closing(opened_store(where.url(), migrates=True)) as store,
-    ):
-        scheduler = Scheduler(found, store, **arguments)
-        line(f"runs {handler} for the queues {', '.join(arguments['queues'])}")
-        scheduler.run()
+    queues_served = arguments["queues"]
+    told = f"runs {handler} for the queues {', '.join(queues_served)}"
+    with written_log(settings.log):
+        if (server := where.server_url()) is not None:
+            far = Worker(
+                server,
+                found,
+                queues=queues_served,
+                max_workers=arguments["max_workers"],
+                token=tokens_for(server),
+            )
+            line(f"{told}, of {server}")
+            far.run()
+            return
+        with closing(opened_store(where.url(), migrates=True)) as store:
+            scheduler = Scheduler(found, store, **arguments)
+            line(told)
+            scheduler.run()
