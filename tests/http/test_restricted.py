@@ -10,6 +10,7 @@ import pytest
 from go_scheduler import IntervalTrigger, TaskDefinition
 from go_scheduler.http import create_app
 from go_scheduler.http.access.caller import SCOPES, Caller
+from go_scheduler.testing.builders import claim, start
 from tests.conftest import seconds
 from tests.http.serving import Calling
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+    from go_scheduler import Store
     from go_scheduler.client import Client
 
 EVERY = {"every": 60}
@@ -118,6 +120,25 @@ def test_what_is_theirs_is_read_and_changed(of_queue: Calling, client: Client) -
     assert asked.status_code == 403
     body = {"trigger": EVERY, "queue": "theirs"}
     assert of_queue.post("/v1/definitions", json=body).status_code == 403
+
+
+def test_who_has_a_lock_is_not_said_if_it_is_anothers(
+    of_queue: Calling, client: Client, store: Store
+) -> None:
+    mine = scheduled(client, queue="mine", lock="shared")
+    theirs = scheduled(client, queue="theirs", lock="shared", name="secret")
+    ids = []
+    for definition in (theirs, mine):
+        ids.append(client.run_now(definition.id).id)
+        start(store, *claim(store, queues=[definition.queue]))
+    assert client.why(mine.id).because == "parked"
+    for path in (
+        f"/v1/why?definition_id={ids[1]}",
+        f"/v1/definitions/{mine.id}/why",
+    ):
+        why = of_queue.get(path).json()
+        assert (why["because"], why["holder"]) == ("parked", None)
+        assert not any(each in str(why) for each in ("secret", str(ids[0])))
 
 
 def test_what_one_of_an_owner_creates_is_the_owners(

@@ -45,7 +45,12 @@ from go_scheduler.http.routes.conditions import (
     is_to_be_new,
 )
 from go_scheduler.http.routes.putting import patched, put, stored_definition
-from go_scheduler.http.routes.seen import check_sees, is_restricted, seen_definition
+from go_scheduler.http.routes.seen import (
+    check_sees,
+    is_restricted,
+    seen_definition,
+    seen_why,
+)
 from go_scheduler.models import TaskDefinition
 
 router = APIRouter(prefix="/v1/definitions", tags=["definitions"])
@@ -290,7 +295,7 @@ async def why_definition(
 ) -> WhyAnswer:
     """What happened to a definition at an instant, or will, and what decided it."""
     await check_sees(here, caller, id)
-    return WhyAnswer.of(await here.client.awhy(id, asked.at))
+    return WhyAnswer.of(seen_why(caller, await here.client.awhy(id, asked.at)))
 
 
 def _one(definition: TaskDefinition, response: Response) -> DefinitionAnswer:

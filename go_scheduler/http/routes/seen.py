@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from go_scheduler.http.access.caller import Caller
     from go_scheduler.http.context import Context
     from go_scheduler.models import TaskDefinition, TaskInstance
+    from go_scheduler.why.answer import Why
 
 
 def is_restricted(caller: Caller) -> bool:
@@ -50,3 +52,11 @@ async def check_sees(here: Context, caller: Caller, id: UUID) -> None:
     """
     if is_restricted(caller):
         await seen_definition(here, caller, id)
+
+
+def seen_why(caller: Caller, why: Why) -> Why:
+    """Why something is, without what the caller may not know of: who has a lock."""
+    if why.holder is None or caller.sees(why.holder.definition):
+        return why
+    text = "It is due, and waits until an instance that is another's has ended."
+    return replace(why, holder=None, text=text)

@@ -31,6 +31,7 @@ from go_scheduler.http.routes.seen import (
     is_restricted,
     seen_definition,
     seen_instance,
+    seen_why,
 )
 from go_scheduler.scheduler import Scheduler
 
@@ -111,7 +112,7 @@ async def why(
         except TaskDefinitionNotFoundError:
             # It may be an instance.
             await seen_instance(here, caller, id)
-    return WhyAnswer.of(await here.client.awhy(id, asked.at))
+    return WhyAnswer.of(seen_why(caller, await here.client.awhy(id, asked.at)))
 
 
 def _is_well(here: Context) -> bool:
