@@ -33,7 +33,8 @@ _KINDS = (
     "is_reserved",
 )
 # Public by their numbers, and answered by the machine's own provider.
-_METADATA = (ip_address("168.63.129.16"),)
+_METADATA = (ip_address("168.63.129.16"), ip_address("192.0.0.192"))
+_SITE_LOCAL = IPv6Network("fec0::/10")
 _NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
 # What these relay to is in the address; older versions of Python take it for public.
 _TUNNELS = (IPv6Network("::/96"), IPv6Network("2001::/32"), IPv6Network("2002::/16"))
@@ -79,6 +80,8 @@ def _kind_of(address: Address) -> str | None:
     """Of what kind an address is that is not public; None: it is."""
     if address in _METADATA:
         return "metadata"
+    if address in _SITE_LOCAL:
+        return "site_local"
     for kind in _KINDS:
         if getattr(address, kind):
             return kind.removeprefix("is_")

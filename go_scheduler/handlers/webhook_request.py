@@ -171,7 +171,8 @@ class Outgoing:
         try:
             new = replace(request, url=_url(str(request.url.join(location))))
             self._check(new)
-        except (ConfigurationError, httpx.InvalidURL) as error:
+        # Of one that is none, urllib's.
+        except (ValueError, httpx.InvalidURL) as error:
             raise Fail(f"{request.where} answered {status}: {error}") from None
         # To another port, or without TLS, is another host.
         upgraded = (new.url.scheme, new.port) == ("https", 443) and request.port == 80
@@ -204,9 +205,11 @@ def _url(text: str) -> httpx.URL:
         raise ConfigurationError(f"url: it has more than {_LONGEST_URL} characters")
     try:
         url = httpx.URL(text)
-    except httpx.InvalidURL as error:
+        host = url.host
+    # A name in punycode is only read when it is asked for.
+    except (httpx.InvalidURL, UnicodeError) as error:
         raise ConfigurationError(f"url: {error}") from None
-    if url.scheme not in _PORTS or not url.host:
+    if url.scheme not in _PORTS or not host:
         raise ConfigurationError("url: it must begin with http:// or https://")
     if url.userinfo:
         raise ConfigurationError(
