@@ -32,3 +32,13 @@ def shown(value: object) -> str:
     """
     text = _repr.repr(value)
     return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 3]}..."
+
+
+def safe(text: str) -> str:
+    """A text of anybody that does nothing to a terminal but to be read there."""
+    return "".join(
+        each
+        if each.isprintable() or each == "\n"
+        else each.encode("unicode_escape", "backslashreplace").decode()
+        for each in text
+    )

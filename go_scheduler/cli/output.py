@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from go_scheduler.cli.exit_codes import ExitCode
+from go_scheduler.shown import safe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,16 +64,6 @@ def at(instant: datetime | None) -> str:
     if instant is None:
         return "-"
     return f"{instant:%Y-%m-%d %H:%M:%S}Z"
-
-
-def safe(text: str) -> str:
-    """A text of anybody that does nothing to a terminal but to be read there."""
-    return "".join(
-        each
-        if each.isprintable() or each == "\n"
-        else each.encode("unicode_escape", "backslashreplace").decode()
-        for each in text
-    )
 
 
 def _write(text: str) -> None:

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from go_scheduler.shown import safe
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -22,6 +24,20 @@ _QUIET = ("alembic", "httpcore", "httpx", "uvicorn")
 _POLLS = ("/v1/work", "/healthz", "/readyz", "/metrics")
 _OF_EACH_RECORD = {*vars(logging.makeLogRecord({})), "message", "asctime"}
 _REQUESTS = logging.getLogger("go_scheduler.http.requests")
+
+
+class TextLines(logging.Formatter):
+    """Writes each record as a line; what else it has follows further in.
+
+    So nobody whose words are logged, such as a worker's, can write a line of the log.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(_TEXT)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The lines of a record."""
+        return safe(super().format(record)).replace("\n", "\n    ")
 
 
 class JsonLines(logging.Formatter):
@@ -47,10 +63,8 @@ class JsonLines(logging.Formatter):
 def written_log(settings: LogSection) -> Iterator[None]:
     """Have this process write its log to standard error while this lasts."""
     handler = logging.StreamHandler(sys.stderr)
-    if settings.format == "json":
-        handler.setFormatter(JsonLines())
-    else:
-        handler.setFormatter(logging.Formatter(_TEXT))
+    is_json = settings.format == "json"
+    handler.setFormatter(JsonLines() if is_json else TextLines())
     levels = {logging.getLogger(): settings.level.upper()}
     # What they tell of themselves is told here, and URLs may have secrets.
     levels |= {logging.getLogger(name): "WARNING" for name in _QUIET}

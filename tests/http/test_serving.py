@@ -21,7 +21,7 @@ from go_scheduler.errors import ConfigurationError, StoreError
 from go_scheduler.http import serve
 from go_scheduler.http.access.keys import new_key
 from go_scheduler.http.configuration.loading import load_configuration
-from go_scheduler.http.logs import JsonLines
+from go_scheduler.http.logs import JsonLines, TextLines
 from go_scheduler.models import State
 from go_scheduler.stores import open_store
 from tests.conftest import SHARED
@@ -297,6 +297,16 @@ def test_what_is_logged_of_requests_is_set(
     ] == paths
     assert "uvicorn" not in errors
     assert logging.getLogger().level == level
+
+
+def test_nobody_whose_words_are_logged_writes_a_line_of_the_log() -> None:
+    words = "no paper\n2030-01-01 00:00:00,000 ERROR   go_scheduler: gone\x1b[31m\r"
+    record = logging.LogRecord("a", logging.ERROR, "b", 1, "it said %s", (words,), None)
+    first, second = TextLines().format(record).splitlines()
+    assert first.endswith("ERROR   a: it said no paper")
+    assert second == (
+        "    2030-01-01 00:00:00,000 ERROR   go_scheduler: gone\\x1b[31m\\r"
+    )
 
 
 def test_an_exception_is_a_field_of_its_line() -> None:
