@@ -68,7 +68,8 @@ class Reports:
 
     async def tell(self, given: Given, ending: Ending) -> None:
         """Say what came of a run, and go on trying until its time is long over."""
-        loop, pauses = asyncio.get_running_loop(), Pauses()
+        # As often as heartbeats are tried, which keep it from running elsewhere.
+        loop, pauses = asyncio.get_running_loop(), Pauses(given.lease / 3)
         until = loop.time() + given.lease + self._beyond
         while True:
             try:
