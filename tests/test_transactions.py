@@ -1063,6 +1063,7 @@ def test_what_is_enqueued_commits_with_the_users_rows(
         again = client.run_now(SEND.id, key="k", connection=connection)
         assert again == also
         assert added.definition == SEND
+        assert added.created_at == also.created_at == START
     assert shop.orders == 1
     assert client.get_instance(added.id) == added
     assert client.get_instance(also.id) == also
