@@ -114,14 +114,14 @@ def test_the_instance_stays_running_and_costs_its_node_nothing(
 def test_who_has_it_is_shown_and_is_in_the_history_of_what_fails(
     store: Store, clock: ManualClock
 ) -> None:
-    work = Work(worker="Maschine ä")
+    work = Work(worker="Gerät ä")
     with started(work, store, clock):
         clock.advance(SECOND)
         [(id, attempt)] = work.tokens
-        assert store.get_instance(id).worker == "Maschine ä"
+        assert store.get_instance(id).worker == "Gerät ä"
         assert Client(store).fail(id, attempt, "no paper")
         [run] = store.list_runs(id)
-        assert (run.attempt, run.worker) == (attempt, "Maschine ä")
+        assert (run.attempt, run.worker) == (attempt, "Gerät ä")
 
 
 def test_what_came_of_it_is_shown(

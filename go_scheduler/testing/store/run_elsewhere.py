@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.base import Store
     from go_scheduler.testing.clock import ManualClock
 
-WORKER = "Maschine ä \"'\\,{}%s:x \U0001f40d"
+WORKER = "Gerät ä \"'\\,{}%s:x \U0001f40d"
 OTHER_WORKER = "日本 NULL"
 VALUES: list[JSON] = [
     {"sum": 7, "größe": [1, 2.5, True, None, {"\U0001f40d": "\"'\\,{}\n"}]},
