@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("go_scheduler.http.worker")
 _MOST = 100
-_UNTOLD = 1_000
+# For each place: a server that takes no reports is asked for no more work.
+_UNTOLD = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,8 +165,8 @@ class Life:
 
     def _room(self) -> int:
         """How much more it takes: less, if much is still to be told."""
-        untold = len(self._runs) - self._called
-        return min(_MOST, self._settings.max_workers - self._called, _UNTOLD - untold)
+        most, untold = self._settings.max_workers, len(self._runs) - self._called
+        return min(_MOST, most - self._called, _UNTOLD * most - untold)
 
     def _begin(self, item: Mapping[str, Any]) -> None:
         self._called += 1

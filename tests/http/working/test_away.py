@@ -291,6 +291,25 @@ def test_what_nobody_takes_is_told_no_longer_at_last(
     assert "is not recorded: the server: for a reason" in caplog.text
 
 
+def test_who_cannot_tell_what_came_of_runs_takes_no_more(server: Scripted) -> None:
+    called = threading.Semaphore(0)
+    server.say("work", *[(200, WORK)] * 9)
+    worker = Worker(server.url, lambda _: called.release(), max_workers=1)
+    worker.start()
+    life = worker._life
+    assert life is not None
+    for _ in range(2):
+        assert called.acquire(timeout=PATIENCE)
+
+    async def wait() -> None:
+        while life._called or life._room():
+            await asyncio.sleep(0.001)
+
+    asyncio.run(asyncio.wait_for(wait(), PATIENCE))
+    assert len(server.answers["work"]) == 7
+    assert not worker.stop(timedelta(0))
+
+
 def test_large_results_are_told_apart(server: Scripted) -> None:
 
     async def tell() -> None:
