@@ -407,3 +407,6 @@ def test_where_it_is_mounted_places_are_told_as_callers_write_them(
         assert http.get(run.headers["Location"]).status_code == 200
         put = http.put(f"/inner/v1/definitions/{uuid4()}", json={"trigger": DAILY})
         assert http.get(put.headers["Location"]).status_code == 200
+        assert http.put("/inner/v1/types/send", json={}).status_code == 201
+        job = http.post("/inner/v1/jobs", json={"type": "send"})
+        assert http.get(job.headers["Location"]).status_code == 200

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Response
+from fastapi import APIRouter, Header, Request, Response
 
 from go_scheduler.http.access.caller import Caller
 from go_scheduler.http.access.guard import allowed
@@ -14,6 +14,7 @@ from go_scheduler.http.context import Here
 from go_scheduler.http.jobs.planning import planned
 from go_scheduler.http.jobs.spreading import Spread
 from go_scheduler.http.jobs.submitting import Submitting
+from go_scheduler.http.paths import path_from_outside
 from go_scheduler.http.problems import Problem, invalid
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
@@ -33,6 +34,7 @@ async def submit(
     here: Here,
     caller: Annotated[Caller, allowed("jobs:write")],
     body: JobBody,
+    request: Request,
     response: Response,
     idempotency_key: Annotated[
         Name | None, Header(description="The `key`, if the body has none.")
@@ -54,6 +56,8 @@ async def submit(
     [found] = await submitting.write([job])
     if isinstance(found, Problem):
         raise found
-    response.headers["Location"] = f"/v1/instances/{found.id}"
+    response.headers["Location"] = path_from_outside(
+        request, f"/v1/instances/{found.id}"
+    )
     response.status_code = 201 if found.id == job.job.id else 200
     return SubmittedAnswer(instance_id=found.id, definition_id=found.definition.id)
