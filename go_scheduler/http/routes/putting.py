@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from go_scheduler.errors import TaskDefinitionNotFoundError
 from go_scheduler.http.bodies.definitions import DefinitionBody, DefinitionPut
 from go_scheduler.http.problems import Problem, invalid
+from go_scheduler.http.routes.seen import is_restricted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,10 +58,12 @@ async def put(
         stored: The one that is there; None: there is none.
 
     Raises:
-        Problem: 403, the caller may not have it there; 409, what has versions; 422, it
-            is another's.
+        Problem: 403, the caller may not have it there; 409, what has versions, or is of
+            a type that the server runs; 422, it is another's.
     """
     caller.check_queue(definition.queue)
+    if is_restricted(caller):
+        _check_is_no_type_here(here, definition)
     if stored is not None:
         if owner not in (None, stored.owner):
             raise invalid("owner", "whose a definition is cannot be changed")
@@ -112,6 +115,18 @@ def _merged(old: Any, patch: Mapping[str, Any]) -> dict[str, Any]:
         else:
             merged[name] = value
     return merged
+
+
+def _check_is_no_type_here(here: Context, definition: TaskDefinition) -> None:
+    """Refuse what would have everybody's jobs of a type go where the caller says."""
+    for name, task in here.job_types.tasks.items():
+        if task.definition.id == definition.id:
+            raise Problem(
+                409,
+                "type",
+                "The type is not to be changed here",
+                f"the server runs the type {name!r} itself: POST its jobs to /v1/jobs",
+            )
 
 
 def _not_theirs(id: UUID) -> Problem:

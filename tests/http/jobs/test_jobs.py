@@ -375,6 +375,34 @@ def test_a_known_key_shows_nobody_elses_job(client: Client) -> None:
     assert len(client.list_instances()) == 1
 
 
+def test_what_the_server_runs_is_taken_by_nobody_who_is_restricted(
+    client: Client,
+) -> None:
+    types = JobTypes()
+
+    @types.task("resize")
+    def resize(width: int) -> None:
+        raise AssertionError
+
+    access = As(queues={"a"})
+    body: dict[str, object] = {"trigger": {"on_demand": True}, "queue": "a"}
+
+    async def asking(http: httpx.AsyncClient) -> None:
+        id = str(resize.definition.id)
+        path = f"/v1/definitions/{id}"
+        for answer in (
+            await http.post("/v1/definitions", json=body | {"id": id}),
+            await http.put(path, json=body),
+        ):
+            assert answer.status_code == 409
+            assert answer.json()["type"] == "urn:go_scheduler:type"
+        assert (await http.post("/v1/definitions", json=body)).status_code == 201
+        access.caller = replace(access.caller, queues=None)
+        assert (await http.put(path, json=body)).status_code == 201
+
+    ask(client, asking, access=access, types=types)
+
+
 def test_callers_with_owners_have_what_the_server_runs_done_as_theirs(
     client: Client,
 ) -> None:
