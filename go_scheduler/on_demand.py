@@ -33,7 +33,7 @@ _NOT_LOADED = {
 
 
 def on_demand(
-    package: str, homes: Mapping[str, str]
+    package: str, homes: Mapping[str, str], *, extra: str = ""
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """The ``__getattr__`` and the ``__dir__`` of a package that imports on demand.
 
@@ -44,6 +44,7 @@ def on_demand(
     Args:
         package: Its ``__name__``.
         homes: The module of each name, below the package.
+        extra: What brings the libraries that these modules need.
     """
     names = vars(sys.modules[package])
 
@@ -55,7 +56,14 @@ def on_demand(
                     f"{name} is in {home}: from {home} import {name}", name=package
                 )
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        found = getattr(import_module(f"{package}.{homes[name]}"), name)
+        try:
+            found = getattr(import_module(f"{package}.{homes[name]}"), name)
+        except ModuleNotFoundError as error:
+            if not extra or str(error.name).startswith("go_scheduler"):
+                raise
+            text = f"{name} needs {error.name}: install it by"
+            text += f" `pip install 'go_scheduler[{extra}]'`"
+            raise ModuleNotFoundError(text, name=error.name) from error
         # From now on it is found as any other name.
         names[name] = found
         return found

@@ -16,6 +16,7 @@ import pytest
 import go_scheduler
 from go_scheduler import Store, errors, stores, testing, triggers
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.on_demand import on_demand
 from go_scheduler.stores.base import TransactionalStore
 from go_scheduler.stores.opening import open_store
 from go_scheduler.triggers.registry import OWN_KINDS, find
@@ -314,3 +315,22 @@ logging.getLogger("alembic.runtime.plugins").info("seen")
     assert "schema brought up to date" in ran.stderr
     assert "setup plugin" not in ran.stderr
     assert "INFO:alembic.runtime.plugins:seen" in ran.stderr
+
+
+def test_a_name_whose_library_is_missing_says_what_brings_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "needy.py").write_text("import no_such_library\n")
+    (tmp_path / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path.parent)
+    package = tmp_path.name
+    monkeypatch.setitem(sys.modules, package, import_module(package))
+    get, _ = on_demand(package, {"Worker": "needy"}, extra="http")
+    with pytest.raises(ModuleNotFoundError) as caught:
+        get("Worker")
+    assert str(caught.value) == (
+        "Worker needs no_such_library: install it by `pip install 'go_scheduler[http]'`"
+    )
+    get, _ = on_demand(package, {"Worker": "needy"})
+    with pytest.raises(ModuleNotFoundError, match="No module named"):
+        get("Worker")

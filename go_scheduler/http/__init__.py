@@ -33,6 +33,7 @@ else:
             "Work": "worker",
             "Worker": "worker",
         },
+        extra="http",
     )
 
 __all__ = [

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +20,7 @@ from go_scheduler.cli import main
 from go_scheduler.cli.exit_codes import ExitCode
 from go_scheduler.http.configuration.loading import load_configuration
 from tests.cli.reference import reference
+from tests.cli.shell import FAILED_AFTER
 from tests.http.configuration.places import places
 
 if TYPE_CHECKING:
@@ -23,6 +30,11 @@ ROOT = Path(__file__).parents[2]
 COMMAND_LINE = (ROOT / "docs/command-line.md").read_text()
 SERVER = (ROOT / "docs/server.md").read_text()
 SESSION = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FIRST_PAGES = [(ROOT / each).read_text() for each in ("README.md", "docs/index.md")]
+QUICK = re.compile(
+    r"^```sh\n(go_scheduler add .*?)^```\n\n```text\n(.*?)\n```$",
+    re.MULTILINE | re.DOTALL,
+)
 NOT_RUN = ("pip", "go_scheduler serve")
 
 
@@ -69,6 +81,42 @@ def test_each_command_prints_what_is_shown(
         expected = ".*".join(map(re.escape, shown.split("…")))
         printed = run(command, monkeypatch, capsys)
         assert re.fullmatch(expected, printed, re.DOTALL), f"{command}\n{printed}"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")
+@pytest.mark.parametrize("page", FIRST_PAGES, ids=["README", "index"])
+def test_three_commands_lead_to_the_first_work(page: str, tmp_path: Path) -> None:
+    [(commands, shown)] = QUICK.findall(page)
+    assert len(commands.splitlines()) == 3
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    program = tmp_path / "go_scheduler"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m go_scheduler "$@"\n')
+    program.chmod(0o755)
+    shell = subprocess.Popen(
+        ["sh", "-c", f"{commands.replace('8710', port)}\nkill $!; wait $!"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ
+        | {
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+            "GO_SCHEDULER_SERVER__PORT": port,
+        },
+        start_new_session=True,
+    )
+    try:
+        printed, errors = shell.communicate(timeout=FAILED_AFTER)
+    except subprocess.TimeoutExpired:  # pragma: no cover
+        os.killpg(shell.pid, signal.SIGKILL)
+        raise
+    assert shell.returncode == 0, errors
+    expected = ".*".join(map(re.escape, shown.split("…")))
+    assert re.search(expected, printed), printed + errors
 
 
 @pytest.mark.parametrize(
