@@ -71,7 +71,9 @@ def test_a_restored_store_is_the_same(clock: ManualClock) -> None:
     one.pause_definitions([pending(one).definition.id])
     declared = [definition(key=2)]
     one.declare_definitions(Declaration(owner="app", definitions=declared, version=2))
+    one.keep_setting("key", "first")
     other.restore(one.snapshot())
+    assert other.keep_setting("key", "second") == "first"
     assert other.snapshot() == one.snapshot()
     assert other.counts() == one.counts()
     assert other.list_instances() == one.list_instances()
