@@ -41,13 +41,23 @@ class Schema:
     Args:
         schema: A JSON object of at most 64 KiB.
         name: What to call it in an error.
+        patterns: Whether it may have regular expressions. Python's may take for ever,
+            and all threads of the process with them: let nobody write some whom you
+            would not let write code.
 
     Raises:
-        ConfigurationError: It is no schema of this dialect, too large, or refers to
-            what is not in it; or jsonschema, the extra ``types``, is not installed.
+        ConfigurationError: It is no schema of this dialect, too large, refers to what
+            is not in it, or has regular expressions and may not; or jsonschema, the
+            extra ``types``, is not installed.
     """
 
-    def __init__(self, schema: Mapping[str, object], *, name: str = "schema") -> None:
+    def __init__(
+        self,
+        schema: Mapping[str, object],
+        *,
+        name: str = "schema",
+        patterns: bool = True,
+    ) -> None:
         self.value = freeze(schema, name=name, limit=SCHEMA_LIMIT)
         if self.value.get("$schema", DIALECT) != DIALECT:
             raise ConfigurationError(
@@ -57,6 +67,8 @@ class Schema:
         self._own = {key: part for key, part in self.value.items() if key != "$schema"}
         _check_schema(self._own, name)
         _check_references(self._own, name)
+        if not patterns:
+            _refuse_patterns(self._own, name)
 
     def check(self, value: Mapping[str, object], *, name: str = "payload") -> None:
         """Refuse what does not fit.
@@ -173,6 +185,17 @@ def _references(schema: Mapping[str, object], name: str) -> set[str]:
             if isinstance(refers_to := part.get(word), str):
                 found.add(refers_to)
     return found
+
+
+def _refuse_patterns(schema: Mapping[str, object], name: str) -> None:
+    for part in _parts(schema):
+        # There may be a property of this name, which has a schema.
+        if isinstance(part.get("pattern"), str) or "patternProperties" in part:
+            raise ConfigurationError(
+                f"{name} has a regular expression, which may take for ever to match:"
+                " leave out pattern and patternProperties, and write what is meant by"
+                " enum, minLength or maxLength, or check it where the job runs"
+            )
 
 
 def _parts(value: object) -> Iterator[Mapping[str, object]]:

@@ -177,7 +177,8 @@ class TypeBody(Body):
         check_type_name(name)
         with of_field("schema"):
             if self.payload_schema is not None:
-                said["schema"] = Schema(self.payload_schema).value
+                schema = Schema(self.payload_schema, patterns=False)
+                said["schema"] = schema.value
             metadata = freeze({MARK: said}, name="schema", limit=METADATA_LIMIT)
         retry = if_given(self.retry, lambda it: it.policy("retry"))
         with of_field("", tuple(type(self).model_fields)):

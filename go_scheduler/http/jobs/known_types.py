@@ -206,4 +206,4 @@ def no_type(name: str) -> Problem:
 
 def _schema_of(stored: TaskDefinition) -> Schema | None:
     schema = said_of(stored).get("schema")
-    return Schema(schema) if isinstance(schema, dict) else None
+    return Schema(schema, patterns=False) if isinstance(schema, dict) else None

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from go_scheduler.models import TaskInstance
 
 SEND = TaskDefinition.id_for("task send")
 SCHEMA = {"properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -115,6 +114,8 @@ def test_a_name_may_have_any_letters(client: Client) -> None:
     [
         ({"schema": {"type": "nonsense"}}, "schema"),
         ({"schema": {"$ref": "https://example.org/schema"}}, "schema"),
+        ({"schema": {"properties": {"a": {"pattern": "^(a+)+$"}}}}, "schema"),
+        ({"schema": {"patternProperties": {"^(a+)+$": False}}}, "schema"),
         ({"schema": {"description": "x" * 70_000}}, "schema"),
         ({"schema": []}, "schema"),
         ({"queue": ""}, "queue"),
@@ -287,13 +288,13 @@ def test_a_type_is_read_once_for_many_jobs_and_anew_after_a_while() -> None:
     ask(client, asking, clock=clock)
 
 
+@pytest.mark.parametrize(
+    "schema", [{"type": "nonsense"}, {"properties": {"a": {"pattern": "^(a+)+$"}}}]
+)
 def test_of_a_type_whose_schema_somebody_has_spoilt_jobs_are_refused(
-    client: Client,
+    client: Client, schema: dict[str, Any]
 ) -> None:
-    def spoil(instance: TaskInstance) -> None:
-        raise AssertionError
-
-    said = {MARK: {"schema": {"type": "nonsense"}}}
+    said: Any = {MARK: {"schema": schema}}
     client.schedule(
         TaskDefinition(id=SEND, name="send", trigger=OnDemandTrigger(), metadata=said)
     )
