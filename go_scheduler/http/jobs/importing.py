@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -150,12 +151,10 @@ class Import:
 
     async def _leave(self, parts: AsyncIterator[bytes]) -> None:
         """Read what is still sent, for a while, so that the answer arrives."""
-        try:
+        with suppress(ClientDisconnect, TimeoutError):
             async with asyncio.timeout(self._here.limits.read.total_seconds()):
                 async for _ in parts:
                     pass
-        except (ClientDisconnect, TimeoutError):
-            return
 
     async def _write(self, batch: Sequence[Line]) -> tuple[Sequence[Event], bool]:
         """Write a batch; what is to be told of it, and whether it goes on."""

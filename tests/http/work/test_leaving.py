@@ -431,6 +431,9 @@ def test_while_the_store_is_away_nobody_waits_and_forged_tokens_are_known() -> N
             assert one.tell(work, what).status_code == 503
             forged = {**work, "token": "A" * 80}
             assert one.tell(forged, what).status_code == 403
+        body = {"completed": [{each: work[each] for each in ("instance_id", "token")}]}
+        [told] = one.client.post("/v1/work/complete", json=body).json()["answers"]
+        assert told["problem"]["status"] == 503
         store.away = False
         one.wait_until(lambda: one.tell(work, "complete").status_code == 200)
         one.wait_until(lambda: one.ask(wait=0).status_code == 204)
