@@ -328,7 +328,7 @@ class TestSets:
             assume(False)
 
     @pytest.mark.slow
-    @settings(max_examples=4, deadline=None)
+    @settings(max_examples=2, deadline=None)
     @given(
         trigger=st.sampled_from(["0 * * * *", "*/7 9-17 * * *", "13 3 * * 1-5"]),
         months=st.sets(st.integers(1, 12), min_size=8, max_size=11),
