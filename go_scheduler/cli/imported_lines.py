@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from go_scheduler.client.job import Job
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError, GoSchedulerError, StoreError
-from go_scheduler.http.bodies.common import Body, Instant, Name, Object, Seconds
+from go_scheduler.http.bodies.body import Body, Instant, Name, Object, Seconds
 from go_scheduler.http.bodies.definitions import DefinitionPut
 from go_scheduler.http.problems import Problem, field_errors
 

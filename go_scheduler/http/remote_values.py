@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from go_scheduler.http.bodies.common import if_given
+from go_scheduler.http.bodies.body import if_given
 from go_scheduler.http.bodies.definitions import DefinitionAnswer
 from go_scheduler.http.bodies.explanations import PreviewedAnswer, WhyAnswer
 from go_scheduler.http.bodies.instances import (

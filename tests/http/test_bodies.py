@@ -16,7 +16,7 @@ from go_scheduler import (
     TaskDefinition,
     Trigger,
 )
-from go_scheduler.http.bodies.common import Body, Seconds
+from go_scheduler.http.bodies.body import Body, Seconds
 from go_scheduler.http.bodies.policies import RetryBody
 from go_scheduler.http.bodies.triggers import TriggerAnswer, description_of, warnings_of
 from go_scheduler.policies import RetryPolicy

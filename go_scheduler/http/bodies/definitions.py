@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 from pydantic import ConfigDict, Field, Strict
 from pydantic.config import JsonDict
 
-from go_scheduler.http.bodies.common import (
+from go_scheduler.http.bodies.body import (
     Answer,
     Body,
     Id,

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field
 
-from go_scheduler.http.bodies.common import Answer, Asked, Body, Id, Instant, if_given
+from go_scheduler.http.bodies.body import Answer, Asked, Body, Id, Instant, if_given
 from go_scheduler.http.bodies.instances import InstanceAnswer
 from go_scheduler.http.bodies.system import NodeAnswer
 from go_scheduler.http.bodies.triggers import (

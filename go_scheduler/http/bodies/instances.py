@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
 
 from go_scheduler.client.backfilling import Backfill
-from go_scheduler.http.bodies.common import (
+from go_scheduler.http.bodies.body import (
     Answer,
     Body,
     Id,

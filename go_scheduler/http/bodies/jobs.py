@@ -13,7 +13,7 @@ from pydantic.config import JsonDict
 from go_scheduler.handlers.job_types import JobType
 from go_scheduler.handlers.schema import Schema
 from go_scheduler.handlers.task import task_id
-from go_scheduler.http.bodies.common import (
+from go_scheduler.http.bodies.body import (
     Answer,
     Asked,
     Body,

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Discriminator, Field, Tag
 
-from go_scheduler.http.bodies.common import Body, Seconds, of_field
+from go_scheduler.http.bodies.body import Body, Seconds, of_field
 from go_scheduler.policies import CatchUp, RetryPolicy
 
 

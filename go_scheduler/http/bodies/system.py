@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from go_scheduler.http.bodies.common import Answer, Instant
+from go_scheduler.http.bodies.body import Answer, Instant
 from go_scheduler.models import NodeInfo, State
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Discriminator, Field, Tag
 
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.http.bodies.common import Answer, Body, Instant, Seconds, of_field
+from go_scheduler.http.bodies.body import Answer, Body, Instant, Seconds, of_field
 from go_scheduler.json import freeze
 from go_scheduler.shown import shown
 from go_scheduler.triggers import (

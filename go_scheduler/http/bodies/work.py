@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from go_scheduler.http.bodies.common import (
+from go_scheduler.http.bodies.body import (
     Answer,
     Asked,
     Body,

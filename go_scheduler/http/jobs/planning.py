@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 from go_scheduler.checks import check_at_least
 from go_scheduler.client.job import Job
 from go_scheduler.clock import ZERO
-from go_scheduler.http.bodies.common import of_field
+from go_scheduler.http.bodies.body import of_field
 from go_scheduler.http.jobs.spreading import Spread, drawn
 from go_scheduler.http.problems import invalid
 from go_scheduler.models import TaskDefinition

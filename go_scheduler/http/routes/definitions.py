@@ -12,7 +12,7 @@ from go_scheduler.client.awaitable import on_thread
 from go_scheduler.errors import ConflictError, TaskDefinitionNotFoundError
 from go_scheduler.http.access.caller import Caller
 from go_scheduler.http.access.guard import allowed
-from go_scheduler.http.bodies.common import PageOf, of_field, read_json
+from go_scheduler.http.bodies.body import PageOf, of_field, read_json
 from go_scheduler.http.bodies.definitions import (
     DefinitionAnswer,
     DefinitionBody,

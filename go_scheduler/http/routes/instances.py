@@ -11,7 +11,7 @@ from go_scheduler.client.awaitable import on_thread
 from go_scheduler.errors import TaskInstanceStateError
 from go_scheduler.http.access.caller import Caller
 from go_scheduler.http.access.guard import allowed
-from go_scheduler.http.bodies.common import PageOf, of_field
+from go_scheduler.http.bodies.body import PageOf, of_field
 from go_scheduler.http.bodies.instances import (
     CancelAnswer,
     InstanceAnswer,

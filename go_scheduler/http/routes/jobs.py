@@ -8,7 +8,7 @@ from fastapi import APIRouter, Header, Request, Response
 
 from go_scheduler.http.access.caller import Caller
 from go_scheduler.http.access.guard import allowed
-from go_scheduler.http.bodies.common import Name
+from go_scheduler.http.bodies.body import Name
 from go_scheduler.http.bodies.jobs import JobBody, SubmittedAnswer
 from go_scheduler.http.context import Here
 from go_scheduler.http.jobs.planning import planned

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query, Response
 from go_scheduler.handlers.task import task_id
 from go_scheduler.http.access.caller import Caller
 from go_scheduler.http.access.guard import allowed
-from go_scheduler.http.bodies.common import PageAsked
+from go_scheduler.http.bodies.body import PageAsked
 from go_scheduler.http.bodies.jobs import TypeAnswer, TypeBody, TypesAnswer
 from go_scheduler.http.context import Context, Here
 from go_scheduler.http.jobs.known_types import (

@@ -13,7 +13,7 @@ from go_scheduler.clock import ZERO
 from go_scheduler.errors import GoSchedulerError
 from go_scheduler.http.access.caller import Caller
 from go_scheduler.http.access.guard import allowed
-from go_scheduler.http.bodies.common import of_field
+from go_scheduler.http.bodies.body import of_field
 from go_scheduler.http.bodies.work import (
     CompleteBody,
     CompletedAnswer,
