@@ -14,6 +14,8 @@ PACKAGE = ROOT / "go_scheduler"
 PAGE = (ROOT / "ARCHITECTURE.md").read_text()
 ROOMS = (
     "client",
+    "dashboard",
+    "dashboard/security",
     "events",
     "firing",
     "http",

@@ -159,7 +159,7 @@ def answer_problems(app: FastAPI) -> None:
     """Have an application answer whatever goes wrong by a problem."""
 
     async def known(request: Request, error: Exception) -> Response:
-        return _of(request, error).answer()
+        return of_error(request, error).answer()
 
     for kind in (Problem, GoSchedulerError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, known)
@@ -202,7 +202,8 @@ class Unexpected:
             await problem.answer()(scope, receive, send)
 
 
-def _of(request: Request, error: Exception) -> Problem:
+def of_error(request: Request, error: Exception) -> Problem:
+    """What whatever a route has raised is to those who sent the request."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, GoSchedulerError):

@@ -14,7 +14,7 @@ import uvicorn
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from fastapi import FastAPI
+    from starlette.applications import Starlette
 
 _T = TypeVar("_T")
 
@@ -23,7 +23,7 @@ PATIENCE = 30
 
 
 @asynccontextmanager
-async def called(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+async def called(app: Starlette) -> AsyncIterator[httpx.AsyncClient]:
     """What calls an application in this process."""
     async with (
         app.router.lifespan_context(app),
@@ -37,7 +37,7 @@ async def called(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
 class Calling:
     """Calls an application in this process, one call after the other."""
 
-    def __init__(self, app: FastAPI) -> None:
+    def __init__(self, app: Starlette) -> None:
         self._app = app
 
     def __enter__(self) -> Self:
@@ -85,7 +85,7 @@ class _Server(uvicorn.Server):
 
 
 @contextmanager
-def served(app: FastAPI, **options: object) -> Iterator[tuple[str, int]]:
+def served(app: Starlette, **options: object) -> Iterator[tuple[str, int]]:
     """A server on a port of its own, on a thread; where it is."""
     config = uvicorn.Config(
         app,
@@ -107,7 +107,7 @@ def served(app: FastAPI, **options: object) -> Iterator[tuple[str, int]]:
 
 
 @contextmanager
-def client_of(app: FastAPI) -> Iterator[httpx.Client]:
+def client_of(app: Starlette) -> Iterator[httpx.Client]:
     """What calls an application that is served."""
     with (
         served(app) as (host, port),

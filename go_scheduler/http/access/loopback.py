@@ -77,13 +77,22 @@ def check_local(request: Request, origins: Collection[str] = ()) -> None:
     Raises:
         Problem: 403, it may be another's; 415, its body is one that any page may send.
     """
+    check_here(request, origins)
+    _check_body(request.headers)
+
+
+def check_here(request: Request, origins: Collection[str] = ()) -> None:
+    """Do what ``check_local`` does, but for the body.
+
+    Raises:
+        Problem: 403, it may be another's.
+    """
     if request.client is not None and not is_loopback(request.client.host):
         raise not_here("without authentication only this machine is answered")
     headers = request.headers
     host = _check_host(headers)
     _check_proxies(headers)
     _check_origin(headers, f"{request.url.scheme}://{host}", origins)
-    _check_body(headers)
 
 
 def _check_host(headers: Headers) -> str:

@@ -1,0 +1,15 @@
+"""The dashboard: pages that show what runs, with the extra ``dashboard``."""
+
+import typing
+
+from go_scheduler import on_demand as _on_demand
+
+if typing.TYPE_CHECKING:
+    from go_scheduler.dashboard.app import create_dashboard
+else:
+    # Hidden from type checkers, which would take any misspelt name for an object.
+    __getattr__, __dir__ = _on_demand.on_demand(
+        __name__, {"create_dashboard": "app"}, extra="dashboard"
+    )
+
+__all__ = ["create_dashboard"]

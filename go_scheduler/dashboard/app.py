@@ -1,0 +1,84 @@
+"""The dashboard as an application of its own, to be served or mounted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.routing import Mount
+
+from go_scheduler.clock import SystemClock
+from go_scheduler.dashboard.context import Context
+from go_scheduler.dashboard.failures import Unexpected, answer_failure
+from go_scheduler.dashboard.pages import PAGES
+from go_scheduler.dashboard.rendering import environment
+from go_scheduler.dashboard.security.admission import Admission
+from go_scheduler.dashboard.security.headers import SecurityHeaders
+from go_scheduler.dashboard.static_files import StaticFiles
+from go_scheduler.errors import ConfigurationError, GoSchedulerError
+from go_scheduler.http.problems import Problem
+
+if TYPE_CHECKING:
+    from go_scheduler.client import Client
+    from go_scheduler.clock import Clock
+    from go_scheduler.dashboard.security.admission import Authorize
+    from go_scheduler.http.access.guard import Access
+
+
+def create_dashboard(
+    client: Client,
+    *,
+    access: Access | None = None,
+    authorize: Authorize | None = None,
+    allow_changes: bool | None = None,
+    clock: Clock | None = None,
+) -> Starlette:
+    """Pages that show what runs, what failed, what comes, and how late.
+
+    The application can be served by itself, or mounted in another under any path.
+
+    ```python
+    app.mount("/dashboard", create_dashboard(scheduler, authorize=who))
+    ```
+
+    Without ``access`` and ``authorize`` it answers this machine alone, and changes
+    nothing.
+
+    Args:
+        client: What it shows: a ``Client``, or a scheduler.
+        access: Tells who calls, as for ``create_app``.
+        authorize: Tells it instead, called with each request: a ``Caller``, or None for
+            somebody who may see nothing; it may be async.
+        allow_changes: Whether its pages have buttons that change something, for callers
+            whose scopes allow that; None: if ``access`` or ``authorize`` is given.
+        clock: Tells the time; None: the system's.
+
+    Raises:
+        ConfigurationError: Anybody might change something.
+    """
+    is_known = access is not None or authorize is not None
+    if allow_changes and not is_known:
+        raise ConfigurationError(
+            "allow_changes= needs to know who changes something: give access= or"
+            " authorize="
+        )
+    app = Starlette(
+        routes=[
+            Mount("/static", StaticFiles(), name="static"),
+            *(route for page in PAGES for route in page.ROUTES),
+        ],
+        middleware=[Middleware(SecurityHeaders), Middleware(Unexpected)],
+        exception_handlers=dict.fromkeys(
+            (Problem, GoSchedulerError, HTTPException), answer_failure
+        ),
+    )
+    app.state.context = Context(
+        client=client,
+        clock=clock or SystemClock(),
+        admission=Admission(access, authorize),
+        allows_changes=is_known if allow_changes is None else allow_changes,
+        templates=environment(),
+    )
+    return app

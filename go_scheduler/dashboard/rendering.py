@@ -1,0 +1,28 @@
+"""Templates: what they are given besides their values, all of it escaped."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+STATIC = Path(__file__).with_name("static")
+
+
+def environment() -> Environment:
+    """What renders templates; whatever they show is escaped, in all of them."""
+    return Environment(
+        loader=PackageLoader("go_scheduler.dashboard"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+@cache
+def version_of(name: str) -> str:
+    """What changes whenever a static file does."""
+    return hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:16]

@@ -1,0 +1,82 @@
+"""One request to a page: who sent it, and how it is answered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode
+
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from go_scheduler.dashboard.rendering import version_of
+from go_scheduler.http.paths import path_from_outside, path_within
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from go_scheduler.client import Client
+    from go_scheduler.dashboard.context import Context
+    from go_scheduler.http.access.caller import Caller
+
+
+class Visit:
+    """One request to a page.
+
+    Attributes:
+        request: As it was sent.
+        here: What pages need.
+        caller: Who sent it.
+    """
+
+    def __init__(self, request: Request, caller: Caller) -> None:
+        self.request = request
+        self.here: Context = request.app.state.context
+        self.caller = caller
+
+    @property
+    def client(self) -> Client:
+        """What pages call."""
+        return self.here.client
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether htmx asks, for a part of a page."""
+        return "hx-request" in self.request.headers
+
+    def may(self, scope: str) -> bool:
+        """Whether they may do what a scope allows; to change anything, here."""
+        is_reading = scope in ("jobs:read", "admin")
+        return scope in self.caller.scopes and (is_reading or self.here.allows_changes)
+
+    def link(self, path: str, **query: object) -> str:
+        """A path of the dashboard's as browsers have it, wherever it is mounted.
+
+        Args:
+            path: As the routes have it, such as ``/definitions``.
+            **query: What follows it; None is left out.
+        """
+        url = quote(path_from_outside(self.request, path))
+        said = {name: each for name, each in query.items() if each is not None}
+        return f"{url}?{urlencode(said)}" if said else url
+
+    def static(self, name: str) -> str:
+        """Where a static file is; browsers keep it until it changes."""
+        return self.link(f"/static/{name}", v=version_of(name))
+
+    def show(self, template: str, *, status: int = 200, **values: object) -> Response:
+        """A page, or a part of one.
+
+        Args:
+            template: Its file.
+            status: Of the answer.
+            **values: What the template shows; ``visit`` is this one.
+        """
+        found = self.here.templates.get_template(template)
+        path = path_within(self.request.scope)
+        return HTMLResponse(found.render(visit=self, path=path, **values), status)
+
+    def go(self, path: str, **query: object) -> Response:
+        """Send the browser to another page, as ``link`` has it."""
+        url = self.link(path, **query)
+        if self.is_partial:
+            return Response(headers={"HX-Redirect": url})
+        return RedirectResponse(url, 303)
