@@ -18,6 +18,7 @@ from go_scheduler.clock import ZERO, SystemClock
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.http.access.loopback import may_bind_openly
 from go_scheduler.http.app import create_app
+from go_scheduler.http.connections import Bounds, allow_files, bounded
 from go_scheduler.http.logs import RequestLog, written_log
 from go_scheduler.scheduler import NO_HANDLER, Scheduler
 from go_scheduler.stores.opening import open_store
@@ -36,6 +37,8 @@ EMBEDDED = "sqlite:///go_scheduler.db"
 """The store of a server that is told of none: a file in the working folder."""
 
 _BACKLOG = 2048
+# Of what stands before the headers.
+_LONGEST_PATH = 64 * 1024
 
 
 def serve(
@@ -198,8 +201,18 @@ def _uvicorn(settings: Configuration, app: ASGIApp) -> uvicorn.Config:
     if log.requests:
         app = RequestLog(app, clock=SystemClock(), polls=log.log_polls)
     password = server.tls_key_password
+    head_bytes = server.limits.header_bytes + _LONGEST_PATH
+    bounds = Bounds(
+        most=allow_files(server.connections),
+        head=server.head_timeout,
+        head_bytes=head_bytes,
+        answer=server.write_timeout,
+    )
     return uvicorn.Config(
         app,
+        http=bounded(bounds),
+        h11_max_incomplete_event_size=head_bytes,
+        ws="none",
         log_config=None,
         access_log=False,
         server_header=False,

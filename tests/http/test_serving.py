@@ -156,6 +156,18 @@ def test_commands_are_run_for_those_who_say_who_they_are_alone() -> None:
 
 
 @pytest.mark.slow
+def test_who_takes_too_long_to_ask_is_not_waited_for() -> None:
+    def ask(url: str) -> None:
+        host, _, port = url.removeprefix("http://").partition(":")
+        with socket.create_connection((host, int(port)), PATIENCE) as connection:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\n")
+            assert connection.recv(13) == b"HTTP/1.1 408 "
+        answers(url)
+
+    assert served(settings_of("server: {head_timeout: 0.05}"), ask)[0]
+
+
+@pytest.mark.slow
 def test_it_runs_its_own_types_of_jobs() -> None:
     made = new_key()
     text = f"""

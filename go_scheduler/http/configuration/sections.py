@@ -60,9 +60,13 @@ class ServerSection(Section):
     Attributes:
         host: The address that it listens on.
         port: The port; 0: any that is free.
+        connections: How many there may be; more are told to come again later.
         drain: How long a stop waits for what runs.
+        head_timeout: How long the head of a request may take to arrive, and a new
+            connection to ask for something.
         read_timeout: How long the body of a request may take to arrive.
-        write_timeout: How long a request may take to be answered after that.
+        write_timeout: How long a request may take to be answered after that, and how
+            long nothing may be read of an answer.
         keep_alive: How long a connection is kept that nobody uses.
         root_path: The path under which a proxy has it.
         tls_certificate: A file with the certificate, and those above it.
@@ -73,7 +77,9 @@ class ServerSection(Section):
 
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535)] = 8710
+    connections: Annotated[int, Field(ge=1)] = 12_000
     drain: Duration = 30 * _SECOND
+    head_timeout: Duration = 10 * _SECOND
     read_timeout: Duration = 20 * _SECOND
     write_timeout: Duration = 20 * _SECOND
     keep_alive: Duration = 75 * _SECOND
