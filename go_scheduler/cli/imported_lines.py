@@ -1,145 +1,163 @@
-"""Lines of JSON, each a definition or a job, put into a store in batches."""
+"""Lines of JSON, each a definition or a job, put in part by part."""
 
 from __future__ import annotations
 
 import json
 import warnings
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from go_scheduler.client.job import Job
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError, GoSchedulerError, StoreError
-from go_scheduler.http.bodies.body import Body, Instant, Name, Object, Seconds
 from go_scheduler.http.bodies.definitions import DefinitionPut
 from go_scheduler.http.problems import Problem, field_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from datetime import datetime
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from go_scheduler.cli.where import Connected
+    from go_scheduler.http.remote import Remote
     from go_scheduler.models import TaskDefinition
 
-_BATCH = 200
-_Body = TypeVar("_Body", bound=BaseModel)
-
-
-class JobLine(Body):
-    """A job to be submitted."""
-
-    type: Name
-    payload: Object | None = None
-    at: Instant | None = None
-    delay: Seconds | None = None
-    key: Name | None = None
+_LINES = 500
+_BYTES = 1024 * 1024
 
 
 class Imported:
     """What has become of lines.
 
+    Args:
+        client: Takes definitions.
+        remote: Takes jobs, in front of the same store.
+        asked: How jobs are imported, and by which name.
+
     Attributes:
         counts: How many were definitions, jobs, or wrong.
+        size: How many bytes of the lines are settled.
     """
 
-    def __init__(self, client: Connected) -> None:
+    def __init__(
+        self, client: Connected, remote: Remote, asked: Mapping[str, Any]
+    ) -> None:
         self.counts = {"definitions": 0, "jobs": 0, "wrong": 0}
+        self.size = 0
         self._client = client
+        self._remote = remote
+        self._asked = {**asked, "on_error": "skip"}
         self._definitions: list[tuple[int, TaskDefinition]] = []
-        self._jobs: dict[str, list[tuple[int, Job]]] = {}
+        self._jobs: list[bytes] = []
+        self._wrong: dict[int, str] = {}
         self._now = SystemClock().now()
 
-    def take(self, lines: Iterable[bytes]) -> Iterator[str]:
-        """Put in what is on each line; answer what is wrong, by the line."""
+    def take(self, lines: Iterable[bytes]) -> Iterator[Sequence[str]]:
+        """Put in what is on each line; answer what is wrong, part by part."""
+        number = size = 0
         for number, each in enumerate(lines, 1):
-            if each.strip():
-                try:
-                    self._read(number, each)
-                except ConfigurationError as error:
-                    yield self._wrong(number, error)
-            if len(self._definitions) >= _BATCH:
-                yield from self._put_definitions()
-            for name in [n for n, jobs in self._jobs.items() if len(jobs) >= _BATCH]:
-                yield from self._put_jobs(name)
-        yield from self._put_definitions()
-        for name in [*self._jobs]:
-            yield from self._put_jobs(name)
-
-    def _read(self, number: int, text: bytes) -> None:
-        try:
-            line: Any = json.loads(text)
-        except (ValueError, RecursionError):
-            line = None
-        if not isinstance(line, dict) or ("trigger" in line) == ("type" in line):
-            raise ConfigurationError(
-                "it must be a JSON object with a trigger, for a definition, or with a"
-                " type, for a job"
+            # A line that is no job is left empty, and the next keeps its number.
+            self._jobs.append(
+                each.rstrip(b"\r\n") if self._is_job(number, each) else b""
             )
-        if "trigger" in line:
-            body = _body(DefinitionPut, line)
+            size += len(each)
+            if len(self._jobs) == _LINES or size >= _BYTES:
+                yield self._put(number, size)
+                size = 0
+        yield self._put(number, size)
+
+    def _is_job(self, number: int, text: bytes) -> bool:
+        """Whether a line is a job; a definition is kept."""
+        if not text.strip():
+            return False
+        try:
+            line = _read(text)
+            if "type" in line:
+                return True
+            body = _body(line)
             self._definitions.append((number, _definition(body, self._now)))
-        else:
-            job = _body(JobLine, line)
-            if job.at is not None and job.delay is not None:
-                raise ConfigurationError("say when by at or by delay, not by both")
-            made = Job(payload=job.payload, at=job.at, delay=job.delay, key=job.key)
-            self._jobs.setdefault(job.type, []).append((number, made))
+        except ConfigurationError as error:
+            self._wrong[number] = str(error)
+        return False
 
-    def _put_definitions(self) -> Iterator[str]:
-        batch, self._definitions = self._definitions, []
-        # What is odd about a trigger is for those to know who write one.
-        with warnings.catch_warnings(action="ignore"):
-            yield from self._put(batch, self._client.schedule_all, "definitions")
+    def _put(self, last: int, size: int) -> Sequence[str]:
+        """Put in a part, definitions first; what is wrong with which line of it."""
+        self._put_definitions(self._definitions)
+        self._definitions = []
+        if any(self._jobs):
+            self._put_jobs(first=last - len(self._jobs) + 1)
+        self._jobs = []
+        self.size += size
+        wrong, self._wrong = self._wrong, {}
+        self.counts["wrong"] += len(wrong)
+        return [f"line {number}: {wrong[number]}" for number in sorted(wrong)]
 
-    def _put_jobs(self, name: str) -> Iterator[str]:
-        batch = self._jobs.pop(name)
-        yield from self._put(
-            batch, lambda jobs: self._client.enqueue_all(name, jobs), "jobs"
-        )
-
-    def _put(
-        self,
-        batch: Sequence[tuple[int, Any]],
-        put: Callable[[Sequence[Any]], object],
-        kind: str,
-    ) -> Iterator[str]:
-        """Put in what can be: if not all together, one after the other."""
+    def _put_definitions(self, batch: Sequence[tuple[int, TaskDefinition]]) -> None:
+        """Put in those that can be: if not all together, one after the other."""
         if not batch:
             return
         try:
-            put([each for _, each in batch])
+            # What is odd about a trigger is for those to know who write one.
+            with warnings.catch_warnings(action="ignore"):
+                self._client.schedule_all([each for _, each in batch])
         except StoreError:
             raise
         except GoSchedulerError as error:
             if len(batch) == 1:
-                yield self._wrong(batch[0][0], error)
+                self._wrong[batch[0][0]] = str(error)
                 return
             for each in batch:
-                yield from self._put([each], put, kind)
+                self._put_definitions([each])
         else:
-            self.counts[kind] += len(batch)
+            self.counts["definitions"] += len(batch)
 
-    def _wrong(self, number: int, error: Exception) -> str:
-        self.counts["wrong"] += 1
-        return f"line {number}: {error}"
+    def _put_jobs(self, first: int) -> None:
+        asked = {**self._asked, "first": first}
+        events = self._remote.import_jobs(b"\n".join(self._jobs), asked)
+        for each in events:
+            if each["event"] == "started":
+                # One time for all parts, however long they take.
+                self._asked["start"] = each["start"]
+            elif each["event"] == "refused":
+                self._wrong[each["line"]] = _refusal(each)
+        ended = events[-1]
+        self.counts["jobs"] += ended["made"] + ended["known"]
+        if ended["event"] != "done":
+            raise StoreError(ended["detail"].partition("; what was made stays")[0])
 
 
-def _body(kind: type[_Body], line: object) -> _Body:
+def _read(text: bytes) -> Mapping[str, Any]:
     try:
-        return kind.model_validate(line)
+        line = json.loads(text)
+    except (ValueError, RecursionError):
+        line = None
+    if not isinstance(line, dict) or ("trigger" in line) == ("type" in line):
+        raise ConfigurationError(
+            "it must be a JSON object with a trigger, for a definition, or with a"
+            " type, for a job"
+        )
+    return line
+
+
+def _refusal(event: Mapping[str, Any]) -> str:
+    told = [
+        f"{each['field']}: {each['detail']}" if each["field"] else each["detail"]
+        for each in event["errors"]
+    ]
+    return "; ".join(told) or str(event["detail"])
+
+
+def _body(line: Mapping[str, Any]) -> DefinitionPut:
+    try:
+        return DefinitionPut.model_validate(line)
     except ValidationError as error:
-        told = [
-            f"{found['field']}: {found['detail']}"
-            if found["field"]
-            else found["detail"]
+        found = [
+            told
             for each in error.errors()
-            for found in field_errors({**each, "loc": ("line", *each["loc"])})
+            for told in field_errors({**each, "loc": ("line", *each["loc"])})
         ]
-        raise ConfigurationError("; ".join(told)) from None
+        raise ConfigurationError(_refusal({"errors": found})) from None
 
 
-def _definition(body: DefinitionPut, now: datetime) -> TaskDefinition:
+def _definition(body: DefinitionPut, now: Any) -> TaskDefinition:
     try:
         return body.definition(now, revision=body.revision)
     except Problem as problem:

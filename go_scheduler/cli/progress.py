@@ -1,4 +1,4 @@
-"""A file as it is read, with a bar that shows how far it is."""
+"""A file as it is read, with a bar that shows how much of it is settled."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from rich.progress import Progress
 from go_scheduler.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 
 @contextmanager
-def lines_of(file: Path) -> Iterator[Iterator[bytes]]:
+def lines_of(file: Path) -> Iterator[tuple[Iterable[bytes], Callable[[int], None]]]:
     """The lines of a file, or of standard input; on a terminal with a bar.
+
+    What is answered besides is to be called with how many bytes are settled.
 
     Raises:
         ConfigurationError: It cannot be read.
@@ -39,10 +41,4 @@ def lines_of(file: Path) -> Iterator[Iterator[bytes]]:
             Progress(console=console, disable=not console.is_terminal, transient=True)
         )
         task = progress.add_task("importing", total=size)
-
-        def read() -> Iterator[bytes]:
-            for each in stream:
-                yield each
-                progress.advance(task, len(each))
-
-        yield read()
+        yield stream, lambda settled: progress.update(task, completed=settled)

@@ -14,10 +14,8 @@ from go_scheduler.errors import (
     GoSchedulerError,
     ScheduleWarning,
     StoreUnavailableError,
-    TaskDefinitionNotFoundError,
     TaskInstanceStateError,
 )
-from go_scheduler.handlers.task import task_id
 from go_scheduler.http.access.loopback import is_safe_url
 from go_scheduler.http.bodies.definitions import DefinitionBody
 from go_scheduler.http.remote_errors import error_of
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
     from typing import Self
     from uuid import UUID
 
-    from go_scheduler.client.job import Job
     from go_scheduler.json import JSON
     from go_scheduler.models import (
         DefinitionState,
@@ -59,13 +56,19 @@ class Remote:
         url: Of the server, such as ``http://127.0.0.1:8710``.
         token: What says who asks: an API key, or a token of the issuer; None: nobody.
         timeout: How many seconds an answer may take.
+        transport: What sends the requests; None: the network.
 
     Raises:
         ConfigurationError: The URL is none, or the token would be sent in the open.
     """
 
     def __init__(
-        self, url: str, *, token: str | None = None, timeout: float = _PATIENCE
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        timeout: float = _PATIENCE,
+        transport: httpx.BaseTransport | None = None,
     ) -> None:
         if not url.startswith(("http://", "https://")):
             raise ConfigurationError(
@@ -80,7 +83,10 @@ class Remote:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         try:
             self._http = httpx.Client(
-                base_url=self._url, headers=headers, timeout=timeout
+                base_url=self._url,
+                headers=headers,
+                timeout=timeout,
+                transport=transport,
             )
         except httpx.InvalidURL as error:
             raise ConfigurationError(f"{url!r} is no URL: {error}") from None
@@ -116,20 +122,29 @@ class Remote:
         """Do what ``schedule`` does, one after the other."""
         return [self.schedule(each) for each in definitions]
 
-    def enqueue_all(self, name: str, jobs: Iterable[Job]) -> None:
-        """Have a task done many times, one after the other."""
-        definition_id = task_id(name)
-        for each in jobs:
-            try:
-                self.run_now(
-                    definition_id,
-                    payload=each.payload,
-                    at=each.at,
-                    delay=each.delay,
-                    key=each.key,
-                )
-            except TaskDefinitionNotFoundError:
-                raise TaskDefinitionNotFoundError(definition_id, name) from None
+    def import_jobs(
+        self, lines: bytes, asked: Mapping[str, Any]
+    ) -> Sequence[Mapping[str, Any]]:
+        """Submit jobs, a line of JSON each.
+
+        Args:
+            lines: Those of one request.
+            asked: How they are imported: what the server takes in the URL.
+
+        Returns:
+            What the server tells, the last of it what has become of them all.
+        """
+        response = self._response(
+            "POST",
+            "/jobs/import",
+            asked=asked,
+            content=lines,
+            headers={"Content-Type": "application/x-ndjson"},
+        )
+        try:
+            return [json.loads(each) for each in response.text.splitlines()]
+        except ValueError:
+            raise self._stranger() from None
 
     def get_definition(self, definition_id: UUID) -> TaskDefinition:
         """Read one definition."""
@@ -265,25 +280,46 @@ class Remote:
         Raises:
             GoSchedulerError: It is away, or refuses it.
         """
+        sent = {} if body is None else {"json": body}
+        response = self._response(method, path, asked=asked, id=id, **sent)
+        if response.status_code == 204:
+            return None
+        try:
+            return response.json()
+        except ValueError:
+            raise self._stranger() from None
+
+    def _response(
+        self,
+        method: str,
+        path: str,
+        *,
+        asked: Mapping[str, Any] | None = None,
+        id: UUID | None = None,
+        **sent: Any,
+    ) -> httpx.Response:
         said = {name: each for name, each in (asked or {}).items() if each is not None}
         try:
             response = self._http.request(
-                method, f"/v1{path}", json=body, params=said or None
+                method, f"/v1{path}", params=said or None, **sent
             )
         except httpx.HTTPError as error:
             raise StoreUnavailableError(
                 f"the server at {self._url} does not answer: {error}"
             ) from error
+        if response.is_success:
+            return response
+        if response.is_redirect:
+            raise self._stranger()
         try:
-            answer = response.json() if response.content else None
+            problem = response.json()
         except ValueError:
-            answer = None
-        if response.is_success and (answer is not None or response.status_code == 204):
-            return answer
-        if response.is_success or response.is_redirect:
-            raise GoSchedulerError(f"{self._url} is no server of go_scheduler")
-        problem = answer if isinstance(answer, dict) else {}
+            problem = None
+        problem = problem if isinstance(problem, dict) else {}
         raise error_of(response.status_code, problem, id)
+
+    def _stranger(self) -> GoSchedulerError:
+        return GoSchedulerError(f"{self._url} is no server of go_scheduler")
 
 
 def _time(at: datetime | None) -> str | None:

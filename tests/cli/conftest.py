@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
+from go_scheduler.client import Client
+from go_scheduler.http import create_app
+from go_scheduler.stores import open_store
 from tests.cli.shell import Shell
+from tests.http.serving import served
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -32,3 +38,19 @@ def shell(
 ) -> Shell:
     """On an empty file of SQLite."""
     return Shell(f"sqlite:///{shutil.copy(sqlite_file, tmp_path / 'cli.db')}", capsys)
+
+
+@pytest.fixture
+def server(shell: Shell) -> Iterator[str]:
+    """A server on the store of the shell, which only answers."""
+    with (
+        closing(open_store(shell.url)) as store,
+        served(create_app(Client(store))) as (host, port),
+    ):
+        yield f"http://{host}:{port}"
+
+
+@pytest.fixture
+def far(server: str, capsys: pytest.CaptureFixture[str]) -> Shell:
+    """The same shell, by the server."""
+    return Shell(server, capsys, option="--server")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +70,7 @@ def test_what_is_listed_can_be_imported_again(shell: Shell, tmp_path: Path) -> N
     assert {**shown, "revision": None} == {**listed, "revision": None}
 
 
+@pytest.mark.slow
 def test_lines_that_are_wrong_are_told_and_left_out(shell: Shell) -> None:
     add_task(shell, "send")
     file = written(
@@ -98,8 +101,8 @@ def test_lines_that_are_wrong_are_told_and_left_out(shell: Shell) -> None:
             "nmae: there is no such field: did you mean name?",
             "priority must be from 0 to 3",
             "none has this id",
-            "there is no task 'none'",
-            "say when by at or by delay",
+            "knows the type 'none'",
+            "delay: say when by at or by delay",
             "at: it must be a time as RFC 3339 has it",
         ),
     ):
@@ -111,13 +114,101 @@ def test_lines_that_are_wrong_are_told_and_left_out(shell: Shell) -> None:
 def test_large_files_are_put_in_by_batches(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(imported_lines, "_BATCH", 2)
+    monkeypatch.setattr(imported_lines, "_LINES", 2)
     add_task(shell, "send")
     lines = [{"type": "send"}, {"trigger": {"every": 5}}] * 5
     assert shell.json("import", written(*lines)) == [
         {"definitions": 5, "jobs": 5, "wrong": 0}
     ]
     assert shell.json("stats")[0]["instances"]["pending"] == 5
+
+
+JOBS = [
+    {"name": "made", "trigger": {"on_demand": True}, "id": ID},
+    {"type": "send", "payload": {"order": 1}},
+    {"type": "send", "at": "2031-01-01T00:00:00Z", "jitter": 0},
+    {
+        "type": "send",
+        "key": "own",
+        "queue": "mail",
+        "priority": 0,
+        "retry": {"max_attempts": 7, "delay": 5},
+        "timeout": 30,
+        "expire_after": 60,
+        "lock": "printer",
+        "metadata": {"team": "a"},
+        "owner": "ann",
+    },
+    {"type": "send", "priority": 9},
+    {"type": "send", "payload": {"order": 2}},
+    {"type": "send", "payload": {"order": 3}},
+]
+
+
+@pytest.mark.slow
+def test_jobs_are_imported_alike_into_a_store_and_by_a_server(
+    shell: Shell,
+    far: Shell,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(imported_lines, "_LINES", 3)
+    near = Shell(f"sqlite:///{shutil.copy('cli.db', 'near.db')}", capsys)
+    options = ("--start", "2030-01-01T00:00:00Z", "--window", "1h", "--jitter", "1m")
+    found = []
+    for each in (near, far):
+        add_task(each, "send")
+        file = written(*JOBS)
+        for _ in range(2):
+            told = each.json("import", file, "--import", "may", *options, code=1)
+            assert told == [{"definitions": 1, "jobs": 5, "wrong": 1}]
+        assert each.errors == "line 5: priority: priority must be from 0 to 3: 9\n"
+        jobs = {job["key"]: job for job in each.json("list", "-i")}
+        own = each.json("show", jobs["own"]["definition_id"])[0]
+        found.append(
+            (
+                {
+                    key: {
+                        name: job[name]
+                        for name in ("execute_at", "due_at", "payload", "queue", "name")
+                    }
+                    for key, job in jobs.items()
+                },
+                {**own, "completed_at": None},
+            )
+        )
+    assert found[0] == found[1]
+    jobs, own = found[0]
+    assert jobs.keys() == {*(f"import may:{n}" for n in (2, 3, 6, 7)), "own"}
+    assert own["retry"]["max_attempts"] == 7
+    times = [jobs[f"import may:{n}"]["execute_at"] for n in (2, 6, 7)]
+    assert len(set(times)) == 3
+    assert all("2030-01-01T00:00" < each < "2030-01-01T01:02" for each in times)
+
+
+@pytest.mark.slow
+def test_one_time_counts_for_all_parts_and_it_goes_on_by_its_name(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imported_lines, "_LINES", 1)
+    add_task(shell, "send")
+    file = written({"type": "send"}, {"type": "send"})
+    shell("import", file, "--interval", "1h")
+    first, second = sorted(
+        datetime.fromisoformat(each["execute_at"]) for each in shell.json("list", "-i")
+    )
+    assert second - first == timedelta(hours=1)
+    assert "--window or --interval" in shell.refusal(
+        "import", file, "--interval", "1h", "--window", "1h"
+    )
+
+    async def refuse(*_: object, **__: object) -> Any:
+        raise StoreUnavailableError("it is away")
+
+    monkeypatch.setattr("go_scheduler.client.Client.aenqueue_all", refuse)
+    assert shell("import", file, "--import", "may", code=3) == ""
+    assert "by --import may, and no job is made twice" in shell.errors
+    assert "what was made stays" not in shell.errors
 
 
 @pytest.mark.slow

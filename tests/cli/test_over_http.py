@@ -38,29 +38,11 @@ from tests.cli.shell import FAILED_AFTER, Shell
 from tests.http.serving import served
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from go_scheduler import TaskInstance
     from go_scheduler.events import Event
 
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def server(shell: Shell) -> Iterator[str]:
-    """A server on the store of the shell, which only answers."""
-    with (
-        closing(open_store(shell.url)) as store,
-        served(create_app(Client(store))) as (host, port),
-    ):
-        yield f"http://{host}:{port}"
-
-
-@pytest.fixture
-def far(server: str, capsys: pytest.CaptureFixture[str]) -> Shell:
-    """The same shell, by the server."""
-    return Shell(server, capsys, option="--server")
 
 
 def same(shell: Shell, far: Shell, *words: str, code: int = 0) -> str:
@@ -113,7 +95,7 @@ def test_instances_are_the_same(shell: Shell, far: Shell) -> None:
     far("run", "send", "--delay", "1d")
     Path("lines").write_text('{"type": "send", "key": "8"}\n{"type": "none"}\n')
     assert far.json("import", "lines", code=1)[0]["jobs"] == 1
-    assert "there is no task 'none'" in far.errors
+    assert "knows the type 'none'" in far.errors
     for words in (
         ["list", "-i"],
         ["list", "-i", "--json"],
@@ -302,6 +284,21 @@ def test_answers_of_another_server_are_told(
         pytest.raises(kind),
     ):
         remote.counts()
+
+
+def test_a_server_that_tells_nothing_of_an_import_is_none_of_ours() -> None:
+    app = FastAPI()
+
+    @app.post("/v1/jobs/import")
+    def take() -> Any:
+        return Response(b"hello")
+
+    with (
+        served(app) as (host, port),
+        Remote(f"http://{host}:{port}/") as remote,
+        pytest.raises(GoSchedulerError, match="is no server of go_scheduler"),
+    ):
+        remote.import_jobs(b"{}", {})
 
 
 def test_a_problem_without_what_it_is_about_keeps_its_words() -> None:

@@ -1,17 +1,54 @@
 """The command `import`."""
 
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
+from uuid import uuid4
 
 import typer
 
 from go_scheduler.cli.exit_codes import ExitCode
 from go_scheduler.cli.groups import grouped
-from go_scheduler.cli.options import Json
+from go_scheduler.cli.options import Json, text
 from go_scheduler.cli.output import document, line, note
+from go_scheduler.cli.reading import duration_of, instant_of
 from go_scheduler.cli.where import Where
+from go_scheduler.errors import ConfigurationError, StoreError
 
 app = typer.Typer()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spreading:
+    """The options that say when those jobs run that do not say it."""
+
+    start: Annotated[
+        str | None, text("From when on jobs run, instead of now.", metavar="TIME")
+    ] = None
+    window: Annotated[
+        str | None, text("Over how long jobs are staggered evenly, such as 1h.")
+    ] = None
+    interval: Annotated[
+        str | None, text("How long after the one before each job runs.")
+    ] = None
+    jitter: Annotated[str | None, text("Up to how much later each job runs.")] = None
+
+    def asked(self) -> dict[str, Any]:
+        """What they are to an import.
+
+        Raises:
+            ConfigurationError: One is wrong.
+        """
+        if self.window is not None and self.interval is not None:
+            raise ConfigurationError("say --window or --interval, not both")
+        start = instant_of(self.start, "--start")
+        return {
+            "start": None if start is None else start.isoformat(),
+            "window": _seconds(duration_of(self.window, "--window")),
+            "interval": _seconds(duration_of(self.interval, "--interval")),
+            "jitter": _seconds(duration_of(self.jitter, "--jitter")),
+        }
 
 
 @app.command("import")
@@ -26,24 +63,50 @@ def import_(
         ),
     ],
     where: Where,
+    spreading: Spreading,
+    name: Annotated[
+        str | None,
+        text(
+            "A name for the import: repeated by it, no job is made twice.", "--import"
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Schedule definitions and submit jobs, one on each line of a file.
 
-    A line that is wrong is told and left out. With ids and keys in them, the same lines
-    may be imported again.
+    A line that is wrong is told and left out. With ids, and keys or --import, the same
+    lines may be imported again.
     """
     # Imported here: it takes as long as all of another command.
     from go_scheduler.cli.imported_lines import Imported
+    from go_scheduler.cli.in_process import answering
     from go_scheduler.cli.progress import lines_of
 
-    with where.client(migrates=True) as client, lines_of(file) as lines:
-        imported = Imported(client)
-        for problem in imported.take(lines):
-            note(problem)
+    asked = {**spreading.asked(), "import": name or uuid4().hex}
+    with (
+        where.client(migrates=True) as client,
+        answering(client) as remote,
+        lines_of(file) as (lines, settled),
+    ):
+        imported = Imported(client, remote, asked)
+        try:
+            for problems in imported.take(lines):
+                settled(imported.size)
+                for each in problems:
+                    note(each)
+        except (StoreError, KeyboardInterrupt):
+            note(
+                "what is in stays: go on with the same file by --import"
+                f" {asked['import']}, and no job is made twice"
+            )
+            raise
     if json:
         document(imported.counts)
     else:
         line(", ".join(f"{count} {name}" for name, count in imported.counts.items()))
     if imported.counts["wrong"]:
         raise typer.Exit(ExitCode.NOT_SO)
+
+
+def _seconds(length: timedelta | None) -> float | None:
+    return None if length is None else length.total_seconds()

@@ -41,6 +41,7 @@ _TYPE: JsonDict = {
 }
 _CENTURY = 3_155_760_000
 _LONGEST_IMPORT = 180
+_MOST_LINES = 10**12
 
 Count = Annotated[float, Field(ge=0, le=_CENTURY, allow_inf_nan=False)]
 
@@ -112,6 +113,12 @@ class ImportAsked(Asked):
         max_length=_LONGEST_IMPORT,
         description="A name for the import: repeated by it, no line is made twice."
         " null: one is made up, and told.",
+    )
+    first: int = Field(
+        1,
+        ge=1,
+        le=_MOST_LINES,
+        description="The number of the first line, of an import that comes in parts.",
     )
     start: Instant | None = Field(None, description="null: the present time.")
     window: Count | None = Field(

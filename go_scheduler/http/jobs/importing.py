@@ -55,7 +55,8 @@ class Import:
         self._skips = asked.on_error == "skip"
         self._spread = spread_of(here, asked)
         self._submitting = Submitting(here.client, here.job_types, caller)
-        self._lines = Lines(here.limits.body_bytes)
+        self._lines = Lines(here.limits.body_bytes, first=asked.first)
+        self._most = asked.first - 1 + here.limits.import_lines
         self._counts = {"read": 0, "made": 0, "known": 0, "refused": 0}
         self._began = self._told = here.clock.elapsed()
 
@@ -68,7 +69,12 @@ class Import:
         Args:
             parts: Of the body.
         """
-        yield {"event": "started", "import": self.name}
+        start = self._spread.start
+        yield {
+            "event": "started",
+            "import": self.name,
+            "start": None if start is None else start.isoformat(),
+        }
         try:
             async for batch in self._batches(parts):
                 events, goes_on = await self._write(batch)
@@ -93,9 +99,9 @@ class Import:
         await self._leave(parts)
 
     def _last(self) -> Event:
-        most = self._here.limits.import_lines
-        if self._lines.number <= most:
+        if self._lines.number <= self._most:
             return {"event": "done", "import": self.name, **self._counts}
+        most = self._here.limits.import_lines
         return self._end(
             "stopped",
             f"an import has at most {most} lines: send the rest"
@@ -132,7 +138,7 @@ class Import:
             yield batch
 
     async def _read(self, parts: AsyncIterator[bytes]) -> AsyncIterator[Line]:
-        lines, most = self._lines, self._here.limits.import_lines
+        lines, most = self._lines, self._most
         seconds = self._here.limits.read.total_seconds()
         while True:
             try:

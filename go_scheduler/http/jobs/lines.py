@@ -16,7 +16,7 @@ class Line:
     """One line that is not empty.
 
     Attributes:
-        number: The first line has 1; those that are empty are counted.
+        number: The one before has one less; those that are empty are counted.
         data: What stands in it, without its end; None: it is too long.
     """
 
@@ -29,13 +29,17 @@ class Lines:
 
     Args:
         longest: The most bytes that a line may have.
+        first: The number of the first line.
+
+    Attributes:
+        number: That of the line that has ended last.
     """
 
-    def __init__(self, longest: int) -> None:
+    def __init__(self, longest: int, *, first: int = 1) -> None:
         self._longest = longest
         self._held = bytearray()
         self._is_too_long = False
-        self.number = 0
+        self.number = first - 1
 
     def take(self, part: bytes) -> Iterator[Line]:
         """The lines that end in a part."""

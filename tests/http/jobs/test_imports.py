@@ -113,7 +113,7 @@ def test_each_line_is_a_job_made_once_by_the_name_of_the_import(
 ) -> None:
     body = lines(orders(1200))
     first, last = import_(client, body, "may")
-    assert first == {"event": "started", "import": "may"}
+    assert first == {"event": "started", "import": "may", "start": None}
     assert (last["event"], counts_of(last)) == ("done", (1200, 1200, 0, 0))
     assert orders_of(client) == [*range(1, 1201)]
     _, last = import_(client, body, "may")
@@ -121,6 +121,23 @@ def test_each_line_is_a_job_made_once_by_the_name_of_the_import(
     _, last = import_(client, body, "june")
     assert counts_of(last) == (1200, 1200, 0, 0)
     assert len(stored(client)) == 2400
+
+
+def test_an_import_may_come_in_parts(client: Client, clock: ManualClock) -> None:
+    options = {"clock": clock, "limits": replace(Limits(), import_lines=2)}
+    asked = {"import": "may", "interval": 60}
+    first, last = import_(client, lines(orders(2)), **asked, **options)
+    assert (last["event"], counts_of(last)) == ("done", (2, 2, 0, 0))
+    assert first["start"] == START.isoformat()
+    clock.advance(SECOND)
+    asked |= {"first": 3, "start": first["start"]}
+    *_, last = import_(client, lines(orders(2)), **asked, **options)
+    assert (last["event"], counts_of(last)) == ("done", (2, 2, 0, 0))
+    *_, last = import_(client, lines(orders(3)), **asked, **options)
+    assert (last["event"], counts_of(last)) == ("stopped", (2, 0, 2, 0))
+    assert {each.execute_at - START: each.key for each in stored(client)} == {
+        timedelta(minutes=n - 1): f"import may:{n}" for n in range(1, 5)
+    }
 
 
 def test_a_name_is_made_up_and_told(client: Client) -> None:
