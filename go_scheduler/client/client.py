@@ -8,6 +8,7 @@ from go_scheduler.client.instances import Instances
 from go_scheduler.client.on_demand import OnDemand
 from go_scheduler.client.pauses import Pauses
 from go_scheduler.client.runs import Runs
+from go_scheduler.client.views import Views
 
 
 class Client(
@@ -18,6 +19,7 @@ class Client(
     Pauses,
     Instances,
     Runs,
+    Views,
     Explaining,
 ):
     """Schedules, reads and changes definitions; the half of a scheduler without loops.

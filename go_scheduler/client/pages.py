@@ -28,10 +28,15 @@ class Order(StrEnum):
     DEFINITIONS_SOONEST_FIRST = "ds"
     INSTANCES_OLDEST_FIRST = "i"
     INSTANCES_NEWEST_FIRST = "in"
+    INSTANCES_ENDED_LAST_FIRST = "ie"
 
 
 # In which nothing is without a time.
-_BY_TIME = (Order.INSTANCES_OLDEST_FIRST, Order.INSTANCES_NEWEST_FIRST)
+_BY_TIME = (
+    Order.INSTANCES_OLDEST_FIRST,
+    Order.INSTANCES_NEWEST_FIRST,
+    Order.INSTANCES_ENDED_LAST_FIRST,
+)
 
 
 class Page(list[_Item]):
@@ -58,7 +63,7 @@ def page_of(
     """What was read as a page; a full one may not be the last."""
     if len(found) < limit:
         return Page(found)
-    return Page(found, next=_cursor(order, position(found[-1])))
+    return Page(found, next=cursor_of(order, position(found[-1])))
 
 
 def read_cursor(after: object, order: Order) -> Position | None:
@@ -96,14 +101,15 @@ def read_cursor(after: object, order: Order) -> Position | None:
 
 def from_id(id: UUID) -> str:
     """The cursor after which a list in the order of ids begins with this one."""
-    return _cursor(Order.DEFINITIONS_BY_ID, Position(at=None, id=_before(id)))
+    return cursor_of(Order.DEFINITIONS_BY_ID, Position(at=None, id=_before(id)))
 
 
 def _before(id: UUID) -> UUID:
     return UUID(int=max(0, id.int - 1))
 
 
-def _cursor(order: Order, position: Position) -> str:
+def cursor_of(order: Order, position: Position) -> str:
+    """The cursor that stands for a position, for the next page of the same list."""
     at = None if position.at is None else position.at.isoformat()
     text = json.dumps([order.value, at, str(position.id)])
     return urlsafe_b64encode(text.encode()).decode()

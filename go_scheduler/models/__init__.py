@@ -7,6 +7,7 @@ from go_scheduler.models.instance import (
     Skipped,
     TaskInstance,
 )
+from go_scheduler.models.looked_up import COUNTED, Backlog, Counted
 from go_scheduler.models.node_info import NodeInfo
 from go_scheduler.models.pause import Pause
 from go_scheduler.models.states import (
@@ -19,11 +20,14 @@ from go_scheduler.models.states import (
 from go_scheduler.models.task_run import RUNS_KEPT, RunEnd, TaskRun
 
 __all__ = [
+    "COUNTED",
     "METADATA_LIMIT",
     "PAYLOAD_LIMIT",
     "RESULT_LIMIT",
     "RUNS_KEPT",
+    "Backlog",
     "Cancelled",
+    "Counted",
     "DefinitionState",
     "Extension",
     "NodeInfo",

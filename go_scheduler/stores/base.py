@@ -16,6 +16,7 @@ from go_scheduler.clock import ZERO, Clock
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.stores.hand_over_store import HandOverStore
 from go_scheduler.stores.node_store import NodeStore
+from go_scheduler.stores.view_store import ViewStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +30,7 @@ CONTACTS_KEPT = timedelta(hours=1)
 """How long ago a node may have been seen whose contact is still kept."""
 
 
-class Store(NodeStore, HandOverStore):
+class Store(NodeStore, HandOverStore, ViewStore):
     """Where definitions and instances are kept.
 
     All methods may be called by any number of threads, and, if the store is shared, by

@@ -58,6 +58,7 @@ from go_scheduler.testing.store.threads import ThreadTests
 from go_scheduler.testing.store.unfired import UnfiredTests
 from go_scheduler.testing.store.unknown_triggers import UnknownTriggerTests
 from go_scheduler.testing.store.values import OpenTests, TimeTests, ValueTests
+from go_scheduler.testing.store.views import ViewTests
 from go_scheduler.testing.store.waiting import WaitingTests
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ class StoreSuite(
     SettingTests,
     DefinitionListTests,
     InstanceListTests,
+    ViewTests,
     CleanupTests,
     RememberedTests,
     SetTests,

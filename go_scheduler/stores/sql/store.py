@@ -22,7 +22,6 @@ from go_scheduler.stores.sql.declaring import Sets
 from go_scheduler.stores.sql.due_queues import due_queues
 from go_scheduler.stores.sql.edits import Edits, definition_of
 from go_scheduler.stores.sql.finishing import finish_run
-from go_scheduler.stores.sql.instance_lists import InstanceLists
 from go_scheduler.stores.sql.joined import Joined
 from go_scheduler.stores.sql.joining import join, when_committed
 from go_scheduler.stores.sql.lists import (
@@ -36,6 +35,7 @@ from go_scheduler.stores.sql.reviewing import Reviewing
 from go_scheduler.stores.sql.settings import keep_setting
 from go_scheduler.stores.sql.tables import definitions
 from go_scheduler.stores.sql.tombstones import Tombstones
+from go_scheduler.stores.sql.views import SQLViews
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence, Set
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 _LARGE_BATCH = 500
 
 
-class SQLStore(SQLByHand, InstanceLists, TransactionalStore):
+class SQLStore(SQLByHand, SQLViews, TransactionalStore):
     """Keeps definitions and instances in a database.
 
     Attributes:

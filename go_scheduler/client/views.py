@@ -1,0 +1,228 @@
+"""What users look at: lists and numbers that take no longer where there is much."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from go_scheduler.checks import check_definition_id, check_type
+from go_scheduler.client.arguments import check_limit, check_searched, one_of
+from go_scheduler.client.awaitable import awaitable
+from go_scheduler.client.pages import Order, Page, cursor_of, read_cursor
+from go_scheduler.client.store_access import StoreAccess
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.models import COUNTED, Outcome
+from go_scheduler.shown import shown
+from go_scheduler.triggers.base import utc
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from go_scheduler.models import (
+        Backlog,
+        Counted,
+        State,
+        TaskDefinition,
+        TaskInstance,
+    )
+
+
+class Views(StoreAccess):
+    """Reads what people look at, such as the pages of a dashboard.
+
+    Each call reads a bounded number of rows from the end of an index, however many
+    there are.
+    """
+
+    def counts_up_to(self, most: int = COUNTED) -> Mapping[State, Counted]:
+        """How many instances are in each state, as far as they have to be counted.
+
+        ``counts`` counts all, and takes as long as there are many.
+
+        Args:
+            most: So many; 1 to 1,000,000.
+
+        Returns:
+            Every state has a number; one that says ``more`` may be of a state of which
+            there are fewer than ``most``, amid more of others that ended.
+
+        Raises:
+            ConfigurationError: It is out of range.
+        """
+        return self._ready().counts_up_to(_checked_most(most))
+
+    acounts_up_to = awaitable(counts_up_to)
+    """Await what ``counts_up_to`` does; see there."""
+
+    def backlog(self, most: int = COUNTED) -> Sequence[Backlog]:
+        """What is due and no node has taken, by queue.
+
+        What is paused, or waits for another instance to end, is not counted.
+
+        Args:
+            most: So many are counted of a queue; 1 to 1,000,000.
+
+        Returns:
+            At most a hundred queues in which anything is due, by their names.
+
+        Raises:
+            ConfigurationError: It is out of range.
+        """
+        return self._ready().list_backlog(_checked_most(most))
+
+    abacklog = awaitable(backlog)
+    """Await what ``backlog`` does; see there."""
+
+    def list_ended(
+        self, outcome: Outcome | str, *, after: str | None = None, limit: int = 100
+    ) -> Page[TaskInstance]:
+        """Read a page of the instances that ended in one way, the last first.
+
+        Args:
+            outcome: How they ended, such as ``"failed"``.
+            after: They come after a page: its ``next``.
+            limit: The most to return, 1 to 1,000.
+
+        Returns:
+            They, in the order of ``completed_at`` and id, backwards. A page that is
+            not full, or empty, may have a ``next`` all the same: of the last ten
+            thousand that ended these are all.
+
+        Raises:
+            ConfigurationError: An argument is wrong.
+        """
+        check_limit(limit)
+        order = Order.INSTANCES_ENDED_LAST_FIRST
+        found = self._ready().list_ended(
+            one_of(Outcome, outcome), before=read_cursor(after, order), limit=limit
+        )
+        after = None if found.next is None else cursor_of(order, found.next)
+        return Page(found.found, next=after)
+
+    alist_ended = awaitable(list_ended)
+    """Await what ``list_ended`` does; see there."""
+
+    def list_claims(self, *, limit: int = 100) -> Sequence[TaskInstance]:
+        """Read what nodes hold and run, in the order in which their claims expire.
+
+        Args:
+            limit: The most to return, 1 to 1,000.
+
+        Raises:
+            ConfigurationError: It is out of range.
+        """
+        check_limit(limit)
+        return self._ready().list_claims(limit=limit)
+
+    alist_claims = awaitable(list_claims)
+    """Await what ``list_claims`` does; see there."""
+
+    def list_fired(
+        self,
+        definition_id: UUID,
+        *,
+        since: datetime,
+        before: datetime,
+        newest_first: bool = False,
+        limit: int = 100,
+    ) -> Sequence[TaskInstance]:
+        """Read what a definition has fired within a span, in the order of fire times.
+
+        Args:
+            definition_id: The definition; of one that is not there nothing is found.
+            since: Their ``fire_time`` is not before this.
+            before: It is before this.
+            newest_first: Whether the latest come first.
+            limit: The most to return, 1 to 1,000.
+
+        Raises:
+            ConfigurationError: An argument is wrong.
+        """
+        check_definition_id(definition_id)
+        check_type("newest_first", newest_first, bool)
+        check_limit(limit)
+        return self._ready().list_fired(
+            definition_id,
+            since=utc(since, name="since"),
+            before=utc(before, name="before"),
+            newest_first=newest_first,
+            limit=limit,
+        )
+
+    alist_fired = awaitable(list_fired)
+    """Await what ``list_fired`` does; see there."""
+
+    def list_unscheduled(
+        self, definition_id: UUID, *, limit: int = 100
+    ) -> Sequence[TaskInstance]:
+        """Read what a definition has without a fire time, the latest first.
+
+        That is what was made by hand or on demand, and records of what was skipped.
+
+        Args:
+            definition_id: The definition; of one that is not there nothing is found.
+            limit: The most to return, 1 to 1,000.
+
+        Returns:
+            They, in the order of ``execute_at`` and id, backwards. Where a definition
+            has more than ten thousand, some of the latest may be missing.
+
+        Raises:
+            ConfigurationError: An argument is wrong.
+        """
+        check_definition_id(definition_id)
+        check_limit(limit)
+        return self._ready().list_unscheduled(definition_id, limit=limit)
+
+    alist_unscheduled = awaitable(list_unscheduled)
+    """Await what ``list_unscheduled`` does; see there."""
+
+    def search_names(
+        self, prefix: str, *, limit: int = 100
+    ) -> Sequence[TaskDefinition]:
+        """Read definitions whose name begins with a text, in the order of their ids.
+
+        Args:
+            prefix: How it begins; capitals are not small letters.
+            limit: The most to return, 1 to 1,000.
+
+        Raises:
+            ConfigurationError: An argument is wrong.
+        """
+        check_limit(limit)
+        check_type("prefix", prefix, str)
+        check_searched("prefix", prefix)
+        return self._ready().search_names(prefix, limit=limit)
+
+    asearch_names = awaitable(search_names)
+    """Await what ``search_names`` does; see there."""
+
+    def search_key(self, key: str, *, limit: int = 100) -> Sequence[TaskInstance]:
+        """Read the instances that have a key, of a thousand definitions at most.
+
+        Args:
+            key: The whole key.
+            limit: The most to return, 1 to 1,000.
+
+        Returns:
+            They, in the order of ``execute_at`` and id.
+
+        Raises:
+            ConfigurationError: An argument is wrong.
+        """
+        check_limit(limit)
+        check_type("key", key, str)
+        check_searched("key", key)
+        return self._ready().search_key(key, limit=limit)
+
+    asearch_key = awaitable(search_key)
+    """Await what ``search_key`` does; see there."""
+
+
+def _checked_most(most: object) -> int:
+    if not isinstance(most, int) or isinstance(most, bool) or not 1 <= most <= 10**6:
+        raise ConfigurationError(
+            f"most must be a whole number in 1–1000000, not {shown(most)}"
+        )
+    return most

@@ -1,0 +1,287 @@
+"""The part of a SQL store that people look at: each read is of the end of an index."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import and_, func, or_, select, union_all
+
+from go_scheduler.checks import PRIORITIES
+from go_scheduler.models import Outcome, State
+from go_scheduler.models.looked_up import Backlog, Counted
+from go_scheduler.stores.messages import Position
+from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.edits import LIVE, definition_of
+from go_scheduler.stores.sql.instance_lists import InstanceLists
+from go_scheduler.stores.sql.lists import instance_state
+from go_scheduler.stores.sql.tables import contents, definitions, instances
+from go_scheduler.stores.view_store import (
+    KEYS_LOOKED_AT,
+    LOOKED_AT,
+    Stretch,
+    ViewStore,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from uuid import UUID
+
+    from sqlalchemy import Connection, ScalarSelect, Select
+
+    from go_scheduler.models import TaskDefinition, TaskInstance
+
+_column = instances.c
+_QUEUES = 100
+# As the indexes say it, so that they are known to have them all.
+_OPEN = and_(_column.completed_at.is_(None), _column.outcome.is_(None))
+_CLAIMED = and_(
+    _column.claimed_by.is_not(None),
+    _column.completed_at.is_(None),
+    _column.frozen.is_(False),
+)
+_ENDED_WELL = (State.COMPLETED, State.CANCELLED, State.SKIPPED)
+
+
+class SQLViews(InstanceLists, ViewStore):
+    """What pages show of a SQL store."""
+
+    def counts_up_to(self, most: int) -> Mapping[State, Counted]:
+        """How many instances are in each state, as far as they have to be counted."""
+        return self._list(lambda connection: _counts(connection, most))
+
+    def list_backlog(self, most: int) -> Sequence[Backlog]:
+        """What is due and has not been claimed, by queue."""
+
+        def read(connection: Connection) -> Sequence[Backlog]:
+            now = self._dialect.now(connection)
+            found = (
+                self._backlog(connection, queue, now, most)
+                for queue in _queues(connection)
+            )
+            return [each for each in found if each is not None]
+
+        return self._list(read)
+
+    def _backlog(
+        self, connection: Connection, queue: str, now: datetime, most: int
+    ) -> Backlog | None:
+        places = [
+            select(_column.due_at)
+            .where(
+                _column.queue == queue,
+                _column.priority == priority,
+                _column.shard == shard,
+                _column.claimable_at.is_not(None),
+                _column.claimable_at <= now,
+            )
+            .order_by(_column.claimable_at)
+            .limit(most + 1)
+            .subquery()
+            for priority in PRIORITIES
+            for shard in range(self._dialect.shards)
+        ]
+        counts = union_all(
+            *(select(func.count(), func.min(each.c.due_at)) for each in places)
+        )
+        found = [(count, oldest) for count, oldest in connection.execute(counts)]
+        times = [oldest for _, oldest in found if isinstance(oldest, datetime)]
+        if not times:
+            return None
+        due = Counted.up_to(most, sum(count for count, _ in found))
+        return Backlog(queue=queue, due=due, oldest=min(times))
+
+    def list_ended(
+        self, outcome: Outcome, *, before: Position | None = None, limit: int
+    ) -> Stretch:
+        """Read instances that ended in one way, those that ended last first."""
+        latest = _latest_ended(outcome, before)
+        looked_at = latest.limit(LOOKED_AT).subquery()
+        ids = (
+            select(looked_at.c.id, looked_at.c.completed_at)
+            .where(looked_at.c.outcome == outcome.value)
+            .order_by(looked_at.c.completed_at.desc(), looked_at.c.id.desc())
+            .limit(limit)
+        )
+
+        def read(connection: Connection) -> tuple[Sequence[Any], Position | None]:
+            rows = connection.execute(ids).all()
+            if len(rows) == limit:
+                return rows, Position(at=rows[-1].completed_at, id=rows[-1].id)
+            last = connection.execute(latest.offset(LOOKED_AT - 1).limit(1)).first()
+            end = None if last is None else Position(at=last.completed_at, id=last.id)
+            return rows, end
+
+        rows, end = self._list(read)
+        return Stretch(found=self._in_order([row.id for row in rows]), next=end)
+
+    def list_claims(self, *, limit: int) -> Sequence[TaskInstance]:
+        """Read what nodes hold and run, those first whose claims expire first."""
+        query = self._both.where(_CLAIMED, _column.expires_at.is_not(None))
+        return self._listed(query.order_by(_column.expires_at).limit(limit))
+
+    def list_fired(
+        self,
+        definition_id: UUID,
+        *,
+        since: datetime,
+        before: datetime,
+        newest_first: bool = False,
+        limit: int,
+    ) -> Sequence[TaskInstance]:
+        """Read what a definition has fired, in the order of fire times."""
+        order = _column.fire_time.desc() if newest_first else _column.fire_time
+        query = self._both.where(
+            _column.definition_key == self._live(definition_id),
+            _column.fire_time >= since,
+            _column.fire_time < before,
+        )
+        return self._listed(query.order_by(order).limit(limit))
+
+    def list_unscheduled(
+        self, definition_id: UUID, *, limit: int
+    ) -> Sequence[TaskInstance]:
+        """Read what a definition has without a fire time, the latest first."""
+        some = (
+            select(_column.id, _column.execute_at)
+            .where(
+                _column.definition_key == self._live(definition_id),
+                _column.fire_time.is_(None),
+            )
+            .limit(LOOKED_AT)
+            .subquery()
+        )
+        order = (some.c.execute_at.desc(), some.c.id.desc())
+        latest = select(some.c.id).order_by(*order).limit(limit)
+        ids = self._list(lambda connection: connection.execute(latest).scalars().all())
+        return self._in_order(ids)
+
+    def search_names(self, prefix: str, *, limit: int) -> Sequence[TaskDefinition]:
+        """Read definitions whose name begins with a text, in the order of their ids."""
+        begins = func.substr(contents.c.name, 1, len(prefix)) == prefix
+        query = LIVE.where(begins).order_by(definitions.c.id).limit(limit)
+        return self._list(
+            lambda connection: [definition_of(row) for row in connection.execute(query)]
+        )
+
+    def search_key(self, key: str, *, limit: int) -> Sequence[TaskInstance]:
+        """Read the instances that have a key, of a thousand definitions at most."""
+        keys = (
+            select(definitions.c.key)
+            .where(definitions.c.deleted_at.is_(None))
+            .order_by(definitions.c.id)
+            .limit(KEYS_LOOKED_AT)
+        )
+
+        def read(connection: Connection) -> Sequence[UUID]:
+            among = self._dialect.among(
+                _column.definition_key, connection.execute(keys).scalars().all()
+            )
+            query = select(_column.id).where(among, _column.key == key)
+            query = query.order_by(_column.execute_at, _column.id).limit(limit)
+            return connection.execute(query).scalars().all()
+
+        return self._in_order(self._list(read))
+
+    def _live(self, definition_id: UUID) -> ScalarSelect[Any]:
+        live = select(definitions.c.key).where(
+            definitions.c.id == definition_id, definitions.c.deleted_at.is_(None)
+        )
+        return self._dialect.looked_up(
+            live, definitions, "task_definitions_id_key"
+        ).scalar_subquery()
+
+    def _listed(self, query: Select[Any]) -> Sequence[TaskInstance]:
+        rows = self._list(lambda connection: connection.execute(query).all())
+        return self._reader.instances(Lane.BY_HAND, rows)
+
+    def _in_order(self, ids: Sequence[UUID]) -> Sequence[TaskInstance]:
+        """The instances of these ids that are still there, in their order."""
+        found = self._listed(self._both.where(self._dialect.among(_column.id, ids)))
+        by_id = {each.id: each for each in found}
+        return [by_id[id] for id in ids if id in by_id]
+
+
+def _counts(connection: Connection, most: int) -> Mapping[State, Counted]:
+    counts = _of_open(connection, most) | _of_failed(connection, most)
+    ended = _by_state(connection, _latest_ended(Outcome.COMPLETED, None), most)
+    more = sum(ended.values()) > most
+    for state in _ENDED_WELL:
+        counts[state] = _at_least(ended.get(state.value, 0), most, more=more)
+    return counts
+
+
+def _of_open(connection: Connection, most: int) -> dict[State, Counted]:
+    ordered = _with_state(_OPEN).order_by(_column.definition_key)
+    counts = _by_state(connection, ordered, most)
+    more = sum(counts.values()) > most
+    if more:
+        # Those that are claimed may be few amid many that are not.
+        claimed = _with_state(_CLAIMED).order_by(_column.expires_at)
+        in_hand = _by_state(connection, claimed, most)
+        pending = counts.get(State.PENDING.value, 0)
+        counts = {**in_hand, State.PENDING.value: pending}
+    in_hand_more = sum(counts.values()) - counts.get(State.PENDING.value, 0) > most
+    return {
+        state: _at_least(
+            counts.get(state.value, 0),
+            most,
+            more=more if state is State.PENDING else in_hand_more,
+        )
+        for state in (State.PENDING, State.CLAIMED, State.RUNNING)
+    }
+
+
+def _of_failed(connection: Connection, most: int) -> dict[State, Counted]:
+    latest = _latest_ended(Outcome.FAILED, None).limit(most + 1).subquery()
+    found = connection.execute(select(func.count()).select_from(latest)).scalar_one()
+    return {State.FAILED: Counted.up_to(most, found)}
+
+
+def _at_least(count: int, most: int, *, more: bool) -> Counted:
+    return Counted(count=min(count, most), more=more)
+
+
+def _with_state(condition: Any) -> Select[Any]:
+    return select(instance_state.label("state")).where(condition)
+
+
+def _by_state(connection: Connection, query: Select[Any], most: int) -> dict[str, int]:
+    """How many of the first of a query are in each state."""
+    first = query.limit(most + 1).subquery()
+    state = first.c.state if "state" in first.c else first.c.outcome
+    rows = connection.execute(select(state, func.count()).group_by(state))
+    return {row[0]: row[1] for row in rows}
+
+
+def _latest_ended(outcome: Outcome, before: Position | None) -> Select[Any]:
+    """What ended last of what an index has beside those with this outcome."""
+    has_failed = outcome is Outcome.FAILED
+    failed = Outcome.FAILED.value
+    query = select(_column.id, _column.completed_at, _column.outcome).where(
+        _column.completed_at.is_not(None),
+        _column.outcome == failed if has_failed else _column.outcome != failed,
+    )
+    if before is not None:
+        query = query.where(
+            _column.completed_at <= before.at,
+            or_(_column.completed_at < before.at, _column.id < before.id),
+        )
+    return query.order_by(_column.completed_at.desc(), _column.id.desc())
+
+
+def _queues(connection: Connection) -> Iterator[str]:
+    """The queues in which anything can be claimed, or will be: one step for each."""
+    last = ""
+    for _ in range(_QUEUES):
+        query = (
+            select(_column.queue)
+            .where(_column.claimable_at.is_not(None), _column.queue > last)
+            .order_by(_column.queue)
+            .limit(1)
+        )
+        found = connection.execute(query).scalar()
+        if found is None:
+            return
+        yield found
+        last = found

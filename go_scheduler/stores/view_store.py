@@ -1,0 +1,245 @@
+"""The part of the store interface that people look at: lists that never walk over all.
+
+A store may leave these as they stand here: they say the same of any store, and take as
+long as there is much in it.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from go_scheduler.models import Outcome, State, TaskInstance
+from go_scheduler.models.looked_up import Backlog, Counted
+from go_scheduler.stores.definition_store import DefinitionStore
+from go_scheduler.stores.instance_store import InstanceStore
+from go_scheduler.stores.messages import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from uuid import UUID
+
+    from go_scheduler.models import TaskDefinition
+
+LOOKED_AT = 10_000
+"""Of so many rows a list is picked at most; then it says where to go on."""
+KEYS_LOOKED_AT = 1_000
+"""In so many definitions a key is looked for."""
+_PAGE = 1_000
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """A part of a list, which ends where it is full, or where enough was looked at.
+
+    Attributes:
+        found: What is in it.
+        next: Where to go on; None: that was all.
+    """
+
+    found: Sequence[TaskInstance]
+    next: Position | None
+
+
+class ViewStore(InstanceStore, DefinitionStore):
+    """Reads what pages show, in a time that does not depend on how much there is."""
+
+    @abstractmethod
+    def now(self) -> datetime:
+        """The store's time."""
+
+    def counts_up_to(self, most: int) -> Mapping[State, Counted]:
+        """How many instances are in each state, as far as they have to be counted.
+
+        Args:
+            most: So many; of a state that has more, ``more`` is said. One that is amid
+                more than so many others may have fewer counted than there are, and says
+                ``more`` as well.
+
+        Returns:
+            Every state has a number.
+        """
+        counts = self.counts()
+        return {state: Counted.up_to(most, counts[state]) for state in State}
+
+    def list_backlog(self, most: int) -> Sequence[Backlog]:
+        """What is due and has not been claimed, by queue.
+
+        What is frozen or parked is not due.
+
+        Args:
+            most: So many are counted of a queue.
+
+        Returns:
+            At most a hundred queues in which anything is due, by their names.
+        """
+        now = self.now()
+        due: dict[str, list[datetime]] = {}
+        for each in self._every(State.PENDING):
+            definition = each.definition
+            if each.due_at <= now and not (each.parked or definition.paused):
+                due.setdefault(definition.queue, []).append(each.due_at)
+        return [
+            Backlog(queue=queue, due=Counted.up_to(most, len(times)), oldest=min(times))
+            for queue, times in sorted(due.items())[:100]
+        ]
+
+    def list_ended(
+        self, outcome: Outcome, *, before: Position | None = None, limit: int
+    ) -> Stretch:
+        """Read instances that ended in one way, those that ended last first.
+
+        Args:
+            outcome: How they ended.
+            before: They come after this: the ``next`` of a stretch, whose ``at`` is a
+                ``completed_at``.
+            limit: Most instances to return; at least 1.
+
+        Returns:
+            They, in the order of ``(completed_at, id)`` backwards. With fewer than
+            ``limit`` there may be more behind ``next``.
+        """
+        found = sorted(self._every(State(outcome.value)), key=_end, reverse=True)
+        if before is not None:
+            last = (before.at, before.id)
+            found = [each for each in found if _end(each) < last]
+        more = len(found) > limit
+        page = found[:limit]
+        return Stretch(found=page, next=_ended_position(page[-1]) if more else None)
+
+    def list_claims(self, *, limit: int) -> Sequence[TaskInstance]:
+        """Read what nodes hold and run, those first whose claims expire first.
+
+        Args:
+            limit: Most instances to return; at least 1.
+        """
+        found = [*self._every(State.RUNNING), *self._every(State.CLAIMED)]
+        return sorted(found, key=_expiry)[:limit]
+
+    def list_fired(
+        self,
+        definition_id: UUID,
+        *,
+        since: datetime,
+        before: datetime,
+        newest_first: bool = False,
+        limit: int,
+    ) -> Sequence[TaskInstance]:
+        """Read what a definition has fired, in the order of fire times.
+
+        Args:
+            definition_id: Which; of one that is not there nothing is found.
+            since: Their ``fire_time`` is not before this.
+            before: It is before this.
+            newest_first: Whether the latest come first.
+            limit: Most instances to return; at least 1.
+        """
+        found = sorted(
+            self._every(None, definition_id, since, before),
+            key=_fire_time,
+            reverse=newest_first,
+        )
+        return found[:limit]
+
+    def list_unscheduled(
+        self, definition_id: UUID, *, limit: int
+    ) -> Sequence[TaskInstance]:
+        """Read what a definition has without a fire time, the latest first.
+
+        That is what was made by hand or on demand, and records of what was skipped. Of
+        more than ten thousand it is any ten thousand of which the latest are taken.
+
+        Args:
+            definition_id: Which; of one that is not there nothing is found.
+            limit: Most instances to return; at least 1.
+
+        Returns:
+            They, in the order of ``(execute_at, id)`` backwards.
+        """
+        found = [
+            each for each in self._every(None, definition_id) if each.fire_time is None
+        ]
+        return sorted(found, key=_execution, reverse=True)[:limit]
+
+    def search_names(self, prefix: str, *, limit: int) -> Sequence[TaskDefinition]:
+        """Read definitions whose name begins with a text, in the order of their ids.
+
+        Args:
+            prefix: How it begins.
+            limit: Most definitions to return; at least 1.
+        """
+        found: list[TaskDefinition] = []
+        after = None
+        while len(found) < limit:
+            page = self.list_definitions(after=after, limit=_PAGE)
+            found += [each for each in page if (each.name or "").startswith(prefix)]
+            if len(page) < _PAGE:
+                break
+            after = Position.of_definition(page[-1])
+        return found[:limit]
+
+    def search_key(self, key: str, *, limit: int) -> Sequence[TaskInstance]:
+        """Read the instances that have a key, of a thousand definitions at most.
+
+        Args:
+            key: The key.
+            limit: Most instances to return; at least 1.
+
+        Returns:
+            They, in the order of ``(execute_at, id)``.
+        """
+        definitions = self.list_definitions(limit=KEYS_LOOKED_AT)
+        found = [
+            each
+            for definition in definitions
+            for each in self._every(None, definition.id)
+            if each.key == key
+        ]
+        return sorted(found, key=_execution)[:limit]
+
+    def _every(
+        self,
+        state: State | None,
+        definition_id: UUID | None = None,
+        since: datetime | None = None,
+        before: datetime | None = None,
+    ) -> Iterator[TaskInstance]:
+        """All that there are, a page at a time."""
+        after = None
+        while True:
+            page = self.list_instances(
+                state=state,
+                definition_id=definition_id,
+                fired_since=since,
+                fired_before=before,
+                after=after,
+                limit=_PAGE,
+            )
+            yield from page
+            if len(page) < _PAGE:
+                return
+            after = Position.of_instance(page[-1])
+
+
+def _ended_position(instance: TaskInstance) -> Position:
+    return Position(at=instance.completed_at, id=instance.id)
+
+
+def _end(instance: TaskInstance) -> tuple[datetime, UUID]:
+    return instance.completed_at or _EARLIEST, instance.id
+
+
+def _expiry(instance: TaskInstance) -> datetime:
+    return instance.expires_at or _EARLIEST
+
+
+def _fire_time(instance: TaskInstance) -> datetime:
+    return instance.fire_time or _EARLIEST
+
+
+def _execution(instance: TaskInstance) -> tuple[datetime, UUID]:
+    return instance.execute_at, instance.id
