@@ -60,6 +60,16 @@ def checked_ids(ids: Collection[UUID]) -> Collection[UUID]:
     return kept
 
 
+def checked_names(what: str, names: Collection[str] | None) -> Collection[str] | None:
+    """Names, of any iterable, if each may be one; None: any will do."""
+    if names is None:
+        return None
+    kept = several(what, names, such_as='["mail"]')
+    for each in kept:
+        check_searched(f"one of {what}", each)
+    return frozenset(kept)
+
+
 def several(
     name: str, given: Iterable[_Given], *, such_as: str = "[definition]"
 ) -> Sequence[_Given]:

@@ -9,6 +9,7 @@ from go_scheduler.client.arguments import (
     check_limit,
     check_searched,
     checked_ids,
+    checked_names,
     metadata_query,
     one_of,
 )
@@ -55,6 +56,8 @@ class Definitions(StoreAccess):
         name: str | None = None,
         queue: str | None = None,
         owner: str | None = None,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
         state: DefinitionState | str | None = None,
         soonest_first: bool = False,
         after: str | None = None,
@@ -69,6 +72,8 @@ class Definitions(StoreAccess):
             name: They have this name.
             queue: They have this queue.
             owner: They are in the declared set of this owner.
+            queues: Their queue is among these.
+            owners: They are in the declared set of one of these owners.
             state: They are in this state, such as ``"paused"``.
             soonest_first: In the order of their ``next_fire_time``, those that have
                 none at the end.
@@ -97,6 +102,8 @@ class Definitions(StoreAccess):
             name=name,
             queue=queue,
             owner=owner,
+            queues=checked_names("queues", queues),
+            owners=checked_names("owners", owners),
             state=None if state is None else one_of(DefinitionState, state),
             soonest_first=soonest_first,
             after=position,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from go_scheduler.checks import check_definition_id
+from go_scheduler.checks import check_definition_id, check_type
 from go_scheduler.client.awaitable import awaitable
 from go_scheduler.client.nodes import Nodes
 from go_scheduler.errors import TaskDefinitionNotFoundError, TaskInstanceNotFoundError
@@ -18,7 +19,7 @@ from go_scheduler.stores.slots import slot_taken_by
 from go_scheduler.triggers.base import utc
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from go_scheduler.models import TaskDefinition, TaskInstance
@@ -40,7 +41,13 @@ class Explaining(Nodes):
     # That of a scheduler which is not told otherwise is not known here.
     _retention: timedelta | None = None
 
-    def why(self, definition_id: UUID, at: datetime | None = None) -> Why:
+    def why(
+        self,
+        definition_id: UUID,
+        at: datetime | None = None,
+        *,
+        machines: bool = True,
+    ) -> Why:
         """What happened to a definition at an instant, or will, and what decided it.
 
         ```python
@@ -54,6 +61,7 @@ class Explaining(Nodes):
                 whenever that was.
             at: Any instant, past or to come; one without a fraction of a second stands
                 for that second. None: how things stand now, and what was last.
+            machines: Whether to say on which machine, and as which process, nodes run.
 
         Returns:
             The answer: as text, some plain sentences.
@@ -67,37 +75,26 @@ class Explaining(Nodes):
         from go_scheduler.why.deciding import why_now, why_then
 
         check_definition_id(definition_id)
+        check_type("machines", machines, bool)
         asked = None if at is None else utc(at, name="at")
         store = self._ready()
+        facts = partial(self._facts, store, machines)
         try:
             definition = store.get_definition(definition_id)
         except TaskDefinitionNotFoundError:
-            return self._why_other(store, definition_id, asked or store.now())
+            return _why_other(store, definition_id, asked or store.now(), facts)
         if asked is None:
-            return why_now(self._facts(store, definition, _standing(store, definition)))
+            return why_now(facts(definition, _standing(store, definition)))
         around = _around(store, definition, asked)
-        return why_then(replace(self._facts(store, definition, around), at=asked))
+        return why_then(replace(facts(definition, around), at=asked))
 
     awhy = awaitable(why)
     """Await what ``why`` does; see there."""
 
-    def _why_other(self, store: Store, id: UUID, at: datetime) -> Why:
-        """Of a definition that is gone, or of an instance."""
-        from go_scheduler.why.about_instance import about
-        from go_scheduler.why.deciding import why_gone
-
-        for tombstone in store.list_tombstones([id]):
-            return why_gone(tombstone, at=at)
-        try:
-            instance = store.get_instance(id)
-        except TaskInstanceNotFoundError:
-            raise TaskDefinitionNotFoundError(id) from None
-        facts = self._facts(store, instance.definition, [instance])
-        return about(facts, instance)
-
     def _facts(
         self,
         store: Store,
+        machines: bool,
         definition: TaskDefinition,
         instances: Sequence[TaskInstance],
     ) -> Facts:
@@ -105,6 +102,8 @@ class Explaining(Nodes):
 
         # Asked after what it is compared with: nothing is from the future.
         nodes = self.nodes()
+        if not machines:
+            nodes = [replace(each, host=None, pid=None) for each in nodes]
         now = store.now()
         return Facts(
             definition=definition,
@@ -115,6 +114,22 @@ class Explaining(Nodes):
             holder=_holder(store, instances),
             retention=self._retention,
         )
+
+
+def _why_other(
+    store: Store, id: UUID, at: datetime, facts: Callable[..., Facts]
+) -> Why:
+    """Of a definition that is gone, or of an instance."""
+    from go_scheduler.why.about_instance import about
+    from go_scheduler.why.deciding import why_gone
+
+    for tombstone in store.list_tombstones([id]):
+        return why_gone(tombstone, at=at)
+    try:
+        instance = store.get_instance(id)
+    except TaskInstanceNotFoundError:
+        raise TaskDefinitionNotFoundError(id) from None
+    return about(facts(instance.definition, [instance]), instance)
 
 
 def _standing(store: Store, definition: TaskDefinition) -> Sequence[TaskInstance]:

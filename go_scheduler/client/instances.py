@@ -11,6 +11,7 @@ from go_scheduler.client.arguments import (
     check_limit,
     check_most,
     check_searched,
+    checked_names,
     one_of,
 )
 from go_scheduler.client.awaitable import awaitable
@@ -63,8 +64,11 @@ class Instances(StoreAccess):
         *,
         definition_id: UUID | None = None,
         name: str | None = None,
+        key: str | None = None,
         state: State | str | None = None,
         since: datetime | None = None,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
         newest_first: bool = False,
         after: str | None = None,
         limit: int = 100,
@@ -75,8 +79,11 @@ class Instances(StoreAccess):
             definition_id: They belong to this definition; None: to any, or to one that
                 has been deleted.
             name: Their definition has this name.
+            key: They have this ``key``, of those made by hand.
             state: They are in this state, such as ``"failed"``.
             since: Their ``execute_at`` is not before this.
+            queues: Their definition's queue is among these.
+            owners: Their definition is in the declared set of one of these owners.
             newest_first: Those with the latest ``execute_at`` come first.
             after: They come after a page: its ``next``.
             limit: The most to return, 1 to 1,000.
@@ -92,6 +99,7 @@ class Instances(StoreAccess):
         if definition_id is not None:
             check_definition_id(definition_id)
         check_searched("name", name)
+        check_searched("key", key)
         check_type("newest_first", newest_first, bool)
         order = Order.INSTANCES_OLDEST_FIRST
         if newest_first:
@@ -100,8 +108,11 @@ class Instances(StoreAccess):
         found = self._ready().list_instances(
             definition_id=definition_id,
             name=name,
+            key=key,
             state=None if state is None else one_of(State, state),
             since=None if since is None else utc(since, name="since"),
+            queues=checked_names("queues", queues),
+            owners=checked_names("owners", owners),
             newest_first=newest_first,
             after=position,
             limit=limit,
@@ -124,12 +135,28 @@ class Instances(StoreAccess):
     alist_runs = awaitable(list_runs)
     """Await what ``list_runs`` does; see there."""
 
-    def counts(self) -> Mapping[State, int]:
+    def counts(
+        self,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+    ) -> Mapping[State, int]:
         """How many instances are in each state.
 
         What deleted definitions have left is counted as well.
+
+        Args:
+            queues: Their definition's queue is among these; None: any.
+            owners: Their definition is in the declared set of one of these owners;
+                None: of any, or in none.
+
+        Raises:
+            ConfigurationError: An argument is wrong.
         """
-        return self._ready().counts()
+        return self._ready().counts(
+            queues=checked_names("queues", queues),
+            owners=checked_names("owners", owners),
+        )
 
     acounts = awaitable(counts)
     """Await what ``counts`` does; see there."""

@@ -134,6 +134,8 @@ class DefinitionStore(ABC):
         name: str | None = None,
         queue: str | None = None,
         owner: str | None = None,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
         state: DefinitionState | None = None,
         soonest_first: bool = False,
         after: Position | None = None,
@@ -148,6 +150,8 @@ class DefinitionStore(ABC):
             name: They have this name.
             queue: They have this queue.
             owner: They are in the declared set of this owner.
+            queues: Their queue is among these.
+            owners: They are in the declared set of one of these owners.
             state: They are in this state.
             soonest_first: In the order of ``(next_fire_time, id)``, those that have no
                 ``next_fire_time`` at the end.

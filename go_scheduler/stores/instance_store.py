@@ -280,10 +280,13 @@ class InstanceStore(ABC):
         *,
         definition_id: UUID | None = None,
         name: str | None = None,
+        key: str | None = None,
         state: State | None = None,
         since: datetime | None = None,
         fired_since: datetime | None = None,
         fired_before: datetime | None = None,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
         newest_first: bool = False,
         after: Position | None = None,
         limit: int = 100,
@@ -294,10 +297,13 @@ class InstanceStore(ABC):
             definition_id: They belong to this definition; None: to any, or to one that
                 has been deleted.
             name: Their definition has this name.
+            key: They have this ``key``, of those made by hand.
             state: They are in this state.
             since: Their ``execute_at`` is not before this.
             fired_since: They have a ``fire_time``, not before this.
             fired_before: They have a ``fire_time``, before this.
+            queues: Their definition's queue is among these.
+            owners: Their definition is in the declared set of one of these owners.
             newest_first: In the order of ``(execute_at, id)`` backwards.
             after: They come after this: where the page before ends.
             limit: Most instances to return; at least 1.
@@ -308,8 +314,18 @@ class InstanceStore(ABC):
         """
 
     @abstractmethod
-    def counts(self) -> Mapping[State, int]:
+    def counts(
+        self,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+    ) -> Mapping[State, int]:
         """How many instances are in each state; every state has a number.
 
         What deleted definitions have left is counted as well.
+
+        Args:
+            queues: Their definition's queue is among these; None: any.
+            owners: Their definition is in the declared set of one of these owners;
+                None: of any, or in none.
         """

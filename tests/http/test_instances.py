@@ -102,3 +102,16 @@ def test_the_payload_and_the_policy_are_shown(http: Calling, store: Store) -> No
     id = http.post("/v1/definitions", json=definition).json()["id"]
     body = http.post(f"/v1/definitions/{id}/run", json={"payload": {"a": 1}}).json()
     assert (body["payload"], body["max_attempts"]) == ({"a": 1}, 3)
+
+
+def test_one_is_found_by_its_key(http: Calling) -> None:
+    id = http.post("/v1/definitions", json={"trigger": {"on_demand": True}}).json()[
+        "id"
+    ]
+    made = [
+        http.post(f"/v1/definitions/{id}/run", json={"key": each}).json()["id"]
+        for each in ("a", "b")
+    ]
+    asked = {"definition_id": id, "key": "b"}
+    found = http.get("/v1/instances", params=asked).json()["items"]
+    assert [each["id"] for each in found] == made[1:]

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+from threading import Event
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
 
-from go_scheduler import IntervalTrigger, TaskDefinition
+from go_scheduler import IntervalTrigger, MemoryStore, Scheduler, TaskDefinition
 from go_scheduler.http import create_app
 from go_scheduler.http.access.caller import SCOPES, Caller
 from go_scheduler.testing.builders import claim, start
 from tests.conftest import seconds
-from tests.http.serving import Calling
+from tests.http.serving import PATIENCE, Calling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from starlette.requests import Request
 
-    from go_scheduler import Store
+    from go_scheduler import Store, TaskInstance
     from go_scheduler.client import Client
 
 EVERY = {"every": 60}
@@ -120,6 +121,59 @@ def test_what_is_theirs_is_read_and_changed(of_queue: Calling, client: Client) -
     assert asked.status_code == 403
     body = {"trigger": EVERY, "queue": "theirs"}
     assert of_queue.post("/v1/definitions", json=body).status_code == 403
+
+
+def test_lists_and_counts_tell_nothing_of_what_is_anothers(client: Client) -> None:
+    put = []
+    for queue, owner in (("mine", "shop"), ("theirs", "bank")):
+        named = [
+            TaskDefinition(
+                trigger=IntervalTrigger(seconds(60)), id=uuid4(), queue=queue
+            )
+            for _ in range(3)
+        ]
+        put.append({str(each.id) for each in client.declare(named, owner=owner)})
+        for each in named:
+            client.run_now(each.id)
+    for only in ({"queues": {"mine"}}, {"owners": {"shop"}}):
+        with Calling(create_app(client, access=Only(**only))) as http:
+            for path, of in (("definitions", "id"), ("instances", "definition_id")):
+                found: list[str] = []
+                after: dict[str, str] = {}
+                for size in (2, 1):
+                    page = http.get(f"/v1/{path}", params={"limit": 2, **after}).json()
+                    assert len(page["items"]) == size
+                    found += [each[of] for each in page["items"]]
+                    after = {"after": page["next"]}
+                assert (page["next"], {*found}) == (None, put[0])
+            stats = http.get("/v1/stats").json()
+            assert (stats["instances"]["pending"], stats["workers"]) == (3, None)
+
+
+def test_where_nodes_run_is_for_admins_alone() -> None:
+    begun, ended = Event(), Event()
+
+    def handler(instance: TaskInstance) -> None:
+        begun.set()
+        assert ended.wait(PATIENCE)
+
+    with Scheduler(handler, MemoryStore()) as scheduler:
+        run = scheduler.run_now(scheduled(scheduler).id)
+        assert begun.wait(PATIENCE)
+        [node] = scheduler.nodes()
+        for scopes in (frozenset(SCOPES), frozenset({"jobs:read"})):
+            knows = "admin" in scopes
+            access = Only(scopes=scopes)
+            with Calling(create_app(scheduler, access=access)) as http:
+                for path in (
+                    f"/v1/why?definition_id={run.id}",
+                    f"/v1/definitions/{run.definition.id}/why",
+                ):
+                    why = http.get(path).json()
+                    assert why["because"] == "running"
+                    assert (f"host {node.host}, pid {node.pid}" in str(why)) is knows
+                    assert (why["node"] is not None) is knows
+        ended.set()
 
 
 def test_who_has_a_lock_is_not_said_if_it_is_anothers(

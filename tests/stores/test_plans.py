@@ -20,6 +20,7 @@ from sqlalchemy import make_url
 from go_scheduler.clock import ZERO
 from go_scheduler.models import Outcome, TaskDefinition
 from go_scheduler.policies import Overlap
+from go_scheduler.stores.declared import Declaration
 from go_scheduler.stores.messages import (
     Addition,
     Claim,
@@ -480,6 +481,13 @@ def use(store: PostgreSQLStore, url: str, explained: Callable[[str], None]) -> N
     [made] = store.list_instances(definition_id=read[1].id)
     assert store.get_instance(made.id) == made
     explained("read instances")
+    mine = TaskDefinition(id=uuid4(), trigger=OnDemandTrigger(), named=True)
+    store.declare_definitions(Declaration(owner="app", definitions=[mine]))
+    store.add_instances(mine.id, [Addition(id=uuid4(), key="a")])
+    explained("add")
+    [made] = store.list_instances(definition_id=mine.id, key="a", owners={"app"})
+    assert [made.definition] == store.list_definitions(owners={"app"})
+    explained("read by owner or key")
     claimed = claim(store, ahead=ZERO)
     held = store.list_claimed(NODE.node, limit=BATCH)
     assert ids(held) == ids(claimed)

@@ -661,8 +661,19 @@ class StopsTheSeries(MemoryStore):
 class CountsWhatIsThere(MemoryStore):
     """Leaves out the states that no instance is in."""
 
-    def counts(self) -> Mapping[State, int]:
-        return {state: count for state, count in super().counts().items() if count}
+    def counts(self, **conditions: Any) -> Mapping[State, int]:
+        found = super().counts(**conditions)
+        return {state: count for state, count in found.items() if count}
+
+
+class ListsThoseOfOthers(MemoryStore):
+    """Looks at no owner when it lists instances."""
+
+    def list_instances(
+        self, *, owners: Collection[str] | None = None, **conditions: Any
+    ) -> Sequence[TaskInstance]:
+        del owners
+        return super().list_instances(**conditions)
 
 
 class RepeatsThePage(MemoryStore):
@@ -825,6 +836,7 @@ NOTICED: dict[type[MemoryStore], str] = {
     DeletesTheYoung: "test_instances_go_when_they_ended_long_enough_ago",
     AlwaysCancelled: "test_what_runs_is_asked_to_stop",
     StopsTheSeries: "test_a_definition_that_waits_fires_after_the_end",
+    ListsThoseOfOthers: "test_lists_and_counts_by_some_owners_and_queues",
     CountsWhatIsThere: "test_every_state_has_a_count",
     ChecksThenActs: "test_many_schedulers_fire_each_definition_once",
     SelectsThenMarks: "test_two_nodes_never_take_over_the_same_claim",

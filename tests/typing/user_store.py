@@ -72,6 +72,8 @@ class StubStore(Store):
         name: str | None = None,
         queue: str | None = None,
         owner: str | None = None,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
         state: DefinitionState | None = None,
         soonest_first: bool = False,
         after: Position | None = None,
@@ -182,17 +184,25 @@ class StubStore(Store):
         *,
         definition_id: UUID | None = None,
         name: str | None = None,
+        key: str | None = None,
         state: State | None = None,
         since: datetime | None = None,
         fired_since: datetime | None = None,
         fired_before: datetime | None = None,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
         newest_first: bool = False,
         after: Position | None = None,
         limit: int = 100,
     ) -> Sequence[TaskInstance]:
         raise NotImplementedError
 
-    def counts(self) -> Mapping[State, int]:
+    def counts(
+        self,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+    ) -> Mapping[State, int]:
         raise NotImplementedError
 
     def review_parked(self, *, limit: int) -> Reviewed:
@@ -223,7 +233,12 @@ def schedulers(clock: Clock) -> list[Scheduler]:
 class HalfStore(Store):
     """Forgets nearly everything."""
 
-    def counts(self) -> Mapping[State, int]:
+    def counts(
+        self,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+    ) -> Mapping[State, int]:
         raise NotImplementedError
 
 

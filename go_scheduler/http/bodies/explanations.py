@@ -99,7 +99,7 @@ class WhyAnswer(Answer):
     because: Because
     text: str = Field(description="The same in plain sentences.")
     instance: InstanceAnswer | None
-    node: NodeAnswer | None
+    node: NodeAnswer | None = Field(description="null without the scope `admin`, too.")
     holder: InstanceAnswer | None = Field(description="The one that it waits for.")
     since: Instant | None
     until: Instant | None

@@ -179,6 +179,7 @@ class InstancesAsked(PageAsked):
 
     definition_id: Id | None = None
     name: Name | None = None
+    key: Name | None = None
     state: State | None = None
     since: Instant | None = Field(None, description="Their `execute_at` is not before.")
     newest_first: bool = False

@@ -60,5 +60,6 @@ class StatsAnswer(Answer):
     instances: dict[State, int] = Field(description="How many are in each state.")
     nodes: int = Field(description="How many are alive.")
     workers: int | None = Field(
-        description="How many wait for work here; null: no work is handed out here."
+        description="How many wait for work here; null: no work is handed out here,"
+        " or the caller is restricted."
     )

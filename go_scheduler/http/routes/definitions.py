@@ -182,14 +182,15 @@ async def list_definitions(
             name=asked.name,
             queue=asked.queue,
             owner=asked.owner,
+            queues=caller.queues,
+            owners=caller.owners,
             state=asked.state,
             metadata=None if metadata is None else read_json("metadata", metadata),
             soonest_first=asked.soonest_first,
             after=asked.after,
             limit=asked.limit,
         )
-    found = [each for each in page if caller.sees(each)]
-    answers = await on_thread(lambda: [DefinitionAnswer.of(each) for each in found])
+    answers = await on_thread(lambda: [DefinitionAnswer.of(each) for each in page])
     return PageOf(items=answers, next=page.next)
 
 
@@ -295,7 +296,7 @@ async def why_definition(
 ) -> WhyAnswer:
     """What happened to a definition at an instant, or will, and what decided it."""
     await check_sees(here, caller, id)
-    return WhyAnswer.of(seen_why(caller, await here.client.awhy(id, asked.at)))
+    return WhyAnswer.of(await seen_why(here, caller, id, asked.at))
 
 
 def _one(definition: TaskDefinition, response: Response) -> DefinitionAnswer:

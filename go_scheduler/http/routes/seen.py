@@ -9,6 +9,8 @@ from uuid import UUID
 from go_scheduler.errors import TaskDefinitionNotFoundError, TaskInstanceNotFoundError
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from go_scheduler.http.access.caller import Caller
     from go_scheduler.http.context import Context
     from go_scheduler.models import TaskDefinition, TaskInstance
@@ -54,8 +56,15 @@ async def check_sees(here: Context, caller: Caller, id: UUID) -> None:
         await seen_definition(here, caller, id)
 
 
-def seen_why(caller: Caller, why: Why) -> Why:
-    """Why something is, without what the caller may not know of: who has a lock."""
+async def seen_why(here: Context, caller: Caller, id: UUID, at: datetime | None) -> Why:
+    """Why something is, without what the caller may not know of.
+
+    That is who has a lock, and where nodes run.
+    """
+    knows_nodes = "admin" in caller.scopes
+    why = await here.client.awhy(id, at, machines=knows_nodes)
+    if not knows_nodes:
+        why = replace(why, node=None)
     if why.holder is None or caller.sees(why.holder.definition):
         return why
     text = "It is due, and waits until an instance that is another's has ended."

@@ -65,7 +65,7 @@ async def readyz(here: Here) -> HealthAnswer:
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(here: Here, caller: Admin) -> str:
     """What there is, as Prometheus reads it."""
-    return written(await _stats(here))
+    return written(await _stats(here, caller))
 
 
 @router.get("/openapi.json", include_in_schema=False)
@@ -77,8 +77,11 @@ async def openapi(request: Request, caller: Reader) -> dict[str, Any]:
 
 @router.get("/v1/stats")
 async def stats(here: Here, caller: Reader) -> StatsAnswer:
-    """How many instances are in each state, and how many nodes there are."""
-    return await _stats(here)
+    """How many instances are in each state, and how many nodes there are.
+
+    Those who are restricted have their own counted.
+    """
+    return await _stats(here, caller)
 
 
 @router.get("/v1/nodes")
@@ -112,7 +115,7 @@ async def why(
         except TaskDefinitionNotFoundError:
             # It may be an instance.
             await seen_instance(here, caller, id)
-    return WhyAnswer.of(seen_why(caller, await here.client.awhy(id, asked.at)))
+    return WhyAnswer.of(await seen_why(here, caller, id, asked.at))
 
 
 def _is_well(here: Context) -> bool:
@@ -123,10 +126,12 @@ def _is_well(here: Context) -> bool:
     return health.node is not None and all(each.ok for each in health.loops.values())
 
 
-async def _stats(here: Context) -> StatsAnswer:
-    counts = await here.client.acounts()
+async def _stats(here: Context, caller: Caller) -> StatsAnswer:
+    counts = await here.client.acounts(queues=caller.queues, owners=caller.owners)
     nodes = await here.client.anodes()
-    workers = None if here.work is None else here.work.waiting_workers
+    workers = None
+    if here.work is not None and not is_restricted(caller):
+        workers = here.work.waiting_workers
     return StatsAnswer(
         instances=dict(counts),
         nodes=sum(1 for each in nodes if each.alive),

@@ -42,12 +42,14 @@ async def list_types(
             described = here.job_types.described(each)
             items.append(TypeAnswer.of(each.stored or each.task.definition, described))
     page = await here.client.alist_definitions(
-        metadata={MARK: {}}, after=asked.after, limit=asked.limit
+        metadata={MARK: {}},
+        queues=caller.queues,
+        owners=caller.owners,
+        after=asked.after,
+        limit=asked.limit,
     )
     items += [
-        TypeAnswer.of(each)
-        for each in page
-        if each.name not in own and _is_type(each) and caller.sees(each)
+        TypeAnswer.of(each) for each in page if each.name not in own and _is_type(each)
     ]
     return TypesAnswer(items=items, next=page.next)
 

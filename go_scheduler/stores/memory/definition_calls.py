@@ -11,6 +11,7 @@ from go_scheduler.stores.changes import check_each_once
 from go_scheduler.stores.hand_over_store import HandOverStore
 from go_scheduler.stores.memory.declaring import declare
 from go_scheduler.stores.memory.hand_over import fire_and_start, put_and_start
+from go_scheduler.stores.memory.lists import is_among
 from go_scheduler.stores.messages import Answer
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ class MemoryDefinitions(HandOverStore):
         name: str | None = None,
         queue: str | None = None,
         owner: str | None = None,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
         state: DefinitionState | None = None,
         soonest_first: bool = False,
         after: Position | None = None,
@@ -98,6 +101,7 @@ class MemoryDefinitions(HandOverStore):
             if (name is None or definition.name == name)
             and (queue is None or definition.queue == queue)
             and (owner is None or definition.owner == owner)
+            and is_among(definition, queues, owners)
             and (state is None or definition.state is state)
             and (metadata is None or contains(definition.metadata, metadata))
         )

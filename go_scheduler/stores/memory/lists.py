@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from go_scheduler.stores.messages import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from threading import Lock
     from uuid import UUID
 
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.memory.span import Span
+    from go_scheduler.stores.memory.stored import StoredInstance
     from go_scheduler.stores.memory.tables import Tables
 
 _CHUNK = 1000
@@ -53,12 +54,12 @@ class Lists:
         return iter(found[begin:])
 
     def instances(
-        self, definition_id: UUID | None, span: Span
+        self, definition_id: UUID | None, span: Span, key: str | None = None
     ) -> Iterator[TaskInstance]:
-        """Instances of a definition, or all, that are in a span."""
+        """Instances in a span, all, or of a definition; the one of a key by itself."""
         if definition_id is None:
             return self._every_instance(span)
-        return self._instances_of(definition_id, span)
+        return self._instances_of(definition_id, span, key)
 
     def _by_id(
         self, ids: Collection[UUID] | None, after: Position | None
@@ -84,14 +85,37 @@ class Lists:
         with self._lock:
             return [row.view() for row in self._instances.walk(span, _CHUNK)]
 
-    def _instances_of(self, definition_id: UUID, span: Span) -> Iterator[TaskInstance]:
+    def _instances_of(
+        self, definition_id: UUID, span: Span, key: str | None
+    ) -> Iterator[TaskInstance]:
         with self._lock:
-            row = self._definitions.get(definition_id)
-            rows = [] if row is None else span.cut(row.rows)
+            rows = span.cut(self._rows_of(definition_id, key))
         for start in range(0, len(rows), _CHUNK):
             with self._lock:
                 views = [each.view() for each in rows[start : start + _CHUNK]]
             yield from views
+
+    def _rows_of(
+        self, definition_id: UUID, key: str | None
+    ) -> Iterable[StoredInstance]:
+        of = self._definitions.get(definition_id)
+        if of is None:
+            return ()
+        if key is None:
+            return of.rows
+        found = self._instances.keyed(of, key)
+        return () if found is None else (found,)
+
+
+def is_among(
+    definition: TaskDefinition,
+    queues: Collection[str] | None,
+    owners: Collection[str] | None,
+) -> bool:
+    """Whether a definition has one of these queues and owners; None: any will do."""
+    return (queues is None or definition.queue in queues) and (
+        owners is None or definition.owner in owners
+    )
 
 
 def _when(definition: TaskDefinition) -> tuple[bool, datetime, int]:

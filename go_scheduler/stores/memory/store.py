@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from go_scheduler.stores.memory.additions import add
 from go_scheduler.stores.memory.backfilling import backfill
 from go_scheduler.stores.memory.definition_calls import MemoryDefinitions
 from go_scheduler.stores.memory.finishing import cancel, finish, release
-from go_scheduler.stores.memory.lists import Lists
+from go_scheduler.stores.memory.lists import Lists, is_among
 from go_scheduler.stores.memory.reopening import reopen
 from go_scheduler.stores.memory.reviewing import review_parked
 from go_scheduler.stores.memory.span import Span
@@ -259,10 +260,13 @@ class MemoryStore(MemoryDefinitions, Store):
         *,
         definition_id: UUID | None = None,
         name: str | None = None,
+        key: str | None = None,
         state: State | None = None,
         since: datetime | None = None,
         fired_since: datetime | None = None,
         fired_before: datetime | None = None,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
         newest_first: bool = False,
         after: Position | None = None,
         limit: int = 100,
@@ -271,15 +275,30 @@ class MemoryStore(MemoryDefinitions, Store):
         span = Span(since, after, newest_first)
         found = (
             instance
-            for instance in self._lists.instances(definition_id, span)
+            for instance in self._lists.instances(definition_id, span, key)
             if (name is None or instance.definition.name == name)
+            and (key is None or instance.key == key)
             and (state is None or instance.state is state)
             and _fired(instance.fire_time, fired_since, fired_before)
+            and is_among(instance.definition, queues, owners)
         )
         return list(islice(found, limit))
 
-    def counts(self) -> Mapping[State, int]:
+    def counts(
+        self,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+    ) -> Mapping[State, int]:
         """How many instances are in each state; every state has a number."""
+        if queues is not None or owners is not None:
+            found = self._lists.instances(None, Span(None, None, newest_first=False))
+            mine = Counter(
+                each.state
+                for each in found
+                if is_among(each.definition, queues, owners)
+            )
+            return {state: mine[state] for state in State}
         with self._lock:
             return {state: self._instances.counts[state] for state in State}
 

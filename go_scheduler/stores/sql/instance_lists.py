@@ -11,11 +11,11 @@ from go_scheduler.models import State
 from go_scheduler.stores.instance_store import InstanceStore
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.history import read_runs
-from go_scheduler.stores.sql.lists import instance_state, instances_like
-from go_scheduler.stores.sql.tables import instances, slots
+from go_scheduler.stores.sql.lists import among, instance_state, instances_like
+from go_scheduler.stores.sql.tables import definitions, instances, slots
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -63,10 +63,13 @@ class InstanceLists(InstanceStore):
         *,
         definition_id: UUID | None = None,
         name: str | None = None,
+        key: str | None = None,
         state: State | None = None,
         since: datetime | None = None,
         fired_since: datetime | None = None,
         fired_before: datetime | None = None,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
         newest_first: bool = False,
         after: Position | None = None,
         limit: int = 100,
@@ -77,19 +80,33 @@ class InstanceLists(InstanceStore):
             self._dialect,
             definition_id=definition_id,
             name=name,
+            key=key,
             state=state,
             since=since,
             fired_since=fired_since,
             fired_before=fired_before,
+            queues=queues,
+            owners=owners,
             newest_first=newest_first,
             after=after,
         ).limit(limit)
         rows = self._list(lambda connection: connection.execute(query).all())
         return self._reader.instances(Lane.BY_HAND, rows)
 
-    def counts(self) -> Mapping[State, int]:
+    def counts(
+        self,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+    ) -> Mapping[State, int]:
         """How many instances are in each state; every state has a number."""
         query = select(instance_state, func.count()).group_by(instance_state)
+        if wanted := among(queues, owners):
+            query = query.join_from(
+                instances,
+                definitions,
+                definitions.c.key == instances.c.definition_key,
+            ).where(*wanted)
         found = self._list(
             lambda connection: {row[0]: row[1] for row in connection.execute(query)}
         )

@@ -13,7 +13,7 @@ from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS, LATEST
 from go_scheduler.stores.sql.tables import contents, definitions, instances
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -41,6 +41,8 @@ def definitions_like(
     name: str | None = None,
     queue: str | None = None,
     owner: str | None = None,
+    queues: Collection[str] | None = None,
+    owners: Collection[str] | None = None,
     state: DefinitionState | None = None,
     soonest_first: bool = False,
     after: Position | None = None,
@@ -60,6 +62,7 @@ def definitions_like(
         query = query.where(definitions.c.queue == queue)
     if owner is not None:
         query = query.where(definitions.c.owner == owner)
+    query = query.where(*among(queues, owners))
     if state is not None:
         query = query.where(definition_state == state.value)
     if after is not None and soonest_first:
@@ -75,10 +78,13 @@ def instances_like(
     *,
     definition_id: UUID | None,
     name: str | None,
+    key: str | None,
     state: State | None,
     since: datetime | None,
     fired_since: datetime | None,
     fired_before: datetime | None,
+    queues: Collection[str] | None,
+    owners: Collection[str] | None,
     newest_first: bool,
     after: Position | None,
 ) -> Select[Any]:
@@ -89,10 +95,13 @@ def instances_like(
         dialect: The engine's own words.
         definition_id: The others are as there.
         name: As there.
+        key: As there.
         state: As there.
         since: As there.
         fired_since: As there.
         fired_before: As there.
+        queues: As there.
+        owners: As there.
         newest_first: As there.
         after: As there.
     """
@@ -109,11 +118,13 @@ def instances_like(
         query = dialect.looked_up(
             query.where(column.definition_key == live.scalar_subquery()),
             instances,
-            "task_instances_open_idx" if state in _OPEN else "task_instances_fire_key",
+            _index_of(key, state),
         )
     if name is not None:
         named = select(contents.c.key).where(contents.c.name == name)
         query = query.where(column.definition_key.in_(named))
+    if key is not None:
+        query = query.where(column.key == key)
     if state is not None:
         query = query.where(instance_state == state.value)
     if state in _OPEN:
@@ -125,9 +136,25 @@ def instances_like(
         query = query.where(column.fire_time >= fired_since)
     if fired_before is not None:
         query = query.where(column.fire_time < fired_before)
+    query = query.where(*among(queues, owners))
     if after is not None:
         query = query.where(comes_after(after, newest_first=newest_first))
     return query
+
+
+def _index_of(key: str | None, state: State | None) -> str:
+    """The index by which a definition's instances are looked up."""
+    if key is not None:
+        return "task_instances_key_key"
+    return "task_instances_open_idx" if state in _OPEN else "task_instances_fire_key"
+
+
+def among(
+    queues: Collection[str] | None, owners: Collection[str] | None
+) -> Sequence[ColumnElement[bool]]:
+    """Whether a definition has one of these queues and owners; None: any will do."""
+    columns = ((definitions.c.queue, queues), (definitions.c.owner, owners))
+    return [each.in_(sorted(of)) for each, of in columns if of is not None]
 
 
 def comes_after(last: Position, *, newest_first: bool) -> ColumnElement[bool]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 
@@ -151,6 +152,18 @@ class InstanceListTests:
         mine = ended(store, definition(name="a"))
         store.delete_definitions([mine.definition.id])
         assert ids(store.list_instances(name="a")) == [mine.id]
+
+    def test_by_their_key(self, store: Store) -> None:
+        new, other = put(store), put(store)
+        for each in (new, other):
+            store.add_instances(each.id, [Addition(id=uuid4(), key="a")])
+            fire(store, each)
+        assert len(store.list_instances(key="a")) == 2
+        [found] = store.list_instances(key="a", definition_id=new.id)
+        assert (found.key, found.definition.id) == ("a", new.id)
+        for of, state in ((new.id, State.COMPLETED), (NOBODY, None)):
+            assert store.list_instances(key="a", definition_id=of, state=state) == []
+        assert store.list_instances(key="b", definition_id=new.id) == []
 
     def test_since_a_time(self, store: Store) -> None:
         new = put(store)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
@@ -101,6 +101,47 @@ class SetTests:
         [instance] = fire(store, store.get_definition(ONE.id))
         assert instance.definition.owner == APP
         assert claim(store)[0].definition.owner == APP
+
+    def test_lists_and_counts_by_some_owners_and_queues(self, store: Store) -> None:
+        mine = [definition(key=each, queue=str(each % 3)) for each in range(1, 8)]
+        declare(store, *mine)
+        declare(store, definition(key=8, queue="1"), owner=OTHER_APP)
+        put(store, definition(key=9, queue="1"))
+        for each in store.list_definitions():
+            fire(store, each)
+
+        def listed(**conditions: Any) -> list[int]:
+            found: list[int] = []
+            after = None
+            while page := store.list_definitions(**conditions, after=after, limit=2):
+                found += [each.id.int for each in page]
+                after = Position.of_definition(page[-1])
+            instances = store.list_instances(**conditions)
+            assert {each.definition.id.int for each in instances} == {*found}
+            assert store.counts(**conditions)[State.PENDING] == len(found)
+            return found
+
+        assert listed(owners={APP}) == [1, 2, 3, 4, 5, 6, 7]
+        assert listed(owners={APP, OTHER_APP}, queues=["1"]) == [1, 4, 7, 8]
+        assert listed(queues=["1", "2", "of nobody"]) == [1, 2, 4, 5, 7, 8, 9]
+        assert listed(owners=()) == listed(queues=()) == []
+        last = Position.of_definition(store.get_definition(ONE.id))
+        soonest = store.list_definitions(
+            owners={APP}, queues={"1"}, soonest_first=True, after=last, limit=1
+        )
+        assert [each.id.int for each in soonest] == [4]
+
+    def test_what_is_left_of_a_deleted_one_has_its_owner_and_queue(
+        self, store: Store
+    ) -> None:
+        declare(store, ONE)
+        left = running(store, ONE)
+        declare(store)
+        for queues, owners, count in (({ONE.queue}, {APP}, 1), ({"x"}, None, 0)):
+            found = store.list_instances(queues=queues, owners=owners)
+            assert ids(found) == [left.id] * count
+            counts = store.counts(queues=queues, owners=owners)
+            assert counts[State.CANCELLED] == count
 
     def test_the_same_again_changes_nothing(self, store: Store) -> None:
         first = declare(store, ONE, TWO)
