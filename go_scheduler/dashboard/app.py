@@ -16,8 +16,10 @@ from go_scheduler.dashboard.pages import PAGES
 from go_scheduler.dashboard.rendering import environment
 from go_scheduler.dashboard.security.admission import Admission
 from go_scheduler.dashboard.security.headers import SecurityHeaders
+from go_scheduler.dashboard.security.sessions import Sessions
 from go_scheduler.dashboard.static_files import StaticFiles
 from go_scheduler.errors import ConfigurationError, GoSchedulerError
+from go_scheduler.http.access.audit import Audit
 from go_scheduler.http.problems import Problem
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ def create_dashboard(
     Raises:
         ConfigurationError: Anybody might change something.
     """
+    clock = clock or SystemClock()
     is_known = access is not None or authorize is not None
     if allow_changes and not is_known:
         raise ConfigurationError(
@@ -76,8 +79,10 @@ def create_dashboard(
     )
     app.state.context = Context(
         client=client,
-        clock=clock or SystemClock(),
+        clock=clock,
         admission=Admission(access, authorize),
+        sessions=Sessions(client, clock),
+        audit=Audit(client, clock),
         allows_changes=is_known if allow_changes is None else allow_changes,
         templates=environment(),
     )

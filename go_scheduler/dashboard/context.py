@@ -9,6 +9,8 @@ from jinja2 import Environment
 from go_scheduler.client import Client
 from go_scheduler.clock import Clock
 from go_scheduler.dashboard.security.admission import Admission
+from go_scheduler.dashboard.security.sessions import Sessions
+from go_scheduler.http.access.audit import Audit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +21,8 @@ class Context:
         client: What they call: a client, or a scheduler.
         clock: Tells the time.
         admission: Finds out who calls.
+        sessions: Know browsers again.
+        audit: Tells who did what.
         allows_changes: Whether pages may change anything.
         templates: What they are made of.
     """
@@ -26,5 +30,7 @@ class Context:
     client: Client
     clock: Clock
     admission: Admission
+    sessions: Sessions
+    audit: Audit
     allows_changes: bool
     templates: Environment

@@ -9,7 +9,6 @@ from uuid import uuid4
 from starlette.requests import Request
 
 from go_scheduler.dashboard.visit import Visit
-from go_scheduler.http.access.caller import Caller
 from go_scheduler.http.problems import Problem, of_error
 
 if TYPE_CHECKING:
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _LOG = logging.getLogger("go_scheduler.dashboard")
-_NOBODY = Caller(subject="", scopes=frozenset())
 
 
 async def answer_failure(request: Request, error: Exception) -> Response:
@@ -26,9 +24,8 @@ async def answer_failure(request: Request, error: Exception) -> Response:
 
 
 def _page(request: Request, problem: Problem) -> Response:
-    response = Visit(request, _NOBODY).show(
-        "error.html", status=problem.status, problem=problem
-    )
+    shown = Visit(request)
+    response = shown.show("error.html", status=problem.status, problem=problem)
     response.headers.update(problem.headers or {})
     return response
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
+from starlette.datastructures import ImmutableMultiDict
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from go_scheduler.dashboard.rendering import version_of
+from go_scheduler.http.access.caller import Caller
 from go_scheduler.http.paths import path_from_outside, path_within
 
 if TYPE_CHECKING:
@@ -15,7 +17,10 @@ if TYPE_CHECKING:
 
     from go_scheduler.client import Client
     from go_scheduler.dashboard.context import Context
-    from go_scheduler.http.access.caller import Caller
+    from go_scheduler.dashboard.security.forms import Form
+    from go_scheduler.dashboard.security.sessions import Session
+
+_NOBODY = Caller(subject="", scopes=frozenset())
 
 
 class Visit:
@@ -25,12 +30,24 @@ class Visit:
         request: As it was sent.
         here: What pages need.
         caller: Who sent it.
+        session: By what their browser is known again; None: it is not.
+        token: What forms have in the field ``csrf``.
+        form: The fields of the form that was sent, if it was one.
     """
 
-    def __init__(self, request: Request, caller: Caller) -> None:
+    def __init__(
+        self,
+        request: Request,
+        caller: Caller = _NOBODY,
+        session: Session | None = None,
+        token: str = "",
+    ) -> None:
         self.request = request
         self.here: Context = request.app.state.context
         self.caller = caller
+        self.session = session
+        self.token = token
+        self.form: Form = ImmutableMultiDict()
 
     @property
     def client(self) -> Client:
@@ -41,6 +58,12 @@ class Visit:
     def is_partial(self) -> bool:
         """Whether htmx asks, for a part of a page."""
         return "hx-request" in self.request.headers
+
+    @property
+    def itself(self) -> str:
+        """The path and query that was asked for, as browsers have it."""
+        url = self.request.url
+        return f"{url.path}?{url.query}" if url.query else url.path
 
     def may(self, scope: str) -> bool:
         """Whether they may do what a scope allows; to change anything, here."""

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from starlette.requests import Request
 
+from go_scheduler.http.access.bearer import BearerAccess
 from go_scheduler.http.access.caller import SCOPES, Caller
-from go_scheduler.http.access.guard import ANYBODY
+from go_scheduler.http.access.guard import ANYBODY, OpenAccess
 from go_scheduler.http.access.loopback import check_here
 from go_scheduler.http.problems import Problem
 
 if TYPE_CHECKING:
+    from go_scheduler.dashboard.security.sessions import Session
     from go_scheduler.http.access.guard import Access
 
 Authorize: TypeAlias = Callable[[Request], Caller | Awaitable[Caller | None] | None]
@@ -31,19 +33,35 @@ class Admission:
     """
 
     def __init__(self, access: Access | None, authorize: Authorize | None) -> None:
+        self._access = access
         self._authorize = authorize
 
-    async def caller_of(self, request: Request) -> Caller:
+    @property
+    def bearer(self) -> BearerAccess | None:
+        """What those show who sign in; None: nobody does."""
+        is_bearer = self._authorize is None and isinstance(self._access, BearerAccess)
+        return self._access if is_bearer else None  # type: ignore[return-value]
+
+    async def caller_of(self, request: Request, session: Session) -> Caller:
         """Who sent a request.
 
         Raises:
-            Problem: They may see nothing, or it is not known who it is.
+            Problem: 401, they have to sign in; 403, they may see nothing.
         """
-        if self._authorize is None:
+        if self._authorize is not None:
+            found = self._authorize(request)
+            caller = await found if inspect.isawaitable(found) else found
+            if caller is None:
+                raise Problem(
+                    403, "not-allowed", "Not allowed", "nothing of this is for you"
+                )
+            return caller
+        if self.bearer is not None:
+            return await self._signed_in(self.bearer, session)
+        if self._access is None or isinstance(self._access, OpenAccess):
             check_here(request)
             return _ANYBODY
-        found = self._authorize(request)
-        caller = await found if inspect.isawaitable(found) else found
-        if caller is None:
-            raise Problem(403, "not-allowed", "Not allowed", "this is not shown to you")
-        return caller
+        return await self._access.authenticate(request)
+
+    async def _signed_in(self, bearer: BearerAccess, session: Session) -> Caller:
+        raise Problem(401, "signed-out", "Not signed in", "sign in to see this")

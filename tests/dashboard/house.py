@@ -1,0 +1,75 @@
+"""A dashboard that has a page and a button of the tests' own, and what calls it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.responses import Response
+
+from go_scheduler import MemoryStore
+from go_scheduler.client import Client
+from go_scheduler.dashboard import create_dashboard
+from go_scheduler.dashboard.routing import change, page
+from go_scheduler.http.access.caller import SCOPES, Caller
+
+if TYPE_CHECKING:
+    import httpx
+    from starlette.requests import Request
+
+    from go_scheduler.dashboard.visit import Visit
+    from tests.http.serving import Calling
+
+SECRET = "what the page has"
+OWN = {"Sec-Fetch-Site": "same-origin"}
+ANN = Caller(subject="ann", scopes=frozenset(SCOPES))
+
+
+def probing(client: Client | None = None, **options: Any) -> Starlette:
+    """A dashboard with a page, a button, and what fails."""
+    app = create_dashboard(client or Client(MemoryStore()), **options)
+    app.router.routes += [
+        page("/probe", _probe),
+        page("/probe/failing", _failing),
+        page("/probe/hostile", _hostile),
+        page("/probe/admin", _probe, needs="admin"),
+        change("/probe/press", _press, needs="jobs:run"),
+    ]
+    return app
+
+
+def as_ann(request: Request) -> Caller:
+    """An ``authorize`` that knows everybody as one who may do everything."""
+    return ANN
+
+
+def token_in(answer: httpx.Response) -> str:
+    """The token of a page."""
+    [found] = re.findall(r'"X-CSRF-Token": "(\w+)"', answer.text)
+    return str(found)
+
+
+def press(browser: Calling, **options: Any) -> httpx.Response:
+    """Load a page and press its button, as a browser does."""
+    data = {"csrf": token_in(browser.get("/")), "note": "mine"}
+    return browser.post("/probe/press", **{"headers": OWN, "data": data, **options})
+
+
+async def _probe(visit: Visit) -> Response:
+    return Response(f"{SECRET}, {visit.caller.subject}, {visit.may('jobs:run')}")
+
+
+async def _failing(visit: Visit) -> Response:
+    raise ZeroDivisionError("<script>what only the log has</script>")
+
+
+async def _hostile(visit: Visit) -> Response:
+    problem = {"title": visit.request.query_params["text"], "detail": ""}
+    return visit.show("error.html", problem=problem)
+
+
+async def _press(visit: Visit) -> Response:
+    if visit.form.get("note") == "elsewhere":
+        return visit.go("/", of=visit.form["note"], nothing=None)
+    return Response(f"pressed: {visit.form['note']}")

@@ -1,0 +1,403 @@
+"""Pages are for those who may see them, and are changed by their own forms alone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from queue import Queue
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+from markupsafe import escape
+from starlette.requests import Request
+
+from go_scheduler import MemoryStore, Scheduler
+from go_scheduler.dashboard.security.place import path_to_return_to
+from go_scheduler.dashboard.security.seal import Seal
+from go_scheduler.dashboard.security.sessions import LASTS
+from go_scheduler.events import RequestAllowed, RequestEvent, RequestRefused, hears
+from go_scheduler.http import OpenAccess
+from go_scheduler.http.access.caller import Caller
+from go_scheduler.http.problems import Problem
+from go_scheduler.testing.clock import START
+from tests.conftest import seconds
+from tests.dashboard.house import ANN, OWN, SECRET, as_ann, press, probing, token_in
+from tests.http.serving import PATIENCE, Calling
+
+if TYPE_CHECKING:
+    from go_scheduler.testing import ManualClock
+
+READER = Caller(subject="reader", scopes=frozenset({"jobs:read"}))
+FROM_ELSEWHERE = {
+    "Sec-Fetch-Site": "cross-site",
+    "Sec-Fetch-Mode": "navigate",
+    "Sec-Fetch-Dest": "document",
+}
+
+
+@pytest.fixture
+def anns() -> Iterator[Calling]:
+    """What calls a dashboard that is mounted, as somebody who may do everything."""
+    with Calling(probing(authorize=as_ann)) as calling:
+        yield calling
+
+
+@pytest.fixture
+def anybodys() -> Iterator[Calling]:
+    """What calls one that knows nobody."""
+    with Calling(probing()) as calling:
+        yield calling
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/", 200),
+        ("GET", "/probe", 200),
+        ("GET", "/static/dashboard.css", 200),
+        ("GET", "/static/none.css", 404),
+        ("GET", "/none", 404),
+        ("DELETE", "/", 405),
+        ("POST", "/probe/press", 403),
+        ("GET", "/probe/failing", 500),
+    ],
+)
+def test_every_answer_tells_browsers_to_be_careful(
+    anns: Calling, method: str, path: str, status: int
+) -> None:
+    answer = anns.request(method, path)
+    assert answer.status_code == status
+    policy = answer.headers["Content-Security-Policy"].split("; ")
+    assert {"default-src 'none'", "script-src 'self'", "style-src 'self'"} <= {*policy}
+    assert {"base-uri 'none'", "form-action 'self'", "frame-ancestors 'none'"} <= {
+        *policy
+    }
+    assert "unsafe" not in answer.headers["Content-Security-Policy"]
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["X-Frame-Options"] == "DENY"
+    assert answer.headers["Referrer-Policy"] == "same-origin"
+    assert answer.headers["Cross-Origin-Opener-Policy"] == "same-origin"
+    assert "camera=()" in answer.headers["Permissions-Policy"]
+    is_kept = path == "/static/dashboard.css"
+    assert (answer.headers["Cache-Control"] == "no-store") is not is_kept
+
+
+def test_what_fails_is_told_to_the_log_alone(
+    anns: Calling, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR, "go_scheduler.dashboard"):
+        answer = anns.get("/probe/failing")
+    assert answer.status_code == 500
+    assert "ZeroDivisionError" not in answer.text
+    assert "what only" not in answer.text
+    [record] = caplog.records
+    assert record.args is not None
+    assert str(record.args[0]) in answer.text  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<script>alert(1)</script>",
+        "\"><img src=x onerror=alert(1)>'",
+        "{{ 7 * 7 }}{% raw %}",
+        "\u202egnp.exe",
+        "javascript:alert(1)",
+        "&lt;b&gt;",
+    ],
+)
+def test_what_others_have_written_is_text_on_a_page(anns: Calling, text: str) -> None:
+    page = anns.get("/probe/hostile", params={"text": text}).text
+    assert page.count(str(escape(text))) == 2
+    assert "<img" not in page
+    assert "<script>" not in page
+
+
+def test_a_button_is_pressed(anns: Calling) -> None:
+    assert press(anns).text == "pressed: mine"
+
+
+def test_htmx_has_the_token_in_a_header(anns: Calling) -> None:
+    headers = {**OWN, "X-CSRF-Token": token_in(anns.get("/")), "HX-Request": "true"}
+    answer = anns.post("/probe/press", data={"note": "elsewhere"}, headers=headers)
+    assert answer.status_code == 200
+    assert answer.headers["HX-Redirect"] == "/?of=elsewhere"
+
+
+def test_a_browser_is_led_on_once_something_is_changed(anns: Calling) -> None:
+    data = {"csrf": token_in(anns.get("/")), "note": "elsewhere"}
+    answer = anns.post("/probe/press", data=data, headers=OWN)
+    assert answer.status_code == 303
+    assert answer.headers["Location"] == "/?of=elsewhere"
+
+
+@pytest.mark.parametrize("token", ["", "0" * 64, "ü"])
+def test_a_form_without_its_token_changes_nothing(anns: Calling, token: str) -> None:
+    anns.get("/")
+    answer = anns.post("/probe/press", data={"csrf": token}, headers=OWN)
+    assert answer.status_code == 403
+    assert "too old" in answer.text
+
+
+def test_a_token_of_another_session_changes_nothing(anns: Calling) -> None:
+    with Calling(probing(authorize=as_ann)) as foreign:
+        data = {"csrf": token_in(foreign.get("/")), "note": "foreign"}
+    anns.get("/")
+    answer = anns.post("/probe/press", data=data, headers=OWN)
+    assert answer.status_code == 403
+
+
+def test_a_token_without_its_session_changes_nothing() -> None:
+    app = probing(authorize=as_ann)
+    with Calling(app) as browser:
+        data = {"csrf": token_in(browser.get("/")), "note": "mine"}
+    with Calling(app) as other:
+        assert other.post("/probe/press", data=data, headers=OWN).status_code == 403
+
+
+def test_a_token_of_somebody_else_changes_nothing() -> None:
+    callers = [ANN, Caller(subject="bob", scopes=ANN.scopes)]
+    with Calling(probing(authorize=lambda _: callers[0])) as browser:
+        data = {"csrf": token_in(browser.get("/")), "note": "mine"}
+        del callers[0]
+        assert browser.post("/probe/press", data=data, headers=OWN).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "none"},
+        {"Origin": "null"},
+        {"Origin": "https://127.0.0.1"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "http://127.0.0.1:81"},
+        {"Sec-Fetch-Site": "cross-site", "Origin": "http://127.0.0.1"},
+    ],
+)
+def test_a_form_of_another_page_changes_nothing(
+    anns: Calling, headers: dict[str, str]
+) -> None:
+    answer = press(anns, headers=headers)
+    assert answer.status_code == 403
+    assert "not sent by a page of the dashboard" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("host", "origin"),
+    [
+        ("127.0.0.1", "http://127.0.0.1"),
+        ("LOCALHOST:8710", "http://localhost:8710"),
+        ("[::1]:8710", "http://[::1]:8710"),
+        ("tasks.example.org", "https://tasks.example.org"),
+    ],
+)
+def test_a_browser_that_says_only_the_origin_is_believed(
+    host: str, origin: str
+) -> None:
+    app = probing(authorize=as_ann)
+    with Calling(app) as browser:
+        headers = {"Host": host, "Origin": origin}
+        page = browser.get("/", headers=headers)
+        cookie = page.headers["Set-Cookie"].partition(";")[0]
+        data = {"csrf": token_in(page), "note": "mine"}
+        headers["Cookie"] = cookie
+        answer = browser.post("/probe/press", data=data, headers=headers)
+    assert answer.text == "pressed: mine"
+
+
+def test_cookies_are_out_of_reach_for_scripts_and_other_sites(anns: Calling) -> None:
+    cookie = anns.get("/", headers={"Host": "tasks.example.org"}).headers["Set-Cookie"]
+    name, *attributes = cookie.split("; ")
+    assert name.startswith("__Host-go_scheduler=")
+    assert {*attributes} == {"HttpOnly", "Path=/", "SameSite=strict", "Secure"}
+    cookie = anns.get("/", headers={"Host": "localhost:8710"}).headers["Set-Cookie"]
+    name, *attributes = cookie.split("; ")
+    assert name.startswith("go_scheduler-8710=")
+    assert {*attributes} == {"HttpOnly", "Path=/", "SameSite=strict"}
+
+
+@pytest.mark.parametrize("host", ["[::1", "", "a b"])
+def test_a_host_that_is_none_is_no_error(anns: Calling, host: str) -> None:
+    assert anns.get("/", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "status"),
+    [
+        ({"Content-Type": "application/json"}, b"{}", 415),
+        ({"Content-Type": "multipart/form-data; boundary=a"}, b"", 415),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, b"a=%ff", 400),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, b"a=\xff", 400),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, b"a=1&" * 200, 400),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, b"a" * 2**19, 413),
+    ],
+)
+def test_what_is_no_form_is_refused(
+    anns: Calling, headers: dict[str, str], body: bytes, status: int
+) -> None:
+    answer = anns.post("/probe/press", content=body, headers={**OWN, **headers})
+    assert answer.status_code == status
+
+
+def test_without_access_nothing_is_changed(anybodys: Calling) -> None:
+    answer = press(anybodys)
+    assert answer.status_code == 403
+    assert "this dashboard changes nothing" in answer.text
+    assert anybodys.get("/probe").text == f"{SECRET}, anybody, False"
+
+
+def test_whoever_may_do_everything_changes_nothing_where_that_is_off() -> None:
+    with Calling(probing(authorize=as_ann, allow_changes=False)) as browser:
+        assert press(browser).status_code == 403
+        assert browser.get("/probe").text == f"{SECRET}, ann, False"
+
+
+def test_with_open_access_everybody_on_this_machine_changes_things() -> None:
+    with Calling(probing(access=OpenAccess())) as browser:
+        assert press(browser).text == "pressed: mine"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "tasks.example.org"},
+        {"X-Forwarded-For": "192.0.2.1"},
+        {"Forwarded": "for=192.0.2.1"},
+        {"Sec-Fetch-Site": "cross-site"},
+    ],
+)
+@pytest.mark.parametrize("path", ["/", "/probe"])
+def test_without_access_nothing_is_shown_elsewhere(
+    anybodys: Calling, path: str, headers: dict[str, str]
+) -> None:
+    answer = anybodys.get(path, headers=headers)
+    assert answer.status_code == 403
+    assert SECRET not in answer.text
+
+
+def test_without_access_no_other_machine_is_answered() -> None:
+    app = probing()
+
+    async def ask() -> int:
+        transport = httpx.ASGITransport(app, client=("192.0.2.1", 1))
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://127.0.0.1"
+        ) as browser:
+            return (await browser.get("/")).status_code
+
+    assert asyncio.run(ask()) == 403
+
+
+def test_whoever_comes_from_another_site_is_led_on_by_a_page_of_ours(
+    anybodys: Calling,
+) -> None:
+    answer = anybodys.get("/probe?a=<b>&c=1", headers=FROM_ELSEWHERE)
+    assert answer.status_code == 200
+    assert SECRET not in answer.text
+    assert 'content="0; url=/probe?a=%3Cb%3E&amp;c=1"' in answer.text
+    assert "Set-Cookie" not in answer.headers
+
+
+def test_whom_authorize_does_not_know_sees_nothing() -> None:
+    async def nobody(request: Request) -> Caller | None:
+        return None
+
+    with Calling(probing(authorize=nobody)) as browser:
+        answer = browser.get("/probe")
+        assert answer.status_code == 403
+        assert SECRET not in answer.text
+
+
+async def _later(request: Request) -> Caller:
+    return READER
+
+
+@pytest.mark.parametrize("authorize", [_later, lambda _: READER])
+def test_what_authorize_answers_is_what_a_caller_may(
+    authorize: Callable[[Request], Caller | Awaitable[Caller]],
+) -> None:
+    with Calling(probing(authorize=authorize)) as browser:
+        assert browser.get("/probe").text == f"{SECRET}, reader, False"
+        assert browser.get("/probe/admin").status_code == 403
+        assert press(browser).status_code == 403
+
+
+def test_an_access_of_ones_own_is_asked() -> None:
+    class Own:
+        origins = ()
+
+        async def authenticate(self, request: Request) -> Caller:
+            if "x-user" not in request.headers:
+                raise Problem(401, "unknown", "Who is it?", "say who you are")
+            return READER
+
+    with Calling(probing(access=Own())) as browser:
+        assert browser.get("/probe").status_code == 401
+        answer = browser.get("/probe", headers={"X-User": "reader"})
+        assert answer.text == f"{SECRET}, reader, False"
+
+
+def test_who_has_changed_what_is_told() -> None:
+    heard: Queue[RequestEvent] = Queue()
+
+    @hears(RequestEvent)
+    def hear(event: RequestEvent) -> None:
+        heard.put(event)
+
+    with Scheduler(None, MemoryStore(), listeners=[hear]) as scheduler:
+        with Calling(probing(scheduler, authorize=as_ann)) as browser:
+            press(browser)
+            press(browser, data={"csrf": "none"})
+        allowed, refused = heard.get(timeout=PATIENCE), heard.get(timeout=PATIENCE)
+    assert isinstance(allowed, RequestAllowed)
+    assert isinstance(refused, RequestRefused)
+    for event, status in ((allowed, 200), (refused, 403)):
+        assert event.subject == "ann"
+        assert event.path == "/probe/press"
+        assert event.scopes == ("jobs:run",)
+        assert event.status == status
+
+
+def test_a_session_that_is_too_old_is_another(clock: ManualClock) -> None:
+    with Calling(probing(authorize=as_ann, clock=clock)) as browser:
+        first = browser.get("/")
+        assert "Set-Cookie" not in browser.get("/").headers
+        clock.advance(LASTS)
+        data = {"csrf": token_in(first), "note": "mine"}
+        assert browser.post("/probe/press", data=data, headers=OWN).status_code == 403
+        assert "Set-Cookie" in browser.get("/").headers
+
+
+def test_what_was_sealed_for_one_purpose_is_good_for_no_other() -> None:
+    seal, until = Seal(bytes(32)), START + seconds(1)
+    sealed = seal.close("a", {"x": 1}, until)
+    assert seal.open("a", sealed, START) == {"x": 1}
+    assert seal.open("a", sealed, until) is None
+    assert seal.open("b", sealed, START) is None
+    assert Seal(bytes([1] * 32)).open("a", sealed, START) is None
+    assert seal.open("a", "\u00e4", START) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [
+        ("/definitions?x=1", "/definitions?x=1"),
+        ("/", "/"),
+        ("", "/"),
+        ("definitions", "/"),
+        ("//evil.example", "/"),
+        ("/\\evil.example", "/"),
+        ("https://evil.example", "/"),
+        ("javascript:alert(1)", "/"),
+        ("/a\r\nSet-Cookie: b=c", "/"),
+        ("/\t/evil.example", "/"),
+        ("/ü", "/"),
+    ],
+)
+def test_nobody_is_led_to_another_site(given: str, path: str) -> None:
+    assert path_to_return_to(given) == path
