@@ -19,6 +19,7 @@ from go_scheduler.cli.commands import (
     schema,
     server,
     signing_in,
+    types,
     working,
 )
 from go_scheduler.cli.exit_codes import ExitCode, exit_code_of
@@ -91,6 +92,7 @@ for _each in (
     schema,
 ):
     application.add_typer(_each.app)
+application.add_typer(types.app, name="types")
 
 
 @cache

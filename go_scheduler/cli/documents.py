@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
+    from go_scheduler.http.bodies.jobs import TypeAnswer
     from go_scheduler.models import NodeInfo, TaskDefinition, TaskInstance
     from go_scheduler.triggers.previews import PreviewedTime
     from go_scheduler.why.answer import Why
@@ -51,5 +52,10 @@ def previewed_document(time: PreviewedTime) -> Mapping[str, Any]:
     return _plain(PreviewedAnswer.of(time))
 
 
+def type_document(type: TypeAnswer) -> Mapping[str, Any]:
+    """A type of jobs."""
+    return _plain(type)
+
+
 def _plain(body: BaseModel) -> Mapping[str, Any]:
-    return body.model_dump(mode="json")
+    return body.model_dump(mode="json", by_alias=True)

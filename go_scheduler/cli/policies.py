@@ -19,8 +19,8 @@ def _option(help: str, *names: str, metavar: str | None = None) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Policies:
-    """The options that say how something is run."""
+class RunPolicies:
+    """The options that say how each run goes, of a type as of a definition."""
 
     queue: Annotated[str, _option("Which nodes run it.")] = "default"
     priority: Annotated[int, _option("From 0, first, to 3, last.")] = 1
@@ -43,21 +43,6 @@ class Policies:
     retry_jitter: Annotated[
         float | None, _option("Up to which part a delay is longer.", metavar="0..1")
     ] = None
-    catch_up: Annotated[
-        str | None, _option("What runs of what was missed.", metavar="latest|all|none")
-    ] = None
-    grace: Annotated[
-        str | None, _option("How late something may be and is not missed.")
-    ] = None
-    within: Annotated[
-        str | None, _option("How late what was missed may be and still runs.")
-    ] = None
-    drop_after: Annotated[
-        str | None, _option("What is later than this is not run at all.")
-    ] = None
-    jitter: Annotated[
-        str | None, _option("Run each up to so much later than its fire time.")
-    ] = None
     overlap: Annotated[
         Overlap, _option("What becomes of one that is due while another runs.")
     ] = Overlap.ALLOW
@@ -77,8 +62,6 @@ class Policies:
             "expire_after": duration_of(self.expire_after, "--expire-after"),
             "timeout": duration_of(self.timeout, "--timeout"),
             "retry": self._retry(),
-            "catch_up": self._catch_up(),
-            "jitter": duration_of(self.jitter, "--jitter"),
             "overlap": self.overlap,
             "lock": self.lock,
         }
@@ -92,6 +75,39 @@ class Policies:
             "jitter": self.retry_jitter,
         }
         return _policy(RetryPolicy, given)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policies(RunPolicies):
+    """The options that say how something is run that fires."""
+
+    catch_up: Annotated[
+        str | None, _option("What runs of what was missed.", metavar="latest|all|none")
+    ] = None
+    grace: Annotated[
+        str | None, _option("How late something may be and is not missed.")
+    ] = None
+    within: Annotated[
+        str | None, _option("How late what was missed may be and still runs.")
+    ] = None
+    drop_after: Annotated[
+        str | None, _option("What is later than this is not run at all.")
+    ] = None
+    jitter: Annotated[
+        str | None, _option("Run each up to so much later than its fire time.")
+    ] = None
+
+    def fields(self) -> dict[str, Any]:
+        """What they are to a ``TaskDefinition``.
+
+        Raises:
+            ConfigurationError: One is wrong.
+        """
+        return {
+            **RunPolicies.fields(self),
+            "catch_up": self._catch_up(),
+            "jitter": duration_of(self.jitter, "--jitter"),
+        }
 
     def _catch_up(self) -> CatchUp | None:
         given: dict[str, object] = {

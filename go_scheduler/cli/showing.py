@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime, timedelta
 
+    from go_scheduler.http.bodies.jobs import TypeAnswer
     from go_scheduler.models import TaskDefinition, TaskInstance, TaskRun
     from go_scheduler.triggers import Trigger
 
@@ -88,6 +89,35 @@ def instance_lines(instance: TaskInstance, runs: Sequence[TaskRun]) -> Sequence[
         for each in runs
     ]
     return [*lines, *ended]
+
+
+def type_lines(type: TypeAnswer) -> Sequence[str]:
+    """A type of jobs; what it does not say is left out."""
+    retry = type.retry
+    return _lines(
+        {
+            "type": type.type,
+            "description": type.description or None,
+            "runs": runs_where(type),
+            "queue": type.queue,
+            "priority": str(type.priority),
+            "definition": str(type.definition_id),
+            "owner": type.owner,
+            "paused": "yes" if type.paused else None,
+            "expire after": _length(type.expire_after),
+            "timeout": _length(type.timeout),
+            "retry": None if retry is None else str(retry.policy("retry")),
+            "overlap": type.overlap.value,
+            "lock": type.lock,
+            "schema": _json(type.payload_schema),
+            "revision": _shown(type.revision),
+        }
+    )
+
+
+def runs_where(type: TypeAnswer) -> str:
+    """Who runs the jobs of a type."""
+    return "by the server" if type.runs_here else "by workers"
 
 
 def _lines(given: Mapping[str, str | None]) -> Sequence[str]:

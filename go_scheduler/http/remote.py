@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
 
 import httpx
 
@@ -18,6 +19,7 @@ from go_scheduler.errors import (
 )
 from go_scheduler.http.access.loopback import is_safe_url
 from go_scheduler.http.bodies.definitions import DefinitionBody
+from go_scheduler.http.bodies.jobs import TypeAnswer
 from go_scheduler.http.remote_errors import error_of
 from go_scheduler.http.remote_values import (
     definition_of,
@@ -146,6 +148,22 @@ class Remote:
         except ValueError:
             raise self._stranger() from None
 
+    def list_types(self, **page: Any) -> Page[TypeAnswer]:
+        """Read a page of the types of jobs."""
+        return self._page("/types", page, TypeAnswer.model_validate)
+
+    def get_type(self, name: str) -> TypeAnswer:
+        """Read a type of jobs."""
+        return TypeAnswer.model_validate(self._of_type("GET", name))
+
+    def put_type(self, name: str, said: Mapping[str, Any]) -> TypeAnswer:
+        """Declare a type of jobs for workers, or change it."""
+        return TypeAnswer.model_validate(self._of_type("PUT", name, said))
+
+    def delete_type(self, name: str) -> None:
+        """Delete a type of jobs, and what has not started of it."""
+        self._of_type("DELETE", name)
+
     def get_definition(self, definition_id: UUID) -> TaskDefinition:
         """Read one definition."""
         return definition_of(self._of_definition("GET", definition_id))
@@ -257,6 +275,9 @@ class Remote:
     ) -> Page[_Item]:
         answer = self._ask("GET", path, asked=asked)
         return Page(map(read, answer["items"]), next=answer["next"])
+
+    def _of_type(self, method: str, name: str, body: object = None) -> Any:
+        return self._ask(method, f"/types/{quote(name, safe='')}", body)
 
     def _of_definition(
         self, method: str, id: UUID, path: str = "", body: object = None

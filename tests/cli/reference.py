@@ -17,7 +17,15 @@ OF_ITS_OWN = {"serve": ("--store", "--config"), "config": ("--config",)}
 
 def commands() -> dict[str, Any]:
     found: Any = get_command(application)
-    return dict(found.commands)
+    return dict(_commands_of(found, ""))
+
+
+def _commands_of(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, each in group.commands.items():
+        if hasattr(each, "commands"):
+            yield from _commands_of(each, f"{prefix}{name} ")
+        else:
+            yield f"{prefix}{name}", each
 
 
 def reference() -> Iterator[tuple[str, str]]:

@@ -20,7 +20,7 @@ from go_scheduler.cli import main
 from go_scheduler.cli.exit_codes import ExitCode
 from go_scheduler.http.configuration.loading import load_configuration
 from tests.cli.reference import reference
-from tests.cli.shell import FAILED_AFTER
+from tests.cli.shell import FAILED_AFTER, clean_environment
 from tests.http.configuration.places import places
 
 if TYPE_CHECKING:
@@ -35,6 +35,9 @@ QUICK = re.compile(
     r"^```sh\n(go_scheduler add .*?)^```\n\n```text\n(.*?)\n```$",
     re.MULTILINE | re.DOTALL,
 )
+PROGRAM = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TERMINALS = re.compile(r"^```sh title=.+?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PORT = "GO_SCHEDULER_SERVER__PORT"
 NOT_RUN = ("pip", "go_scheduler serve")
 
 
@@ -70,6 +73,21 @@ def run(
     return errors + output
 
 
+def with_a_script(folder: Path) -> dict[str, str]:
+    """The environment of a shell that finds the command, and a port for a server."""
+    program = folder / "go_scheduler"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m go_scheduler "$@"\n')
+    program.chmod(0o755)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    return clean_environment() | {
+        "PATH": f"{folder}:{os.environ['PATH']}",
+        "PYTHONUNBUFFERED": "1",
+        PORT: port,
+    }
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [COMMAND_LINE, SERVER], ids=["command line", "server"])
 def test_each_command_prints_what_is_shown(
@@ -89,24 +107,15 @@ def test_each_command_prints_what_is_shown(
 def test_three_commands_lead_to_the_first_work(page: str, tmp_path: Path) -> None:
     [(commands, shown)] = QUICK.findall(page)
     assert len(commands.splitlines()) == 3
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    program = tmp_path / "go_scheduler"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m go_scheduler "$@"\n')
-    program.chmod(0o755)
+    environment = with_a_script(tmp_path)
+    port = environment[PORT]
     shell = subprocess.Popen(
         ["sh", "-c", f"{commands.replace('8710', port)}\nkill $!; wait $!"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=tmp_path,
-        env=os.environ
-        | {
-            "PATH": f"{tmp_path}:{os.environ['PATH']}",
-            "PYTHONPATH": str(ROOT),
-            "GO_SCHEDULER_SERVER__PORT": port,
-        },
+        env=environment,
         start_new_session=True,
     )
     try:
@@ -117,6 +126,38 @@ def test_three_commands_lead_to_the_first_work(page: str, tmp_path: Path) -> Non
     assert shell.returncode == 0, errors
     expected = ".*".join(map(re.escape, shown.split("…")))
     assert re.search(expected, printed), printed + errors
+
+
+@pytest.mark.slow
+def test_a_worker_of_a_server_is_given_work_as_shown(tmp_path: Path) -> None:
+    [program] = PROGRAM.findall(COMMAND_LINE)
+    (tmp_path / "jobs.py").write_text(program)
+    environment = with_a_script(tmp_path)
+
+    def started(commands: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            ["sh", "-c", commands.replace("8710", environment[PORT])],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+            env=environment,
+            start_new_session=True,
+        )
+
+    def until(process: subprocess.Popen[str], text: str) -> None:
+        assert process.stdout is not None
+        assert any(text in line for line in process.stdout), f"ended without {text!r}"
+
+    serve, work, submit = TERMINALS.findall(COMMAND_LINE)
+    with started(serve) as server, started(work) as worker:
+        try:
+            until(server, "listens on")
+            with started(submit) as submitting:
+                assert submitting.wait(FAILED_AFTER) == 0
+            until(worker, "sent 7")
+        finally:
+            for each in (worker, server):
+                os.killpg(each.pid, signal.SIGTERM)
 
 
 @pytest.mark.parametrize(

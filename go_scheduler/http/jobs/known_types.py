@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import timedelta
@@ -199,8 +200,8 @@ def no_type(name: str) -> Problem:
         "no-type",
         "No such type of job",
         f"neither the server nor the store knows the type {name!r}: declare it by"
-        f" PUT /v1/types/{quote(name, safe='')}, with a body such as {{}}, and have a"
-        " worker take it",
+        f" PUT /v1/types/{quote(name, safe='')}, with a body such as {{}}, or by"
+        f" `go_scheduler types put {shlex.quote(name)}`, and have a worker take it",
     )
 
 

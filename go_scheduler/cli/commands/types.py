@@ -1,0 +1,120 @@
+"""The commands below `types`, on the types of jobs."""
+
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from go_scheduler.cli.documents import type_document
+from go_scheduler.cli.groups import grouped
+from go_scheduler.cli.listing import pages
+from go_scheduler.cli.options import Json, Limit, text
+from go_scheduler.cli.output import document, line, note, table
+from go_scheduler.cli.policies import RunPolicies
+from go_scheduler.cli.reading import object_of
+from go_scheduler.cli.showing import runs_where, type_lines
+from go_scheduler.cli.where import Where
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from go_scheduler.http.remote import Remote
+
+app = typer.Typer(
+    no_args_is_help=True, help="Declare the types of jobs, and look at them."
+)
+
+Type = Annotated[str, typer.Argument(help="The name of the type.", show_default=False)]
+
+
+@app.command("list")
+@grouped
+def list_(where: Where, limit: Limit = 100, json: Json = False) -> None:
+    """List the types that are declared, and those that the server runs itself."""
+    with _types(where) as remote:
+        found, more = pages(remote.list_types, {}, limit)
+    if json:
+        for each in found:
+            document(type_document(each))
+    else:
+        rows = [
+            (each.type, each.queue, runs_where(each), each.description or "-")
+            for each in found
+        ]
+        table(("TYPE", "QUEUE", "RUNS", "DESCRIPTION"), rows)
+    if more:
+        note(f"there are more than these {limit}: see --limit")
+
+
+@app.command()
+@grouped
+def show(type: Type, where: Where, json: Json = False) -> None:
+    """Show all of a type."""
+    with _types(where) as remote:
+        found = remote.get_type(type)
+    if json:
+        document(type_document(found))
+    else:
+        line("\n".join(type_lines(found)))
+
+
+@app.command()
+@grouped
+def put(
+    type: Type,
+    policies: RunPolicies,
+    where: Where,
+    description: Annotated[str, text("What it does, for a person to read.")] = "",
+    schema: Annotated[
+        str | None,
+        text("A JSON schema by which payloads are checked.", metavar="JSON"),
+    ] = None,
+    owner: Annotated[str | None, text("In whose declared set it is.")] = None,
+    json: Json = False,
+) -> None:
+    """Declare a type of jobs for workers, or change it.
+
+    What is not said of one that is there is as with a new one.
+    """
+    said = {name: _sent(each) for name, each in policies.fields().items()}
+    said |= {"description": description, "owner": owner}
+    said["schema"] = object_of(schema, "--schema")
+    with _types(where, migrates=True) as remote:
+        found = remote.put_type(type, said)
+    if json:
+        document(type_document(found))
+    else:
+        line(f"{found.definition_id}  {found.type}, in the queue {found.queue}")
+
+
+@app.command()
+@grouped
+def delete(type: Type, where: Where, json: Json = False) -> None:
+    """Delete a type that was declared, and the jobs of it that have not started."""
+    with _types(where) as remote:
+        remote.delete_type(type)
+    if json:
+        document({"type": type, "answer": "deleted"})
+    else:
+        line(f"{type}  deleted")
+
+
+@contextmanager
+def _types(where: Where, *, migrates: bool = False) -> "Iterator[Remote]":
+    """What knows of types: the server, or what it would know of the store."""
+    # Imported here: it takes as long as all of another command.
+    from go_scheduler.cli.in_process import answering
+
+    with where.client(migrates=migrates) as client, answering(client) as remote:
+        yield remote
+
+
+def _sent(value: object) -> Any:
+    """A value of a policy, as it is sent."""
+    from go_scheduler.http.bodies.policies import RetryBody
+    from go_scheduler.policies import RetryPolicy
+
+    if isinstance(value, RetryPolicy):
+        return RetryBody.of(value).model_dump(mode="json")
+    return value.total_seconds() if isinstance(value, timedelta) else value
