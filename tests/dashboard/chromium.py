@@ -77,7 +77,7 @@ class Chromium:
         try:
             yield self.do(self._page, window, complaints)
         finally:
-            self.do(window.close)
+            self.do(self._close, window)
         assert not complaints, complaints
 
     def _window(self) -> BrowserContext:
@@ -85,6 +85,12 @@ class Chromium:
         window.set_default_timeout(PATIENCE)
         window.add_init_script(_SEES_VIOLATIONS)
         return window
+
+    def _close(self, window: BrowserContext) -> None:
+        for page in window.pages:
+            # What is still to be complained of is told before this returns.
+            page.evaluate("new Promise(done => setTimeout(done))")
+        window.close()
 
     def _page(self, window: BrowserContext, complaints: list[str]) -> Page:
         page = window.new_page()
