@@ -27,7 +27,7 @@ def test_the_shell_can_be_used_by_everybody(tab: Page) -> None:
 
 def test_what_a_browser_complains_of_fails_a_test(chromium: Chromium) -> None:
     def complain(tab: Page) -> None:
-        tab.goto(f"http://{host}:{port}/static/dashboard.css")
+        tab.goto(f"http://{host}:{port}/")
         tab.evaluate("document.body.setAttribute('style', 'color: red')")
 
     with (
