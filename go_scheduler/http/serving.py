@@ -7,7 +7,6 @@ import errno
 import logging
 import signal
 import socket
-import ssl
 import sys
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING
@@ -16,8 +15,8 @@ import uvicorn
 
 from go_scheduler.clock import ZERO, SystemClock
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.http.access.loopback import may_bind_openly
 from go_scheduler.http.app import create_app
+from go_scheduler.http.configuration.checking import check
 from go_scheduler.http.connections import Bounds, allow_files, bounded
 from go_scheduler.http.logs import RequestLog, written_log
 from go_scheduler.scheduler import NO_HANDLER, Scheduler
@@ -64,7 +63,7 @@ def serve(
         StoreError: The store cannot be used.
     """
     say = say or _print
-    _check(settings)
+    check(settings)
     url = settings.store.url
     if url is None:
         say(f"no store is named: it is {EMBEDDED}, a file in this folder")
@@ -225,38 +224,6 @@ def _uvicorn(settings: Configuration, app: ASGIApp) -> uvicorn.Config:
         ssl_keyfile=server.tls_key,
         ssl_keyfile_password=None if password is None else password.get_secret_value(),
     )
-
-
-def _check(settings: Configuration) -> None:
-    """Refuse what would only show once it is used."""
-    server = settings.server
-    if settings.access.is_open and settings.types.shell is not None:
-        raise ConfigurationError(
-            "types.shell runs commands, and without authentication any program on this"
-            " machine could have them run: set up access.keys or access.oidc"
-        )
-    if settings.access.is_open and not may_bind_openly(server.host):
-        raise ConfigurationError(
-            f"without authentication it is for this machine alone, and {server.host}"
-            " is for others as well: set up access.keys or access.oidc, or leave"
-            " server.host at 127.0.0.1"
-        )
-    if server.tls_certificate is None or server.tls_key is None:
-        return
-    password = server.tls_key_password
-    secret = None if password is None else password.get_secret_value()
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
-            # Without a password it would be asked for, in the terminal.
-            server.tls_certificate,
-            server.tls_key,
-            secret or "",
-        )
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(
-            f"server.tls_certificate, {server.tls_certificate}, and server.tls_key,"
-            f" {server.tls_key}, cannot be used: {error}"
-        ) from None
 
 
 def _listening(server: ServerSection) -> socket.socket:

@@ -95,6 +95,12 @@ def test_the_configuration_is_checked_and_shown(shell: Shell) -> None:
     assert "line 1: server.prot: there is no such setting: did you mean port?" in (
         shell.refusal("config", where=False)
     )
+    key = "{subject: ann, hash: gs_x, scopes: [admin]}"
+    Path("go_scheduler.yaml").write_text(f"access:\n  keys:\n  - {key}\n")
+    for words in (["config"], ["config", "--show"], ["serve"]):
+        assert "go_scheduler.yaml, line 3: access.keys.0.hash: hash of the key" in (
+            shell.refusal(*words, where=False)
+        )
 
 
 @pytest.mark.parametrize(("clean", "code"), [(True, 0), (False, 1)])

@@ -151,7 +151,9 @@ KEY = f"{{subject: ann, hash: '{'a' * 8}:{'b' * 64}', scopes: [admin]}}"
 
 def test_commands_are_run_for_those_who_say_who_they_are_alone() -> None:
     text = "types: {shell: {commands: {a: {arguments: [echo]}}}}"
-    with pytest.raises(ConfigurationError, match=r"types\.shell runs commands, and"):
+    with pytest.raises(
+        ConfigurationError, match=r"types\.shell: it runs commands, and"
+    ):
         serve(settings_of(text))
 
 

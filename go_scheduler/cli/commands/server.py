@@ -46,6 +46,7 @@ def serve(
     Without a store it is a file of SQLite in the working folder.
     """
     # Imported here: no other command needs a server.
+    from go_scheduler.http.configuration.checking import check
     from go_scheduler.http.configuration.loading import load_configuration
     from go_scheduler.http.serving import serve as served
 
@@ -56,6 +57,7 @@ def serve(
     }
     said = {name: each for name, each in given.items() if each[1] is not None}
     loaded = load_configuration(config, options=said)
+    check(loaded.settings, loaded.near)
     if not served(loaded.settings, runs=not no_run, say=line):
         raise typer.Exit(ExitCode.NOT_SO)
 
@@ -70,12 +72,14 @@ def config_(
     json: Json = False,
 ) -> None:
     """Check the configuration, or show all of it; what is secret is masked."""
+    from go_scheduler.http.configuration.checking import check
     from go_scheduler.http.configuration.loading import load_configuration
     from go_scheduler.http.configuration.showing import as_yaml, settings_of
 
     if json and not show:
         raise ConfigurationError("--json is of use with --show only")
     loaded = load_configuration(config)
+    check(loaded.settings, loaded.near)
     if not show:
         line(f"{loaded.file.path or 'the configuration'} is right")
     elif json:

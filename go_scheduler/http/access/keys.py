@@ -79,7 +79,7 @@ class ApiKey:
         check_name("subject", self.subject)
         if not _KEPT.fullmatch(self.hash):
             raise ConfigurationError(
-                f"the hash of the key of {self.subject} must be what new_key() has"
+                f"hash of the key of {self.subject} must be what new_key() has"
                 " made: eight characters, a colon, and 64; not the key itself"
             )
         for name in ("scopes", "queues", "owners"):

@@ -21,13 +21,16 @@ class SecretSection(Section):
     value: SecretStr
     hosts: Texts
 
-    def secret(self) -> Secret:
-        """The secret.
+    def secret(self, place: str) -> Secret:
+        """The secret, which the configuration has at this place.
 
         Raises:
             ConfigurationError: It is none, or a host is.
         """
-        return Secret(value=self.value.get_secret_value(), hosts=self.hosts)
+        try:
+            return Secret(value=self.value.get_secret_value(), hosts=self.hosts)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{place}: {error}") from None
 
 
 class WebhookSection(Section):
@@ -59,11 +62,14 @@ class WebhookSection(Section):
             ConfigurationError: A setting is wrong.
         """
         given = dict(self)
+        secrets, authorizations = (
+            {
+                name: each.secret(f"types.webhook.{of}.{name}")
+                for name, each in given.pop(of).items()
+            }
+            for of in ("secrets", "authorizations")
+        )
         try:
-            secrets, authorizations = (
-                {name: each.secret() for name, each in given.pop(of).items()}
-                for of in ("secrets", "authorizations")
-            )
             return Webhook(
                 secrets=secrets,
                 authorizations=authorizations,

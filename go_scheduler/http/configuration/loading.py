@@ -118,6 +118,16 @@ def load_configuration(
     return Loaded(settings, file, named_by, said)
 
 
+def settings_below(section: Place) -> list[str]:
+    """The settings that a section has; none, if it is no section."""
+    model: type[BaseModel] | None = Configuration
+    for name in section:
+        if model is not None and name in model.model_fields:
+            model = _model_of(model.model_fields[str(name)].annotation)
+        # Else it is of a list a number, or of what users name a name of theirs.
+    return [] if model is None else [*model.model_fields]
+
+
 def _nested(options: Mapping[str, tuple[Place, object]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for place, value in options.values():
@@ -131,27 +141,17 @@ def _problems(error: ValidationError) -> Iterator[tuple[Place, str]]:
     for each in error.errors():
         place = each["loc"]
         if each["type"] == "extra_forbidden":
-            yield place, unknown_name(str(place[-1]), _known_at(place[:-1]))
+            yield place, unknown_name(str(place[-1]), settings_below(place[:-1]))
         else:
             yield place, each["msg"].removeprefix("Value error, ")
 
 
-def _known_at(section: Place) -> list[str]:
-    """The settings that a section has."""
-    model: type[BaseModel] = Configuration
-    for name in section:
-        # Of a list it is a number, of what is named by users a name of theirs.
-        if name in model.model_fields:
-            model = _model_of(model.model_fields[str(name)].annotation)
-    return [*model.model_fields]
-
-
-def _model_of(annotation: Any) -> type[BaseModel]:
-    """The section that a setting is, or is a list of."""
+def _model_of(annotation: Any) -> type[BaseModel] | None:
+    """The section that a setting is, or has several of; None: it is a value."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    found = [each for each in get_args(annotation) if each is not str]
-    return _model_of(found[0])
+    found = map(_model_of, get_args(annotation))
+    return next((each for each in found if each is not None), None)
 
 
 def _said(

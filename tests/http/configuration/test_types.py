@@ -188,7 +188,10 @@ def test_types_of_ones_own_are_taken_from_a_module() -> None:
             r"types\.shell\.commands\.a: .*no-such-program",
         ),
         ("{webhook: {redirects: 99}}", r"types\.webhook: redirects"),
-        ("{webhook: {secrets: {a: {value: x, hosts: []}}}}", r"types\.webhook: hosts"),
+        (
+            "{webhook: {secrets: {a: {value: x, hosts: []}}}}",
+            r"types\.webhook\.secrets\.a: hosts",
+        ),
         ("{webhook: {secrets: {a: {vlaue: x}}}}", "did you mean value"),
         ("{email: {host: a.example, sender: nobody}}", r"types\.email: sender"),
         ("{shell: {comands: {}}}", "did you mean commands"),

@@ -1,0 +1,136 @@
+"""What would only show once a configuration is used, told before that."""
+
+from __future__ import annotations
+
+import ssl
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from go_scheduler.clock import SystemClock
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.http.access.issuer import OidcIssuer
+from go_scheduler.http.access.keys import ApiKeys
+from go_scheduler.http.access.loopback import may_bind_openly
+from go_scheduler.http.access.origins import checked_origins
+from go_scheduler.http.configuration.loading import settings_below
+from go_scheduler.policies import CatchUp, RetryPolicy
+from go_scheduler.scheduler import Scheduler
+from go_scheduler.stores import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from go_scheduler.http.access.keys import ApiKey
+    from go_scheduler.http.configuration.access_sections import AccessSection
+    from go_scheduler.http.configuration.configuration import Configuration
+    from go_scheduler.http.configuration.files import Place
+    from go_scheduler.http.configuration.sections import ServerSection
+
+
+def check(settings: Configuration, near: Callable[[Place], str] | None = None) -> None:
+    """Refuse settings that a server cannot be started with.
+
+    Args:
+        settings: All of them.
+        near: Says where something was said, for a person to look; None: nobody knows.
+
+    Raises:
+        ConfigurationError: Something is wrong: with each, where it is and what it is.
+    """
+    problems: dict[Place, str] = {}
+    for place, make in _parts(settings):
+        try:
+            make()
+        except ConfigurationError as error:
+            # Of a whole it is told if nothing was told of its parts.
+            if not any(each[: len(place)] == place for each in problems):
+                exact, text = _exact(place, str(error))
+                where = "" if near is None else f"{near(exact)}: "
+                problems[exact] = f"{where}{'.'.join(map(str, exact))}: {text}"
+    if problems:
+        raise ConfigurationError("\n".join(problems.values()))
+
+
+def _parts(settings: Configuration) -> Iterator[tuple[Place, Callable[[], object]]]:
+    """What is made of the settings, and where these are."""
+    yield from _access(settings.access)
+    server, types = settings.server, settings.types
+    yield ("server", "host"), partial(_check_host, settings)
+    yield ("server", "tls_certificate"), partial(_check_tls, server)
+    yield ("server", "limits"), server.request_limits
+    yield ("jobs",), settings.jobs.defaults
+    yield ("types", "shell"), partial(_check_shell, settings)
+    yield ("types",), types.job_types
+    scheduler = settings.scheduler
+    yield ("scheduler", "retry"), partial(RetryPolicy, **dict(scheduler.retry))
+    yield ("scheduler", "catch_up"), partial(CatchUp, **dict(scheduler.catch_up))
+    yield ("scheduler",), partial(_scheduler, settings)
+    yield (
+        ("work",),
+        lambda: settings.work.hand_out(Scheduler(None, MemoryStore())),
+    )
+
+
+def _access(access: AccessSection) -> Iterator[tuple[Place, Callable[[], object]]]:
+    keys: list[ApiKey] = []
+    for index, each in enumerate(access.keys):
+
+        def add(each: Any = each) -> None:
+            key = each.key()
+            ApiKeys([*keys, key], SystemClock())
+            keys.append(key)
+
+        yield ("access", "keys", index), add
+    if access.oidc is not None:
+        yield ("access", "oidc"), partial(OidcIssuer, **dict(access.oidc))
+    yield ("access", "origins"), partial(checked_origins, access.origins)
+
+
+def _scheduler(settings: Configuration) -> Scheduler:
+    return Scheduler(None, MemoryStore(), **settings.scheduler.arguments())
+
+
+def _exact(place: Place, text: str) -> tuple[Place, str]:
+    """Which setting it is, as far as the text says it, and the rest of the text."""
+    said, found, rest = text.partition(": ")
+    if found and said.startswith(".".join(map(str, place)) + "."):
+        place, text = tuple(said.split(".")), rest
+    first = text.partition(" ")[0].rstrip(",:")
+    return ((*place, first), text) if first in settings_below(place) else (place, text)
+
+
+def _check_host(settings: Configuration) -> None:
+    host = settings.server.host
+    if settings.access.is_open and not may_bind_openly(host):
+        raise ConfigurationError(
+            f"without authentication it is for this machine alone, and {host} is for"
+            " others as well: set up access.keys or access.oidc, or leave server.host"
+            " at 127.0.0.1"
+        )
+
+
+def _check_shell(settings: Configuration) -> None:
+    if settings.access.is_open and settings.types.shell is not None:
+        raise ConfigurationError(
+            "it runs commands, and without authentication any program on this machine"
+            " could have them run: set up access.keys or access.oidc"
+        )
+
+
+def _check_tls(server: ServerSection) -> None:
+    if server.tls_certificate is None or server.tls_key is None:
+        return
+    password = server.tls_key_password
+    secret = None if password is None else password.get_secret_value()
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
+            # Without a password it would be asked for, in the terminal.
+            server.tls_certificate,
+            server.tls_key,
+            secret or "",
+        )
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"{server.tls_certificate}, with tls_key {server.tls_key}, cannot be used:"
+            f" {error}"
+        ) from None
