@@ -16,6 +16,7 @@ ROOMS = (
     "client",
     "dashboard",
     "dashboard/security",
+    "dashboard/signing_in",
     "events",
     "firing",
     "http",

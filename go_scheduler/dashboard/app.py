@@ -16,10 +16,16 @@ from go_scheduler.dashboard.pages import PAGES
 from go_scheduler.dashboard.rendering import environment
 from go_scheduler.dashboard.security.admission import Admission
 from go_scheduler.dashboard.security.headers import SecurityHeaders
+from go_scheduler.dashboard.security.place import Place
 from go_scheduler.dashboard.security.sessions import Sessions
+from go_scheduler.dashboard.signing_in import routes
+from go_scheduler.dashboard.signing_in.doors import Doors
+from go_scheduler.dashboard.signing_in.sign_in import SignIn
 from go_scheduler.dashboard.static_files import StaticFiles
 from go_scheduler.errors import ConfigurationError, GoSchedulerError
 from go_scheduler.http.access.audit import Audit
+from go_scheduler.http.access.bearer import BearerAccess
+from go_scheduler.http.access.origins import checked_origins
 from go_scheduler.http.problems import Problem
 
 if TYPE_CHECKING:
@@ -35,6 +41,8 @@ def create_dashboard(
     access: Access | None = None,
     authorize: Authorize | None = None,
     allow_changes: bool | None = None,
+    sign_in: SignIn | None = None,
+    origin: str | None = None,
     clock: Clock | None = None,
 ) -> Starlette:
     """Pages that show what runs, what failed, what comes, and how late.
@@ -55,10 +63,14 @@ def create_dashboard(
             somebody who may see nothing; it may be async.
         allow_changes: Whether its pages have buttons that change something, for callers
             whose scopes allow that; None: if ``access`` or ``authorize`` is given.
+        sign_in: How people sign in where ``access`` is by keys or an issuer; None:
+            ``SignIn()``.
+        origin: Where browsers have it, such as ``https://tasks.example.org``; None:
+            the host that they ask for.
         clock: Tells the time; None: the system's.
 
     Raises:
-        ConfigurationError: Anybody might change something.
+        ConfigurationError: Anybody might change something, or the origin is none.
     """
     clock = clock or SystemClock()
     is_known = access is not None or authorize is not None
@@ -67,9 +79,17 @@ def create_dashboard(
             "allow_changes= needs to know who changes something: give access= or"
             " authorize="
         )
+    sign_in = sign_in or SignIn()
+    if origin is not None:
+        checked_origins([origin])
+    doors = None
+    if authorize is None and isinstance(access, BearerAccess):
+        doors = Doors(access, sign_in, clock)
+        access.tell_by(client.teller("http"))
     app = Starlette(
         routes=[
             Mount("/static", StaticFiles(), name="static"),
+            *routes.ROUTES,
             *(route for page in PAGES for route in page.ROUTES),
         ],
         middleware=[Middleware(SecurityHeaders), Middleware(Unexpected)],
@@ -80,8 +100,9 @@ def create_dashboard(
     app.state.context = Context(
         client=client,
         clock=clock,
-        admission=Admission(access, authorize),
-        sessions=Sessions(client, clock),
+        place=Place(origin),
+        admission=Admission(access, authorize, doors),
+        sessions=Sessions(client, clock, lasts=sign_in.lasts),
         audit=Audit(client, clock),
         allows_changes=is_known if allow_changes is None else allow_changes,
         templates=environment(),

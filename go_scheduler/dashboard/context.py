@@ -9,6 +9,7 @@ from jinja2 import Environment
 from go_scheduler.client import Client
 from go_scheduler.clock import Clock
 from go_scheduler.dashboard.security.admission import Admission
+from go_scheduler.dashboard.security.place import Place
 from go_scheduler.dashboard.security.sessions import Sessions
 from go_scheduler.http.access.audit import Audit
 
@@ -20,6 +21,7 @@ class Context:
     Attributes:
         client: What they call: a client, or a scheduler.
         clock: Tells the time.
+        place: Where browsers have the dashboard.
         admission: Finds out who calls.
         sessions: Know browsers again.
         audit: Tells who did what.
@@ -29,6 +31,7 @@ class Context:
 
     client: Client
     clock: Clock
+    place: Place
     admission: Admission
     sessions: Sessions
     audit: Audit

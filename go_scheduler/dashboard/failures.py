@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from starlette.requests import Request
 
+from go_scheduler.dashboard.signing_in.doors import SIGNED_OUT
 from go_scheduler.dashboard.visit import Visit
 from go_scheduler.http.problems import Problem, of_error
 
@@ -25,6 +26,9 @@ async def answer_failure(request: Request, error: Exception) -> Response:
 
 def _page(request: Request, problem: Problem) -> Response:
     shown = Visit(request)
+    if problem.slug == SIGNED_OUT and not shown.is_stream:
+        asked = shown.path if request.method == "GET" and not shown.is_partial else None
+        return shown.go("/login", next=asked)
     response = shown.show("error.html", status=problem.status, problem=problem)
     response.headers.update(problem.headers or {})
     return response

@@ -20,7 +20,6 @@ from go_scheduler.dashboard.security.forms import check_token, read_form
 from go_scheduler.dashboard.security.place import (
     check_own_page,
     comes_from_elsewhere,
-    origin_of,
 )
 from go_scheduler.dashboard.visit import Visit
 from go_scheduler.http.problems import Problem
@@ -45,7 +44,7 @@ def page(path: str, answer: Answer, *, needs: str = "jobs:read") -> Route:
 
     async def endpoint(request: Request) -> Response:
         if comes_from_elsewhere(request):
-            return Visit(request).show("onward.html")
+            return Visit(request).onward()
         visit = await _admitted(request, needs)
         return await _answered(visit, answer)
 
@@ -66,7 +65,7 @@ def change(path: str, answer: Answer, *, needs: str) -> Route:
 
     async def endpoint(request: Request) -> Response:
         here: Context = request.app.state.context
-        check_own_page(request, origin_of(request))
+        check_own_page(request, here.place.origin(request))
         try:
             visit = await _admitted(request, needs)
             if not here.allows_changes:
@@ -96,8 +95,7 @@ async def _admitted(request: Request, needs: str) -> Visit:
     caller = await here.admission.caller_of(request, session)
     request.state.caller, request.state.needed = caller, (needs,)
     caller.check_scopes(needs)
-    seal = await here.sessions.seal()
-    token = seal.proof("token", session.id, caller.subject)
+    token = await here.sessions.token(session, caller.subject)
     return Visit(request, caller, session, token)
 
 

@@ -60,10 +60,30 @@ class Visit:
         return "hx-request" in self.request.headers
 
     @property
+    def is_stream(self) -> bool:
+        """Whether events are asked for, to which nobody can be sent elsewhere."""
+        return "text/event-stream" in self.request.headers.get("accept", "")
+
+    @property
+    def path(self) -> str:
+        """The path and query that was asked for, as the routes have it."""
+        path, query = path_within(self.request.scope), self.request.url.query
+        return f"{path}?{query}" if query else path
+
+    @property
     def itself(self) -> str:
         """The path and query that was asked for, as browsers have it."""
         url = self.request.url
         return f"{url.path}?{url.query}" if url.query else url.path
+
+    def onward(self, path: str | None = None) -> Response:
+        """A page of ours that leads to another, so that strict cookies are sent there.
+
+        Args:
+            path: As the routes have it, with a query; None: the one that was asked for.
+        """
+        root = self.request.scope.get("root_path", "")
+        return self.show("onward.html", to=self.itself if path is None else root + path)
 
     def may(self, scope: str) -> bool:
         """Whether they may do what a scope allows; to change anything, here."""
@@ -99,7 +119,10 @@ class Visit:
 
     def go(self, path: str, **query: object) -> Response:
         """Send the browser to another page, as ``link`` has it."""
-        url = self.link(path, **query)
+        return self.send_to(self.link(path, **query))
+
+    def send_to(self, url: str) -> Response:
+        """Send the browser to a URL."""
         if self.is_partial:
             return Response(headers={"HX-Redirect": url})
         return RedirectResponse(url, 303)

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from go_scheduler import MemoryStore, Scheduler
 from go_scheduler.dashboard.security.place import path_to_return_to
 from go_scheduler.dashboard.security.seal import Seal
-from go_scheduler.dashboard.security.sessions import LASTS
+from go_scheduler.dashboard.signing_in.sign_in import LASTS
 from go_scheduler.events import RequestAllowed, RequestEvent, RequestRefused, hears
 from go_scheduler.http import OpenAccess
 from go_scheduler.http.access.caller import Caller

@@ -68,6 +68,14 @@ class Calling:
     def delete(self, path: str, **options: Any) -> httpx.Response:
         return self.request("DELETE", path, **options)
 
+    def cookie(self, name: str) -> str:
+        """A cookie that it keeps, as it would be sent."""
+        return f"{name}={self._client.cookies[name]}"
+
+    def forget(self) -> None:
+        """Keep no cookies."""
+        self._client.cookies.clear()
+
     def _run(self, call: Coroutine[Any, Any, _T]) -> _T:
         return self._runner.run(call)
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from starlette.requests import Request
 
-from go_scheduler.http.access.bearer import BearerAccess
 from go_scheduler.http.access.caller import SCOPES, Caller
 from go_scheduler.http.access.guard import ANYBODY, OpenAccess
 from go_scheduler.http.access.loopback import check_here
@@ -16,6 +15,7 @@ from go_scheduler.http.problems import Problem
 
 if TYPE_CHECKING:
     from go_scheduler.dashboard.security.sessions import Session
+    from go_scheduler.dashboard.signing_in.doors import Doors
     from go_scheduler.http.access.guard import Access
 
 Authorize: TypeAlias = Callable[[Request], Caller | Awaitable[Caller | None] | None]
@@ -30,17 +30,18 @@ class Admission:
     Args:
         access: Tells it, as for the HTTP API.
         authorize: Tells it, where the dashboard is mounted.
+        doors: Let people in; None: nobody signs in here.
     """
 
-    def __init__(self, access: Access | None, authorize: Authorize | None) -> None:
+    def __init__(
+        self,
+        access: Access | None,
+        authorize: Authorize | None,
+        doors: Doors | None,
+    ) -> None:
         self._access = access
         self._authorize = authorize
-
-    @property
-    def bearer(self) -> BearerAccess | None:
-        """What those show who sign in; None: nobody does."""
-        is_bearer = self._authorize is None and isinstance(self._access, BearerAccess)
-        return self._access if is_bearer else None  # type: ignore[return-value]
+        self.doors = doors
 
     async def caller_of(self, request: Request, session: Session) -> Caller:
         """Who sent a request.
@@ -56,12 +57,9 @@ class Admission:
                     403, "not-allowed", "Not allowed", "nothing of this is for you"
                 )
             return caller
-        if self.bearer is not None:
-            return await self._signed_in(self.bearer, session)
+        if self.doors is not None:
+            return self.doors.caller_of(session.signed_in)
         if self._access is None or isinstance(self._access, OpenAccess):
             check_here(request)
             return _ANYBODY
         return await self._access.authenticate(request)
-
-    async def _signed_in(self, bearer: BearerAccess, session: Session) -> Caller:
-        raise Problem(401, "signed-out", "Not signed in", "sign in to see this")

@@ -12,11 +12,24 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 
-def origin_of(request: Request) -> str:
-    """The origin that browsers have the dashboard at: https, but on this machine.
+class Place:
+    """Where browsers have the dashboard.
 
-    Who ends TLS before it says nothing of that, and nobody else is to be signed in.
+    Args:
+        origin: Such as ``https://tasks.example.org``; None: the host that they ask for,
+            by https, but on this machine.
     """
+
+    def __init__(self, origin: str | None) -> None:
+        self._origin = origin
+
+    def origin(self, request: Request) -> str:
+        """Its origin, as a request has it."""
+        return self._origin or _origin_of(request)
+
+
+def _origin_of(request: Request) -> str:
+    # Who ends TLS before it says nothing of that, and nobody else is to be signed in.
     host = request.headers.get("host", "")
     try:
         name = urlsplit(f"//{host}").hostname or ""

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from go_scheduler.dashboard.security.place import origin_of
+from go_scheduler.dashboard.security.cookies import cookie_of, forget, keep
 from go_scheduler.dashboard.security.seal import Seal
+from go_scheduler.http.problems import Problem
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from starlette.requests import Request
     from starlette.responses import Response
 
     from go_scheduler.client import Client
     from go_scheduler.clock import Clock
 
-LASTS = timedelta(hours=8)
-"""How long somebody is signed in who does not sign out."""
-
-_PORT = re.compile(r":([0-9]{1,5})$")
+_COOKIE = "go_scheduler"
 _PURPOSE = "session"
+_MOST_CHARACTERS = 3500
 _MOST_ENDED = 10_000
 
 
@@ -52,9 +51,7 @@ class Sessions:
         lasts: How long each does.
     """
 
-    def __init__(
-        self, client: Client, clock: Clock, *, lasts: timedelta = LASTS
-    ) -> None:
+    def __init__(self, client: Client, clock: Clock, *, lasts: timedelta) -> None:
         self._client = client
         self._clock = clock
         self._lasts = lasts
@@ -71,9 +68,13 @@ class Sessions:
             self._seal = await Seal.of(self._client)
         return self._seal
 
+    async def token(self, session: Session, subject: str = "") -> str:
+        """What pages have that are made for a session, and somebody in it."""
+        return (await self.seal()).proof("token", session.id, subject)
+
     async def of(self, request: Request) -> Session:
         """That of a request; a new one, if it has none."""
-        sealed = request.cookies.get(_name(request), "")
+        sealed = cookie_of(request, _COOKIE)
         found = (await self.seal()).open(_PURPOSE, sealed, self._clock.now())
         if found is None or found["id"] in self._ended:
             return self.begin()
@@ -90,50 +91,27 @@ class Sessions:
     async def keep(
         self, session: Session, request: Request, response: Response
     ) -> None:
-        """Have the browser keep it."""
+        """Have the browser keep it.
+
+        Raises:
+            Problem: 400, that is more than it can.
+        """
         values = {"id": session.id, "signed_in": session.signed_in}
         until = self._clock.now() + self._lasts
         sealed = (await self.seal()).close(_PURPOSE, values, until)
-        _set_cookie(request, response, sealed)
+        if len(sealed) > _MOST_CHARACTERS:
+            raise Problem(
+                400,
+                "session",
+                "Nobody was signed in",
+                "what the issuer has said of queues and owners is more than a browser"
+                " keeps: have it say less, or use an API key",
+            )
+        keep(request, response, _COOKIE, sealed)
 
     def end(self, session: Session, request: Request, response: Response) -> None:
         """Have the browser forget it, and take it no more in this process."""
         self._ended[session.id] = None
         if len(self._ended) > _MOST_ENDED:
             self._ended.popitem(last=False)
-        _set_cookie(request, response, "", max_age=0)
-
-
-def set_cookie(
-    request: Request, response: Response, name: str, value: str, **options: Any
-) -> None:
-    """Have a browser keep a value for the dashboard, which no script can read."""
-    is_safe = origin_of(request).startswith("https:")
-    response.set_cookie(name, value, path="/", secure=is_safe, httponly=True, **options)
-
-
-def cookie_name(request: Request, name: str) -> str:
-    """What a cookie is called: one that no other host can have set, if that is so."""
-    origin = origin_of(request)
-    if origin.startswith("https:"):
-        return f"__Host-{name}"
-    # Ports of this machine have their cookies in common.
-    port = _PORT.search(origin)
-    return f"{name}-{port[1]}" if port else name
-
-
-def _name(request: Request) -> str:
-    return cookie_name(request, "go_scheduler")
-
-
-def _set_cookie(
-    request: Request, response: Response, value: str, *, max_age: int | None = None
-) -> None:
-    set_cookie(
-        request,
-        response,
-        _name(request),
-        value,
-        samesite="strict",
-        max_age=max_age,
-    )
+        forget(request, response, _COOKIE)

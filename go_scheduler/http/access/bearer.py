@@ -37,6 +37,11 @@ class BearerAccess:
         tls: What the issuer is trusted by; None: the certificates that httpx trusts.
         origins: Sites whose pages may call from a browser.
 
+    Attributes:
+        issuer: Whose tokens are taken; None: only keys are.
+        keys: Knows callers by API keys.
+        tokens: Knows callers by tokens; None: only keys are taken.
+
     Raises:
         ConfigurationError: There is neither a key nor an issuer.
     """
@@ -57,13 +62,13 @@ class BearerAccess:
         clock = clock or SystemClock()
         self.issuer = issuer
         self.origins = checked_origins(origins)
-        self._keys = ApiKeys(keys, clock)
-        self._tokens = None if issuer is None else Tokens(issuer, clock, tls)
+        self.keys = ApiKeys(keys, clock)
+        self.tokens = None if issuer is None else Tokens(issuer, clock, tls)
 
     def tell_by(self, teller: Teller) -> None:
         """Tell with this that the issuer's keys cannot be fetched."""
-        if self._tokens is not None:
-            self._tokens.keys.tell_by(teller)
+        if self.tokens is not None:
+            self.tokens.keys.tell_by(teller)
 
     async def authenticate(self, request: Request) -> Caller:
         """Whose key or token a request has.
@@ -81,7 +86,7 @@ class BearerAccess:
         if not _TOKEN.fullmatch(token):
             raise bad_request("what follows Bearer is neither a token nor a key")
         if is_key(token):
-            return self._keys.caller_of(token)
-        if self._tokens is None:
+            return self.keys.caller_of(token)
+        if self.tokens is None:
             raise bad_token("only API keys are taken here")
-        return await self._tokens.caller_of(token)
+        return await self.tokens.caller_of(token)

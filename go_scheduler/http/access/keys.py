@@ -52,6 +52,12 @@ def is_key(token: str) -> bool:
     return token.startswith("gs_")
 
 
+def kept_of(token: str) -> str:
+    """What the configuration has of a key; empty, if it is none."""
+    match = _KEY.fullmatch(token)
+    return "" if match is None else f"{match[1]}:{_digest(token)}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
     """What one key may do.
@@ -113,17 +119,26 @@ class ApiKeys:
                 )
             self._keys[prefix] = each
 
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._keys)
+
     def caller_of(self, token: str) -> Caller:
         """Whose key this is.
 
         Raises:
             Problem: 401, there is no such key, or it has expired.
         """
-        match = _KEY.fullmatch(token)
-        known = None if match is None else self._keys.get(match[1])
-        if known is None or not hmac.compare_digest(
-            known.hash.partition(":")[2], _digest(token)
-        ):
+        return self.caller_of_kept(kept_of(token))
+
+    def caller_of_kept(self, kept: str) -> Caller:
+        """Whose key it is of which this is kept.
+
+        Raises:
+            Problem: 401, there is no such key, or it has expired.
+        """
+        known = self._keys.get(kept.partition(":")[0])
+        if known is None or not hmac.compare_digest(known.hash, kept):
             raise bad_token("there is no such key")
         if known.expires_at is not None and known.expires_at <= self._clock.now():
             raise bad_token("the key has expired")

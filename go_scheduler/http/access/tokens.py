@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jwt
@@ -31,6 +31,7 @@ LONGEST_TOKEN = 16 * 1024
 
 _MOST_SEEN = 1_000
 _FAR = 10**12
+_ID_TYPES = frozenset({"jwt", None})
 _TIMES = ("exp", "nbf", "iat")
 
 
@@ -63,7 +64,8 @@ class Tokens:
         self._issuer = issuer
         self._clock = clock
         self._seen: dict[bytes, _Seen] = {}
-        self._types = frozenset(map(_media_type, issuer.types))
+        self._types: Set[str | None] = frozenset(map(_media_type, issuer.types))
+        self.tls = tls
         self.keys = IssuerKeys(
             issuer.issuer, clock=clock, kept=issuer.keys_kept, tls=tls
         )
@@ -87,11 +89,30 @@ class Tokens:
         self._check_times(seen.times)
         return seen.caller
 
+    async def claims_of_id(self, token: str, client: str) -> Mapping[str, Any]:
+        """What a token says by which somebody has signed in (an ID token).
+
+        Args:
+            token: As the issuer has given it.
+            client: As which they have: it is for this client alone.
+
+        Raises:
+            Problem: 401, it is not taken; 503, the issuer's keys cannot be had.
+        """
+        header = self._header(token, _ID_TYPES)
+        algorithm = header["alg"]
+        key = await self._key(header.get("kid"), algorithm)
+        claims = self._claims(token, key, algorithm, audience=client)
+        self._check_times(claims)
+        if claims.get("azp", client) != client:
+            raise bad_token("it was given to another client")
+        return claims
+
     async def _look_at(self, token: str) -> _Seen:
-        header = self._header(token)
+        header = self._header(token, self._types)
         kid, algorithm = header.get("kid"), header["alg"]
         key = await self._key(kid, algorithm)
-        claims = self._claims(token, key, algorithm)
+        claims = self._claims(token, key, algorithm, audience=self._issuer.audience)
         times = {name: claims[name] for name in _TIMES if name in claims}
         self._check_times(times)
         self._check_use(claims)
@@ -109,24 +130,26 @@ class Tokens:
             raise bad_token("its key is none of the issuer's")
         return key
 
-    def _header(self, token: str) -> Mapping[str, Any]:
+    def _header(self, token: str, types: Set[str | None]) -> Mapping[str, Any]:
         try:
             header = jwt.get_unverified_header(token)
         except PyJWTError:
             raise bad_token("it is no JSON Web Token") from None
         if header.get("alg") not in self._issuer.algorithms:
             raise bad_token("it is not signed by an algorithm that is allowed")
-        if _media_type(header.get("typ")) not in self._types:
+        if _media_type(header.get("typ")) not in types:
             raise bad_token("it is of another type")
         return header
 
-    def _claims(self, token: str, key: jwt.PyJWK, algorithm: str) -> dict[str, Any]:
+    def _claims(
+        self, token: str, key: jwt.PyJWK, algorithm: str, *, audience: str
+    ) -> dict[str, Any]:
         try:
             claims = jwt.decode(
                 token,
                 key,
                 algorithms=[algorithm],
-                audience=self._issuer.audience,
+                audience=audience,
                 issuer=self._issuer.issuer,
                 options={
                     "require": ["exp", "iss", "aud", "sub"],

@@ -23,6 +23,7 @@ from authlib.oauth2.rfc8628 import (
 )
 from authlib.oauth2.rfc9068 import JWTBearerTokenGenerator
 from authlib.oauth2.rfc9207.parameter import IssuerParameter
+from authlib.oidc.core.grants import OpenIDCode
 from flask import Flask, Response, request
 from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet, OKPKey, RSAKey
@@ -56,7 +57,13 @@ class User:
 
 
 class Client(ClientMixin):
-    """The command line, as a client without a secret."""
+    """The command line, or a dashboard; without a secret, or with one."""
+
+    def __init__(self, secret: str | None) -> None:
+        self._secret = secret
+
+    def check_client_secret(self, client_secret: str) -> bool:
+        return client_secret == self._secret
 
     def get_client_id(self) -> str:
         return CLIENT
@@ -68,7 +75,7 @@ class Client(ClientMixin):
         return redirect_uri.startswith("http://127.0.0.1:")
 
     def check_endpoint_auth_method(self, method: str, endpoint: str) -> bool:
-        return method == "none"
+        return method == ("none" if self._secret is None else "client_secret_post")
 
     def check_response_type(self, response_type: str) -> bool:
         return response_type == "code"
@@ -86,6 +93,7 @@ class Code(AuthorizationCodeMixin):
     scope: str
     code_challenge: str
     code_challenge_method: str
+    nonce: str | None
 
     def get_redirect_uri(self) -> str:
         return self.redirect_uri
@@ -129,13 +137,21 @@ class Provider:
     """What the next polls for a device are answered, before it is looked at."""
 
     expires_in: int = 300
+    secret: str | None = None
+    """That of the client; None: it has none."""
+
+    id_claims: dict[str, Any] = field(default_factory=dict)
+    """What ID tokens say otherwise."""
+
     gate: threading.Event = field(default_factory=threading.Event)
     """Its keys are answered once this is set."""
 
     def forget(self) -> None:
         """Be as new, but for the keys."""
-        for each in (self.asked, self.answers, self.claims, self.granted):
+        known = (self.asked, self.answers, self.claims, self.granted, self.id_claims)
+        for each in known:
             each.clear()
+        self.secret = None
         self.codes, self.devices, self.refreshes, self.polled = {}, {}, {}, []
         self.expires_in = 300
 
@@ -199,7 +215,9 @@ def provider(certificate: tuple[Path, Path] | None = None) -> Iterator[Provider]
 
 def _app(provider: Provider) -> Flask:
     app = Flask("provider")
-    server: Any = AuthorizationServer(app, lambda _: Client(), lambda *_: None)
+    server: Any = AuthorizationServer(
+        app, lambda _: Client(provider.secret), lambda *_: None
+    )
     _register(server, provider)
     base = "/realms/test"
 
@@ -279,7 +297,7 @@ def _register(server: Any, provider: Provider) -> None:
         return token
 
     class Coded(AuthorizationCodeGrant):
-        TOKEN_ENDPOINT_AUTH_METHODS = ("none",)
+        TOKEN_ENDPOINT_AUTH_METHODS = ("none", "client_secret_post")
 
         def save_authorization_code(self, code: str, request: Any) -> None:
             data = request.payload.data
@@ -289,6 +307,7 @@ def _register(server: Any, provider: Provider) -> None:
                 data["scope"],
                 data["code_challenge"],
                 data["code_challenge_method"],
+                data.get("nonce"),
             )
 
         def query_authorization_code(self, code: str, client: Client) -> Code | None:
@@ -317,7 +336,16 @@ def _register(server: Any, provider: Provider) -> None:
         "default",
         Generator(issuer=provider.issuer, refresh_token_generator=refresh),
     )
-    server.register_grant(Coded, [CodeChallenge(required=True)])
+
+    class Identified(OpenIDCode):
+        def exists_nonce(self, nonce: str, request: Any) -> bool:
+            return False
+
+        def encode_id_token(self, token: object, request: Any) -> str:
+            said = {"aud": CLIENT, "nonce": request.authorization_code.nonce}
+            return provider.token({"typ": "JWT"}, **said | provider.id_claims)
+
+    server.register_grant(Coded, [CodeChallenge(required=True), Identified()])
     server.register_grant(Refreshed)
     _register_devices(server, provider)
 

@@ -1,0 +1,78 @@
+"""Cookies: kept by browsers for the dashboard, and out of reach for scripts."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from go_scheduler.dashboard.context import Context
+
+_PORT = re.compile(r":([0-9]{1,5})$")
+
+
+def cookie_of(request: Request, name: str) -> str:
+    """What a browser keeps; empty, if it keeps nothing."""
+    return request.cookies.get(_name(name, _origin(request)), "")
+
+
+def keep(
+    request: Request,
+    response: Response,
+    name: str,
+    value: str,
+    *,
+    same_site: Literal["strict", "lax"] = "strict",
+    lasts: timedelta | None = None,
+) -> None:
+    """Have a browser keep a value.
+
+    Args:
+        request: Of the browser.
+        response: What tells it.
+        name: Of the cookie.
+        value: What it keeps.
+        same_site: Whether it is sent along only with what our own pages lead to.
+        lasts: For how long; None: until it is closed.
+    """
+    origin = _origin(request)
+    response.set_cookie(
+        _name(name, origin),
+        value,
+        max_age=None if lasts is None else int(lasts.total_seconds()),
+        path="/",
+        secure=_is_secure(origin),
+        httponly=True,
+        samesite=same_site,
+    )
+
+
+def forget(request: Request, response: Response, name: str) -> None:
+    """Have a browser forget what it keeps."""
+    origin = _origin(request)
+    response.delete_cookie(
+        _name(name, origin), secure=_is_secure(origin), httponly=True
+    )
+
+
+def _origin(request: Request) -> str:
+    here: Context = request.app.state.context
+    return here.place.origin(request)
+
+
+def _is_secure(origin: str) -> bool:
+    return origin.startswith("https:")
+
+
+def _name(name: str, origin: str) -> str:
+    """What it is called: so that no other host can have set it, if that can be."""
+    if _is_secure(origin):
+        return f"__Host-{name}"
+    # Ports of this machine have their cookies in common.
+    port = _PORT.search(origin)
+    return f"{name}-{port[1]}" if port else name

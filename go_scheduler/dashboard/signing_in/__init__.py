@@ -1,0 +1,1 @@
+"""Signing in by a browser, with an API key or at an issuer."""
