@@ -103,8 +103,27 @@ class Views(StoreAccess):
     alist_ended = awaitable(list_ended)
     """Await what ``list_ended`` does; see there."""
 
+    def list_waiting(self, *, limit: int = 100) -> Sequence[TaskInstance]:
+        """Read what waits for a node, or will when it is due, earliest due first.
+
+        What is paused, or waits for another instance to end, is not among it.
+
+        Args:
+            limit: The most to return, 1 to 1,000.
+
+        Raises:
+            ConfigurationError: It is out of range.
+        """
+        check_limit(limit)
+        return self._ready().list_waiting(limit=limit)
+
+    alist_waiting = awaitable(list_waiting)
+    """Await what ``list_waiting`` does; see there."""
+
     def list_claims(self, *, limit: int = 100) -> Sequence[TaskInstance]:
         """Read what nodes hold and run, in the order in which their claims expire.
+
+        What was held of a definition when it was paused may be left out.
 
         Args:
             limit: The most to return, 1 to 1,000.

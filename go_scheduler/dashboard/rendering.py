@@ -8,18 +8,22 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from go_scheduler.dashboard.words import FILTERS
+
 STATIC = Path(__file__).with_name("static")
 
 
 def environment() -> Environment:
     """What renders templates; whatever they show is escaped, in all of them."""
-    return Environment(
+    found = Environment(
         loader=PackageLoader("go_scheduler.dashboard"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    found.filters.update(FILTERS)
+    return found
 
 
 @cache

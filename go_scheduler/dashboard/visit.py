@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from go_scheduler.dashboard.security.forms import Form
     from go_scheduler.dashboard.security.sessions import Session
 
+PAGES = [
+    ("Overview", "/"),
+    ("Strip", "/strip"),
+    ("Definitions", "/definitions"),
+    ("Instances", "/instances"),
+]
 _NOBODY = Caller(subject="", scopes=frozenset())
 
 
@@ -69,6 +75,15 @@ class Visit:
         """The path and query that was asked for, as the routes have it."""
         path, query = path_within(self.request.scope), self.request.url.query
         return f"{path}?{query}" if query else path
+
+    @property
+    def pages(self) -> list[tuple[str, str]]:
+        """The pages that are linked from each, by what they are called."""
+        return [
+            *PAGES,
+            *([("Nodes", "/nodes")] if self.may("admin") else []),
+            ("Search", "/search"),
+        ]
 
     @property
     def itself(self) -> str:

@@ -111,8 +111,25 @@ class ViewStore(InstanceStore, DefinitionStore):
         page = found[:limit]
         return Stretch(found=page, next=_ended_position(page[-1]) if more else None)
 
+    def list_waiting(self, *, limit: int) -> Sequence[TaskInstance]:
+        """Read what can be claimed, or will be when it is due, earliest due first.
+
+        What is frozen or parked is not among it.
+
+        Args:
+            limit: Most instances to return; at least 1.
+        """
+        found = [
+            each
+            for each in self._every(State.PENDING)
+            if not (each.parked or each.definition.paused)
+        ]
+        return sorted(found, key=_due)[:limit]
+
     def list_claims(self, *, limit: int) -> Sequence[TaskInstance]:
         """Read what nodes hold and run, those first whose claims expire first.
+
+        What is frozen, as its definition has been paused, may be left out.
 
         Args:
             limit: Most instances to return; at least 1.
@@ -231,6 +248,10 @@ def _ended_position(instance: TaskInstance) -> Position:
 
 def _end(instance: TaskInstance) -> tuple[datetime, UUID]:
     return instance.completed_at or _EARLIEST, instance.id
+
+
+def _due(instance: TaskInstance) -> tuple[datetime, UUID]:
+    return instance.due_at, instance.id
 
 
 def _expiry(instance: TaskInstance) -> datetime:

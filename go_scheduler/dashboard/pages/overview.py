@@ -1,20 +1,89 @@
-"""The overview: what there is at the moment."""
+"""The overview: what runs where, what failed lately, what waits, and which nodes."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
+from uuid import UUID
 
+from go_scheduler.client.awaitable import on_thread
 from go_scheduler.dashboard.routing import page
+from go_scheduler.dashboard.seen import sees_queue
+from go_scheduler.http.routes.seen import is_restricted
+from go_scheduler.models import Backlog, Counted, NodeInfo, State, TaskInstance
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
+    from go_scheduler.client import Client
     from go_scheduler.dashboard.visit import Visit
+    from go_scheduler.http.access.caller import Caller
+
+_FAILURES = 10
+_LOOKED_AT = 200
+_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """What the overview shows.
+
+    Attributes:
+        now: When it was read.
+        counts: How many instances are in each state; None: the caller is restricted,
+            and these are everybody's.
+        backlog: What is due and not claimed, by queue.
+        failures: What failed last.
+        in_hand: What nodes hold and run.
+        in_hand_more: Whether there is more of it.
+        by_node: How much of that each node has.
+        nodes: Those there are; None: the caller may not know of them.
+    """
+
+    now: datetime
+    counts: Mapping[State, Counted] | None
+    backlog: Sequence[Backlog]
+    failures: Sequence[TaskInstance]
+    in_hand: Sequence[TaskInstance]
+    in_hand_more: bool
+    by_node: Mapping[UUID | None, int]
+    nodes: Sequence[NodeInfo] | None
+
+    @property
+    def shown(self) -> Sequence[TaskInstance]:
+        """As much as there is room for of what nodes hold and run."""
+        return self.in_hand[:_SHOWN]
+
+
+def read_overview(client: Client, caller: Caller, now: datetime) -> Overview:
+    """Read what the overview shows to a caller."""
+    failures = client.list_ended("failed", limit=_FAILURES)
+    if is_restricted(caller):
+        failures = client.list_ended("failed", limit=_LOOKED_AT)
+    claims = client.list_claims(limit=_LOOKED_AT)
+    in_hand = [each for each in claims if caller.sees(each.definition)]
+    return Overview(
+        now=now,
+        counts=None if is_restricted(caller) else client.counts_up_to(),
+        backlog=[each for each in client.backlog() if sees_queue(caller, each.queue)],
+        failures=[each for each in failures if caller.sees(each.definition)][
+            :_FAILURES
+        ],
+        in_hand=in_hand,
+        in_hand_more=len(claims) == _LOOKED_AT,
+        by_node=Counter(each.claimed_by for each in in_hand),
+        nodes=client.nodes() if "admin" in caller.scopes else None,
+    )
 
 
 async def overview(visit: Visit) -> Response:
-    """How many instances are in each state."""
-    return visit.show("overview.html", counts=await visit.client.acounts())
+    """What runs where, what failed lately, what waits, and which nodes there are."""
+    now = visit.here.clock.now()
+    found = await on_thread(read_overview, visit.client, visit.caller, now)
+    return visit.show("overview.html", found=found)
 
 
 ROUTES = [page("/", overview)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from go_scheduler.errors import TaskDefinitionNotFoundError, TaskInstanceNotFoundError
@@ -11,10 +11,19 @@ from go_scheduler.errors import TaskDefinitionNotFoundError, TaskInstanceNotFoun
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from go_scheduler.client import Client
     from go_scheduler.http.access.caller import Caller
-    from go_scheduler.http.context import Context
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.why.answer import Why
+
+
+class Here(Protocol):
+    """What has the client that is asked: the context of routes, or of pages."""
+
+    @property
+    def client(self) -> Client:
+        """What reads the store."""
+        ...
 
 
 def is_restricted(caller: Caller) -> bool:
@@ -22,7 +31,7 @@ def is_restricted(caller: Caller) -> bool:
     return caller.queues is not None or caller.owners is not None
 
 
-async def seen_definition(here: Context, caller: Caller, id: UUID) -> TaskDefinition:
+async def seen_definition(here: Here, caller: Caller, id: UUID) -> TaskDefinition:
     """A definition that the caller may know of.
 
     Raises:
@@ -34,7 +43,7 @@ async def seen_definition(here: Context, caller: Caller, id: UUID) -> TaskDefini
     return definition
 
 
-async def seen_instance(here: Context, caller: Caller, id: UUID) -> TaskInstance:
+async def seen_instance(here: Here, caller: Caller, id: UUID) -> TaskInstance:
     """An instance that the caller may know of.
 
     Raises:
@@ -46,7 +55,7 @@ async def seen_instance(here: Context, caller: Caller, id: UUID) -> TaskInstance
     return instance
 
 
-async def check_sees(here: Context, caller: Caller, id: UUID) -> None:
+async def check_sees(here: Here, caller: Caller, id: UUID) -> None:
     """Refuse a definition that the caller may not know of; read only if need be.
 
     Raises:
@@ -56,7 +65,7 @@ async def check_sees(here: Context, caller: Caller, id: UUID) -> None:
         await seen_definition(here, caller, id)
 
 
-async def seen_why(here: Context, caller: Caller, id: UUID, at: datetime | None) -> Why:
+async def seen_why(here: Here, caller: Caller, id: UUID, at: datetime | None) -> Why:
     """Why something is, without what the caller may not know of.
 
     That is who has a lock, and where nodes run.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, func, or_, select, union_all
+from sqlalchemy import and_, func, or_, select, true, union_all
 
 from go_scheduler.checks import PRIORITIES
 from go_scheduler.models import Outcome, State
@@ -27,12 +27,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from uuid import UUID
 
-    from sqlalchemy import Connection, ScalarSelect, Select
+    from sqlalchemy import ColumnElement, Connection, ScalarSelect, Select, Subquery
 
     from go_scheduler.models import TaskDefinition, TaskInstance
 
 _column = instances.c
 _QUEUES = 100
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
 # As the indexes say it, so that they are known to have them all.
 _OPEN = and_(_column.completed_at.is_(None), _column.outcome.is_(None))
 _CLAIMED = and_(
@@ -66,21 +67,7 @@ class SQLViews(InstanceLists, ViewStore):
     def _backlog(
         self, connection: Connection, queue: str, now: datetime, most: int
     ) -> Backlog | None:
-        places = [
-            select(_column.due_at)
-            .where(
-                _column.queue == queue,
-                _column.priority == priority,
-                _column.shard == shard,
-                _column.claimable_at.is_not(None),
-                _column.claimable_at <= now,
-            )
-            .order_by(_column.claimable_at)
-            .limit(most + 1)
-            .subquery()
-            for priority in PRIORITIES
-            for shard in range(self._dialect.shards)
-        ]
+        places = self._places(queue, most + 1, _column.claimable_at <= now)
         counts = union_all(
             *(select(func.count(), func.min(each.c.due_at)) for each in places)
         )
@@ -90,6 +77,41 @@ class SQLViews(InstanceLists, ViewStore):
             return None
         due = Counted.up_to(most, sum(count for count, _ in found))
         return Backlog(queue=queue, due=due, oldest=min(times))
+
+    def _places(
+        self, queue: str, most: int, condition: ColumnElement[bool]
+    ) -> Sequence[Subquery]:
+        """What can be claimed first in each part of the index."""
+        return [
+            select(_column.id, _column.due_at)
+            .where(
+                _column.queue == queue,
+                _column.priority == priority,
+                _column.shard == shard,
+                _column.claimable_at.is_not(None),
+                condition,
+            )
+            .order_by(_column.claimable_at)
+            .limit(most)
+            .subquery()
+            for priority in PRIORITIES
+            for shard in range(self._dialect.shards)
+        ]
+
+    def list_waiting(self, *, limit: int) -> Sequence[TaskInstance]:
+        """Read what can be claimed, or will be when it is due, earliest due first."""
+
+        def read(connection: Connection) -> Sequence[UUID]:
+            found: list[Any] = []
+            for queue in _queues(connection):
+                places = self._places(queue, limit, true())
+                heads = union_all(
+                    *(select(each.c.id, each.c.due_at) for each in places)
+                )
+                found += connection.execute(heads)
+            return [id for id, _ in sorted(found, key=_due)[:limit]]
+
+        return self._in_order(self._list(read))
 
     def list_ended(
         self, outcome: Outcome, *, before: Position | None = None, limit: int
@@ -200,6 +222,12 @@ class SQLViews(InstanceLists, ViewStore):
         found = self._listed(self._both.where(self._dialect.among(_column.id, ids)))
         by_id = {each.id: each for each in found}
         return [by_id[id] for id in ids if id in by_id]
+
+
+def _due(row: Any) -> tuple[datetime, UUID]:
+    # One that cannot be read is first, as it is in the index.
+    at = row.due_at if isinstance(row.due_at, datetime) else _EARLIEST
+    return at, row.id
 
 
 def _counts(connection: Connection, most: int) -> Mapping[State, Counted]:

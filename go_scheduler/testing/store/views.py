@@ -146,6 +146,17 @@ class ViewTests:
         assert ids(store.list_claims(limit=10)) == [first.id, second.id]
         assert ids(store.list_claims(limit=1)) == [first.id]
 
+    def test_what_waits_comes_in_the_order_in_which_it_is_due(
+        self, store: Store
+    ) -> None:
+        later = pending(store, definition(START + HOUR, queue="quick"))
+        soon = replace(definition(START - SECOND, queue="slow"), priority=3)
+        first, paused = pending(store, soon), definition(START - HOUR)
+        pending(store, paused)
+        store.pause_definitions([paused.id])
+        assert ids(store.list_waiting(limit=10)) == [first.id, later.id]
+        assert ids(store.list_waiting(limit=1)) == [first.id]
+
     def test_what_was_fired_is_in_the_order_of_fire_times(self, store: Store) -> None:
         made = put(store)
         times = [START - HOUR, START - MINUTE, START - SECOND, START]

@@ -1,0 +1,32 @@
+"""Nodes: which there are, and what each serves and has in its hands."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from go_scheduler.dashboard.routing import page
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from go_scheduler.dashboard.visit import Visit
+
+_CLAIMS = 500
+
+
+async def nodes(visit: Visit) -> Response:
+    """Those that the store has seen within the last hour."""
+    found = await visit.client.anodes()
+    claims = await visit.client.alist_claims(limit=_CLAIMS)
+    held = Counter((each.claimed_by, each.state.value) for each in claims)
+    return visit.show(
+        "nodes.html",
+        nodes=found,
+        held=held,
+        is_cut=len(claims) == _CLAIMS,
+        now=visit.here.clock.now(),
+    )
+
+
+ROUTES = [page("/nodes", nodes, needs="admin")]

@@ -1,0 +1,62 @@
+"""Search: by an id, by a key, or by how a name begins."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from go_scheduler.dashboard import asked
+from go_scheduler.dashboard.routing import page
+from go_scheduler.dashboard.seen import LISTED
+from go_scheduler.errors import TaskDefinitionNotFoundError, TaskInstanceNotFoundError
+from go_scheduler.http.routes.seen import seen_definition, seen_instance
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from starlette.responses import Response
+
+    from go_scheduler.dashboard.visit import Visit
+    from go_scheduler.models import TaskDefinition, TaskInstance
+
+
+async def search(visit: Visit) -> Response:
+    """What is found; of an id there is but one, and that is shown at once."""
+    text = asked.text(visit.request.query_params, "q")
+    definitions: Sequence[TaskDefinition] = []
+    instances: Sequence[TaskInstance] = []
+    if text is not None:
+        path = await _of_id(visit, text)
+        if path is not None:
+            return visit.go(path)
+        found = await visit.client.asearch_names(text, limit=10 * LISTED)
+        definitions = [each for each in found if visit.caller.sees(each)][:LISTED]
+        keyed = await visit.client.asearch_key(text, limit=LISTED)
+        instances = [each for each in keyed if visit.caller.sees(each.definition)]
+    return visit.show(
+        "search.html",
+        text=text,
+        definitions=definitions,
+        instances=instances,
+        is_cut=len(definitions) == LISTED,
+        now=visit.here.clock.now(),
+    )
+
+
+async def _of_id(visit: Visit, text: str) -> str | None:
+    """The page of what has an id; None: it is none, or nothing has it."""
+    try:
+        id = UUID(text)
+    except ValueError:
+        return None
+    with suppress(TaskDefinitionNotFoundError):
+        definition = await seen_definition(visit.here, visit.caller, id)
+        return f"/definitions/{definition.id}"
+    with suppress(TaskInstanceNotFoundError):
+        instance = await seen_instance(visit.here, visit.caller, id)
+        return f"/instances/{instance.id}"
+    return None
+
+
+ROUTES = [page("/search", search)]

@@ -1,0 +1,111 @@
+"""The strip of time: what several definitions fire, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from go_scheduler.client.awaitable import on_thread
+from go_scheduler.dashboard import asked
+from go_scheduler.dashboard.routing import page
+from go_scheduler.dashboard.seen import seen_page
+from go_scheduler.dashboard.strips.lane import MOST_HEAPS, Lane, read_lane
+from go_scheduler.dashboard.strips.window import ZOOMS, Window
+from go_scheduler.http.routes.seen import seen_definition
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from go_scheduler.client.pages import Page
+    from go_scheduler.dashboard.visit import Visit
+    from go_scheduler.models import TaskDefinition
+
+MOST_LANES = 10
+"""The most definitions on one strip."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strip:
+    """What a strip shows.
+
+    Attributes:
+        window: The part of time.
+        lanes: What it shows of each definition.
+        path: The page that it is on.
+        of: What that is asked for besides the window; None: nothing.
+    """
+
+    window: Window
+    lanes: Sequence[Lane]
+    path: str
+    of: str | None = None
+
+    def link(self, visit: Visit, window: Window) -> str:
+        """The same with another window."""
+        start = window.start.isoformat().replace("+00:00", "Z")
+        return visit.link(self.path, of=self.of, zoom=window.zoom, start=start)
+
+    def zooms(self) -> list[Window]:
+        """The window at each length."""
+        return [self.window.at_zoom(each) for each in ZOOMS]
+
+
+async def read_strip(
+    visit: Visit,
+    definitions: Sequence[TaskDefinition],
+    *,
+    path: str,
+    of: str | None = None,
+) -> Strip:
+    """Read a strip of some definitions, as the query asks for.
+
+    Args:
+        visit: The request.
+        definitions: Which.
+        path: The page that it is on.
+        of: What that is asked for besides.
+    """
+    now = visit.here.clock.now()
+    query = visit.request.query_params
+    zoom = asked.word(query, "zoom", ZOOMS) or "hour"
+    start = asked.instant(query, "start")
+    window = Window.around(now, zoom)
+    if start is not None:
+        window = Window(start=start, zoom=zoom)
+    heaps = MOST_HEAPS // max(1, len(definitions))
+
+    def read() -> list[Lane]:
+        return [
+            read_lane(visit.client, each, window, now=now, heaps=heaps)
+            for each in definitions
+        ]
+
+    return Strip(window=window, lanes=await on_thread(read), path=path, of=of)
+
+
+async def strip(visit: Visit) -> Response:
+    """The definitions that were asked for, or those that fire next."""
+    given = asked.ids(visit.request.query_params, "of", most=MOST_LANES)
+    if given:
+        definitions = [
+            await seen_definition(visit.here, visit.caller, each) for each in given
+        ]
+        of = ",".join(str(each) for each in given)
+    else:
+        definitions, of = await _next_to_fire(visit), None
+    found = await read_strip(visit, definitions, path="/strip", of=of)
+    return visit.show("strip.html", strip=found, most=MOST_LANES)
+
+
+async def _next_to_fire(visit: Visit) -> list[TaskDefinition]:
+    async def read(after: str | None) -> Page[TaskDefinition]:
+        return await visit.client.alist_definitions(
+            state="active", soonest_first=True, after=after, limit=MOST_LANES * 5
+        )
+
+    found = await seen_page(read, after=None, sees=visit.caller.sees)
+    return found[:MOST_LANES]
+
+
+ROUTES = [page("/strip", strip)]

@@ -1,0 +1,155 @@
+"""One definition on a strip: what is read of it, and what is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from go_scheduler.dashboard.strips.clock_changes import ClockChange, clock_changes
+from go_scheduler.dashboard.strips.marks import (
+    Heap,
+    Mark,
+    heap_of,
+    is_in,
+    mark_of,
+    planned_mark,
+)
+from go_scheduler.dashboard.strips.window import Window
+from go_scheduler.errors import GoSchedulerError
+from go_scheduler.models import TaskDefinition
+from go_scheduler.triggers.previews import preview
+from go_scheduler.triggers.wall.zones import zone_of
+
+if TYPE_CHECKING:
+    from go_scheduler.client import Client
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.triggers.previews import PreviewedTime
+
+MOST_MARKS = 200
+"""Of more of them in a window only the numbers are shown, part by part."""
+MOST_HEAPS = 60
+"""Parts of a window, for one definition; several share them."""
+MOST_COUNTED = 20
+"""So many are counted in a part."""
+_BEFORE = 10
+_BY_HAND = 100
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """What a strip shows of one definition.
+
+    Attributes:
+        definition: Which.
+        window: The part of time.
+        now: Where the present is, from 0 to 1; None: it is not in it.
+        marks: What fires, fired or was to run there, earliest first.
+        heaps: Instead of marks, where those would be too many.
+        changes: When the clocks of its zone are changed.
+    """
+
+    definition: TaskDefinition
+    window: Window
+    now: float | None
+    marks: Sequence[Mark]
+    heaps: Sequence[Heap]
+    changes: Sequence[ClockChange]
+
+    @property
+    def highest(self) -> int:
+        """The most that there are in a heap; at least one."""
+        return max([1, *(each.total for each in self.heaps)])
+
+
+def read_lane(
+    client: Client,
+    definition: TaskDefinition,
+    window: Window,
+    *,
+    now: datetime,
+    heaps: int = MOST_HEAPS,
+) -> Lane:
+    """Read what a strip shows of a definition: bounded, however much there is.
+
+    Args:
+        client: Reads it.
+        definition: Which.
+        window: The part of time.
+        now: The present.
+        heaps: The most parts that the window may be read in.
+    """
+    fired = client.list_fired(
+        definition.id, since=window.start, before=window.end, limit=MOST_MARKS + 1
+    )
+    planned = _planned(definition, window.start, window.end, MOST_MARKS + 1)
+    is_dense = len(fired) + len(planned) > MOST_MARKS
+    marks: list[Mark] = []
+    if not is_dense:
+        others = _others(client, definition, window)
+        marks = [mark_of(each, window, now) for each in chain(others, fired)]
+        marks += [planned_mark(each, window) for each in planned]
+        marks.sort(key=lambda each: each.at)
+    return Lane(
+        definition=definition,
+        window=window,
+        now=window.share(now) if window.has(now) else None,
+        marks=marks,
+        heaps=_heaps(client, definition, window, heaps) if is_dense else [],
+        changes=clock_changes(zone_of(definition.trigger), window),
+    )
+
+
+def _others(
+    client: Client, definition: TaskDefinition, window: Window
+) -> list[TaskInstance]:
+    """What was fired before and still ran, and what has no fire time."""
+    before = client.list_fired(
+        definition.id,
+        since=window.start - 10 * window.length,
+        before=window.start,
+        newest_first=True,
+        limit=_BEFORE,
+    )
+    by_hand = client.list_unscheduled(definition.id, limit=_BY_HAND)
+    return [each for each in chain(before, by_hand) if is_in(each, window)]
+
+
+def _heaps(
+    client: Client, definition: TaskDefinition, window: Window, number: int
+) -> list[Heap]:
+    found = []
+    for since, until in window.parts(number):
+        fired = client.list_fired(
+            definition.id, since=since, before=until, limit=MOST_COUNTED + 1
+        )
+        planned = len(_planned(definition, since, until, MOST_COUNTED + 1))
+        found.append(
+            heap_of(
+                window,
+                since,
+                until,
+                instances=fired[:MOST_COUNTED],
+                planned=min(planned, MOST_COUNTED),
+                more=len(fired) > MOST_COUNTED or planned > MOST_COUNTED,
+            )
+        )
+    return found
+
+
+def _planned(
+    definition: TaskDefinition, since: datetime, until: datetime, most: int
+) -> list[PreviewedTime]:
+    """Fire times within a span that have no instance yet."""
+    first = definition.next_fire_time
+    if first is None or first >= until:
+        return []
+    try:
+        found = preview(definition.trigger, most, max(first, since) - _MICROSECOND)
+    except GoSchedulerError:
+        # This process cannot read the trigger; its page says so.
+        return []
+    return [each for each in found if each.at < until]

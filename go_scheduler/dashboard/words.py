@@ -1,0 +1,123 @@
+"""What templates write values with: times, durations, numbers and states."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+from go_scheduler.clock import ZERO
+from go_scheduler.errors import GoSchedulerError
+from go_scheduler.json import to_text
+from go_scheduler.why.words import length, summary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from uuid import UUID
+
+    from go_scheduler.json import JSON
+    from go_scheduler.models import NodeInfo, TaskDefinition, TaskInstance
+
+NOTHING = "–"
+"""Stands where there is nothing to say."""
+_SHOWN = 120
+
+
+def instant(at: datetime | None) -> Markup | str:
+    """A time in UTC, to the second, which machines can read to the microsecond."""
+    if at is None:
+        return NOTHING
+    at = at.astimezone(UTC)
+    return Markup('<time datetime="{}">{} UTC</time>').format(
+        at.isoformat(), plain_instant(at)
+    )
+
+
+def plain_instant(at: datetime) -> str:
+    """The same, as plain text."""
+    at = at.astimezone(UTC).replace(tzinfo=None)
+    return at.isoformat(" ", "milliseconds" if at.microsecond else "seconds")
+
+
+def span(duration: timedelta | None) -> str:
+    """A duration in its two largest units; how early, if it is negative."""
+    if duration is None:
+        return NOTHING
+    return f"{length(-duration)} early" if duration < ZERO else length(duration)
+
+
+def number(count: int) -> str:
+    """A whole number as people read it."""
+    return f"{count:,}"
+
+
+def json_text(value: JSON) -> str:
+    """A JSON value as its text."""
+    return to_text(value)
+
+
+def short(text: str | None) -> str:
+    """The beginning of a text that may be of any length."""
+    if text is None:
+        return NOTHING
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def short_id(id: UUID) -> str:
+    """As much of an id as tells it from others on a page."""
+    return str(id)[:8]
+
+
+def said(error: str | None) -> str:
+    """The line of an error that says what was raised."""
+    return NOTHING if error is None else short(summary(error))
+
+
+def took(instance: TaskInstance, now: datetime) -> timedelta | None:
+    """How long its last run took, or has taken up to now; None: it has not begun."""
+    if instance.started_at is None:
+        return None
+    return (instance.completed_at or now) - instance.started_at
+
+
+def late(instance: TaskInstance) -> timedelta | None:
+    """How long after it was to run its last run began; None: it has not begun."""
+    if instance.started_at is None:
+        return None
+    return instance.started_at - instance.execute_at
+
+
+def fires(definition: TaskDefinition) -> str:
+    """When a definition fires, in words."""
+    try:
+        return definition.trigger.describe()
+    except GoSchedulerError as error:
+        return str(error)
+
+
+def node_state(node: NodeInfo) -> str:
+    """Whether a node lives, and takes anything."""
+    if not node.alive:
+        return "not seen for longer than its lease"
+    return "stopping" if node.stopping else "alive"
+
+
+FILTERS: Mapping[str, Callable[..., object]] = {
+    each.__name__: each
+    for each in (
+        instant,
+        plain_instant,
+        span,
+        number,
+        json_text,
+        short,
+        short_id,
+        said,
+        took,
+        late,
+        fires,
+        node_state,
+    )
+}
+"""Those that templates have, by their names."""

@@ -1,0 +1,241 @@
+"""Pages: what is asked of them, what callers see, and what there is much of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+import pytest
+
+from go_scheduler import MemoryStore
+from go_scheduler.client import Client
+from go_scheduler.dashboard import create_dashboard
+from go_scheduler.dashboard.pages.definition import policies_of
+from go_scheduler.models import Outcome
+from go_scheduler.policies import CatchUp, RetryPolicy
+from go_scheduler.stores.declared import Declaration
+from go_scheduler.stores.messages import Addition
+from go_scheduler.testing import ManualClock
+from go_scheduler.testing.builders import (
+    HOUR,
+    MINUTE,
+    SECOND,
+    definition,
+    ended,
+    fire,
+    pending,
+    put,
+    running,
+)
+from go_scheduler.testing.clock import START
+from go_scheduler.triggers.stored import load_trigger
+from tests.dashboard.house import ANN
+from tests.dashboard.parsed import Parsed
+from tests.dashboard.seeds import sow
+from tests.http.serving import Calling
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from go_scheduler.http.access.caller import Caller
+    from go_scheduler.stores.base import Store
+
+PAGES = ("/", "/strip", "/definitions", "/instances", "/search", "/nodes")
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def store(clock: ManualClock) -> Store:
+    store = MemoryStore(clock)
+    store.initialize()
+    return store
+
+
+@pytest.fixture
+def browser(store: Store, clock: ManualClock) -> Iterator[Calling]:
+    with Calling(create_dashboard(Client(store), clock=clock)) as calling:
+        yield calling
+
+
+def seen_by(caller: Caller, store: Store, clock: ManualClock, *paths: str) -> str:
+    """The text of pages, as somebody sees them."""
+    app = create_dashboard(Client(store), authorize=lambda _: caller, clock=clock)
+    with Calling(app) as browser:
+        answers = [browser.get(each) for each in paths]
+    assert {each.status_code for each in answers} == {200}
+    return " ".join(Parsed(each).text for each in answers)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_an_empty_store_has_every_page(browser: Calling, path: str) -> None:
+    answer = browser.get(path)
+    assert answer.status_code == 200
+    assert Parsed(answer).open == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/definitions/{UUID(int=9)}",
+        f"/instances/{UUID(int=9)}",
+        f"/strip?of={UUID(int=9)}",
+        "/definitions/x",
+    ],
+)
+def test_what_is_not_there_is_not_found(browser: Calling, path: str) -> None:
+    assert browser.get(path).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        ("/definitions?state=lost", "state"),
+        ("/definitions?order=last", "order"),
+        ("/definitions?metadata=[]", "metadata"),
+        ("/definitions?metadata={", "metadata"),
+        ("/definitions?after=x", "after"),
+        ("/definitions?name=%00", "name"),
+        ("/definitions?name=" + "x" * 10_001, "name"),
+        ("/instances?state=x", "state"),
+        ("/instances?state=failed&after=x", "after"),
+        ("/strip?zoom=year", "zoom"),
+        ("/strip?start=now", "start"),
+        ("/strip?start=0001-01-01T00:00", "start"),
+        ("/strip?of=x", "of"),
+        ("/strip?of=" + ",".join([str(uuid4())] * 11), "of"),
+    ],
+)
+def test_a_wrong_filter_is_told(browser: Calling, path: str, field: str) -> None:
+    answer = browser.get(path)
+    assert answer.status_code == 422
+    assert field in Parsed(answer).text
+
+
+def test_an_id_leads_to_what_has_it(browser: Calling, store: Store) -> None:
+    made = pending(store)
+    of = browser.get(f"/search?q={made.definition.id}")
+    assert of.headers["Location"].endswith(f"/definitions/{made.definition.id}")
+    of = browser.get(f"/search?q={made.id}")
+    assert of.headers["Location"].endswith(f"/instances/{made.id}")
+    assert browser.get(f"/search?q={uuid4()}").status_code == 200
+
+
+def test_lists_go_on(browser: Calling, store: Store) -> None:
+    for key in range(60):
+        put(store, definition(START + HOUR, name=f"n{key}", key=key + 1))
+        ended(store, outcome=Outcome.FAILED)
+    first = Parsed(browser.get("/definitions?state=active&order=soonest"))
+    rest = Parsed(browser.get(first.links["Next"]))
+    assert len(first.rows("Definitions")) == 50
+    assert len(rest.rows("Definitions")) == 10
+    first = Parsed(browser.get("/instances?state=failed"))
+    rest = Parsed(browser.get(first.links["Earlier"]))
+    assert (len(first.rows("are failed")), len(rest.rows("are failed"))) == (50, 10)
+    assert "Earlier" not in rest.links
+    assert "say more of the name" in Parsed(browser.get("/search?q=n")).text
+
+
+def test_a_history_goes_on(browser: Calling, store: Store) -> None:
+    made = put(store, definition(START, name="report"))
+    fire(store, made, *(START - MINUTE * each for each in range(1, 31)))
+    first = Parsed(browser.get(f"/definitions/{made.id}"))
+    rest = Parsed(browser.get(first.links["Before that"]))
+    rows = first.rows("What it fired") + rest.rows("What it fired")
+    assert len({row[2] for row in rows}) == 30
+    assert "Before that" not in rest.links
+
+
+def test_of_many_that_run_a_few_are_shown(browser: Calling, store: Store) -> None:
+    for _ in range(21):
+        running(store)
+    page = Parsed(browser.get("/"))
+    assert len(page.rows("Held and running")) == 20
+    assert "21 in all" in page.text
+
+
+def test_restricted_callers_see_what_is_theirs_alone(
+    store: Store, clock: ManualClock
+) -> None:
+    seeds = sow(store, clock)
+    mine = put(store, definition(START, name="mine", queue="mine", key=1))
+    owned = definition(START + HOUR, name="owned", key=2)
+    store.declare_definitions(Declaration(owner="me", definitions=[owned]))
+    for made in (mine, owned):
+        store.add_instances(made.id, [Addition(id=uuid4(), key="order 7")])
+    paths = (
+        "/",
+        "/strip",
+        "/definitions",
+        "/instances?state=pending",
+        "/instances?state=failed",
+        "/instances?state=running",
+        "/search?q=order 7",
+    )
+    ann = replace(ANN, scopes=frozenset({"jobs:read"}))
+    by_queue = replace(ann, queues=frozenset({"mine"}))
+    text = seen_by(by_queue, store, clock, *paths)
+    assert "mine" in text
+    by_owner = replace(ann, owners=frozenset({"me"}))
+    other = seen_by(by_owner, store, clock, *paths)
+    assert "owned" in other
+    for found in (text, other):
+        for foreign in ("report", "send", "idle", str(seeds.failed.id)[:8], "Nodes"):
+            assert foreign not in found
+    assert "mine" not in other
+    assert "owned" not in text
+
+
+def test_restricted_callers_are_told_nothing_by_an_id(
+    store: Store, clock: ManualClock
+) -> None:
+    seeds = sow(store, clock)
+    caller = replace(ANN, queues=frozenset({"mine"}), scopes=frozenset({"jobs:read"}))
+    app = create_dashboard(Client(store), authorize=lambda _: caller, clock=clock)
+    with Calling(app) as browser:
+        for path in (
+            f"/definitions/{seeds.report.id}",
+            f"/instances/{seeds.failed.id}",
+            f"/strip?of={seeds.report.id}",
+        ):
+            assert browser.get(path).status_code == 404
+        answer = browser.get(f"/search?q={seeds.failed.id}")
+        assert answer.status_code == 200
+        assert browser.get("/nodes").status_code == 403
+
+
+def test_why_is_said_of_an_instant(browser: Calling, store: Store) -> None:
+    made = put(store, definition(START + HOUR))
+    page = Parsed(browser.get(f"/definitions/{made.id}?at=2030-01-01T00:30"))
+    assert "no fire time" in page.text or "does not fire" in page.text
+
+
+def test_a_trigger_that_cannot_be_read_is_shown_as_such(
+    browser: Calling, store: Store
+) -> None:
+    unknown = load_trigger("lunar", {"phase": "full"})
+    made = put(store, replace(definition(START + HOUR, name="moon"), trigger=unknown))
+    for path in (f"/definitions/{made.id}", "/definitions", f"/strip?of={made.id}"):
+        answer = browser.get(path)
+        assert answer.status_code == 200
+    assert "lunar" in browser.get(f"/definitions/{made.id}").text
+
+
+def test_policies_are_written_for_people() -> None:
+    made = replace(
+        definition(),
+        retry=RetryPolicy(max_attempts=3, delay=2 * SECOND, stop_on=[KeyError]),
+        catch_up=CatchUp(mode="none"),
+        timeout=MINUTE,
+    )
+    found = dict(policies_of(made))
+    assert found["retry: max attempts"] == "3"
+    assert found["retry: delay"] == "2 s"
+    assert "KeyError" in found["retry: stop on"]
+    assert found["timeout"] == "1 min"
+    assert found["overlap"] == "allow"
+    assert "lock" not in found
