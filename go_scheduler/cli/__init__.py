@@ -22,6 +22,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     try:
         from go_scheduler.cli.application import run
+
+        return run(arguments)
     except ModuleNotFoundError as error:
         if str(error.name).startswith("go_scheduler"):
             raise
@@ -30,4 +32,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
             " `pip install 'go_scheduler[cli]'`\n"
         )
         return 2
-    return run(arguments)

@@ -3,6 +3,7 @@
 import sys
 import traceback
 from collections.abc import Sequence
+from difflib import get_close_matches
 from functools import cache
 from typing import Annotated, Any
 
@@ -25,6 +26,7 @@ from go_scheduler.cli.commands import (
 from go_scheduler.cli.exit_codes import ExitCode, exit_code_of
 from go_scheduler.cli.output import line, note
 from go_scheduler.errors import GoSchedulerError
+from go_scheduler.http.remote_errors import CallerError
 from go_scheduler.version import __version__
 
 
@@ -42,8 +44,18 @@ class Commands(TyperGroup):
         except GoSchedulerError as error:
             if ctx.params["debug"]:
                 traceback.print_exception(error)
-            note(f"go_scheduler: {error}")
+            note(f"go_scheduler: {error}{_remedy(error)}")
             raise typer.Exit(exit_code_of(error)) from None
+
+
+def _remedy(error: GoSchedulerError) -> str:
+    """What a person may do about it, where only the command line knows."""
+    if isinstance(error, CallerError):
+        return (
+            "; who you are is said by GO_SCHEDULER_TOKEN, an API key say, or by"
+            " `go_scheduler login`"
+        )
+    return ""
 
 
 application = typer.Typer(
@@ -103,6 +115,9 @@ def _command() -> Any:
 
 def _show(error: Any) -> None:
     """How the words of a command are meant, and what is wrong with them."""
+    if near := getattr(error, "possibilities", None):
+        # One that is meant, not all that look a little like it.
+        error.possibilities = get_close_matches(error.option_name, near, n=1)
     error.show()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -40,11 +41,10 @@ def definition_meant(client: Connected, text: str) -> UUID:
     """
     if (id := _whole(text)) is not None:
         return id
-    found = {each.id: each for each in client.list_definitions(name=text, limit=_SHOWN)}
-    found |= {each.id: each for each in _definitions_from(client, text)}
-    if not found:
+    if not (found := _definitions(client, text)):
         raise NoneMeantError(
             f"no definition has the name {shown(text)}, or an id that begins so"
+            f"{_near(client, text)}"
         )
     return _only(text, [_definition_line(each) for each in found.values()], [*found])
 
@@ -77,16 +77,28 @@ def anything_meant(client: Connected, text: str) -> UUID:
         NoneMeantError: There is neither.
         ConfigurationError: There are several.
     """
-    try:
+    if _whole(text) is not None or _definitions(client, text):
         return definition_meant(client, text)
-    except NoneMeantError:
-        pass
     try:
         return instance_meant(client, text)
     except NoneMeantError:
         raise NoneMeantError(
             f"nothing has the name {shown(text)}, or an id that begins so"
+            f"{_near(client, text)}"
         ) from None
+
+
+def _definitions(client: Connected, text: str) -> dict[UUID, TaskDefinition]:
+    """Those that may be meant, by their ids."""
+    found = {each.id: each for each in client.list_definitions(name=text, limit=_SHOWN)}
+    return found | {each.id: each for each in _definitions_from(client, text)}
+
+
+def _near(client: Connected, text: str) -> str:
+    """The name that may be meant, of those on the first page; perhaps nothing."""
+    names = {each.name for each in client.list_definitions(limit=_PAGE) if each.name}
+    near = get_close_matches(text, names, n=1, cutoff=0.7)
+    return f": did you mean {shown(near[0])}?" if near else ""
 
 
 def _whole(text: str) -> UUID | None:

@@ -11,7 +11,7 @@ import typer
 
 from go_scheduler.client import Client
 from go_scheduler.errors import ConfigurationError, StoreError
-from go_scheduler.http.remote_errors import NotAllowedError
+from go_scheduler.http.remote_errors import CallerError
 from go_scheduler.stores.base import Store
 from go_scheduler.stores.opening import open_store
 
@@ -140,27 +140,29 @@ def token_for(server: str) -> str | None:
     """What says to a server who asks; None: nothing does.
 
     Raises:
-        NotAllowedError: A login has expired.
+        CallerError: A login has expired.
+        ConfigurationError: A token of the environment would be sent in the open.
     """
     from go_scheduler.http.access.login import Logins
     from go_scheduler.http.access.login_provider import LoginError
-    from go_scheduler.http.access.loopback import is_safe_url
+    from go_scheduler.http.access.loopback import check_safe_url, is_safe_url
 
     if token := os.environ.get("GO_SCHEDULER_TOKEN"):
+        check_safe_url(server)
         return token
     if not is_safe_url(server):
         return None
     try:
         return Logins().token(server)
     except LoginError as error:
-        raise NotAllowedError(str(error)) from error
+        raise CallerError(str(error)) from error
 
 
 def tokens_for(server: str) -> Callable[[], str] | None:
     """What answers the token of the moment, for whoever asks for long; None: nothing.
 
     Raises:
-        NotAllowedError: A login has expired.
+        CallerError: A login has expired.
     """
     token = token_for(server)
     return None if token is None else lambda: token_for(server) or token
@@ -181,6 +183,12 @@ def opened_store(url: str, *, migrates: bool) -> Store:
         store.initialize()
     except StoreError as error:
         store.close()
+        found, missing, _ = str(error).partition("; opened with migrate=True")
+        if missing:
+            raise SchemaBehindError(
+                f"{found}: name another one by --store, or have `go_scheduler add` or"
+                " `go_scheduler migrate` make it"
+            ) from error
         if "the schema in the database is behind" in str(error):
             raise SchemaBehindError(
                 f"{error}; or run `go_scheduler migrate`, if it is the right one"

@@ -13,7 +13,13 @@ from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
-import httpx
+try:
+    import httpx
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "webhooks need httpx: install it by `pip install 'go_scheduler[webhook]'`",
+        name=error.name,
+    ) from error
 
 from go_scheduler.clock import ZERO, SystemClock
 from go_scheduler.handlers.orders import Orders

@@ -27,6 +27,10 @@ class NotAllowedError(GoSchedulerError):
     """The server wants to know who asks, or does not allow it."""
 
 
+class CallerError(NotAllowedError):
+    """What says who asks is missing, is not taken, or does not allow it."""
+
+
 class RefusedError(GoSchedulerError):
     """The server refused something, for the reason that it says."""
 
@@ -44,7 +48,7 @@ def error_of(status: int, problem: Mapping[str, Any], id: UUID | None) -> Except
     if status in _AWAY:
         return StoreUnavailableError(f"the server: {detail}")
     if status in (401, 403):
-        return NotAllowedError(detail)
+        return (NotAllowedError if slug == "not-local" else CallerError)(detail)
     if status in _WRONG:
         return ConfigurationError(detail)
     if id is not None and slug == "no-definition":

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.models import State, TaskInstance
+from go_scheduler.shown import shown
 from go_scheduler.why.answer import Because, Why
 from go_scheduler.why.words import length, node_text, summary
 
@@ -297,15 +298,23 @@ def _run_of(facts: Facts, instance: TaskInstance) -> str:
 def _claim(facts: Facts, instance: TaskInstance) -> str:
     until = instance.expires_at
     if until is not None and until <= facts.now:
+        gone = (
+            "the node has died, or has lost the store"
+            if instance.worker is None
+            else "the worker is gone, or does not reach its server"
+        )
         return (
-            f" Its claim has lapsed, at {facts.times(until)}: the node has died, or has"
-            " lost the store, and another one takes it over."
+            f" Its claim has lapsed, at {facts.times(until)}: {gone}, and another one"
+            " takes it over."
         )
     return f" Its claim holds until {_time(facts, until)}, and is renewed until then."
 
 
 def _owner(facts: Facts, instance: TaskInstance) -> str:
-    return node_text(facts.node(instance.claimed_by), instance.claimed_by)
+    node = node_text(facts.node(instance.claimed_by), instance.claimed_by)
+    if instance.worker is None:
+        return node
+    return f"the worker {shown(instance.worker)}, to which it was handed by {node}"
 
 
 def _before(instance: TaskInstance) -> str:

@@ -41,7 +41,7 @@ def test_a_store_is_named_by_an_option_or_by_the_environment(
         ("memory://", "ends with the process that has it", 2),
         ("jobs.db", "begins with a scheme", 2),
         ("oracle://host/jobs", "no store has the scheme 'oracle'", 2),
-        ("sqlite:///none.db", "or run `go_scheduler migrate`", 3),
+        ("sqlite:///none.db", "none.db: name another one by --store, or have", 3),
         ("sqlite:////no/such/folder/jobs.db", "does not exist", 2),
         ("postgresql://user:secret@127.0.0.1:1/jobs", "127.0.0.1", 3),
     ],
@@ -51,6 +51,7 @@ def test_a_store_that_cannot_be_used_is_told_in_a_sentence(
 ) -> None:
     told = shell.refusal("list", "--store", url, where=False, code=code)
     assert text in told
+    assert not Path("none.db").exists()
     assert "secret" not in told
 
 
@@ -69,6 +70,13 @@ def test_a_schema_is_checked_shown_and_brought_up_to_date(
     shell: Shell, tmp_path: Path
 ) -> None:
     url = f"sqlite:///{tmp_path / 'new.db'}"
+    assert "there is no file" in shell.refusal(
+        "migrate", "--check", "--store", url, where=False, code=1
+    )
+    (tmp_path / "new.db").touch()
+    assert "or run `go_scheduler migrate`" in shell.refusal(
+        "list", "--store", url, where=False, code=3
+    )
     assert "there is no schema yet" in shell.refusal(
         "migrate", "--check", "--store", url, where=False, code=1
     )
@@ -157,9 +165,45 @@ def test_without_the_extra_it_says_what_to_install(
         "go_scheduler: the command line needs typer: install it by"
         " `pip install 'go_scheduler[cli]'`\n"
     )
+    monkeypatch.undo()
+
+    def need(*_: object, **__: object) -> None:
+        raise ModuleNotFoundError("No module named uvicorn", name="uvicorn")
+
+    monkeypatch.setattr("go_scheduler.cli.application._command", need)
+    assert main(["list"]) == 2
+    assert "the command line needs uvicorn" in capsys.readouterr().err
+    monkeypatch.setattr(builtins, "__import__", refuse)
     missing["name"] = "go_scheduler.other"
     with pytest.raises(ModuleNotFoundError):
         main(["list"])
+
+
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [
+        (["lst"], "Did you mean 'list'?"),
+        (["types", "lst"], "Did you mean 'list'?"),
+        (["add", "--crn", "x"], "(Possible options: --cron)"),
+        (["migrate", "--chek"], "(Possible options: --check)"),
+        (["list", "--zzz"], "No such option: --zzz\n"),
+    ],
+)
+def test_a_slip_of_the_fingers_is_told_with_what_may_be_meant(
+    shell: Shell, words: list[str], near: str
+) -> None:
+    assert near in shell.refusal(*words, where=False)
+
+
+@pytest.mark.slow
+def test_a_name_that_nobody_has_is_told_with_the_one_that_may_be_meant(
+    shell: Shell,
+) -> None:
+    shell("add", "report", "--on-demand")
+    for words in (["show"], ["pause"], ["list", "-i", "--definition"]):
+        near = shell.refusal(*words, "reprot", code=1)
+        assert near.endswith("or an id that begins so: did you mean 'report'?\n")
+        assert shell.refusal(*words, "mail", code=1).endswith("an id that begins so\n")
 
 
 def test_ctrl_c_ends_quietly(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

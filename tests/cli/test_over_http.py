@@ -199,10 +199,15 @@ def test_who_asks_is_said_by_a_token(
         app = create_app(Client(store), access=BearerAccess(keys=[key]))
         with served(app) as (host, port):
             far = Shell(f"http://{host}:{port}", capsys, option="--server")
-            far.refusal("list", code=4)
+            assert far.refusal("list", code=4).endswith(
+                "; who you are is said by GO_SCHEDULER_TOKEN, an API key say, or by"
+                " `go_scheduler login`\n"
+            )
             monkeypatch.setenv("GO_SCHEDULER_TOKEN", made.key)
             assert "DEFINITION" in far("list")
-            assert "jobs:write" in far.refusal("add", "x", "--on-demand", code=4)
+            told = far.refusal("add", "x", "--on-demand", code=4)
+            assert "jobs:write" in told
+            assert "GO_SCHEDULER_TOKEN" in told
 
 
 def test_a_login_is_sent_until_it_has_expired(
@@ -238,9 +243,12 @@ def test_a_token_is_sent_by_https_alone(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GO_SCHEDULER_TOKEN", "secret")
-    told = shell.refusal("list", "--server", "http://a.example", where=False)
-    assert "is sent by https alone" in told
-    assert "secret" not in told
+    for words in (["list"], ["worker", "os:getcwd"]):
+        told = shell.refusal(*words, "--server", "http://a.example", where=False)
+        assert "is sent by https alone" in told
+        assert "secret" not in told
+    with pytest.raises(ConfigurationError, match="is sent by https alone"):
+        Remote("http://a.example", token="secret")
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8710", "http://a:b", "ftp://a"])
@@ -307,6 +315,9 @@ def test_a_problem_without_what_it_is_about_keeps_its_words() -> None:
         error = error_of(409, problem, id)
         assert isinstance(error, RefusedError)
         assert str(error) == "it has ended"
+    # Where nobody has to say who they are, nothing they could say would help.
+    problem["type"] = "urn:go_scheduler:not-local"
+    assert type(error_of(403, problem, None)) is NotAllowedError
 
 
 def test_a_definition_is_scheduled_as_new_or_by_its_id(server: str) -> None:

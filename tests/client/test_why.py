@@ -19,7 +19,7 @@ from go_scheduler.errors import (
 from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.models import Cancelled, NodeInfo, Outcome, Skipped, TaskDefinition
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
-from go_scheduler.stores.messages import Release
+from go_scheduler.stores.messages import Release, Renewal
 from go_scheduler.stores.unfired import UNFIRED
 from go_scheduler.testing.builders import (
     HOUR,
@@ -371,6 +371,26 @@ def test_it_runs_on_a_node_until_its_claim_ends(
     assert client.why(instance.id).text.endswith("It has been asked to stop.")
     clock.advance(LEASE)
     assert "Its claim has lapsed" in client.why(instance.id).text
+
+
+def test_it_runs_at_a_worker_until_that_is_gone(
+    store: Store, clock: ManualClock
+) -> None:
+    instance = running(store, definition(START))
+    claim = claim_of(instance)
+    store.renew_claims(
+        [Renewal(claim=claim, lease=LEASE, handed_on=True, worker="mail 7")]
+    )
+    client = Client(store)
+    assert client.why(instance.id).text.startswith(
+        "It is running, since 2030-01-01 00:00:00 UTC, on the worker 'mail 7', to which"
+        f" it was handed by node {NODE}, of which"
+    )
+    clock.advance(LEASE)
+    assert client.why(instance.id).text.endswith(
+        ": the worker is gone, or does not reach its server, and another one takes it"
+        " over."
+    )
 
 
 def test_it_is_held_by_a_node_until_its_claim_ends(store: Store) -> None:

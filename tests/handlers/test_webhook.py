@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import logging
 import ssl
+import sys
 import threading
 from dataclasses import replace
 from datetime import timedelta
@@ -630,3 +632,15 @@ def test_in_a_scheduler_the_policy_decides(receiver: Receiver, names: Names) -> 
     assert {each.headers["Idempotency-Key"] for each in receiver.received} == {
         str(sent.id)
     }
+
+
+def test_without_its_library_it_says_what_brings_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(sys.modules, "go_scheduler.handlers.webhook")
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    with pytest.raises(ModuleNotFoundError) as caught:
+        importlib.import_module("go_scheduler.handlers.webhook")
+    assert str(caught.value) == (
+        "webhooks need httpx: install it by `pip install 'go_scheduler[webhook]'`"
+    )

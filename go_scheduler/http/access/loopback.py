@@ -7,6 +7,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from go_scheduler.errors import ConfigurationError
 from go_scheduler.http.access.refusals import not_here
 from go_scheduler.http.problems import Problem
 
@@ -60,6 +61,19 @@ def is_safe_url(url: object) -> bool:
     if not host or parts.username is not None or parts.fragment:
         return False
     return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))
+
+
+def check_safe_url(url: str) -> None:
+    """Refuse to send secrets in the open.
+
+    Raises:
+        ConfigurationError: It is neither by https nor to this machine.
+    """
+    if not is_safe_url(url):
+        raise ConfigurationError(
+            f"what says who you are is sent by https alone, or to this machine: not to"
+            f" {url}"
+        )
 
 
 def check_local(request: Request, origins: Collection[str] = ()) -> None:

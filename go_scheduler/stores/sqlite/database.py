@@ -85,16 +85,25 @@ class SQLiteDatabase(Database):
             transaction=self.transaction,
         )
 
-    def prepare(self) -> None:
-        """Make the file, if there is none, and let it have a write-ahead log.
+    def prepare(self, *, makes: bool = True) -> None:
+        """Have the file be there, with a write-ahead log.
+
+        Args:
+            makes: Whether it is made, if there is none.
 
         Raises:
             ConfigurationError: Its directory does not exist.
-            StoreError: It cannot have a write-ahead log, or is no database.
+            StoreError: It cannot have a write-ahead log, or is no database; or there is
+                none.
         """
         if not self.path.parent.is_dir():
             raise ConfigurationError(
                 f"the directory {self.path.parent} of the store's file does not exist"
+            )
+        if not makes and not self.path.exists():
+            raise StoreError(
+                f"there is no file {self.path}; opened with migrate=True, the store"
+                " makes it"
             )
         self.run(self.writing, self._use_log)
 

@@ -74,7 +74,7 @@ class SQLiteStore(SQLStore):
             directory must exist; the file is made.
         clock: Used instead of the machine's time, for tests.
         migrate: Whether ``initialize`` brings the schema up to date; without, it only
-            checks that it is.
+            checks that it is, and makes no file.
         durable: Whether every write waits for the disk (``synchronous=FULL``). Without,
             small writes are several times as fast, and a power failure may undo the
             last ones: what has run may run again. The file stays whole either way.
@@ -100,6 +100,7 @@ class SQLiteStore(SQLStore):
         database = SQLiteDatabase(url, durable=durable, busy_timeout=busy_timeout)
         dialect = SQLiteDialect(self.now)
         schema = Schema(dialect.name, migrate)
+        self._migrates = migrate
         super().__init__(database, dialect, schema=schema, clock=clock)
         self._time = (clock or SystemClock()).now
         parts = (database, self._reader, self._microseconds)
@@ -114,8 +115,8 @@ class SQLiteStore(SQLStore):
         return f"{type(self).__name__}('sqlite:///{self._database.path}')"
 
     def initialize(self) -> None:
-        """Make the file, and bring its schema up to date or check that it is."""
-        self._database.prepare()
+        """Make the file, and bring its schema up to date; or check that it is."""
+        self._database.prepare(makes=self._migrates)
         super().initialize()
 
     def hints(self) -> Hints:
