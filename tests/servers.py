@@ -16,8 +16,9 @@ from uuid import uuid4
 import psycopg
 from sqlalchemy import QueuePool, make_url
 
-from go_scheduler.stores.cockroachdb import CockroachDBStore, within
+from go_scheduler.stores.cockroachdb import CockroachDBStore
 from go_scheduler.stores.opening import open_store
+from go_scheduler.stores.postgresql.within import within
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.stores.sql.tables import metadata

@@ -42,6 +42,7 @@ PACKAGES = (
     "go_scheduler.triggers",
     "go_scheduler.testing",
     "go_scheduler.events",
+    "go_scheduler.doctor",
 )
 BASES = (Event, DefinitionEvent, InstanceEvent, RequestEvent)
 DATABASES = {

@@ -14,6 +14,7 @@ from typer.main import get_command
 from go_scheduler.cli.commands import (
     adding,
     changing,
+    diagnosing,
     importing,
     keys,
     reading,
@@ -101,6 +102,7 @@ for _each in (
     importing,
     reading,
     changing,
+    diagnosing,
     schema,
 ):
     application.add_typer(_each.app)

@@ -9,7 +9,7 @@ from go_scheduler.http.remote_errors import NotAllowedError
 
 
 class ExitCode(IntEnum):
-    """How a command ended."""
+    """How a command ended; `doctor` has 1 for warnings, and 2 for errors."""
 
     DONE = 0
     """It did what was asked."""

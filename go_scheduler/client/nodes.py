@@ -34,13 +34,14 @@ class Nodes(StoreAccess):
         store = self._ready()
         contacts = store.list_contacts(within=CONTACTS_KEPT)
         now = store.now()
-        return sorted((_info(each, now) for each in contacts), key=_place)
+        return sorted((node_info(each, now) for each in contacts), key=_place)
 
     anodes = awaitable(nodes)
     """Await what ``nodes`` does; see there."""
 
 
-def _info(contact: NodeContact, now: datetime) -> NodeInfo:
+def node_info(contact: NodeContact, now: datetime) -> NodeInfo:
+    """What a node told last, as it is seen now."""
     announced = contact.announced
     return NodeInfo(
         id=announced.node,

@@ -19,9 +19,10 @@ from go_scheduler.stores.node_store import NodeStore
 from go_scheduler.stores.view_store import ViewStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
+    from go_scheduler.stores.findings import Finding
     from go_scheduler.stores.hints import Hints
     from go_scheduler.stores.joined_store import JoinedStore
     from go_scheduler.stores.messages import Retention, RunOutcome
@@ -92,6 +93,21 @@ class Store(NodeStore, HandOverStore, ViewStore):
         look by themselves, a store need have none.
         """
         return None
+
+    def examine(self) -> Sequence[Finding]:
+        """What is wrong with the database itself, such as its schema and its locks.
+
+        It writes nothing, needs no ``initialize``, and answers within seconds: what
+        cannot be read, or takes too long, is a finding as well. A store of which there
+        is nothing to be said answers nothing.
+
+        Returns:
+            What was seen, in the order in which it was asked.
+
+        Raises:
+            StoreUnavailableError: The database cannot be reached.
+        """
+        return ()
 
     @abstractmethod
     def now(self) -> datetime:

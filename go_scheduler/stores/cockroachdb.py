@@ -10,10 +10,12 @@ import sqlalchemy_cockroachdb  # type: ignore[import-untyped] # noqa: F401
 from sqlalchemy import func, select
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
+from go_scheduler.stores.cockroachdb_questions import QUESTIONS
 from go_scheduler.stores.polls import LastWork, Polls
 from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect, array
 from go_scheduler.stores.postgresql.driver import EngineKind
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
+from go_scheduler.stores.postgresql.within import within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence, Set
@@ -57,6 +59,7 @@ class CockroachDBStore(PostgreSQLStore):
     # resolved, after the commit: for 70 ms at the 99th percentile on one idle node.
     settling = timedelta(milliseconds=200)
     _kind = EngineKind.COCKROACHDB
+    _questions = QUESTIONS
 
     def __init__(
         self,
@@ -174,23 +177,6 @@ class CockroachDBDialect(PostgreSQLDialect):
 
 
 _LOCKED = "55P03"
-
-
-def within(
-    kind: str, connection: Connection, read: Callable[[Connection], Read]
-) -> Read:
-    """Read within a transaction of a kind."""
-    connection.exec_driver_sql(f"BEGIN {kind}")
-    try:
-        found = read(connection)
-    except BaseException:
-        if not connection.invalidated:
-            connection.exec_driver_sql("ROLLBACK")
-        raise
-    # COMMIT also where nothing was written: after a ROLLBACK psycopg would prepare
-    # every statement anew.
-    connection.exec_driver_sql("COMMIT")
-    return found
 
 
 def _look_up(index: str) -> str:

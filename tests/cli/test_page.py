@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 COMMAND_LINE = (ROOT / "docs/command-line.md").read_text()
 SERVER = (ROOT / "docs/server.md").read_text()
+PAGES = ("command-line", "doctor", "server")
 SESSION = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FIRST_PAGES = [(ROOT / each).read_text() for each in ("README.md", "docs/index.md")]
 QUICK = re.compile(
@@ -89,11 +90,11 @@ def with_a_script(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [COMMAND_LINE, SERVER], ids=["command line", "server"])
+@pytest.mark.parametrize("page", PAGES)
 def test_each_command_prints_what_is_shown(
     page: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for command, shown in steps(page):
+    for command, shown in steps((ROOT / f"docs/{page}.md").read_text()):
         if command.startswith(NOT_RUN):
             continue
         expected = ".*".join(map(re.escape, shown.split("…")))

@@ -17,9 +17,11 @@ from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
 from go_scheduler.stores.postgresql.driver import EngineKind, fault_of, make_engines
 from go_scheduler.stores.postgresql.due_definitions import DueDefinitions
 from go_scheduler.stores.postgresql.due_instances import DueInstances
+from go_scheduler.stores.postgresql.examining import examined
 from go_scheduler.stores.postgresql.executing import Statements
 from go_scheduler.stores.postgresql.listener import Listener
 from go_scheduler.stores.postgresql.newcomers import Newcomers
+from go_scheduler.stores.postgresql.questions import QUESTIONS
 from go_scheduler.stores.postgresql.server_putting import ServerPutting
 from go_scheduler.stores.postgresql.writes import Writes
 from go_scheduler.stores.remembered import note_forgotten
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import Clock
     from go_scheduler.models import Cancelled, TaskDefinition, TaskInstance
+    from go_scheduler.stores.findings import Finding
     from go_scheduler.stores.hints import Hints
     from go_scheduler.stores.messages import (
         Addition,
@@ -83,6 +86,7 @@ class PostgreSQLStore(SQLStore):
     """
 
     _kind = EngineKind.POSTGRESQL
+    _questions = QUESTIONS
     _dialect: PostgreSQLDialect
     _putting: ServerPutting
 
@@ -126,6 +130,10 @@ class PostgreSQLStore(SQLStore):
     def connect(self) -> None:
         """Open all connections of the loops, so that no start waits for one."""
         self._database.connect([Lane.BY_TIME, Lane.BY_KEY, Lane.RENEWALS])
+
+    def examine(self) -> Sequence[Finding]:
+        """What is wrong with the database itself."""
+        return examined(self._database, self._questions)
 
     def hints(self) -> Hints | None:
         """A connection that listens, unless it is not to be."""

@@ -23,6 +23,7 @@ from go_scheduler.stores.sqlite.dialect import SQLiteDialect
 from go_scheduler.stores.sqlite.due_definitions import DueDefinitions
 from go_scheduler.stores.sqlite.file_watch import FileWatch
 from go_scheduler.stores.sqlite.newcomers import Newcomers
+from go_scheduler.stores.sqlite.questions import Examined
 from go_scheduler.stores.sqlite.statements.cleanup import LIST_CONTACTS, NOTE_CONTACT
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import Clock
     from go_scheduler.models import Cancelled, TaskDefinition, TaskInstance
+    from go_scheduler.stores.findings import Finding
     from go_scheduler.stores.hints import Hints
     from go_scheduler.stores.messages import (
         Addition,
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
     )
 
 _BUSY_TIMEOUT = timedelta(seconds=5)
+# That an answer for an examination may take.
+_LONGEST = timedelta(seconds=5)
 
 
 class SQLiteStore(SQLStore):
@@ -118,6 +122,11 @@ class SQLiteStore(SQLStore):
         """Make the file, and bring its schema up to date; or check that it is."""
         self._database.prepare(makes=self._migrates)
         super().initialize()
+
+    def examine(self) -> Sequence[Finding]:
+        """What is wrong with the file."""
+        path, elapsed = self._database.path, SystemClock().elapsed
+        return list(Examined(path, elapsed=elapsed, longest=_LONGEST).findings())
 
     def hints(self) -> Hints:
         """Whether the file has been written to by others."""

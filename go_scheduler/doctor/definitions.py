@@ -1,0 +1,152 @@
+"""What is asked of definitions, and of the nodes that are to run them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from go_scheduler.doctor.kinds import (
+    NAME_UNKNOWN,
+    NAME_UNREGISTERED,
+    NEVER_AGAIN,
+    NO_NODES,
+    NOT_ALL_READ,
+    OVERDUE,
+    PAUSED,
+    QUEUE_UNSERVED,
+    TRIGGER_UNKNOWN,
+    VERSIONS_DIFFER,
+)
+from go_scheduler.models import DefinitionState, State
+from go_scheduler.stores.findings import well
+from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.triggers.stored import UnknownTrigger
+from go_scheduler.why.words import length
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from go_scheduler.doctor.facts import Facts
+    from go_scheduler.models import TaskDefinition
+    from go_scheduler.stores.findings import Finding
+
+SHOWN = 5
+"""Of more than so many only some are named."""
+LATE = timedelta(minutes=1)
+"""What is due for longer is told."""
+_OPEN = (State.PENDING, State.CLAIMED, State.RUNNING)
+
+
+def nodes(facts: Facts) -> Iterator[Finding]:
+    """Which nodes live, and whether they serve what is to run."""
+    living = facts.nodes
+    if not living:
+        yield NO_NODES.found("no node that takes on work was seen of late")
+        return
+    yield well("nodes", f"{len(living)} live and take on work")
+    versions = sorted({str(each.version) for each in living})
+    if len(versions) > 1:
+        yield VERSIONS_DIFFER.found(f"nodes are of version {', '.join(versions)}")
+    unserved: Counter[str] = Counter()
+    unknown: Counter[tuple[str, str | None]] = Counter()
+    for each in facts.active:
+        serving = [node for node in living if node.serves(each.queue)]
+        if not serving:
+            unserved[each.queue] += 1
+        elif not any(node.knows(each.name) for node in serving):
+            unknown[each.queue, each.name] += 1
+    for queue, count in unserved.most_common(SHOWN):
+        yield QUEUE_UNSERVED.found(
+            f"no living node serves queue {queue!r}, in which {_so_many(count)} run"
+        )
+    for (queue, name), count in unknown.most_common(SHOWN):
+        yield NAME_UNKNOWN.found(
+            f"no living node that serves queue {queue!r} has a handler for {name!r}, of"
+            f" which there are {_so_many(count)}"
+        )
+
+
+def names(facts: Facts) -> Iterator[Finding]:
+    """Whether the handlers that were named have all that is to run."""
+    known = facts.names
+    if known is None:
+        return
+    lacking = Counter(each.name for each in facts.active if each.name not in known)
+    for name, count in lacking.most_common(SHOWN):
+        yield NAME_UNREGISTERED.found(
+            f"the handlers have none for {name!r}, of which there are {_so_many(count)}"
+        )
+    if not lacking:
+        yield well("handlers", "there is one for each active definition")
+
+
+def definitions(facts: Facts) -> Iterator[Finding]:
+    """Which fire no more, or should have fired."""
+    found, active = facts.definitions, facts.active
+    if len(found) >= facts.most:
+        yield NOT_ALL_READ.found(
+            f"of the definitions the first {facts.most:,} were read"
+        )
+    yield well("definitions", f"{len(found):,} were read, {len(active):,} are active")
+    unknown = [each for each in active if isinstance(each.trigger, UnknownTrigger)]
+    if unknown:
+        kinds = ", ".join(sorted({_kind(each) for each in unknown}))
+        yield TRIGGER_UNKNOWN.found(f"{_listed(unknown)} have triggers of kind {kinds}")
+    late = [each for each in active if _is_late(each, facts)]
+    if late:
+        oldest = min(each.next_fire_time or facts.now for each in late)
+        yield OVERDUE.found(
+            f"{_listed(late)} should have fired, the first"
+            f" {length(facts.now - oldest)} ago, and have not"
+        )
+    over = [each for each in found if _is_over(each, facts)]
+    if over:
+        yield NEVER_AGAIN.found(f"{_listed(over)} never fire again")
+    paused = [each for each in found if each.state is DefinitionState.PAUSED]
+    if paused:
+        yield PAUSED.found(f"{_listed(paused)} are paused")
+
+
+def _is_late(definition: TaskDefinition, facts: Facts) -> bool:
+    at = definition.next_fire_time
+    return at is not None and facts.now - at > LATE
+
+
+def _is_over(definition: TaskDefinition, facts: Facts) -> bool:
+    """Whether it has fired for the last time, and was no one-off nor on demand."""
+    trigger = definition.trigger
+    if isinstance(trigger, OnDemandTrigger | UnknownTrigger) or not trigger.recurring:
+        return False
+    if definition.state is DefinitionState.COMPLETED:
+        return True
+    if definition.next_fire_time is not None or definition.paused:
+        return False
+    # It counts from the end of a run: one that is open will have it fire again.
+    list_instances = facts.store.list_instances
+    return not any(
+        list_instances(definition_id=definition.id, state=each, limit=1)
+        for each in _OPEN
+    )
+
+
+def _kind(definition: TaskDefinition) -> str:
+    assert isinstance(definition.trigger, UnknownTrigger)
+    return repr(definition.trigger.unknown_kind)
+
+
+def _so_many(count: int) -> str:
+    return "1 definition" if count == 1 else f"{count:,} definitions"
+
+
+def _listed(definitions: Sequence[TaskDefinition]) -> str:
+    """How many they are, and the first by their names."""
+    named = ", ".join(labels(definitions[:SHOWN]))
+    more = ", …" if len(definitions) > SHOWN else ""
+    return f"{_so_many(len(definitions))} ({named}{more})"
+
+
+def labels(definitions: Iterable[TaskDefinition]) -> Iterator[str]:
+    """Each by its name, and its id."""
+    for each in definitions:
+        yield f"{each.name} {each.id}" if each.name else f"{each.id}"
