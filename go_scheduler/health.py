@@ -11,6 +11,7 @@ from uuid import UUID
 from go_scheduler.shown import shown
 
 if TYPE_CHECKING:
+    from go_scheduler.models import Histogram
     from go_scheduler.ticking.ticker import Ticker
 
 _LATE = timedelta(seconds=10)
@@ -42,6 +43,49 @@ class LoopHealth:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lateness:
+    """How late the runs of a while began.
+
+    Attributes:
+        runs: How many there were.
+        p50: How late half of them began at most; None: there were none. It is rounded
+            up, as all are, by half at most; a day also stands for what is later.
+        p99: The same of 99 in a hundred.
+    """
+
+    runs: int = 0
+    p50: timedelta | None = None
+    p99: timedelta | None = None
+
+    @classmethod
+    def of(cls, counted: Histogram) -> Self:
+        """That of what was counted."""
+        return cls(
+            runs=counted.total, p50=counted.quantile(0.5), p99=counted.quantile(0.99)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecentLateness:
+    """How late runs began here lately.
+
+    Attributes:
+        minute: Those of the last minute.
+        hour: Those of the last hour.
+        day: Those of the last day, as far as this node has run.
+        objective: The ``lateness_objective``; None: there is none.
+        met: Whether 99 in a hundred of the last minute's began no later than that;
+            None: there is none.
+    """
+
+    minute: Lateness = Lateness()
+    hour: Lateness = Lateness()
+    day: Lateness = Lateness()
+    objective: timedelta | None = None
+    met: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
     """A scheduler at one moment.
 
@@ -64,6 +108,7 @@ class Health:
         busy: Instances that need a worker or have one.
         unrecorded: Results that the store has not taken yet.
         events_dropped: Events of which listeners were not told, as they are too slow.
+        lateness: How late runs began here in the last minute, hour and day.
     """
 
     ok: bool
@@ -78,6 +123,7 @@ class Health:
     busy: int
     unrecorded: int
     events_dropped: int = 0
+    lateness: RecentLateness = RecentLateness()
 
 
 def not_running(trouble: str) -> Health:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from go_scheduler.clock import Clock
-    from go_scheduler.models import TaskDefinition
+    from go_scheduler.models import Outcome, TaskDefinition
     from go_scheduler.node import Node
 
 
@@ -228,6 +228,11 @@ class Lifecycle(ABC):
         for each in self._fellows.nodes():
             if each is not mine:
                 each.look_for_instances()
+
+    def _count_end(self, queue: str, outcome: Outcome | None) -> None:
+        for each in self._fellows.nodes():
+            each.count_end(queue, outcome)
+            return
 
     def _live_node(self) -> Node | None:
         node = self._node

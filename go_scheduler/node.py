@@ -74,6 +74,7 @@ class Node:
         self._execution = Execution(
             handling, store, store_clock, self._id, settings=settings, events=events
         )
+        self.count_end = self._execution.recorder.tally.ended
         self._wire_looks(store, store_clock)
         self._unserved = UnservedQueues(store, clock, own=self._served, events=events)
         self._cleanup = Cleanup(store, settings.kept)
@@ -122,10 +123,9 @@ class Node:
     @property
     def is_own_thread(self) -> bool:
         """Whether this is called by one of its own handlers, listeners or loops."""
-        if run_here() in self._execution.held.running():
-            return True
+        is_run = run_here() in self._execution.held.running()
         is_loop = any(ticker.is_current for ticker in self._tickers())
-        return is_loop or self._events.is_own_thread
+        return is_run or is_loop or self._events.is_own_thread
 
     def start(self) -> None:
         """Begin to tick; needs no answer of the store."""
@@ -244,27 +244,26 @@ class Node:
         """How it is."""
         # Nothing depends on hints.
         tickers = [each for each in self._tickers() if each not in self._hinted.tickers]
-        elapsed = self._clock.elapsed()
+        elapsed, errors = self._clock.elapsed(), [each.error for each in tickers]
         loops = {each.name: LoopHealth.of(each, elapsed) for each in tickers}
         execution = self._execution
         stuck = execution.keeper.stuck()
         trouble = execution.workers.trouble
         hanging = self._creation.hanging
-        well = all(loop.ok for loop in loops.values())
         return Health(
-            ok=well and not (trouble or stuck or hanging or self._stopping),
+            ok=all(loop.ok for loop in loops.values())
+            and not (trouble or stuck or hanging or self._stopping),
             trouble=trouble,
             warnings=execution.admission.notices.texts + self._unserved.texts,
             node=self._id,
             loops=loops,
-            store_reachable=not any(
-                isinstance(ticker.error, StoreError) for ticker in tickers
-            ),
+            store_reachable=not any(isinstance(each, StoreError) for each in errors),
             stuck_workers=stuck,
             hanging_triggers=hanging,
             waiting=execution.held.waiting,
             busy=execution.held.busy,
             unrecorded=execution.recorder.unrecorded,
+            lateness=execution.lateness,
         )
 
     def _tickers(self) -> list[Ticker]:
@@ -320,6 +319,7 @@ class Node:
         """Stop what recorded and renewed; one still at the store changes nothing."""
         if self._resting_since is None:
             self._resting_since = self._clock.elapsed()
+            self._execution.write_last_stats()
         self._execution.hand_over.close()
         for ticker in self._tickers():
             ticker.stop()

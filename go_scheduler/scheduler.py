@@ -99,14 +99,11 @@ class Scheduler(Lifecycle, Tasks, Client):
         expire_after: How long a run may take before it is presumed hung and the
             instance runs again, for definitions that do not say; see ``Run.extend``.
         timeout: How long a handler may run before it is told to end, for definitions
-            that do not say; see ``TaskDefinition``. None: no limit but
-            ``expire_after``.
-        retry: What follows a run that did not succeed, for definitions that do not
-            say.
+            that do not say; see ``TaskDefinition``. None: ``expire_after`` alone.
+        retry: What follows a run that failed, for definitions that do not say.
         catch_up: What becomes of what is late, for definitions that do not say.
         lease: How long a claim holds unless it is renewed, which happens every third of
-            it: the work of a node that died runs elsewhere after so long, and a little
-            more.
+            it: the work of a node that died runs elsewhere a little after that.
         retention: How long finished instances and definitions are kept; zero: no longer
             than until the next cleanup.
         retention_failed: The same for instances that failed; None: a week, or as long
@@ -119,6 +116,8 @@ class Scheduler(Lifecycle, Tasks, Client):
             machine's clock, so much later, and no longer by answers that are late
             themselves. If it is not true, they may start early, by a round trip at
             most. None: nobody vouches for it.
+        lateness_objective: How late runs may begin, but for one in a hundred: the log
+            and an event tell when that is broken, and when it is met again.
         clock: Measures time; a ``ManualClock`` for tests. None: the system's.
         executor: Calls the handlers, such as a ``ProcessExecutor``, whose processes
             end with the scheduler; any other is not shut down. In processes there is no
@@ -159,6 +158,7 @@ class Scheduler(Lifecycle, Tasks, Client):
         retention_failed: timedelta | None = None,
         remember: timedelta = timedelta(days=400),
         clock_error: timedelta | None = None,
+        lateness_objective: timedelta | None = None,
         clock: Clock | None = None,
         executor: Executor | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
@@ -190,6 +190,7 @@ class Scheduler(Lifecycle, Tasks, Client):
             retention_failed=retention_failed,
             remember=remember,
             clock_error=clock_error,
+            lateness_objective=lateness_objective,
         )
         Client.__init__(self, MemoryStore(clock) if store is None else store)
         self._defaults = Defaults.of(self._settings)
@@ -198,10 +199,9 @@ class Scheduler(Lifecycle, Tasks, Client):
         self._listeners, self._logs_runs = heard, log_runs
         self._hub = Events(heard, self._clock, log_runs=log_runs)
         self._events = self._hub.teller("scheduler")
-        self._handler = handler
+        self._handler, self._executor = handler, executor
         self._use_tasks_of(handler)
         self._notices, self._said = Notices(), Notices()
-        self._executor = executor
         check_same(self._clock, self._store.clock)
         if isinstance(self._clock, DrivingClock):
             self._executor = executor or self._clock.executor

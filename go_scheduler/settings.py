@@ -36,9 +36,17 @@ _LEAST = {
     "retention_failed": ZERO,
     "remember": ZERO,
     "clock_error": ZERO,
+    "lateness_objective": timedelta(milliseconds=1),
 }
 _POLICIES = {"retry": RetryPolicy, "catch_up": CatchUp}
-_MAY_BE_NONE = ("max_hung", "max_hangs", "timeout", "retention_failed", "clock_error")
+_MAY_BE_NONE = (
+    "max_hung",
+    "max_hangs",
+    "timeout",
+    "retention_failed",
+    "clock_error",
+    "lateness_objective",
+)
 _FAILED_KEPT = timedelta(days=7)
 _LEAST_SPARES = 4
 
@@ -64,6 +72,7 @@ class Settings:
     retention_failed: timedelta | None
     remember: timedelta
     clock_error: timedelta | None
+    lateness_objective: timedelta | None
 
     def __post_init__(self) -> None:
         for each in fields(self):

@@ -56,6 +56,7 @@ SETTINGS = Settings(
     retention_failed=None,
     remember=timedelta(days=400),
     clock_error=None,
+    lateness_objective=None,
 )
 SHARED = [pytest.param(each, marks=pytest.mark.slow) for each in ENGINES[1:]]
 """Those that processes can share: for ``pytest.mark.parametrize("engine", SHARED)``."""

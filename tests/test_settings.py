@@ -37,6 +37,7 @@ SETTINGS = Settings(
     retention_failed=None,
     remember=SECOND,
     clock_error=None,
+    lateness_objective=None,
 )
 
 
@@ -55,6 +56,7 @@ def refusal(name: str, value: object) -> str:
         ("expire_after", 0.1),
         ("timeout", 0.1),
         ("lease", 1),
+        ("lateness_objective", 0.001),
     ],
 )
 def test_what_cannot_work_is_refused_with_the_least_that_can(

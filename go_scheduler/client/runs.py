@@ -159,7 +159,12 @@ class Runs(StoreAccess):
     """Await what ``release`` does; see there."""
 
     def _desk(self) -> Desk:
-        return Desk(self._ready(), defaults=self._defaults, tell=self._events.tell)
+        return Desk(
+            self._ready(),
+            defaults=self._defaults,
+            tell=self._events.tell,
+            count=self._count_end,
+        )
 
     def _went_on(self, recorded: bool) -> bool:
         # It may run again at once, or its definition go on.

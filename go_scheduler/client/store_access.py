@@ -14,7 +14,7 @@ from go_scheduler.stores.base import Store, transactional
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from go_scheduler.models import TaskDefinition, TaskInstance
+    from go_scheduler.models import Outcome, TaskDefinition, TaskInstance
     from go_scheduler.stores.joined_store import JoinedStore
     from go_scheduler.stores.messages import Addition
 
@@ -106,6 +106,9 @@ class StoreAccess:
     def _taker(self) -> Taker | None:
         """What runs at once what is created here and is due; None: nothing does."""
         return None
+
+    def _count_end(self, queue: str, outcome: Outcome | None) -> None:
+        """An instance or, without an outcome, a run of it has ended: a node counts."""
 
     def _look(self, stored: TaskDefinition | None = None) -> None:
         """Something may be due, what was just stored perhaps: a scheduler looks."""

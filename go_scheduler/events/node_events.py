@@ -110,6 +110,38 @@ class ExecutorRecovered(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectiveBroken(Event):
+    """More than one run in a hundred began too late here in the last minute.
+
+    Attributes:
+        node: The node.
+        objective: Its ``lateness_objective``.
+        runs: How many runs began.
+        late: How many of them were too late.
+    """
+
+    node: UUID
+    objective: timedelta
+    runs: int
+    late: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectiveMet(Event):
+    """The last minute's runs began in time again, but for one in a hundred at most.
+
+    Attributes:
+        node: The node.
+        objective: Its ``lateness_objective``.
+        after: After how long.
+    """
+
+    node: UUID
+    objective: timedelta
+    after: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueUnserved(Event):
     """Something is due in a queue that no node serves, and has not for a minute.
 

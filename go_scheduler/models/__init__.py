@@ -1,6 +1,7 @@
 """Definitions, instances, runs and nodes, and the small frozen values of them."""
 
 from go_scheduler.models.definition import METADATA_LIMIT, TaskDefinition
+from go_scheduler.models.histogram import BOUNDS, Histogram
 from go_scheduler.models.instance import (
     PAYLOAD_LIMIT,
     RESULT_LIMIT,
@@ -10,6 +11,7 @@ from go_scheduler.models.instance import (
 from go_scheduler.models.looked_up import COUNTED, Backlog, Counted
 from go_scheduler.models.node_info import NodeInfo
 from go_scheduler.models.pause import Pause
+from go_scheduler.models.queue_stats import QueueStats
 from go_scheduler.models.states import (
     Cancelled,
     DefinitionState,
@@ -20,6 +22,7 @@ from go_scheduler.models.states import (
 from go_scheduler.models.task_run import RUNS_KEPT, RunEnd, TaskRun
 
 __all__ = [
+    "BOUNDS",
     "COUNTED",
     "METADATA_LIMIT",
     "PAYLOAD_LIMIT",
@@ -30,9 +33,11 @@ __all__ = [
     "Counted",
     "DefinitionState",
     "Extension",
+    "Histogram",
     "NodeInfo",
     "Outcome",
     "Pause",
+    "QueueStats",
     "RunEnd",
     "Skipped",
     "State",

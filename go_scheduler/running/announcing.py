@@ -14,19 +14,22 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.handlers.registry import Handler
+    from go_scheduler.running.objective import Objective
     from go_scheduler.settings import Settings
+    from go_scheduler.stores.base import Store
 
 # Of more it is not told which they are: each node writes all of it every few seconds.
 _MOST_NAMES = 1000
 
 
 class Announcing:
-    """Says who a node is, and what it runs.
+    """Says who a node is, what it runs, and what has become of that.
 
     Args:
         node: Its id.
         handler: What it calls; None: nothing.
         settings: Which queues it serves.
+        objective: How late its runs may be, and what has been counted of them.
 
     Attributes:
         node: Its id.
@@ -34,8 +37,17 @@ class Announcing:
         stopping: Whether it takes nothing more.
     """
 
-    def __init__(self, node: UUID, handler: Handler | None, settings: Settings) -> None:
+    def __init__(
+        self,
+        node: UUID,
+        handler: Handler | None,
+        settings: Settings,
+        *,
+        objective: Objective,
+    ) -> None:
         self.node = node
+        self._objective = objective
+        self._tally = objective.tally
         self._handler = handler
         self.queues = () if handler is None else tuple(settings.queues)
         self._lease = settings.lease
@@ -55,6 +67,28 @@ class Announcing:
             lease=self._lease,
             stopping=self.stopping,
         )
+
+    def look(self) -> None:
+        """Go on with counting, and judge whether runs begin in time."""
+        self._objective.look()
+
+    def write_stats(self, store: Store, *, last: bool = False) -> None:
+        """Write what was counted, if a minute is over in which anything was.
+
+        Args:
+            store: Where to.
+            last: Whether to write all there is: nothing more is counted.
+
+        Raises:
+            StoreError: It could not be written, and is written the next time.
+        """
+        taken = self._tally.take(last=last)
+        if taken:
+            try:
+                store.note_stats(self.node, taken)
+            except BaseException:
+                self._tally.put_back(taken)
+                raise
 
     @property
     def names(self) -> tuple[str, ...] | None:

@@ -55,6 +55,7 @@ class Desk:
         store: Where instances are kept.
         defaults: What holds for definitions that do not say.
         tell: Told of what becomes of runs.
+        count: Told of each end by its queue, as ``Tally.ended``.
         now: The store's time, as the caller knows it; None: the store is asked.
     """
 
@@ -64,11 +65,13 @@ class Desk:
         *,
         defaults: Defaults,
         tell: Callable[[Event], None],
+        count: Callable[[str, Outcome | None], None] = lambda queue, outcome: None,
         now: Callable[[], datetime] | None = None,
     ) -> None:
         self._store = store
         self._defaults = defaults
         self._tell_event = tell
+        self._count = count
         self._now = now or store.now
 
     def claim(
@@ -273,6 +276,8 @@ class Desk:
             answers |= refused
             for number, (run, decision) in decided.items():
                 if run.claim.instance_id in recorded:
+                    queue = run.instance.definition.queue
+                    self._count(queue, decision.record.outcome)
                     tell_end(self._tell_event, run, decision)
                     answers[number] = True
                 elif number not in refused:

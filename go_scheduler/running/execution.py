@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import StoreError
 from go_scheduler.events.hub import LOG_ALONE, Events
 from go_scheduler.handlers.registry import HandlerRegistry
+from go_scheduler.health import Lateness, RecentLateness
 from go_scheduler.running.admission import Admission
 from go_scheduler.running.announcing import Announcing
 from go_scheduler.running.calling.calls import Calls
@@ -19,6 +21,7 @@ from go_scheduler.running.hand_over import HandOver
 from go_scheduler.running.held import Held
 from go_scheduler.running.instance_runner import InstanceRunner
 from go_scheduler.running.keeper import Keeper
+from go_scheduler.running.objective import Objective
 from go_scheduler.running.overdue import Overdue
 from go_scheduler.running.recorder import Recorder
 from go_scheduler.running.renewals import Renewals
@@ -55,6 +58,7 @@ class Execution:
 
     Attributes:
         hand_over: Takes what is created here and due.
+        objective: Whether runs begin in time.
         makers: The tickers of what makes work; a stop ends these first.
         tickers: Those of all its parts.
     """
@@ -72,7 +76,6 @@ class Execution:
         self._store = store
         self._clock = clock
         self._claimant = settings.claimant(node)
-        self._announcing = Announcing(node, handling.handler, settings)
         self._settings = settings
         self._defaults = Defaults.of(settings)
         self._events = events
@@ -83,6 +86,7 @@ class Execution:
         handler = HandlerRegistry() if handling.handler is None else handling.handler
         self._beside = handling.beside
         self._wire_recording()
+        self._wire_announcing(handling.handler)
         self._wire_calling(handler, handling)
         self._wire_claiming(handler)
         if handling.handler is None:
@@ -99,6 +103,16 @@ class Execution:
     def has_left(self) -> bool:
         """Whether the others know that this node takes nothing more, if they can."""
         return self._takeover.has_left
+
+    @property
+    def lateness(self) -> RecentLateness:
+        """How late runs began here lately."""
+        recent = self.recorder.tally.recent()
+        return RecentLateness(
+            **{name: Lateness.of(each) for name, each in recent._asdict().items()},
+            objective=self.objective.wanted,
+            met=self.objective.met,
+        )
 
     def leave(self) -> None:
         """Tell the others that this node takes nothing more."""
@@ -130,6 +144,11 @@ class Execution:
             except StoreError:
                 return False
         return True
+
+    def write_last_stats(self) -> None:
+        """Write what has been counted and is not yet written, if the store takes it."""
+        with suppress(StoreError):
+            self._announcing.write_stats(self._store, last=True)
 
     def _wire_recording(self) -> None:
         self.recorder = Recorder(
@@ -163,6 +182,18 @@ class Execution:
             overdue=overdue,
             left=lambda: self.workers.give_back_left(),
             events=self._events,
+        )
+
+    def _wire_announcing(self, handler: Handler | None) -> None:
+        self.objective = Objective(
+            self._settings.lateness_objective,
+            self.recorder.tally,
+            clock=self._clock,
+            node=self._claimant.node,
+            events=self._events,
+        )
+        self._announcing = Announcing(
+            self._claimant.node, handler, self._settings, objective=self.objective
         )
 
     def _wire_calling(self, handler: Handler, handling: Handling) -> None:

@@ -23,6 +23,7 @@ from go_scheduler.running.entry import Entry
 from go_scheduler.running.outbox import Outbox
 from go_scheduler.running.outcomes import Decision, EndedRun
 from go_scheduler.running.reports import Reports, failure_event
+from go_scheduler.running.tally import Tally
 from go_scheduler.shown import shown
 from go_scheduler.stores.base import transactional
 from go_scheduler.stores.messages import Release, Renewal
@@ -57,6 +58,7 @@ class Recorder:
         events: Told of what fails.
 
     Attributes:
+        tally: Counts what ends; what calls the handlers counts there what begins.
         ticker: Lets it tick.
     """
 
@@ -76,12 +78,15 @@ class Recorder:
         self._defaults = defaults
         self._max_hangs = max_hangs
         self._left_behind = False
-        self._outbox = Outbox(
+        self.tally = Tally()
+        reports = Reports(
             store,
-            clock,
-            written=recorded,
-            slot_freed=slot_freed,
-            reports=Reports(store, rolled_back=self._report_rolled_back, events=events),
+            rolled_back=self._report_rolled_back,
+            count=self.tally.ended,
+            events=events,
+        )
+        self._outbox = Outbox(
+            store, clock, written=recorded, slot_freed=slot_freed, reports=reports
         )
         self._events = events.teller("running", bounded=True)
         self._times_runs = events.wanted(RunEnded) or events.wanted(InstanceFinished)

@@ -48,6 +48,7 @@ class Reports:
         store: Asked for an instance if the answer does not tell what became of it.
         rolled_back: Told of failures that are known only now: ``complete_in`` had been
             called, and its transaction has not committed.
+        count: Told of each end by its queue, as ``Tally.ended``.
         events: Told of all else.
     """
 
@@ -56,10 +57,12 @@ class Reports:
         store: Store,
         *,
         rolled_back: Callable[[HeldRun, RunOutcome], None],
+        count: Callable[[str, Outcome | None], None],
         events: Events = LOG_ALONE,
     ) -> None:
         self._store = store
         self._rolled_back = rolled_back
+        self._count = count
         self._events = events.teller("running", bounded=True)
         self._asked = 0
         self._tells_ended = self._events.wanted(RunEnded)
@@ -91,6 +94,7 @@ class Reports:
 
     def recorded(self, entry: Entry, outcome: RunOutcome) -> None:
         """Tell of an outcome that the store has taken."""
+        self._count(entry.run.instance.definition.queue, outcome.outcome)
         if entry.joined:
             self._rolled_back(entry.run, outcome)
         if not self._tells_any:
@@ -134,6 +138,7 @@ class Reports:
 
     def _tell_committed(self, entry: Entry, found: TaskInstance) -> None:
         """Tell of a success, and of what the handler raised after its commit."""
+        self._count(entry.run.instance.definition.queue, Outcome.COMPLETED)
         self._tell_ended(entry, Outcome.COMPLETED)
         self._tell_finished(entry, Outcome.COMPLETED, None)
         if found.definition.completed_at is not None:

@@ -97,9 +97,13 @@ class Takeover:
         self.ticker.wake()
 
     def tick(self) -> timedelta | None:
-        """Note this node's contact, and read that of the others while it is young."""
+        """Note this node's contact, and read that of the others while it is young.
+
+        With it goes what the node has counted, once a minute.
+        """
         announced = self._announcing.announcement()
         try:
+            self._announcing.look()
             self._clock.refresh()
             self._store.note_contact(announced, unbroken=self._contact.unbroken)
             self._has_left = announced.stopping
@@ -109,6 +113,8 @@ class Takeover:
         except BaseException:
             self._contact.broke()
             raise
+        # Apart from the contact: nothing depends on it.
+        self._announcing.write_stats(self._store)
         return None
 
     def _read_others(self) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.checks import check_type
 from go_scheduler.clock import ZERO, Clock
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.models.queue_stats import HOUR, MINUTE
 from go_scheduler.stores.hand_over_store import HandOverStore
 from go_scheduler.stores.node_store import NodeStore
 from go_scheduler.stores.view_store import ViewStore
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 CONTACTS_KEPT = timedelta(hours=1)
 """How long ago a node may have been seen whose contact is still kept."""
+
+STATS_KEPT = {MINUTE: timedelta(days=2), HOUR: timedelta(days=31)}
+"""How long ago a minute, or an hour, may have begun whose counts are still kept."""
 
 
 class Store(NodeStore, HandOverStore, ViewStore):
@@ -125,8 +129,9 @@ class Store(NodeStore, HandOverStore, ViewStore):
         A definition goes once it has been completed for so long and has no instance
         left; if its id was passed, that is remembered from then on. So are its trigger
         and revision, and when it was completed. What is remembered of ids that were
-        completed long ago, and the contacts of nodes that were last seen more than an
-        hour ago, go as well, uncounted.
+        completed long ago, the contacts of nodes that were last seen more than an hour
+        ago, and what is counted of minutes that began more than two days ago, and of
+        hours that did more than 31 days ago, go as well, uncounted.
 
         Args:
             retention: How long ago that must have been.

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
-    from datetime import timedelta
+    from datetime import datetime, timedelta
+    from uuid import UUID
 
+    from go_scheduler.models import QueueStats
     from go_scheduler.stores.messages import Announcement, NodeContact
 
 
@@ -38,6 +40,36 @@ class NodeStore(ABC):
         Returns:
             One for each node, living or dead, in no order.
         """
+
+    # A store may keep nothing.
+    def note_stats(  # noqa: B027
+        self, node: UUID, stats: Sequence[QueueStats]
+    ) -> None:
+        """Keep what a node has counted, at most once a minute.
+
+        As it stands here nothing is kept, which a store may leave so.
+
+        Args:
+            node: The node.
+            stats: Each of another minute or hour, or another queue; in the place of
+                what the node has had kept of the same.
+        """
+
+    def list_stats(
+        self, *, every: timedelta, since: datetime, until: datetime
+    ) -> Sequence[QueueStats]:
+        """Read what was counted.
+
+        Args:
+            every: Minutes or hours: how long they are.
+            since: Only those that begin no earlier.
+            until: Only those that begin before this.
+
+        Returns:
+            One for each minute or hour, queue and node, by when they begin, and then by
+            queue in any order; empty if the store keeps none.
+        """
+        return ()
 
     @abstractmethod
     def list_due_queues(self, *, apart_from: Collection[str]) -> Collection[str]:

@@ -53,6 +53,7 @@ from go_scheduler.testing.store.slot_edits import SlotEditTests
 from go_scheduler.testing.store.slot_holders import SlotHolderTests
 from go_scheduler.testing.store.slots import SlotTests
 from go_scheduler.testing.store.starts import RenewTests, StartTests
+from go_scheduler.testing.store.stats import StatsTests
 from go_scheduler.testing.store.successes import SuccessTests
 from go_scheduler.testing.store.threads import ThreadTests
 from go_scheduler.testing.store.unfired import UnfiredTests
@@ -110,6 +111,7 @@ class StoreSuite(
     CancelTests,
     ContactTests,
     DueQueuesTests,
+    StatsTests,
     SettingTests,
     DefinitionListTests,
     InstanceListTests,

@@ -52,6 +52,8 @@ from go_scheduler.events import (
     NodeStarted,
     NodeStopped,
     NoticeGiven,
+    ObjectiveBroken,
+    ObjectiveMet,
     QueueUnserved,
     RequestAllowed,
     RequestRefused,
@@ -328,6 +330,14 @@ WRITTEN = [
     ),
     (ExecutorRecovered(), "WARNING the executor takes handlers again"),
     (QueueUnserved(queue="mail", text="it waits"), "WARNING it waits"),
+    (
+        ObjectiveBroken(node=ONE, objective=SECOND / 4, runs=200, late=3),
+        "WARNING 3 of the last minute's 200 runs are more than 0.25 s late",
+    ),
+    (
+        ObjectiveMet(node=ONE, objective=SECOND, after=61 * SECOND),
+        "INFO runs are at most 1 s late again, after 61 s",
+    ),
     (NoticeGiven(text="so it is"), "WARNING so it is"),
     (NoticeGiven(text="so it is", is_warning=False), "INFO so it is"),
     (WRITE, "INFO ann from 10.0.0.7: POST /v1/definitions was answered by 201"),

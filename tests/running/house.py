@@ -22,6 +22,7 @@ from go_scheduler.running.hand_over import HandOver
 from go_scheduler.running.held import Held
 from go_scheduler.running.instance_runner import InstanceRunner
 from go_scheduler.running.keeper import Keeper
+from go_scheduler.running.objective import Objective
 from go_scheduler.running.overdue import Overdue
 from go_scheduler.running.recorder import Recorder
 from go_scheduler.running.renewals import Renewals
@@ -280,8 +281,10 @@ class House:
             retention_failed=None,
             remember=timedelta(days=400),
             clock_error=None,
+            lateness_objective=None,
         )
-        announcing = Announcing(NODE, handler, settings)
+        objective = Objective(None, self.recorder.tally, clock=clock, node=NODE)
+        announcing = Announcing(NODE, handler, settings, objective=objective)
         self.takeover = Takeover(
             store,
             clock,

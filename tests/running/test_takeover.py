@@ -11,7 +11,9 @@ from go_scheduler.clock import ZERO, StoreClock
 from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.running.announcing import Announcing
 from go_scheduler.running.contact import Contact
+from go_scheduler.running.objective import Objective
 from go_scheduler.running.takeover import Takeover
+from go_scheduler.running.tally import Tally
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Announcement
 from go_scheduler.testing.builders import LEASE, NODE, OTHER_NODE, TICK
@@ -50,10 +52,13 @@ class House:
     def __init__(self, store: Store, clock: ManualClock) -> None:
         self.looks = 0
         self.contact = Contact(clock, lease=LEASE)
+        self.tally = Tally()
+        of_store = StoreClock(clock, store.now)
+        objective = Objective(None, self.tally, clock=of_store, node=NODE)
         self.takeover = Takeover(
             store,
-            StoreClock(clock, store.now),
-            Announcing(NODE, print, SETTINGS),
+            of_store,
+            Announcing(NODE, print, SETTINGS, objective=objective),
             lease=LEASE,
             contact=self.contact,
             look=self._look,

@@ -18,6 +18,8 @@ from go_scheduler.events.node_events import (
     NodeStarted,
     NodeStopped,
     NoticeGiven,
+    ObjectiveBroken,
+    ObjectiveMet,
     QueueUnserved,
 )
 
@@ -59,6 +61,20 @@ def _(event: ExecutorFailed) -> Line:
 @line_of.register(ExecutorRecovered)
 def _(event: ExecutorRecovered) -> Line:
     return Line(WARNING, "the executor takes handlers again")
+
+
+@line_of.register(ObjectiveBroken)
+def _(event: ObjectiveBroken) -> Line:
+    text = "%d of the last minute's %d runs are more than %g s late"
+    late = event.objective.total_seconds()
+    return Line(WARNING, text, (event.late, event.runs, late), {"node": event.node})
+
+
+@line_of.register(ObjectiveMet)
+def _(event: ObjectiveMet) -> Line:
+    text = "runs are at most %g s late again, after %.0f s"
+    spans = (event.objective.total_seconds(), event.after.total_seconds())
+    return Line(INFO, text, spans, {"node": event.node})
 
 
 @line_of.register(QueueUnserved)

@@ -151,6 +151,7 @@ class SchedulerSection(Section):
     retention_failed: Duration | None = None
     remember: Duration = timedelta(days=400)
     clock_error: Duration | None = None
+    lateness_objective: Duration | None = None
     log_runs: bool = False
 
     def arguments(self) -> dict[str, Any]:

@@ -70,6 +70,7 @@ class Reported:
             store,
             defaults=scheduler._defaults,
             tell=scheduler._events.tell,
+            count=scheduler._count_end,
             now=self._clock.now,
         )
 

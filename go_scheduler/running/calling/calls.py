@@ -77,6 +77,7 @@ class Calls:
         self._events = events.teller("running")
         # Bound once: each run that is called keeps them.
         self._look, self._complete_in = keeper.look, recorder.complete_in
+        self._count = recorder.tally.begun
         self._margin = min(_MARGIN, keeper.lease / 4)
         self._tells_started = self._events.wanted(InstanceStarted)
         self.is_async = async_test(handler)
@@ -181,6 +182,10 @@ class Calls:
             return False
         run.begin(elapsed, now, self._look, complete=self._complete_in)
         self._keeper.watch(run)
+        instance = run.instance
+        assert run.called_at is not None
+        late = run.called_at - instance.due_at
+        self._count(instance.definition.queue, late, run.called_at)
         if self._tells_started:
             self._tell_started(run)
         return True

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from go_scheduler.models import TaskDefinition, TaskInstance, TaskRun
+from go_scheduler.models import QueueStats, TaskDefinition, TaskInstance, TaskRun
 from go_scheduler.stores.declared import SetVersion
+from go_scheduler.stores.memory.stats import StatsKey
 from go_scheduler.stores.messages import (
     NodeContact,
     Tombstone,
@@ -28,6 +29,7 @@ class Snapshot:
         accepted: The ids of those that may wait for a slot, whatever the ``overlap``.
         behind: Which instance had the slot of a parked one when it was parked.
         contacts: When nodes were in contact with the store, one for each.
+        stats: What they have counted, by its length, when it began, queue and node.
         tombstones: What is remembered of definitions that have ended and are gone.
         sets: The last declaration of each owner of a set.
         settings: What is agreed on, by its name.
@@ -43,6 +45,7 @@ class Snapshot:
     accepted: Sequence[UUID] = ()
     behind: Mapping[UUID, UUID] = field(default_factory=dict)
     contacts: Sequence[NodeContact] = ()
+    stats: Mapping[StatsKey, QueueStats] = field(default_factory=dict)
     tombstones: Sequence[Tombstone] = ()
     sets: Sequence[SetVersion] = ()
     settings: Mapping[str, str] = field(default_factory=dict)

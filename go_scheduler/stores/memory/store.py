@@ -30,7 +30,13 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.clock import Clock
-    from go_scheduler.models import Cancelled, TaskDefinition, TaskInstance, TaskRun
+    from go_scheduler.models import (
+        Cancelled,
+        QueueStats,
+        TaskDefinition,
+        TaskInstance,
+        TaskRun,
+    )
     from go_scheduler.policies import Overlap
     from go_scheduler.stores.memory.snapshot import Snapshot
     from go_scheduler.stores.memory.stored import StoredInstance
@@ -219,6 +225,18 @@ class MemoryStore(MemoryDefinitions, Store):
         """Read when nodes were in contact with the store."""
         with self._lock:
             return self._tables.contacts.since(self._time() - within)
+
+    def note_stats(self, node: UUID, stats: Sequence[QueueStats]) -> None:
+        """Keep what a node has counted."""
+        with self._lock:
+            self._tables.stats.note(node, stats)
+
+    def list_stats(
+        self, *, every: timedelta, since: datetime, until: datetime
+    ) -> Sequence[QueueStats]:
+        """Read what was counted."""
+        with self._lock:
+            return self._tables.stats.within(every, since, until)
 
     def keep_setting(self, name: str, value: str) -> str:
         """Agree on a setting: the first to ask has set it."""

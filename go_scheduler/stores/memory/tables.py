@@ -9,6 +9,7 @@ from go_scheduler.stores.memory.contacts import ContactTable
 from go_scheduler.stores.memory.definitions import DefinitionTable
 from go_scheduler.stores.memory.instances import InstanceTable
 from go_scheduler.stores.memory.snapshot import Snapshot
+from go_scheduler.stores.memory.stats import StatsTable
 from go_scheduler.stores.memory.stored import StoredDefinition
 from go_scheduler.stores.memory.tombstones import TombstoneTable
 
@@ -29,6 +30,7 @@ class Tables:
         instances: Their instances.
         tombstones: What is remembered of definitions that have ended and are gone.
         contacts: When nodes were in contact.
+        stats: What they have counted.
         sets: The last declaration of each owner of a set.
         settings: What is agreed on, by its name.
     """
@@ -38,12 +40,14 @@ class Tables:
         self.tombstones = TombstoneTable()
         self.definitions = DefinitionTable(self.instances, self.tombstones)
         self.contacts = ContactTable()
+        self.stats = StatsTable()
         self.sets: dict[str, SetVersion] = {}
         self.settings: dict[str, str] = {}
 
     def delete_finished(self, retention: Retention, now: datetime, limit: int) -> int:
         """Delete what ended long ago, as ``Store.delete_finished``."""
         self.contacts.forget(now - CONTACTS_KEPT)
+        self.stats.forget(now)
         until = now - retention.ended
         over = list(self.instances.forget_ended(until, limit, failed=False))
         left, failed_until = limit - len(over), now - retention.failed
@@ -76,6 +80,7 @@ class Tables:
                 if each.parked and each.behind is not None
             },
             contacts=self.contacts.rows,
+            stats=dict(self.stats.rows),
             tombstones=self.tombstones.rows,
             sets=tuple(self.sets.values()),
             settings=dict(self.settings),
@@ -107,6 +112,7 @@ class Tables:
             tables.tombstones.add(tombstone)
         for contact in snapshot.contacts:
             tables.contacts.note(contact)
+        tables.stats = StatsTable(snapshot.stats)
         tables.sets = {each.owner: each for each in snapshot.sets}
         tables.settings = dict(snapshot.settings)
         return tables

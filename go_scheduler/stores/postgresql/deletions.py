@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from go_scheduler.checks import LONGEST
-from go_scheduler.stores.base import CONTACTS_KEPT
+from go_scheduler.models.queue_stats import HOUR, MINUTE
+from go_scheduler.stores.base import CONTACTS_KEPT, STATS_KEPT
 from go_scheduler.stores.sql.database import Lane
 
 if TYPE_CHECKING:
@@ -14,6 +15,12 @@ if TYPE_CHECKING:
 
     from go_scheduler.stores.messages import Retention
     from go_scheduler.stores.postgresql.executing import Statements
+
+_KEPT = {
+    "kept": CONTACTS_KEPT,
+    "minutes_kept": STATS_KEPT[MINUTE],
+    "hours_kept": STATS_KEPT[HOUR],
+}
 
 
 class Deletions:
@@ -51,9 +58,7 @@ class Deletions:
             left -= completed
             # Rows that a delete has left behind for their history count for nobody.
             self._definitions("delete_deleted", older_than, limit)
-            self._statements.run(
-                Lane.BY_TIME, "delete_contacts", {"kept": CONTACTS_KEPT}
-            )
+            self._statements.run(Lane.BY_TIME, "delete_contacts", _KEPT)
             forget(completed)
         return limit - left
 

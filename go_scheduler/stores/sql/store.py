@@ -33,6 +33,7 @@ from go_scheduler.stores.sql.reader import Reader
 from go_scheduler.stores.sql.reopening import reopen
 from go_scheduler.stores.sql.reviewing import Reviewing
 from go_scheduler.stores.sql.settings import keep_setting
+from go_scheduler.stores.sql.stats import list_stats, note_stats
 from go_scheduler.stores.sql.tables import definitions
 from go_scheduler.stores.sql.tombstones import Tombstones
 from go_scheduler.stores.sql.views import SQLViews
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import Clock
     from go_scheduler.json import JSON
-    from go_scheduler.models import DefinitionState, TaskDefinition
+    from go_scheduler.models import DefinitionState, QueueStats, TaskDefinition
     from go_scheduler.stores.declared import Declaration, Declared
     from go_scheduler.stores.joined_store import JoinedStore
     from go_scheduler.stores.messages import (
@@ -273,6 +274,24 @@ class SQLStore(SQLByHand, SQLViews, TransactionalStore):
             Lane.BY_TIME,
             lambda connection: self._dialect.past_locks(
                 connection, lambda each: due_queues(each, self._dialect, apart_from)
+            ),
+        )
+
+    def note_stats(self, node: UUID, stats: Sequence[QueueStats]) -> None:
+        """Keep what a node has counted."""
+        self._database.transact(
+            lambda each: note_stats(each, self._dialect, node, stats)
+        )
+
+    def list_stats(
+        self, *, every: timedelta, since: datetime, until: datetime
+    ) -> Sequence[QueueStats]:
+        """Read what was counted."""
+        return self._database.run(
+            Lane.BY_HAND,
+            lambda connection: self._dialect.listed(
+                connection,
+                lambda each: list_stats(each, every=every, since=since, until=until),
             ),
         )
 

@@ -193,11 +193,13 @@ nodes = Table(
 stats = Table(
     "task_stats",
     metadata,
-    Column("minute", Time, primary_key=True),
+    # A minute or an hour.
+    Column("every", BigInteger, primary_key=True, autoincrement=False),
+    Column("begins_at", Time, primary_key=True),
     Column("queue", Text, primary_key=True),
     Column("node", Id, primary_key=True),
     # How many ended in which way, and how late they began, as JSON.
-    Column("outcomes", Text, nullable=False),
+    Column("ended", Text, nullable=False),
     Column("lateness", Text, nullable=False),
 )
 

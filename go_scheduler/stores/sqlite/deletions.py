@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from go_scheduler.stores.base import CONTACTS_KEPT
+from go_scheduler.stores.base import CONTACTS_KEPT, STATS_KEPT
 from go_scheduler.stores.sql.types import to_microseconds
 from go_scheduler.stores.sqlite.statements import cleanup as sql
 from go_scheduler.stores.sqlite.statements.history import DELETE_RUNS
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from go_scheduler.stores.messages import Retention
 
 _CONTACTS_KEPT = to_microseconds(CONTACTS_KEPT)
+_STATS_KEPT = [
+    (to_microseconds(every), to_microseconds(kept))
+    for every, kept in STATS_KEPT.items()
+]
 
 
 def delete_ended(
@@ -44,6 +48,8 @@ def delete_ended(
         return len(gone)
 
     connection.execute(sql.DELETE_CONTACTS, {"since": now - _CONTACTS_KEPT})
+    since = [{"every": each, "since": now - kept} for each, kept in _STATS_KEPT]
+    connection.execute(sql.DELETE_STATS, since)
     left -= delete_over(sql.DELETE_ENDED, until)
     left -= delete_over(sql.DELETE_FAILED, failed_until)
     # Rows that a delete has left behind for their history count for nobody.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from alembic.operations import Operations
     from sqlalchemy.schema import SchemaItem
 
-revision = "2026.11.22m"
+revision = "2026.11.23a"
 down_revision = None
 
 _TIME = TIMESTAMP(timezone=True).with_variant(BigInteger(), "sqlite")
@@ -175,10 +175,11 @@ def _create_tables_of_nodes(op: Operations) -> None:
     _create_table(
         op,
         "task_stats",
-        Column("minute", _TIME, primary_key=True),
+        Column("every", BigInteger(), primary_key=True, autoincrement=False),
+        Column("begins_at", _TIME, primary_key=True),
         Column("queue", Text(), primary_key=True),
         Column("node", Uuid(), primary_key=True),
-        Column("outcomes", Text(), nullable=False),
+        Column("ended", Text(), nullable=False),
         Column("lateness", Text(), nullable=False),
     )
 

@@ -59,6 +59,7 @@ STATEMENTS: Mapping[str, Statement | TextClause | TextualSelect | str] = {
     "note_contact": cleanup.NOTE_CONTACT,
     "list_contacts": cleanup.LIST_CONTACTS,
     "delete_contacts": cleanup.DELETE_CONTACTS,
+    "delete_stats": cleanup.DELETE_STATS,
     "delete_ended": cleanup.DELETE_ENDED,
     "delete_failed": cleanup.DELETE_FAILED,
     "delete_completed": cleanup.DELETE_COMPLETED,

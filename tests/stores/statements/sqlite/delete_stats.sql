@@ -1,0 +1,1 @@
+DELETE FROM task_stats WHERE every = :every AND begins_at < :since;
