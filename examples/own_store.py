@@ -36,6 +36,7 @@ from go_scheduler import (
     RetryPolicy,
     RunEnd,
     Scheduler,
+    Store,
     StoreError,
     StoreUnavailableError,
     TaskDefinition,
@@ -168,6 +169,9 @@ class FileStore(MemoryStore):
     reopen_instances = in_file(MemoryStore.reopen_instances)
     list_instances = in_file(MemoryStore.list_instances)
     counts = in_file(MemoryStore.counts)
+    # What nodes count is not kept: a store need not.
+    note_stats = Store.note_stats
+    list_stats = Store.list_stats
 
 
 def dump_snapshot(snapshot: Snapshot) -> str:
