@@ -169,9 +169,7 @@ class FileStore(MemoryStore):
     reopen_instances = in_file(MemoryStore.reopen_instances)
     list_instances = in_file(MemoryStore.list_instances)
     counts = in_file(MemoryStore.counts)
-    # What nodes count is not kept: a store need not.
-    note_stats = Store.note_stats
-    list_stats = Store.list_stats
+    note_stats, list_stats = Store.note_stats, Store.list_stats  # which keep nothing
 
 
 def dump_snapshot(snapshot: Snapshot) -> str:

@@ -356,7 +356,7 @@ def test_an_example_is_on_the_page_of_examples(example: Path) -> None:
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda each: each.name)
 def test_an_example_says_what_it_shows_and_is_short(example: Path) -> None:
     assert "::\n\n" in docstring(example)
-    assert len(example.read_text().splitlines()) <= 280
+    assert len(example.read_text().splitlines()) <= 285
 
 
 def loaded(name: str) -> Any:
