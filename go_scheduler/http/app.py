@@ -17,6 +17,7 @@ from go_scheduler.http.jobs.spreading import JobDefaults
 from go_scheduler.http.limits import Limited, Limits, MediaTypes
 from go_scheduler.http.openapi import describe, operation_id
 from go_scheduler.http.problems import answer_problems
+from go_scheduler.http.readiness import Readiness
 from go_scheduler.http.routes import definitions, imports, instances, login, system
 from go_scheduler.http.routes import jobs as jobs_routes
 from go_scheduler.http.routes import types as types_routes
@@ -78,6 +79,7 @@ def create_app(
         access=access or OpenAccess(),
         clock=clock,
         limits=limits,
+        readiness=Readiness(scheduler, clock),
         threads=Threads(clock, threads=limits.threads, calls=limits.calls),
         job_types=KnownTypes(scheduler, types, clock),
         jobs=jobs or JobDefaults(),

@@ -14,6 +14,7 @@ from go_scheduler.http.access.guard import Access
 from go_scheduler.http.jobs.known_types import KnownTypes
 from go_scheduler.http.jobs.spreading import JobDefaults
 from go_scheduler.http.limits import Limits
+from go_scheduler.http.readiness import Readiness
 from go_scheduler.http.threads import Threads
 from go_scheduler.http.work.crews import Crews
 
@@ -28,6 +29,7 @@ class Context:
         clock: Measures time.
         limits: What a request may take.
         threads: Where calls wait for the store.
+        readiness: Tells whether that answers.
         work: Hands work to workers elsewhere; None: none is handed out.
         types: The types of jobs that the server runs itself; None: it runs none.
         job_types: What is known of types, these and those in the store.
@@ -39,6 +41,7 @@ class Context:
     clock: Clock
     limits: Limits
     threads: Threads
+    readiness: Readiness
     job_types: KnownTypes
     jobs: JobDefaults
     work: Crews | None = None

@@ -13,11 +13,11 @@ from starlette.exceptions import HTTPException
 from go_scheduler.client.awaitable import THREADS
 from go_scheduler.client.scheduling import WARNS
 from go_scheduler.http.access.rates import Rate
+from go_scheduler.http.access.refusals import wrong_type
 from go_scheduler.http.paths import path_within
 from go_scheduler.http.problems import RETRY_AFTER, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from concurrent.futures import Executor
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -152,7 +152,11 @@ class _Timed:
         self._timeout.reschedule(None if time is None else now + time.total_seconds())
 
     def _received(self, message: Message) -> Message:
-        self._size += len(message.get("body", b""))
+        body = message.get("body", b"")
+        self._size += len(body)
+        if b"\0" in body and not self._open_ended:
+            # As JSON in UTF-16 and UTF-32 has, which would be read as well.
+            raise HTTPException(400)
         if self._size > self._limits.body_bytes and not self._open_ended:
             # FastAPI makes a 400 of any other exception while it reads a body.
             raise HTTPException(413, headers=_CLOSE)
@@ -197,7 +201,7 @@ class MediaTypes:
             types = _OPEN_ENDED.get(path_within(scope), _JSON)
             given = headers.get("content-type", "").partition(";")[0].strip().lower()
             if _has_body(headers) and given not in types:
-                await _unread(types).answer()(scope, receive, send)
+                await wrong_type(types).answer()(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
@@ -210,16 +214,6 @@ def _length(headers: Headers) -> int:
     given = headers.get("content-length", "0")
     # Of more digits than a number may have, these are enough.
     return int(given[:20]) if given.isdecimal() and given.isascii() else 0
-
-
-def _unread(types: Sequence[str]) -> Problem:
-    return Problem(
-        415,
-        "media-type",
-        "Unsupported Media Type",
-        f"a body must say Content-Type: {types[0]}",
-        headers={"Accept": ", ".join(types)},
-    )
 
 
 def _too_large(limits: Limits) -> Problem:

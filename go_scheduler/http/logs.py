@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from go_scheduler.http.access.audit import REFUSALS
 from go_scheduler.shown import safe
 
 if TYPE_CHECKING:
@@ -112,7 +113,9 @@ class RequestLog:
             await self._app(scope, receive, note)
         finally:
             took = (self._clock.elapsed() - begun).total_seconds() * 1000
-            _tell(scope, status, took)
+            # Of those it is told by whom and why, a few lines a second.
+            if status not in REFUSALS:
+                _tell(scope, status, took)
 
 
 def _asks_more(scope: Scope) -> bool:
@@ -121,13 +124,18 @@ def _asks_more(scope: Scope) -> bool:
 
 
 def _tell(scope: Scope, status: int | None, took: float) -> None:
+    address = None if scope.get("client") is None else scope["client"][0]
+    caller = scope.get("state", {}).get("caller")
+    subject = None if caller is None else caller.subject
     fields = {
         "method": scope["method"],
         "path": scope["path"],
         "status": status,
         "duration_ms": round(took, 1),
-        "client": None if scope.get("client") is None else scope["client"][0],
+        "client": address,
+        "subject": subject,
     }
     answer = "no answer" if status is None else status
-    text = f"{scope['method']} {scope['path']!r}: {answer}, {took:.1f} ms"
+    who = f"{subject or 'somebody'} from {address or 'nowhere'}"
+    text = f"{scope['method']} {scope['path']!r}: {answer}, {took:.1f} ms, {who}"
     _REQUESTS.info("%s", text, extra=fields)

@@ -15,6 +15,7 @@ import uvicorn
 
 from go_scheduler.clock import ZERO, SystemClock
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.events.lines.requests import ANSWERED
 from go_scheduler.http.app import create_app
 from go_scheduler.http.configuration.checking import check
 from go_scheduler.http.connections import Bounds, allow_files, bounded
@@ -69,12 +70,19 @@ def serve(
         say(f"no store is named: it is {EMBEDDED}, a file in this folder")
     with (
         written_log(settings.log),
-        _without_word_of_handlers(),
+        # That is how it is meant.
+        _untold("go_scheduler.scheduler", lambda it: it.getMessage() != NO_HANDLER),
+        # The line of each request says it.
+        _untold("go_scheduler.http", lambda it: it.msg != ANSWERED)
+        if settings.log.requests
+        else nullcontext(),
         _listening(settings.server) as listener,
         closing(open_store(url.get_secret_value() if url else EMBEDDED)) as store,
     ):
         serving = _Serving(settings, store, runs=runs, say=say)
-        return asyncio.run(serving.until_stopped(listener))
+        # What is left behind is cancelled, which uvicorn takes for an error.
+        with _untold("uvicorn.error", lambda _: not serving.leaves):
+            return asyncio.run(serving.until_stopped(listener))
 
 
 class _Serving:
@@ -104,7 +112,7 @@ class _Serving:
             jobs=settings.jobs.defaults(),
         )
         self._server = _Server(_uvicorn(settings, app))
-        self._signals = 0
+        self.leaves = False
 
     async def until_stopped(self, listener: socket.socket) -> bool:
         """Serve; whether all that ran came to an end."""
@@ -122,7 +130,7 @@ class _Serving:
             await _first(draining, asyncio.create_task(asked.get()))
             if draining.done():
                 return draining.result()
-            self._server.force_exit = True
+            self.leaves = self._server.force_exit = True
             draining.cancel()
             await asyncio.wait([draining])
             return False
@@ -154,18 +162,16 @@ class _Serving:
 
 
 @contextmanager
-def _without_word_of_handlers() -> Iterator[None]:
-    """Have nobody told that the scheduler has no handler: that is how it is meant."""
-
-    def tells(record: logging.LogRecord) -> bool:
-        return record.getMessage() != NO_HANDLER
-
-    log = logging.getLogger("go_scheduler.scheduler")
-    log.addFilter(tells)
+def _untold(
+    logger: str, is_told: Callable[[logging.LogRecord], bool]
+) -> Iterator[None]:
+    """Have the log tell less while this lasts."""
+    log = logging.getLogger(logger)
+    log.addFilter(is_told)
     try:
         yield
     finally:
-        log.removeFilter(tells)
+        log.removeFilter(is_told)
 
 
 def _scheduler(settings: Configuration, types: JobTypes, store: Store) -> Scheduler:

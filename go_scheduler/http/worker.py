@@ -13,6 +13,7 @@ from go_scheduler.checks import check_at_least, check_name, check_type
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.handlers.registry import HandlerRegistry
+from go_scheduler.http.access.loopback import check_safe_url
 from go_scheduler.http.working.calling import check_handler
 from go_scheduler.http.working.life import Life, Settings
 from go_scheduler.http.working.server import checked_url
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Work", "Worker"]
 
+_UNLESS = "; plain_http=True sends it there all the same, for others to read"
 _LONGEST_WAIT = timedelta(seconds=60)
 
 
@@ -57,6 +59,8 @@ class Worker:
         token: An API key, or a token of the issuer; or what answers one, called on a
             thread, at first and when the server does not take the last one any more.
             None: the server asks for none.
+        plain_http: Whether the token may be sent to another machine by http, where
+            others may read it on its way.
         name: What the server shows to people; None: this machine's name, and the
             number of this process.
         wait: How long to wait for work before asking anew, at most a minute.
@@ -73,6 +77,7 @@ class Worker:
         queues: Iterable[str] = ("default",),
         max_workers: int = 32,
         token: Token = None,
+        plain_http: bool = False,
         name: str | None = None,
         wait: timedelta = timedelta(seconds=30),
     ) -> None:
@@ -81,8 +86,12 @@ class Worker:
         check_type("max_workers", max_workers, int)
         if max_workers < 1:
             raise ConfigurationError(f"max_workers must be at least 1: {max_workers}")
-        if not (token is None or callable(token)):
-            check_type("token", token, str)
+        check_type("plain_http", plain_http, bool)
+        if token is not None:
+            if not callable(token):
+                check_type("token", token, str)
+            if not plain_http:
+                check_safe_url(checked_url(url), unless=_UNLESS)
         check_at_least("wait", wait, ZERO)
         if wait > _LONGEST_WAIT:
             raise ConfigurationError(f"wait must be a minute at most: {shown(wait)}")

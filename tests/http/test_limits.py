@@ -179,8 +179,15 @@ def test_a_body_that_is_no_json_is_refused(given: str) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    ['{"a":', "[" * 100_000, b'"\xff"', '{"a": ' + "9" * 5000 + "}"],
-    ids=["half", "deep", "no UTF-8", "many digits"],
+    [
+        '{"a":',
+        "[" * 100_000,
+        b'"\xff"',
+        '{"a": ' + "9" * 5000 + "}",
+        '{"a": 1}'.encode("utf-16"),
+        '{"a": 1}'.encode("utf-32-be"),
+    ],
+    ids=["half", "deep", "no UTF-8", "many digits", "UTF-16", "UTF-32"],
 )
 def test_json_that_cannot_be_read_is_said_to_be_malformed(body: str | bytes) -> None:
     async def call() -> None:

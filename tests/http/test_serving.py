@@ -111,7 +111,9 @@ def test_it_is_a_node_unless_it_only_answers(store_url: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_second_signal_ends_what_is_still_answered() -> None:
+def test_a_second_signal_ends_what_is_still_answered(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     sent = threading.Event()
 
     def hang(url: str) -> None:
@@ -144,6 +146,7 @@ def test_a_second_signal_ends_what_is_still_answered() -> None:
         [connection] = connections
         connection.close()
     assert sent.is_set()
+    assert "Traceback" not in capfd.readouterr().err
 
 
 KEY = f"{{subject: ann, hash: '{'a' * 8}:{'b' * 64}', scopes: [admin]}}"
@@ -272,10 +275,21 @@ def test_requests_are_logged_as_json_without_what_is_secret(
     def ask(url: str) -> None:
         answers(url)
         httpx.get(f"{url}/none?token=secret", headers={"Authorization": "secret"})
+        httpx.post(f"{url}/v1/preview", json={})
+        httpx.post(f"{url}/v1/preview", headers={"Origin": "http://a"})
 
     served(settings_of("log: {format: json}"), ask)
     lines = [json.loads(each) for each in capfd.readouterr().err.splitlines()]
-    [told] = [each for each in lines if each["logger"] == "go_scheduler.http.requests"]
+    # One line for each.
+    [told, made, refused] = [
+        each for each in lines if each["logger"].startswith("go_scheduler.http")
+    ]
+    assert (made["path"], made["status"], made["subject"]) == (
+        "/v1/preview",
+        422,
+        "anybody",
+    )
+    assert "was refused by 403: without authentication no" in refused["message"]
     assert told["message"].startswith("GET '/none': 404, ")
     assert (told["method"], told["path"], told["status"]) == ("GET", "/none", 404)
     assert told["client"] == "127.0.0.1"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from contextlib import closing
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -21,10 +24,12 @@ from go_scheduler.stores import open_store
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import pending
 from tests.conftest import seconds
-from tests.http.serving import Calling
+from tests.http.serving import PATIENCE, Calling, called
 
 if TYPE_CHECKING:
-    from go_scheduler import Store
+    from collections.abc import Sequence
+
+    from go_scheduler import Store, TaskDefinition
 
 
 def test_a_process_that_lives_says_so(http: Calling) -> None:
@@ -51,6 +56,44 @@ def test_one_whose_store_is_away_is_not_and_says_no_more() -> None:
             assert answer.json()["type"] == "urn:go_scheduler:store-unavailable"
             for word in ("127.0.0.1", "secret", "psycopg", "sql"):
                 assert word not in answer.text.lower()
+
+
+class Counted(MemoryStore):
+    """One that counts how often it is asked, and answers once it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+        self.may = threading.Event()
+
+    def list_definitions(self, **query: Any) -> Sequence[TaskDefinition]:
+        self.asked += 1
+        assert self.may.wait(PATIENCE)
+        return super().list_definitions(**query)
+
+
+def test_the_store_is_asked_once_a_second_whether_it_answers() -> None:
+    clock, store = ManualClock(), Counted()
+
+    async def asking() -> None:
+        async with called(create_app(Client(store), clock=clock)) as http:
+            waiting = [asyncio.create_task(http.get("/readyz"))]
+            while not store.asked:
+                await asyncio.sleep(0.001)
+            # However long it takes: there is one question at a time.
+            clock.advance(timedelta(seconds=5))
+            waiting += [asyncio.create_task(http.get("/readyz")) for _ in range(4)]
+            for _ in range(100):
+                await asyncio.sleep(0)
+            store.may.set()
+            assert {(await each).status_code for each in waiting} == {200}
+            assert store.asked == 1
+            for seconds, asked in [(0, 2), (0.9, 2), (0.2, 3)]:
+                clock.advance(timedelta(seconds=seconds))
+                assert (await http.get("/readyz")).status_code == 200
+                assert store.asked == asked
+
+    asyncio.run(asking())
 
 
 def test_one_whose_scheduler_does_not_run_is_not_ready() -> None:

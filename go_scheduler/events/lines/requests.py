@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.events.request_events import RequestEvent
 
+ANSWERED = "%s from %s: %s %s was answered by %d"
 _READS = ("GET", "HEAD", "OPTIONS")
 
 
@@ -20,8 +21,7 @@ def _(event: RequestAllowed) -> Line | None:
     # What workers say of runs is told by the events of those.
     if event.method in _READS or event.scopes == ("workers",):
         return None
-    text = "%s from %s: %s %s was answered by %d"
-    return Line(INFO, text, (*_who(event), event.status), _ids(event))
+    return Line(INFO, ANSWERED, (*_who(event), event.status), _ids(event))
 
 
 @line_of.register(RequestRefused)

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from go_scheduler.client import Client
     from go_scheduler.clock import Clock
 
+REFUSALS = (401, 403, 429)
+"""Who may not is told so."""
+
 _SECOND = timedelta(seconds=1)
 _LONGEST_PATH = 200
-_REFUSALS = (401, 403, 429)
 
 
 class _Told(TypedDict):
@@ -47,7 +49,7 @@ class Audit:
 
     def answered(self, request: Request, status: int) -> None:
         """Tell of a request that has an answer, whatever that is."""
-        if status in _REFUSALS:
+        if status in REFUSALS:
             needed = " ".join(_needed(request)) or "another caller"
             self.refused(request, status, f"it needs {needed}, or other restrictions")
         else:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.http.access.refusals import not_here
-from go_scheduler.http.problems import Problem
+from go_scheduler.http.access.refusals import not_here, wrong_type
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -20,8 +19,11 @@ if TYPE_CHECKING:
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::\d{1,5})?", re.ASCII)
 _LONGEST_SHOWN = 40
 _PROXIED = ("forwarded", "via", "x-real-ip")
-_BODIES = frozenset(
-    {"application/json", "application/merge-patch+json", "application/x-ndjson"}
+_BODIES = (
+    "application/json",
+    "application/merge-patch+json",
+    "application/jsonl",
+    "application/x-ndjson",
 )
 
 
@@ -63,16 +65,20 @@ def is_safe_url(url: object) -> bool:
     return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))
 
 
-def check_safe_url(url: str) -> None:
-    """Refuse to send secrets in the open.
+def check_safe_url(url: str, *, unless: str = "") -> None:
+    """Refuse to send there what says who asks.
+
+    Args:
+        url: Of a server.
+        unless: By what one may all the same, for the message.
 
     Raises:
-        ConfigurationError: It is neither by https nor to this machine.
+        ConfigurationError: Others could read it on its way.
     """
     if not is_safe_url(url):
         raise ConfigurationError(
-            f"what says who you are is sent by https alone, or to this machine: not to"
-            f" {url}"
+            f"what says who you are is sent by https alone, or to this machine:"
+            f" not to {url}{unless}"
         )
 
 
@@ -147,9 +153,4 @@ def _check_body(headers: Headers) -> None:
     if given is None and not has_body:
         return
     if (given or "").partition(";")[0].strip().lower() not in _BODIES:
-        raise Problem(
-            415,
-            "media-type",
-            "Unsupported media type",
-            "send the body as Content-Type: application/json",
-        )
+        raise wrong_type(_BODIES)

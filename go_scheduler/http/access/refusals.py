@@ -1,4 +1,4 @@
-"""What those are told who may not do it: 401, 403, 429, and 503 if nobody can tell."""
+"""What those are told who may not do it: 401, 403, 415, 429, and 503."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.http.problems import Problem
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import timedelta
 
 REALM = "go_scheduler"
@@ -66,15 +67,27 @@ def provider_away() -> Problem:
     )
 
 
-def too_many(detail: str, wait: timedelta) -> Problem:
-    """429: come again later."""
+def too_many(detail: str, wait: timedelta, *, field: str | None = None) -> Problem:
+    """429: come again later, or ask for something else in this field."""
     seconds = max(1, math.ceil(wait.total_seconds()))
     return Problem(
         429,
         "too-many",
         "Too many requests",
         detail,
+        errors=[] if field is None else [{"field": field, "detail": detail}],
         headers={"Retry-After": str(seconds)},
+    )
+
+
+def wrong_type(types: Sequence[str]) -> Problem:
+    """415: of other types no body is read; the first is the usual one."""
+    return Problem(
+        415,
+        "media-type",
+        "Unsupported Media Type",
+        f"a body must say Content-Type: {types[0]}",
+        headers={"Accept": ", ".join(types)},
     )
 
 

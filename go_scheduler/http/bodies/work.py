@@ -105,6 +105,12 @@ class HeartbeatBody(Body):
     token: str = _TOKEN
 
 
+class ReleaseBody(Body):
+    """That a run has not begun, and will not."""
+
+    token: str = _TOKEN
+
+
 class ExtendBody(Body):
     """That a run takes longer."""
 

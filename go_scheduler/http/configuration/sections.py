@@ -173,6 +173,7 @@ class WorkSection(Section):
     Attributes:
         lease: For how long a worker has what it is handed, unless it asks for more.
         crews: How many sets of queues may be waited for at once: each is a node.
+        crews_each: How many of one caller.
         idle: After so long without anybody waiting for a set its node is stopped.
         waiting: How many workers may wait.
         waiting_each: How many of one caller.
@@ -180,6 +181,7 @@ class WorkSection(Section):
 
     lease: Duration = 30 * _SECOND
     crews: Annotated[int, Field(ge=1)] = 32
+    crews_each: Annotated[int, Field(ge=1)] = 16
     idle: Duration = _MINUTE
     waiting: Annotated[int, Field(ge=1)] = 10_000
     waiting_each: Annotated[int, Field(ge=1)] = 1000
@@ -194,6 +196,7 @@ class WorkSection(Section):
             scheduler,
             lease=self.lease,
             most=self.crews,
+            each=self.crews_each,
             idle=self.idle,
             waiting=Waiting(each=self.waiting_each, all=self.waiting),
         )

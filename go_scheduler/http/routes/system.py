@@ -50,7 +50,7 @@ async def healthz() -> HealthAnswer:
 @router.get("/readyz")
 async def readyz(here: Here) -> HealthAnswer:
     """Whether the store answers, and the loops of a scheduler that runs here tick."""
-    await here.client.acheck()
+    await here.readiness.check()
     if not _is_well(here):
         raise Problem(
             503,

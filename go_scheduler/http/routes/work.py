@@ -25,6 +25,7 @@ from go_scheduler.http.bodies.work import (
     GoOnAnswer,
     HeartbeatBody,
     RecordedAnswer,
+    ReleaseBody,
     WorkAnswer,
     WorkAsked,
 )
@@ -145,6 +146,15 @@ async def error(
         retry=not body.fail,
         retry_in=body.retry_after,
     )
+    return RecordedAnswer()
+
+
+@router.post("/{instance_id}/release")
+async def release(
+    instance_id: UUID, body: ReleaseBody, caller: Worker, crews: Handing
+) -> RecordedAnswer:
+    """Give back what has not begun: it counts as no run, and somebody else gets it."""
+    await crews.release(instance_id, body.token, caller)
     return RecordedAnswer()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
@@ -11,28 +10,33 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.checks import check_at_least, check_positive, check_type
-from go_scheduler.errors import ConfigurationError, StoreError
+from go_scheduler.errors import ConfigurationError
 from go_scheduler.http.access.waiting import Waiting
 from go_scheduler.http.problems import RETRY_AFTER, Problem
 from go_scheduler.http.work.crew import Waiter
 from go_scheduler.http.work.handed_out import HandedOut
 from go_scheduler.http.work.reported import Reported
+from go_scheduler.http.work.returned import Returned
 from go_scheduler.http.work.roster import Roster
-from go_scheduler.http.work.tokens import SETTING, Signed, Tokens
+from go_scheduler.http.work.signing import Signing
+from go_scheduler.http.work.tokens import Signed
 from go_scheduler.models import Extension
 from go_scheduler.run import HandedOn
 from go_scheduler.running.elsewhere import Extending, Failing, Success, result_text
 from go_scheduler.shown import shown
-from go_scheduler.stores.messages import Claim
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from uuid import UUID
 
     from go_scheduler.http.access.caller import Caller
+    from go_scheduler.http.work.tokens import Tokens
     from go_scheduler.json import JSON
     from go_scheduler.models import TaskInstance
     from go_scheduler.scheduler import Scheduler
+
+MOST_QUEUES = 64
+"""So many a worker may wait for at once."""
 
 _LEAST_WAIT = timedelta(milliseconds=100)
 _THREADS = 8
@@ -64,6 +68,7 @@ class Crews:
         lease: For how long a worker has what it is handed: it runs again elsewhere
             unless the worker has ended it by then, or asked for more.
         most: How many crews there may be, as each is a node.
+        each: How many of them for one caller; None: half of them.
         idle: After so long without anybody waiting a crew is dissolved.
         waiting: How many workers may wait; None: ``Waiting()``.
 
@@ -77,30 +82,32 @@ class Crews:
         *,
         lease: timedelta = timedelta(seconds=30),
         most: int = 32,
+        each: int | None = None,
         idle: timedelta = timedelta(minutes=1),
         waiting: Waiting | None = None,
     ) -> None:
         check_at_least("lease", lease, timedelta(seconds=1))
-        check_type("most", most, int)
-        if most < 1:
-            raise ConfigurationError(f"most must be at least 1: {shown(most)}")
+        _check_count("most", most)
+        each = (most + 1) // 2 if each is None else each
+        _check_count("each", each)
         check_positive("idle", idle)
         self._scheduler = scheduler
         self._lease = lease
         self._waiting = waiting or Waiting()
         self._threads = ThreadPoolExecutor(_THREADS, "go_scheduler work")
+        self._signing = Signing(scheduler, self._threads)
         self._reported = Reported(scheduler, self._threads)
         self._roster = Roster(
             scheduler,
             self._threads,
             most=most,
+            each=each,
             idle=idle,
             give_back=self._give_back_soon,
         )
         self._handed_out = HandedOut()
-        self._giving_back: set[asyncio.Task[None]] = set()
+        self._returned = Returned(scheduler, self._threads)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._tokens: Tokens | None = None
         self._stopping = False
 
     @property
@@ -139,22 +146,27 @@ class Crews:
             StoreError: The store is away.
         """
         names = tuple(sorted(set(queues)))
+        if len(names) > MOST_QUEUES:
+            raise ConfigurationError(
+                f"queues may be {MOST_QUEUES} at most, not {len(names)}: let several"
+                " workers wait, each for some of them"
+            )
         handed_on = HandedOn(expire_after=self._lease, worker=worker)
         self._check_taking(names, caller)
         with self._waiting.place(caller):
-            tokens = await self._ready_tokens()
+            tokens = await self._signing.tokens()
             self._check_going()
             self._loop = asyncio.get_running_loop()
-            served = self._roster.serve(names)
+            served = self._roster.serve(names, caller.subject)
             waiter = Waiter(handed_on, most)
             gone.add_done_callback(lambda _: waiter.wake())
             try:
                 found = await served.wait(waiter, max(wait, _LEAST_WAIT))
             except BaseException:
-                self._give_back_all(waiter.found)
+                self._returned.give_back_all(waiter.found)
                 raise
         if gone.done():
-            self._give_back_all(found)
+            self._returned.give_back_all(found)
             return []
         if not found:
             self._check_going()
@@ -178,7 +190,7 @@ class Crews:
             Problem: 403, the token is not theirs; 409, the run is lost.
             StoreError: The store is away.
         """
-        claim = await self._claim(instance_id, token, caller)
+        claim = await self._signing.claim(instance_id, token, caller)
         answer = await self._reported.extend(Extending(claim=claim, by=by))
         if answer is Extension.LOST:
             raise _lost()
@@ -201,7 +213,7 @@ class Crews:
                 otherwise.
             StoreError: The store is away.
         """
-        claim = await self._claim(instance_id, token, caller)
+        claim = await self._signing.claim(instance_id, token, caller)
         text = result_text(result)
         instance = self._handed_out.pop(claim)
         run = Success(claim=claim, result=text, instance=instance)
@@ -238,11 +250,28 @@ class Crews:
             Problem: 403, the token is not theirs; 409, the run is lost.
             StoreError: The store is away.
         """
-        claim = await self._claim(instance_id, token, caller)
+        claim = await self._signing.claim(instance_id, token, caller)
         # Its row is read: it may have been cancelled.
         self._handed_out.pop(claim)
         run = Failing(claim=claim, error=message, retry=retry, retry_in=retry_in)
         if not await self._reported.fail(run):
+            raise _lost()
+
+    async def release(self, instance_id: UUID, token: str, caller: Caller) -> None:
+        """Give back what is not begun: it is handed to somebody else, and no run.
+
+        Args:
+            instance_id: Of what.
+            token: Its token.
+            caller: Who says so.
+
+        Raises:
+            Problem: 403, the token is not theirs; 409, the run is lost.
+            StoreError: The store is away.
+        """
+        claim = await self._signing.claim(instance_id, token, caller)
+        self._handed_out.pop(claim)
+        if not await self._returned.give_back(claim):
             raise _lost()
 
     def stop_taking(self) -> None:
@@ -258,7 +287,7 @@ class Crews:
         """Stop all: what was claimed and handed to nobody is given back."""
         self.stop_taking()
         await self._roster.stop()
-        await asyncio.gather(*self._giving_back, return_exceptions=True)
+        await self._returned.close()
         await self._reported.close()
         self._threads.shutdown(wait=False)
 
@@ -285,22 +314,6 @@ class Crews:
                 headers=RETRY_AFTER,
             )
 
-    async def _claim(self, instance_id: UUID, token: str, caller: Caller) -> Claim:
-        tokens = await self._ready_tokens()
-        signed = tokens.read(token, instance_id, caller.subject)
-        caller.check_queue(signed.queue)
-        return Claim(instance_id=instance_id, attempt=signed.attempt)
-
-    async def _ready_tokens(self) -> Tokens:
-        if self._tokens is None:
-            loop = asyncio.get_running_loop()
-            self._tokens = await loop.run_in_executor(self._threads, self._read_key)
-        return self._tokens
-
-    def _read_key(self) -> Tokens:
-        store = self._scheduler._ready()
-        return Tokens(bytes.fromhex(store.keep_setting(SETTING, secrets.token_hex(32))))
-
     def _work(self, instance: TaskInstance, tokens: Tokens, caller: Caller) -> Work:
         self._handed_out.add(instance)
         signed = Signed(instance.attempt, instance.definition.queue)
@@ -309,7 +322,7 @@ class Crews:
 
     def _give_back_soon(self, instance: TaskInstance) -> None:
         """Give back what no worker is there for any more; from any thread."""
-        self._call_soon(partial(self._give_back_all, [instance]))
+        self._call_soon(partial(self._returned.give_back_all, [instance]))
 
     def _call_soon(self, call: Callable[[], None]) -> None:
         # If nobody has waited yet nobody has to be told; one that is closed needs none.
@@ -317,18 +330,11 @@ class Crews:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(call)
 
-    def _give_back_all(self, instances: Iterable[TaskInstance]) -> None:
-        for each in instances:
-            task = asyncio.create_task(self._give_back(each))
-            self._giving_back.add(task)
-            task.add_done_callback(self._giving_back.discard)
 
-    async def _give_back(self, instance: TaskInstance) -> None:
-        # Else its lease lapses.
-        with suppress(StoreError):
-            await asyncio.get_running_loop().run_in_executor(
-                self._threads, self._scheduler.release, instance.id, instance.attempt
-            )
+def _check_count(name: str, count: int) -> None:
+    check_type(name, count, int)
+    if count < 1:
+        raise ConfigurationError(f"{name} must be at least 1: {shown(count)}")
 
 
 def _lost() -> Problem:

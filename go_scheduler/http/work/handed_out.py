@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from go_scheduler.json import NOTHING
 from go_scheduler.models.changed import changed
 from go_scheduler.stores.messages import Claim
 
@@ -26,8 +27,14 @@ class HandedOut:
         self._instances: OrderedDict[Claim, TaskInstance] = OrderedDict()
 
     def add(self, instance: TaskInstance) -> None:
-        """Remember one, without its payload, which may be large and is not needed."""
-        self._instances[Claim.of(instance)] = changed(instance, payload=None)
+        """Remember one, without what may be large and is not needed."""
+        self._instances[Claim.of(instance)] = changed(
+            instance,
+            definition=changed(instance.definition, metadata=NOTHING),
+            payload=None,
+            result=None,
+            error=None,
+        )
         if len(self._instances) > self._most:
             self._instances.popitem(last=False)
 

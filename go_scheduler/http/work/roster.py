@@ -10,7 +10,7 @@ from go_scheduler.http.work.crew import Crew
 from go_scheduler.http.work.served import Served
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from concurrent.futures import Executor
     from datetime import timedelta
 
@@ -25,6 +25,7 @@ class Roster:
         scheduler: What those are like that claim for crews.
         threads: Where these are started and stopped.
         most: How many crews there may be.
+        each: How many of one caller.
         idle: After so long without anybody waiting one is dissolved.
         give_back: Takes what no worker is there for any more; called from any thread.
     """
@@ -35,20 +36,22 @@ class Roster:
         threads: Executor,
         *,
         most: int,
+        each: int,
         idle: timedelta,
         give_back: Callable[[TaskInstance], None],
     ) -> None:
         self._scheduler = scheduler
         self._threads = threads
         self._most = most
+        self._each = each
         self._idle = idle
         self._give_back = give_back
         self._served: dict[tuple[str, ...], Served] = {}
         self._stops: set[asyncio.Task[None]] = set()
         self._sweep: asyncio.TimerHandle | None = None
 
-    def serve(self, queues: tuple[str, ...]) -> Served:
-        """The crew of these queues.
+    def serve(self, queues: tuple[str, ...], caller: str) -> Served:
+        """The crew of these queues, which is that of who waits for them first.
 
         Raises:
             ConfigurationError: One of them can be no queue.
@@ -56,12 +59,15 @@ class Roster:
         """
         served = self._served.get(queues)
         if served is not None and not served.failed:
+            if not served.waiting:
+                served.caller = caller
             return served
-        if served is None and len(self._served) >= self._most:
-            self._make_place()
+        if served is None:
+            self._make_place_for(caller)
         crew = Crew(self._give_back)
         scheduler = self._scheduler.another(crew.handle, queues=queues, executor=crew)
-        self._served[queues] = served = Served(crew, scheduler, self._threads)
+        served = Served(crew, scheduler, self._threads, caller=caller)
+        self._served[queues] = served
         self._look_for_idle()
         return served
 
@@ -79,20 +85,30 @@ class Roster:
         if self._stops:
             await asyncio.wait(self._stops)
 
-    def _make_place(self) -> None:
-        """Dissolve the crew for which nobody has waited the longest.
+    def _make_place_for(self, caller: str) -> None:
+        """If there are too many, dissolve one for which nobody waits.
 
         Raises:
             Problem: 429, somebody waits for each.
         """
-        idle = [queues for queues, each in self._served.items() if not each.waiting]
+        own = {q: each for q, each in self._served.items() if each.caller == caller}
+        if len(own) >= self._each:
+            self._dissolve_idlest(own, "workers of this caller wait", "the others")
+        elif len(self._served) >= self._most:
+            self._dissolve_idlest(self._served, "workers wait", "theirs")
+
+    def _dissolve_idlest(
+        self, served: Mapping[tuple[str, ...], Served], who: str, whose: str
+    ) -> None:
+        idle = [queues for queues, each in served.items() if not each.waiting]
         if not idle:
             raise too_many(
-                f"workers wait for {self._most} different sets of queues already, and"
-                " the server takes no more: wait for one of theirs",
+                f"{who} for {len(served)} different sets of queues already, and the"
+                f" server takes no more: wait for one of {whose}",
                 self._idle,
+                field="queues",
             )
-        self._dissolve(min(idle, key=lambda queues: self._served[queues].idle_since))
+        self._dissolve(min(idle, key=lambda queues: served[queues].idle_since))
 
     def _look_for_idle(self) -> None:
         """Dissolve crews for which nobody waits any more, now and then."""

@@ -28,9 +28,12 @@ class Served:
         crew: Those that wait.
         scheduler: What claims for them.
         threads: Where it is started and stopped.
+        caller: Who has waited first.
     """
 
-    def __init__(self, crew: Crew, scheduler: Scheduler, threads: Executor) -> None:
+    def __init__(
+        self, crew: Crew, scheduler: Scheduler, threads: Executor, *, caller: str
+    ) -> None:
         self._crew = crew
         self._scheduler = scheduler
         self._threads = threads
@@ -38,6 +41,7 @@ class Served:
         self._started = self._loop.run_in_executor(threads, scheduler.start)
         self._looking: asyncio.TimerHandle | None = None
         self._closed = False
+        self.caller = caller
         self.waiting = 0
         self.idle_since = self._loop.time()
 

@@ -18,7 +18,7 @@ from go_scheduler.http.working.reports import BEYOND, Reports
 from go_scheduler.http.working.server import AwayError, Server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from go_scheduler.http.working.server import Token
 
@@ -145,12 +145,7 @@ class Life:
                 self._changed.clear()
                 await self._changed.wait()
             try:
-                found = await self._server.take(
-                    settings.queues,
-                    most=room,
-                    wait=settings.wait.total_seconds(),
-                    worker=settings.name,
-                )
+                found = await self._take(room)
             except AwayError as error:
                 if not is_away:
                     _LOG.warning("no work at the moment: %s", error)
@@ -163,6 +158,29 @@ class Life:
             pauses.reset()
             for each in found:
                 self._begin(each)
+
+    async def _take(self, most: int) -> Sequence[Mapping[str, Any]]:
+        """Wait for work; what still comes after a stop is given back."""
+        settings = self._settings
+        taking = asyncio.create_task(
+            self._server.take(
+                settings.queues,
+                most=most,
+                wait=settings.wait.total_seconds(),
+                worker=settings.name,
+            )
+        )
+        try:
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            if not self._server.hands_out:
+                taking.cancel()
+            await asyncio.wait([taking])
+            if not taking.cancelled() and taking.exception() is None:
+                for each in taking.result():
+                    given = Given(each, self._extend_soon)
+                    self._spawn(self._reports.give_back(given))
+            raise
 
     def _room(self) -> int:
         """How much more it takes: less, if much is still to be told."""

@@ -66,6 +66,13 @@ class Reports:
         except (LostError, GoSchedulerError) as error:
             _lose(given, error)
 
+    async def give_back(self, given: Given) -> None:
+        """Say that a run has not begun; if nobody hears it, its lease lapses."""
+        try:
+            await self._server.tell(given, "release")
+        except (AwayError, LostError, GoSchedulerError) as error:
+            _LOG.warning("%s is not given back: %s", given.work.instance_id, error)
+
     async def tell(self, given: Given, ending: Ending) -> None:
         """Say what came of a run, and go on trying until its time is long over."""
         # As often as heartbeats are tried, which keep it from running elsewhere.

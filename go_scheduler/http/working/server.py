@@ -48,6 +48,9 @@ class Server:
         url: Of the server.
         token: Says who asks; one that is called is asked for it at first, and again
             when the server does not take it any more.
+
+    Attributes:
+        hands_out: Whether it has begun to answer who waits for work.
     """
 
     def __init__(self, url: str, token: Token) -> None:
@@ -57,7 +60,9 @@ class Server:
             auth=None if token is None else Bearer(token),
             timeout=_PATIENCE,
             limits=httpx.Limits(max_connections=_CONNECTIONS, keepalive_expiry=_KEPT),
+            event_hooks={"response": [self._note_answer]},
         )
+        self.hands_out = False
 
     async def __aenter__(self) -> Server:
         """Nothing yet: connections are opened as they are needed."""
@@ -76,6 +81,7 @@ class Server:
         self, queues: str, *, most: int, wait: float, worker: str
     ) -> Sequence[Mapping[str, Any]]:
         """Wait for work; answers the items, none if there was none in that time."""
+        self.hands_out = False
         answer = await self._ask(
             "GET",
             "",
@@ -94,12 +100,22 @@ class Server:
         """Say of several runs that they have succeeded; answers for each, in order."""
         content = b'{"completed": [' + b",".join(completed) + b"]}"
         answer = await self._ask("POST", "/complete", content=content, headers=_JSON)
-        return [
+        told = [
             None
             if (wrong := each["problem"]) is None
             else _error(wrong["status"], wrong)
             for each in answer["answers"]
         ]
+        if len(told) != len(completed):
+            raise AwayError(
+                f"{self.url}: it answered {len(told)} of {len(completed)} successes"
+            )
+        return told
+
+    async def _note_answer(self, answer: httpx.Response) -> None:
+        # Nothing but work is asked for by this method.
+        if answer.request.method == "GET" and answer.is_success:
+            self.hands_out = True
 
     async def _ask(self, method: str, path: str, **options: Any) -> Any:
         """The body of the answer; None: it has none.

@@ -26,10 +26,13 @@ from go_scheduler.stores.base import Store
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from tests.http.serving import PATIENCE, called
+from tests.http.work.callers import Believing
 from tests.http.work.house import server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    import httpx
 
     from go_scheduler.events.event import Event
     from go_scheduler.http.work.crews import Work
@@ -294,7 +297,7 @@ def test_a_crew_for_which_nobody_waits_makes_place_for_another() -> None:
         assert await asyncio.to_thread(house.stopped.acquire, timeout=PATIENCE)
         assert [house.crew([each]) is None for each in "abc"] == [True, False, False]
 
-    running(test, most=2)
+    running(test, most=2, each=2)
 
 
 def test_more_crews_than_there_may_be_are_refused() -> None:
@@ -306,6 +309,34 @@ def test_more_crews_than_there_may_be_are_refused() -> None:
         assert int(answer.headers["retry-after"]) >= 1
         one.crews.stop_taking()
         assert waiting.result(PATIENCE).status_code == 503
+
+
+@pytest.mark.slow
+def test_one_caller_is_refused_more_crews_than_one_may_have() -> None:
+    with server(MemoryStore(), access=Believing(), most=5, each=2) as one:
+
+        def asked(name: str, queues: str) -> httpx.Response:
+            path = f"/v1/work?queues={queues}&wait=0"
+            return one.client.get(path, headers={"X-Name": name})
+
+        for queues in ("a", "b"):
+            one.ask_meanwhile(queues)
+        refused = one.ask("c")
+        assert refused.status_code == 429
+        [error] = refused.json()["errors"]
+        assert error["field"] == "queues"
+        assert "of this caller wait for 2 different sets" in error["detail"]
+        # There is room for others, and instead of those for which nobody waits.
+        for each in ("xc", "xd", "xe", "xa", "yc", "yf", "xc"):
+            assert asked(*each).status_code == 204
+        served = one.crews._roster._served
+        assert [(q, each.caller) for [q], each in served.items()] == [
+            ("a", "somebody"),
+            ("b", "somebody"),
+            ("e", "x"),
+            ("c", "x"),
+            ("f", "y"),
+        ]
 
 
 def test_more_workers_than_may_wait_are_refused() -> None:
@@ -473,6 +504,7 @@ def test_the_token_of_before_holds_after_a_restart() -> None:
         ({"lease": 5}, "lease"),
         ({"most": 0}, "most"),
         ({"most": "x"}, "most"),
+        ({"each": 0}, "each"),
         ({"idle": timedelta(0)}, "idle"),
     ],
 )

@@ -69,6 +69,19 @@ def test_a_run_that_was_cancelled_is_to_stop(
     assert shared.instance(work).state is State.CANCELLED
 
 
+def test_what_was_not_begun_is_given_back_and_counts_as_no_run(
+    shared: Server, queue: str, work: dict[str, Any]
+) -> None:
+    assert shared.instance(work).runs == 1
+    assert shared.tell(work, "release").status_code == 200
+    instance = shared.instance(work)
+    assert (instance.state, instance.runs) == (State.PENDING, 0)
+    assert slug(shared.tell(work, "release")) == (409, "lost")
+    again = shared.take_one(queue)
+    assert again["instance_id"] == work["instance_id"]
+    assert slug(shared.tell(again | {"token": "x"}, "release"))[0] == 403
+
+
 def test_a_success_may_be_said_again(shared: Server, work: dict[str, Any]) -> None:
     for _ in range(2):
         assert shared.tell(work, "complete").status_code == 200
@@ -101,12 +114,18 @@ def test_a_run_that_is_not_remembered_any_more_is_completed_all_the_same(
 def test_no_more_is_remembered_than_there_is_room_for(
     shared: Server, work: dict[str, Any]
 ) -> None:
-    instance = shared.instance(work)
+    instance = changed(shared.instance(work), error="x" * 1000)
     handed_out = HandedOut(most=2)
     claims = [Claim(instance_id=instance.id, attempt=each) for each in (1, 2, 3)]
     for each in claims:
         handed_out.add(changed(instance, attempt=each.attempt))
-    assert [handed_out.pop(each) is None for each in claims] == [True, False, False]
+    remembered = [handed_out.pop(each) for each in claims]
+    assert [each is None for each in remembered] == [True, False, False]
+    [*_, last] = remembered
+    assert last is not None
+    # None of what may be large.
+    assert not last.definition.metadata
+    assert last.error is None
 
 
 def test_what_waits_for_the_end_of_a_run_is_handed_out_then(

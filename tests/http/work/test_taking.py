@@ -121,6 +121,7 @@ def test_who_waits_for_a_quiet_queue_alone_waits_for_no_flood(shared: Server) ->
         ({"queues": ""}, "queues"),
         ({"queues": "a,,b"}, "queues"),
         ({"queues": "x" * 300}, "queues"),
+        ({"queues": ",".join(map(str, range(65)))}, "queues"),
         ({"max": 0}, "max"),
         ({"max": 101}, "max"),
         ({"wait": -1}, "wait"),

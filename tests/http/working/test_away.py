@@ -52,6 +52,8 @@ class Scripted(ThreadingHTTPServer):
         self.answers: dict[str, list[tuple[int, object]]] = {}
         self.asked: SimpleQueue[tuple[str, str | None, Any]] = SimpleQueue()
         self.over = threading.Event()
+        self.rest = threading.Event()
+        self.rest.set()
         self.url = f"http://127.0.0.1:{self.server_port}"
 
     def say(self, what: str, *answers: tuple[int, object]) -> None:
@@ -97,6 +99,7 @@ class _Answering(BaseHTTPRequestHandler):
         if status == 429:
             self.send_header("Retry-After", "0")
         self.end_headers()
+        self.server.rest.wait(PATIENCE)
         self.wfile.write(content)
 
     def log_message(self, *_: object) -> None:
@@ -137,6 +140,41 @@ def test_it_asks_again_when_the_server_is_back(
             assert server.next("complete") == (None, {"completed": [said]})
     assert caplog.text.count("no work at the moment") == 1
     assert "answers again" in caplog.text
+
+
+def test_fewer_answers_than_successes_have_them_told_again(server: Scripted) -> None:
+    server.say("work", (200, WORK))
+    server.say("complete", (200, {"answers": []}), (200, DONE))
+    with working(server, lambda _: None):
+        assert server.next("complete") == server.next("complete")
+
+
+@pytest.mark.parametrize("status", [200, 404])
+def test_what_is_handed_out_as_it_stops_is_given_back(
+    server: Scripted, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its server has begun to answer, so that hanging up would lose the work."""
+    server.say("work", (200, WORK))
+    server.say("release", (status, PROBLEM))
+    server.rest.clear()
+    called: list[Work] = []
+    with working(server, called.append) as worker:
+        life = worker._life
+        assert life is not None
+        server.next("work")
+
+        async def hand_out() -> None:
+            while not life._server.hands_out:
+                await asyncio.sleep(0.001)
+            life._stopping.set()
+            for _ in range(10):
+                await asyncio.sleep(0)
+            server.rest.set()
+
+        asyncio.run_coroutine_threadsafe(hand_out(), life._loop).result(PATIENCE)
+        assert server.next("release") == (None, {"token": "its token"})
+    assert not called
+    assert ("is not given back" in caplog.text) == (status == 404)
 
 
 @pytest.mark.parametrize(

@@ -359,6 +359,8 @@ def test_it_asks_for_more_time(one: Server) -> None:
         ({"url": "http://"}, "a server's URL is such as"),
         ({"url": "http://a:b"}, "a server's URL is such as"),
         ({"url": 5}, "a server's URL is such as"),
+        ({"url": "http://192.0.2.1", "token": "x"}, "by https alone.*plain_http=True"),
+        ({"plain_http": 1}, "plain_http"),
         ({"handler": 5}, "the handler cannot be called"),
         ({"handler": lambda: None}, "the work"),
         ({"queues": "mail"}, r"such as \('mail',\)"),
@@ -378,6 +380,12 @@ def test_it_refuses_what_is_wrong(options: dict[str, Any], text: str) -> None:
     given |= options
     with pytest.raises(ConfigurationError, match=text):
         Worker(given.pop("url"), given.pop("handler"), **given)
+
+
+def test_a_token_goes_by_http_where_that_is_wanted_or_is_this_machine() -> None:
+    Worker("http://192.0.2.1", print, token="x", plain_http=True)
+    Worker("http://192.0.2.1", print)
+    Worker("https://192.0.2.1", print, token=lambda: "x")
 
 
 def test_a_signal_ends_it(one: Server) -> None:
