@@ -21,9 +21,12 @@ from go_scheduler.client import Client
 from go_scheduler.client.awaitable import awaitable
 from go_scheduler.http import create_app
 from tests.conftest import seconds
+from tests.http.jobs.asking import As
 from tests.http.serving import Calling
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from go_scheduler import Store
 
 DAILY = {"cron": "0 9 * * *", "timezone": "Europe/Berlin"}
@@ -200,12 +203,13 @@ class Busy(Client):
     """One whose definitions somebody else changes whenever they have been read."""
 
     changes = 0
+    more: Mapping[str, Any] = {}
 
     def get_definition(self, definition_id: UUID) -> TaskDefinition:
         read = super().get_definition(definition_id)
         if self.changes:
             self.changes -= 1
-            self.schedule(replace(read, lock=f"lock {self.changes}"))
+            self.schedule(replace(read, lock=f"lock {self.changes}", **self.more))
         return read
 
     aget_definition = awaitable(get_definition)  # type: ignore[arg-type]
@@ -231,6 +235,28 @@ def test_a_patch_of_what_somebody_else_has_changed_is_made_again(
         assert answer.status_code == status
         if status == 200:
             assert (answer.json()["name"], answer.json()["lock"]) == ("mine", "lock 0")
+
+
+def test_a_put_of_who_is_restricted_replaces_what_they_have_read(
+    store: Store,
+) -> None:
+    client = Busy(store)
+    with Calling(create_app(client, access=As(queues={"default"}))) as http:
+        path = path_of(created(http))
+        for changes, headers, status in (
+            (3, {}, 200),
+            (9, {}, 409),
+            (1, {"If-Match": http.get(path).headers["ETag"]}, 412),
+        ):
+            client.changes = changes
+            body = {"trigger": DAILY, "name": "mine"}
+            answer = http.put(path, json=body, headers=headers)
+            assert answer.status_code == status, answer.text
+            client.changes = 0
+        # One that somebody else has moved to where they see nothing is not there.
+        client.changes, client.more = 1, {"queue": "theirs"}
+        assert http.put(path, json={"trigger": DAILY}).status_code == 404
+        assert client.list_definitions(queue="theirs")[0].name == "mine"
 
 
 def test_the_id_of_a_put_is_that_of_its_path(http: Calling) -> None:

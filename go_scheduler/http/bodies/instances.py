@@ -21,6 +21,7 @@ from go_scheduler.http.bodies.body import (
     if_given,
 )
 from go_scheduler.http.bodies.definitions import Overlapping
+from go_scheduler.http.jobs.known_types import unmarked
 from go_scheduler.models import (
     Cancelled,
     Outcome,
@@ -129,7 +130,7 @@ class InstanceAnswer(Answer):
             runs=instance.runs,
             max_attempts=if_given(definition.retry, lambda it: it.max_attempts),
             payload=if_given(instance.payload, dict),
-            metadata=dict(instance.metadata),
+            metadata=unmarked(instance.metadata),
             key=instance.key,
             claimed_by=instance.claimed_by,
             worker=instance.worker,

@@ -18,6 +18,7 @@ from go_scheduler.http.bodies.body import (
     Seconds,
     if_given,
 )
+from go_scheduler.http.jobs.known_types import unmarked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,7 +91,7 @@ class WorkAnswer(Answer):
                     attempt=instance.attempt,
                     type=instance.definition.name,
                     payload=if_given(instance.payload, dict),
-                    metadata=dict(instance.metadata),
+                    metadata=unmarked(instance.metadata),
                     execute_at=instance.execute_at,
                     lease=lease,
                 )

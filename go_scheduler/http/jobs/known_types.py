@@ -52,6 +52,12 @@ class KnownType:
     stored: TaskDefinition | None
     schema: Schema | None
 
+    def is_seen(self, caller: Caller) -> bool:
+        """Whether a caller may know of it."""
+        if self.task is not None:
+            return True
+        return self.stored is not None and caller.sees(self.stored)
+
     def base(self, caller: Caller) -> TaskDefinition:
         """The definition from which a job takes what it does not say.
 
@@ -137,11 +143,35 @@ class KnownTypes:
             stored = await self._client.alist_definitions(
                 ids=list(missing), limit=len(missing)
             )
-            by_name = {missing[each.id]: each for each in stored}
+            # What has the id of a type, and another name, is something else.
+            by_name = {
+                name: each for each in stored if (name := missing[each.id]) == each.name
+            }
             for name in missing.values():
                 if name in by_name or name in self._tasks:
                     found[name] = self._keep(name, by_name.get(name))
         return found
+
+    async def payload_for(
+        self,
+        definition: TaskDefinition,
+        caller: Caller,
+        payload: Mapping[str, object] | None,
+    ) -> Mapping[str, object] | None:
+        """What a definition is to be run with by hand, as it is stored.
+
+        Raises:
+            Problem: 422, it is none that fits the type by whose name it runs.
+        """
+        name = definition.name
+        known = None if name is None else (await self.find_all([name])).get(name)
+        if known is None or not known.is_seen(caller):
+            return payload
+        stored = known.checked(payload)
+        # A task of the scheduler's own makes it into what is stored by itself.
+        if known.task is None or is_type(definition):
+            return payload
+        return stored or None
 
     def described(self, known: KnownType) -> JobType:
         """What the server says of a type that it runs itself."""
@@ -187,10 +217,20 @@ def is_declared(definition: TaskDefinition) -> bool:
     return MARK in definition.metadata
 
 
+def is_type(definition: TaskDefinition) -> bool:
+    """Whether a definition is that of a type, and not a copy of one's metadata."""
+    return definition.name is not None and definition.id == task_id(definition.name)
+
+
 def said_of(definition: TaskDefinition) -> Mapping[str, JSON]:
     """What was said of a declared type: its description and schema."""
     said = definition.metadata.get(MARK)
     return said if isinstance(said, dict) else NOTHING
+
+
+def unmarked(metadata: Mapping[str, JSON]) -> dict[str, JSON]:
+    """Metadata as those see it who run something, without what is said of its type."""
+    return {name: value for name, value in metadata.items() if name != MARK}
 
 
 def no_type(name: str) -> Problem:

@@ -18,7 +18,7 @@ from go_scheduler.stores.messages import Addition
 from go_scheduler.triggers import OnDemandTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime, timedelta
 
     from go_scheduler.http.access.caller import Caller
@@ -38,12 +38,15 @@ class Planned:
         job: When it is to run, and with what.
         own: Its own definition; None: that of its type.
         owner: In whose set that is to be; None: in none.
+        elsewhere: The definitions in which there may be one with its key as well: with
+            settings of its own, or without.
     """
 
     type: str
     job: Job
     own: TaskDefinition | None = None
     owner: str | None = None
+    elsewhere: Sequence[UUID] = ()
 
 
 def planned(
@@ -80,13 +83,15 @@ def planned(
     job = Job(id=new, payload=payload, at=at, delay=delay, key=key)
     _check(job)
     if not is_own:
-        return Planned(type=body.type, job=job)
+        elsewhere = _own_ids(body, caller, key)
+        return Planned(type=body.type, job=job, elsewhere=elsewhere)
     owner = caller.owner_for(body.owner)
     id = _own_id(owner, body.type, key)
     # Its id has to be remembered by nobody when it is gone, unless it is in a set.
     own = _own(base, settings, id=id, named=owner is not None)
     caller.check_queue(own.queue)
-    return Planned(type=body.type, job=job, own=own, owner=owner)
+    elsewhere = (base.id,) if key is not None and caller.sees(base) else ()
+    return Planned(type=body.type, job=job, own=own, owner=owner, elsewhere=elsewhere)
 
 
 def _check(job: Job) -> None:
@@ -104,6 +109,15 @@ def _own_id(owner: str | None, type: str, key: str | None) -> UUID:
     if key is None:
         return uuid4()
     return TaskDefinition.id_for(f"job {json.dumps([owner, type, key])}")
+
+
+def _own_ids(body: JobBody, caller: Caller, key: str | None) -> Sequence[UUID]:
+    """Those that a job of this caller's with the key has if it has its own settings."""
+    if key is None:
+        return ()
+    if body.owner is not None or caller.owners is None:
+        return (_own_id(body.owner, body.type, key),)
+    return [_own_id(each, body.type, key) for each in sorted(caller.owners)]
 
 
 def _own(

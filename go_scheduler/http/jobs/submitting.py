@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from go_scheduler.client.arguments import MOST_LISTED
 from go_scheduler.errors import ConflictError, TaskDefinitionNotFoundError
 from go_scheduler.http.jobs.known_types import no_type
 from go_scheduler.http.problems import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from uuid import UUID
 
     from go_scheduler.client import Client
@@ -37,21 +39,25 @@ class Submitting:
     async def write(self, jobs: Sequence[Planned]) -> Sequence[TaskInstance | Problem]:
         """Write jobs, those without definitions of their own by one write a type.
 
+        Of several with one key, whether they have their own definitions or not, the
+        first is written, and those with their own before the others.
+
         Returns:
             In the order given, the instance: with the id of its job if it was made, and
             else the one that has the key; or why there is none for this caller.
         """
         found: dict[UUID, TaskInstance | Problem] = {}
+        for each in jobs:
+            if each.own is not None:
+                found[each.job.id] = await self._write_own(each, each.own)
+        found |= await self._with_their_own([each for each in jobs if each.own is None])
         plain: dict[str, list[Job]] = {}
         for each in jobs:
-            if each.own is None:
+            if each.job.id not in found:
                 plain.setdefault(each.type, []).append(each.job)
         for type, batch in plain.items():
             written = await self._enqueue(type, batch)
             found |= {job.id: it for job, it in zip(batch, written, strict=True)}
-        for each in jobs:
-            if each.own is not None:
-                found[each.job.id] = await self._write_own(each, each.own)
         return [self._seen(found[each.job.id]) for each in jobs]
 
     async def _enqueue(
@@ -67,9 +73,36 @@ class Submitting:
         await self._client.aschedule(self._types.tasks[type].definition)
         return await self._client.aenqueue_all(type, jobs)
 
+    async def _with_their_own(
+        self, jobs: Sequence[Planned]
+    ) -> Mapping[UUID, TaskInstance | Problem]:
+        """Those whose key has a job that has a definition of its own."""
+        ids = list(dict.fromkeys(id for each in jobs for id in each.elsewhere))
+        there: dict[UUID, TaskDefinition] = {}
+        for start in range(0, len(ids), MOST_LISTED):
+            page = await self._client.alist_definitions(
+                ids=ids[start : start + MOST_LISTED], limit=MOST_LISTED
+            )
+            there |= {own.id: own for own in page}
+        found: dict[UUID, TaskInstance | Problem] = {}
+        for each in jobs if there else ():
+            for own in (there[id] for id in each.elsewhere if id in there):
+                if not self._caller.sees(own):
+                    found[each.job.id] = _taken()
+                    continue
+                # It may be gone by now.
+                with suppress(TaskDefinitionNotFoundError):
+                    found[each.job.id] = await self._run(own.id, each.job)
+        return found
+
     async def _write_own(
         self, each: Planned, own: TaskDefinition
     ) -> TaskInstance | Problem:
+        for id in each.elsewhere:
+            for known in await self._client.alist_instances(
+                definition_id=id, key=each.job.key, limit=1
+            ):
+                return known
         try:
             await self._put(own, each.owner)
             return await self._run(own.id, each.job)
@@ -88,7 +121,10 @@ class Submitting:
                 return
             put = await self._client.adeclare([own], owner=owner, removed="keep")
         except ConflictError:
-            # There is one with this key, of which nothing is changed.
+            # There is one with this key, of which nothing is changed. Its run may not
+            # be made yet: by somebody who may not see it, it never is.
+            if not self._caller.sees(await self._client.aget_definition(own.id)):
+                raise _taken() from None
             return
         if not put:
             raise Problem(
@@ -108,10 +144,14 @@ class Submitting:
         """What was found, if it is not somebody else's."""
         if isinstance(found, Problem) or self._caller.sees(found.definition):
             return found
-        return Problem(
-            409,
-            "key",
-            "Its key is taken",
-            "something else has this key, or its type has changed: take another key, or"
-            " ask again in a moment",
-        )
+        return _taken()
+
+
+def _taken() -> Problem:
+    return Problem(
+        409,
+        "key",
+        "Its key is taken",
+        "something else has this key, or its type has changed: take another key, or"
+        " ask again in a moment",
+    )

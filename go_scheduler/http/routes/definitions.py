@@ -44,7 +44,7 @@ from go_scheduler.http.routes.conditions import (
     etag,
     is_to_be_new,
 )
-from go_scheduler.http.routes.putting import patched, put, stored_definition
+from go_scheduler.http.routes.putting import patched, put, put_again, stored_definition
 from go_scheduler.http.routes.seen import (
     check_sees,
     is_restricted,
@@ -60,7 +60,6 @@ Writer = Annotated[Caller, allowed("jobs:write")]
 Runner = Annotated[Caller, allowed("jobs:run")]
 
 _PATCH = {"queue": "slow", "retry": {"max_attempts": 3}, "lock": None}
-_ATTEMPTS = 5
 
 
 @router.post("", status_code=201, responses={200: {"model": PutAnswer}})
@@ -114,16 +113,25 @@ async def put_definition(
     if body.id not in (None, id):
         raise invalid("id", "it must be that of the path, or be left out")
     now, is_new = here.clock.now(), is_to_be_new(if_none_match)
-    stored = await stored_definition(here, caller, id)
-    check_match(id, stored, if_match)
-    revision = body.revision
-    if is_new:
-        revision = 0
-    elif if_match is not None and stored is not None:
-        revision = stored.revision
-    definition = await on_thread(body.definition, now, id=id, revision=revision)
-    made = await put(here, caller, definition, owner=body.owner, stored=stored)
-    if stored is None:
+    is_there = False
+
+    async def put_it() -> TaskDefinition:
+        nonlocal is_there
+        stored = await stored_definition(here, caller, id)
+        is_there = stored is not None
+        check_match(id, stored, if_match)
+        revision = 0 if is_new else body.revision
+        if stored is not None and if_match is not None and not is_new:
+            revision = stored.revision
+        elif revision is None and is_restricted(caller):
+            # What there is by now may be none that they may know of.
+            revision = 0 if stored is None else stored.revision
+        definition = await on_thread(body.definition, now, id=id, revision=revision)
+        return await put(here, caller, definition, owner=body.owner, stored=stored)
+
+    said = is_new or if_match is not None or body.revision is not None
+    made = await put_again(put_it, again=not said)
+    if not is_there:
         response.status_code = 201
         response.headers["Location"] = path_from_outside(
             request, f"/v1/definitions/{id}"
@@ -148,9 +156,9 @@ async def change_definition(
     What is not there stays; null is as if it had never been set. A trigger is replaced
     as a whole.
     """
-    now, attempts = here.clock.now(), 0
-    while True:
-        attempts += 1
+    now = here.clock.now()
+
+    async def change() -> TaskDefinition:
         stored = await seen_definition(here, caller, id)
         check_match(id, stored, if_match)
         body = await on_thread(patched, stored, patch)
@@ -159,14 +167,10 @@ async def change_definition(
         definition = await on_thread(
             body.definition, now, id=id, revision=stored.revision
         )
-        try:
-            made = await put(here, caller, definition, owner=body.owner, stored=stored)
-        except ConflictError:
-            # It is made of what somebody else has changed: once more.
-            if if_match is not None or attempts == _ATTEMPTS:
-                raise
-        else:
-            return _put(made, now, response)
+        return await put(here, caller, definition, owner=body.owner, stored=stored)
+
+    made = await put_again(change, again=if_match is None)
+    return _put(made, now, response)
 
 
 @router.get("")
@@ -247,13 +251,14 @@ async def run_now(
 
     Where an instance has the `key` already, that is answered by 200.
     """
-    await check_sees(here, caller, id)
+    definition = await seen_definition(here, caller, id)
     body = body or RunBody.model_validate({})
+    payload = await here.job_types.payload_for(definition, caller, body.payload)
     instance_id = uuid4()
     with of_field("", tuple(RunBody.model_fields), otherwise="payload"):
         instance = await here.client.arun_now(
             id,
-            payload=body.payload,
+            payload=payload,
             at=body.at,
             delay=body.delay,
             key=body.key,

@@ -9,18 +9,25 @@ from typing import TYPE_CHECKING, Any
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
-from go_scheduler.errors import TaskDefinitionNotFoundError
+from go_scheduler.errors import (
+    ConfigurationError,
+    ConflictError,
+    TaskDefinitionNotFoundError,
+)
 from go_scheduler.http.bodies.definitions import DefinitionBody, DefinitionPut
+from go_scheduler.http.jobs.known_types import is_type
 from go_scheduler.http.problems import Problem, invalid
-from go_scheduler.http.routes.seen import is_restricted
+from go_scheduler.http.routes.seen import check_declares, is_restricted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
     from uuid import UUID
 
     from go_scheduler.http.access.caller import Caller
     from go_scheduler.http.context import Context
     from go_scheduler.models import TaskDefinition
+
+_ATTEMPTS = 5
 
 
 async def stored_definition(
@@ -64,6 +71,8 @@ async def put(
     caller.check_queue(definition.queue)
     if is_restricted(caller):
         _check_is_no_type_here(here, definition)
+        if stored is None and is_type(definition):
+            check_declares(caller)
     if stored is not None:
         if owner not in (None, stored.owner):
             raise invalid("owner", "whose a definition is cannot be changed")
@@ -72,7 +81,14 @@ async def put(
     if owner is None:
         return await here.client.aschedule(definition)
     named = replace(definition, named=True)
-    put = await here.client.adeclare([named], owner=owner, removed="keep")
+    try:
+        put = await here.client.adeclare([named], owner=owner, removed="keep")
+    except ConfigurationError:
+        # It is somebody else's by now, perhaps one's of whom nothing is to be said.
+        for each in await here.client.alist_definitions(ids=[definition.id]):
+            if not caller.sees(each):
+                raise _not_theirs(each.id) from None
+        raise
     if not put:
         raise Problem(
             409,
@@ -81,6 +97,24 @@ async def put(
             f"what {owner} has is declared by versions, and by nothing else",
         )
     return put[0]
+
+
+async def put_again(
+    once: Callable[[], Awaitable[TaskDefinition]], *, again: bool
+) -> TaskDefinition:
+    """Put what is made of the stored definition, anew if somebody else changes that.
+
+    Args:
+        once: Reads it, and puts what is made of it.
+        again: Whether that may be done again: nobody has said of which revision it is.
+
+    Raises:
+        ConflictError: It may not, or it is changed again and again.
+    """
+    for _ in range(_ATTEMPTS - 1 if again else 0):
+        with suppress(ConflictError):
+            return await once()
+    return await once()
 
 
 def patched(stored: TaskDefinition, patch: Mapping[str, Any]) -> DefinitionPut:

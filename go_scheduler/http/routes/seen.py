@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from go_scheduler.errors import TaskDefinitionNotFoundError, TaskInstanceNotFoundError
+from go_scheduler.http.problems import Problem
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -29,6 +30,22 @@ class Here(Protocol):
 def is_restricted(caller: Caller) -> bool:
     """Whether there is anything that a caller may not know of."""
     return caller.queues is not None or caller.owners is not None
+
+
+def check_declares(caller: Caller) -> None:
+    """Refuse one whose types would be nobody's: who has no owner, and is restricted.
+
+    Raises:
+        Problem: 403.
+    """
+    if is_restricted(caller) and caller.owners is None:
+        raise Problem(
+            403,
+            "owner",
+            "Not allowed",
+            "a type is used by all: who is restricted to queues declares types only if"
+            " they are restricted to an owner as well, whose they are",
+        )
 
 
 async def seen_definition(here: Here, caller: Caller, id: UUID) -> TaskDefinition:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
+from go_scheduler.errors import ConfigurationError
 from go_scheduler.handlers.task import task_id
 from go_scheduler.http.access.caller import Caller
 from go_scheduler.http.access.guard import allowed
@@ -16,9 +18,11 @@ from go_scheduler.http.jobs.known_types import (
     MARK,
     check_type_name,
     is_declared,
+    is_type,
     no_type,
 )
 from go_scheduler.http.problems import Problem
+from go_scheduler.http.routes.seen import check_declares, is_restricted
 from go_scheduler.models import TaskDefinition
 
 router = APIRouter(prefix="/v1", tags=["types"])
@@ -49,7 +53,7 @@ async def list_types(
         limit=asked.limit,
     )
     items += [
-        TypeAnswer.of(each) for each in page if each.name not in own and _is_type(each)
+        TypeAnswer.of(each) for each in page if each.name not in own and is_type(each)
     ]
     return TypesAnswer(items=items, next=page.next)
 
@@ -83,12 +87,22 @@ async def put_type(
     """Declare a type for workers elsewhere, or change it."""
     definition = body.definition(type)
     caller.check_queue(definition.queue)
+    check_declares(caller)
     owner = caller.owner_for(body.owner)
     there = await _declared(here, caller, type)
-    if owner is None:
-        put = [await here.client.aschedule(definition)]
-    else:
-        put = await here.client.adeclare([definition], owner=owner, removed="keep")
+    if is_restricted(caller):
+        # They may have seen another one than there is by now.
+        revision = 0 if there is None else there.revision
+        definition = replace(definition, revision=revision)
+    try:
+        if owner is None:
+            put = [await here.client.aschedule(definition)]
+        else:
+            put = await here.client.adeclare([definition], owner=owner, removed="keep")
+    except ConfigurationError:
+        # Somebody else has taken the name meanwhile, or the owner is none.
+        await _declared(here, caller, type)
+        raise
     if not put:
         raise _taken(type, f"the set of {owner!r} is declared with versions")
     here.job_types.forget(type)
@@ -128,11 +142,6 @@ async def _declared(here: Context, caller: Caller, type: str) -> TaskDefinition 
     if not (is_declared(stored) and caller.sees(stored)):
         raise _taken(type, "it is a task of a program, or somebody else's")
     return stored
-
-
-def _is_type(definition: TaskDefinition) -> bool:
-    """Whether a definition is of a type, and not a copy of one's metadata."""
-    return definition.name is not None and definition.id == task_id(definition.name)
 
 
 def _taken(type: str, why: str) -> Problem:

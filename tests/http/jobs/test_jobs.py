@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 
@@ -25,7 +26,7 @@ from go_scheduler.http.jobs.spreading import JobDefaults
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import HOUR, SECOND, claim, clean_up, finish
 from go_scheduler.testing.clock import START
-from tests.http.jobs.asking import As, field_of
+from tests.http.jobs.asking import LINES, As, events_of, field_of, lines
 from tests.http.serving import called, client_of
 
 if TYPE_CHECKING:
@@ -169,6 +170,62 @@ def test_what_has_a_key_is_not_changed_by_another_one_with_it(client: Client) ->
     ask(client, asking)
     of = only(client).definition
     assert (of.queue, of.timeout) == ("a", None)
+
+
+@pytest.mark.parametrize("owner", [None, "shop"])
+def test_a_key_is_one_for_jobs_with_settings_of_their_own_and_without(
+    client: Client, owner: str | None
+) -> None:
+    if owner is not None:
+        client.declare([replace(SEND, named=True)], owner=owner, adopt=True)
+    access = As() if owner is None else As(owners={owner, "bank"})
+
+    async def asking(http: httpx.AsyncClient) -> None:
+        own: dict[str, Any] = {"queue": "slow", "owner": owner}
+        orders: dict[str, list[dict[str, Any]]] = {
+            "a": [{}, own, {}],
+            "b": [own, {}, own],
+        }
+        for key, order in orders.items():
+            answers = [
+                await http.post("/v1/jobs", json=ORDER | more | {"key": key})
+                for more in order
+            ]
+            assert [each.status_code for each in answers] == [201, 200, 200]
+            assert len({each.text for each in answers}) == 1
+        both: list[dict[str, Any]] = [ORDER | {"key": "c"}, ORDER | own | {"key": "c"}]
+        answer = await http.post(
+            "/v1/jobs/import", content=lines([*both, *both]), headers=LINES
+        )
+        assert (events_of(answer)[-1]["made"], events_of(answer)[-1]["known"]) == (1, 3)
+
+    ask(client, asking, access=access)
+    assert sorted(each.key or "" for each in client.list_instances()) == ["a", "b", "c"]
+
+
+def test_nobody_runs_what_they_may_not_see_by_its_key(client: Client) -> None:
+    access = As()
+
+    async def asking(http: httpx.AsyncClient) -> None:
+        body = ORDER | {"queue": "theirs", "key": "7"}
+        made = (await http.post("/v1/jobs", json=body)).json()
+        # As if its run were still to be made: its definition alone is there.
+        of = client.get_definition(UUID(made["definition_id"]))
+        client.delete_definition(of.id)
+        client.schedule(replace(of, revision=0))
+        access.caller = replace(access.caller, queues=frozenset({"default", "slow"}))
+        for more in ({}, {"queue": "slow"}):
+            answer = await http.post("/v1/jobs", json=ORDER | more | {"key": "7"})
+            assert answer.status_code == 409
+            assert answer.json()["type"] == "urn:go_scheduler:key"
+        assert client.list_instances() == []
+        access.caller = replace(access.caller, queues=None)
+        for status in (201, 200):
+            answer = await http.post("/v1/jobs", json=ORDER | {"key": "7"})
+            assert answer.status_code == status
+            assert answer.json()["definition_id"] == str(of.id)
+
+    ask(client, asking, access=access)
 
 
 @pytest.mark.parametrize("owner", [None, "shop"])
@@ -330,6 +387,51 @@ def test_jobs_may_run_a_little_later_each(client: Client) -> None:
     assert {0 * SECOND, 7 * SECOND} < set(exact)
 
 
+def test_what_a_definition_is_run_with_by_hand_is_checked_as_its_type_says(
+    client: Client,
+) -> None:
+    types, access = JobTypes(), As()
+
+    @types.task("resize")
+    def resize(width: int) -> None:
+        raise AssertionError
+
+    schema = {"properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    client.schedule(resize.definition)
+    ids = [resize.definition.id]
+    for name in ("resize", "pay"):
+        of = TaskDefinition(trigger=OnDemandTrigger(), name=name)
+        ids.append(client.schedule(of).id)
+
+    async def asking(http: httpx.AsyncClient) -> None:
+        await http.put("/v1/types/pay", json={"schema": schema})
+        for id, field, fits in (
+            (ids[0], "payload", {"width": 7}),
+            (ids[1], "payload", {"width": 7}),
+            (ids[2], "payload.n", {"n": 7}),
+        ):
+            path = f"/v1/definitions/{id}/run"
+            wrong = {"n": "x"}
+            assert field_of(await http.post(path, json={"payload": wrong})) == field
+            assert field_of(await http.post(path, json={})) == "payload"
+            answer = await http.post(path, json={"payload": fits})
+            assert (answer.status_code, answer.json()["payload"]) == (201, fits)
+        # Of another's type nothing is told, nor of what has none.
+        client.declare([], owner="shop")
+        of = TaskDefinition(
+            trigger=OnDemandTrigger(), name="pay", id=UUID(int=7), queue="mine"
+        )
+        nameless = replace(of, id=UUID(int=8), name=None)
+        client.schedule_all([of, nameless])
+        access.caller = replace(access.caller, queues=frozenset({"mine"}))
+        for each in (of, nameless):
+            path = f"/v1/definitions/{each.id}/run"
+            answer = await http.post(path, json={"payload": {"n": "x"}})
+            assert answer.status_code == 201
+
+    ask(client, asking, types=types, access=access)
+
+
 def test_callers_keep_to_their_queues(client: Client) -> None:
     access = As(queues={"a"})
     client.schedule(
@@ -373,6 +475,20 @@ def test_a_known_key_shows_nobody_elses_job(client: Client) -> None:
 
     ask(client, asking, access=access, types=types)
     assert len(client.list_instances()) == 1
+
+
+def test_a_type_that_has_been_moved_meanwhile_is_not_shown(client: Client) -> None:
+    access = As(queues={"default"})
+
+    async def asking(http: httpx.AsyncClient) -> None:
+        assert (await http.post("/v1/jobs", json=ORDER)).status_code == 201
+        # What is known of it is kept for a while.
+        client.schedule(replace(SEND, queue="theirs"))
+        answer = await http.post("/v1/jobs", json=ORDER)
+        assert answer.status_code == 409
+        assert answer.json()["type"] == "urn:go_scheduler:key"
+
+    ask(client, asking, access=access)
 
 
 def test_what_the_server_runs_is_taken_by_nobody_who_is_restricted(

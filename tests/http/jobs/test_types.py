@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 
 SEND = TaskDefinition.id_for("task send")
+ON_DEMAND = TaskDefinition(trigger=OnDemandTrigger())
+OWNER = "urn:go_scheduler:owner"
 SCHEMA = {"properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
 
@@ -237,6 +240,69 @@ def test_callers_keep_to_their_queues_and_owners(client: Client) -> None:
         assert (await http.put("/v1/types/send", json={})).status_code == 403
 
     ask(client, asking, access=access)
+
+
+def test_who_is_restricted_declares_types_of_their_owner_alone(client: Client) -> None:
+    access = As(queues={"a"})
+
+    async def asking(http: httpx.AsyncClient) -> None:
+        definition = {"trigger": {"on_demand": True}, "queue": "a", "name": "send"}
+        for path, body in (
+            ("types/send", {"queue": "a", "owner": "shop"}),
+            (f"definitions/{SEND}", definition),
+        ):
+            refused = await http.put(f"/v1/{path}", json=body)
+            assert (refused.status_code, refused.json()["type"]) == (403, OWNER)
+        # By another name it takes no type's place.
+        put = await http.put(f"/v1/definitions/{SEND}", json=definition | {"name": "x"})
+        assert put.status_code == 201
+        answer = await http.post("/v1/jobs", json={"type": "send"})
+        assert answer.status_code == 404
+        access.caller = replace(access.caller, owners=frozenset({"shop"}))
+        new = f"/v1/definitions/{TaskDefinition.id_for('task new')}"
+        put = await http.put(new, json=definition | {"name": "new"})
+        assert (put.status_code, put.json()["owner"]) == (201, "shop")
+
+    ask(client, asking, access=access)
+
+
+class Meanwhile(Client):
+    """Before it declares something, somebody else does something."""
+
+    act: Callable[[Client], object]
+
+    async def adeclare(self, *args: Any, **kwargs: Any) -> list[TaskDefinition]:
+        self.act(Client(self._store))
+        return await super().adeclare(*args, **kwargs)
+
+
+@pytest.mark.parametrize("path", ["types/send", f"definitions/{SEND}"])
+def test_nobody_takes_what_somebody_else_has_taken_meanwhile(path: str) -> None:
+    client = Meanwhile(MemoryStore())
+    theirs = replace(ON_DEMAND, id=SEND, name="send", named=True, queue="b")
+    client.act = lambda other: other.declare([theirs], owner="bank")
+    access = As(owners={"shop"})
+
+    async def asking(http: httpx.AsyncClient) -> None:
+        body: dict[str, object] = {"queue": "a"}
+        put = body | {"trigger": {"on_demand": True}, "owner": "shop"}
+        if "types" not in path:
+            body = put
+        answer = await http.put(f"/v1/{path}", json=body)
+        assert answer.status_code == (409 if "types" in path else 404)
+        assert "bank" not in answer.text
+        # What is wrong otherwise is told as ever.
+        client.act = lambda other: None
+        access.caller = replace(access.caller, owners=frozenset({"", "shop"}))
+        answer = await http.put(f"/v1/{path[:-1]}0", json=body | {"owner": ""})
+        assert answer.status_code == 422
+        access.caller = replace(access.caller, owners=None)
+        client.act = lambda other: other.schedule(replace(ON_DEMAND, id=UUID(int=7)))
+        answer = await http.put(f"/v1/definitions/{UUID(int=7)}", json=put)
+        assert "in no declared set" in answer.json()["detail"]
+
+    ask(client, asking, access=access)
+    assert client.get_definition(SEND).owner == "bank"
 
 
 def test_a_type_is_read_once_for_many_jobs_and_anew_after_a_while() -> None:

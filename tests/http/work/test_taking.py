@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from go_scheduler.clock import SystemClock
+from go_scheduler.http.jobs.known_types import MARK
 from go_scheduler.models import State
 from go_scheduler.stores.memory.store import MemoryStore
 from tests.http.serving import PATIENCE
@@ -24,7 +25,7 @@ def shared() -> Iterator[Server]:
 
 
 def test_a_worker_is_handed_what_is_due(shared: Server) -> None:
-    task = shared.task(queue="a", name="send", metadata={"to": "all"})
+    task = shared.task(queue="a", name="send", metadata={"to": "all", MARK: {}})
     made = shared.scheduler.run_now(task.id, payload={"order": 7})
     work = shared.take_one("a", worker="w-1")
     assert work == {
