@@ -14,6 +14,7 @@ from typer.main import get_command
 from go_scheduler.cli.commands import (
     adding,
     changing,
+    dashboard,
     diagnosing,
     importing,
     keys,
@@ -95,6 +96,7 @@ def options(
 
 for _each in (
     server,
+    dashboard,
     keys,
     signing_in,
     working,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
@@ -25,6 +26,7 @@ from go_scheduler.dashboard.static_files import StaticFiles
 from go_scheduler.errors import ConfigurationError, GoSchedulerError
 from go_scheduler.http.access.audit import Audit
 from go_scheduler.http.access.bearer import BearerAccess
+from go_scheduler.http.access.guard import OpenAccess
 from go_scheduler.http.access.origins import checked_origins
 from go_scheduler.http.problems import Problem
 
@@ -33,6 +35,18 @@ if TYPE_CHECKING:
     from go_scheduler.clock import Clock
     from go_scheduler.dashboard.security.admission import Authorize
     from go_scheduler.http.access.guard import Access
+
+
+class Dashboard(Starlette):
+    """The application."""
+
+    def stop(self) -> None:
+        """End streams of events: the server that has it is about to stop.
+
+        It is called on the event loop. Without it they end by themselves soon after.
+        """
+        context: Context = self.state.context
+        context.stopping.set()
 
 
 def create_dashboard(
@@ -44,7 +58,7 @@ def create_dashboard(
     sign_in: SignIn | None = None,
     origin: str | None = None,
     clock: Clock | None = None,
-) -> Starlette:
+) -> Dashboard:
     """Pages that show what runs, what failed, what comes, and how late.
 
     The application can be served by itself, or mounted in another under any path.
@@ -62,7 +76,8 @@ def create_dashboard(
         authorize: Tells it instead, called with each request: a ``Caller``, or None for
             somebody who may see nothing; it may be async.
         allow_changes: Whether its pages have buttons that change something, for callers
-            whose scopes allow that; None: if ``access`` or ``authorize`` is given.
+            whose scopes allow that; None: where it is known who calls, so not by
+            ``OpenAccess``.
         sign_in: How people sign in where ``access`` is by keys or an issuer; None:
             ``SignIn()``.
         origin: Where browsers have it, such as ``https://tasks.example.org``; None:
@@ -73,12 +88,13 @@ def create_dashboard(
         ConfigurationError: Anybody might change something, or the origin is none.
     """
     clock = clock or SystemClock()
-    is_known = access is not None or authorize is not None
-    if allow_changes and not is_known:
+    if allow_changes and access is None and authorize is None:
         raise ConfigurationError(
             "allow_changes= needs to know who changes something: give access= or"
             " authorize="
         )
+    is_open = access is None or isinstance(access, OpenAccess)
+    is_known = authorize is not None or not is_open
     sign_in = sign_in or SignIn()
     if origin is not None:
         checked_origins([origin])
@@ -86,7 +102,7 @@ def create_dashboard(
     if authorize is None and isinstance(access, BearerAccess):
         doors = Doors(access, sign_in, clock)
         access.tell_by(client.teller("http"))
-    app = Starlette(
+    app = Dashboard(
         routes=[
             Mount("/static", StaticFiles(), name="static"),
             *routes.ROUTES,
@@ -105,6 +121,7 @@ def create_dashboard(
         sessions=Sessions(client, clock, lasts=sign_in.lasts),
         audit=Audit(client, clock),
         allows_changes=is_known if allow_changes is None else allow_changes,
+        stopping=asyncio.Event(),
         templates=environment(),
     )
     return app

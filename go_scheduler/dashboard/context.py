@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 from jinja2 import Environment
@@ -26,6 +27,7 @@ class Context:
         sessions: Know browsers again.
         audit: Tells who did what.
         allows_changes: Whether pages may change anything.
+        stopping: Set when streams of events are to end.
         templates: What they are made of.
     """
 
@@ -36,4 +38,5 @@ class Context:
     sessions: Sessions
     audit: Audit
     allows_changes: bool
+    stopping: asyncio.Event
     templates: Environment

@@ -17,26 +17,36 @@ from go_scheduler.clock import ZERO, SystemClock
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.events.lines.requests import ANSWERED
 from go_scheduler.http.app import create_app
+from go_scheduler.http.beside import Beside
 from go_scheduler.http.configuration.checking import check
 from go_scheduler.http.connections import Bounds, allow_files, bounded
+from go_scheduler.http.limits import Limited
 from go_scheduler.http.logs import RequestLog, written_log
 from go_scheduler.scheduler import NO_HANDLER, Scheduler
 from go_scheduler.stores.opening import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import TypeAlias
 
     from starlette.types import ASGIApp
 
+    from go_scheduler.client import Client
     from go_scheduler.handlers.job_types import JobTypes
+    from go_scheduler.http.access.guard import Access
+    from go_scheduler.http.beside import Pages
     from go_scheduler.http.configuration.configuration import Configuration
     from go_scheduler.http.configuration.sections import ServerSection
+    from go_scheduler.http.context import Context
     from go_scheduler.stores.base import Store
+
+    MakePages: TypeAlias = Callable[[Configuration, Client, Access], Pages]
 
 EMBEDDED = "sqlite:///go_scheduler.db"
 """The store of a server that is told of none: a file in the working folder."""
 
 _BACKLOG = 2048
+_PAGES = "/dashboard"
 # Of what stands before the headers.
 _LONGEST_PATH = 64 * 1024
 
@@ -45,6 +55,7 @@ def serve(
     settings: Configuration,
     *,
     runs: bool = True,
+    pages: MakePages | None = None,
     say: Callable[[str], None] | None = None,
 ) -> bool:
     """Serve until a signal: at the first, what runs is awaited; at the second, not.
@@ -53,6 +64,8 @@ def serve(
         settings: All that is set.
         runs: Whether this process creates instances, hands out work and runs jobs;
             if not, others do that for whom it only answers.
+        pages: Makes pages that are served beside the API, under ``/dashboard``; None:
+            there are none.
         say: Called with what a person who has started it is to know; None: it is
             printed.
 
@@ -69,20 +82,46 @@ def serve(
     if url is None:
         say(f"no store is named: it is {EMBEDDED}, a file in this folder")
     with (
-        written_log(settings.log),
-        # That is how it is meant.
-        _untold("go_scheduler.scheduler", lambda it: it.getMessage() != NO_HANDLER),
-        # The line of each request says it.
-        _untold("go_scheduler.http", lambda it: it.msg != ANSWERED)
-        if settings.log.requests
-        else nullcontext(),
+        _logged(settings),
         _listening(settings.server) as listener,
         closing(open_store(url.get_secret_value() if url else EMBEDDED)) as store,
     ):
         serving = _Serving(settings, store, runs=runs, say=say)
-        # What is left behind is cancelled, which uvicorn takes for an error.
-        with _untold("uvicorn.error", lambda _: not serving.leaves):
-            return asyncio.run(serving.until_stopped(listener))
+        serving.answer_by(pages, _PAGES)
+        return _run(serving, listener)
+
+
+def serve_pages(
+    settings: Configuration,
+    pages: MakePages,
+    *,
+    store: Store,
+    say: Callable[[str], None],
+) -> None:
+    """Serve pages alone, until a signal.
+
+    Args:
+        settings: All that is set.
+        pages: Makes them.
+        store: What they are about.
+        say: Called with what a person who has started it is to know.
+
+    Raises:
+        ConfigurationError: A setting is wrong, or the port cannot be had.
+    """
+    with (
+        _logged(settings),
+        _listening(settings.server) as listener,
+    ):
+        serving = _Serving(settings, store, runs=False, say=say)
+        serving.answer_by(pages, "")
+        _run(serving, listener)
+
+
+def _run(serving: _Serving, listener: socket.socket) -> bool:
+    # What is left behind is cancelled, which uvicorn takes for an error.
+    with _untold("uvicorn.error", lambda _: not serving.leaves):
+        return asyncio.run(serving.until_stopped(listener))
 
 
 class _Serving:
@@ -103,16 +142,33 @@ class _Serving:
         self._runs = runs
         # Crews run as nodes of their own, and hand out what nobody here may run.
         self._work = settings.work.hand_out(scheduler) if runs else None
-        app = create_app(
+        self._access = settings.access.access()
+        self._app = create_app(
             scheduler,
-            access=settings.access.access(),
+            access=self._access,
             work=self._work,
             types=types,
             limits=settings.server.request_limits(),
             jobs=settings.jobs.defaults(),
         )
-        self._server = _Server(_uvicorn(settings, app))
+        self._pages: Pages | None = None
         self.leaves = False
+
+    def answer_by(self, make: MakePages | None, path: str) -> None:
+        """Answer by the API, and by pages beside it.
+
+        Args:
+            make: Makes these; None: there are none.
+            path: Where they are; empty: everywhere, and there is no API.
+        """
+        app: ASGIApp = self._app
+        self._path = path
+        if make is not None:
+            context: Context = self._app.state.context
+            self._pages = make(self._settings, self._scheduler, self._access)
+            limited = Limited(self._pages, context.limits, context.threads)
+            app = Beside(app, limited, path)
+        self._server = _Server(_uvicorn(self._settings, app))
 
     async def until_stopped(self, listener: socket.socket) -> bool:
         """Serve; whether all that ran came to an end."""
@@ -142,6 +198,8 @@ class _Serving:
         """Take nothing more, and wait for what runs, as long as is set."""
         if self._work is not None:
             self._work.stop_taking()
+        if self._pages is not None:
+            self._pages.stop()
         self._server.should_exit = True
         stopped = await self._scheduler.astop(self._settings.server.drain)
         await asyncio.wait([serving])
@@ -158,7 +216,27 @@ class _Serving:
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         url = f"{scheme}://{shown}:{port}"
+        if not self._path:
+            self._say(f"go_scheduler listens on {url}, and shows there what runs")
+            return
         self._say(f"go_scheduler listens on {url}, and {url}/openapi.json describes it")
+        if self._pages is not None:
+            self._say(f"{url}{self._path}/ shows what runs")
+
+
+@contextmanager
+def _logged(settings: Configuration) -> Iterator[None]:
+    """Have the log written, as it is meant for a server."""
+    with (
+        written_log(settings.log),
+        # That is how it is meant.
+        _untold("go_scheduler.scheduler", lambda it: it.getMessage() != NO_HANDLER),
+        # The line of each request says it.
+        _untold("go_scheduler.http", lambda it: it.msg != ANSWERED)
+        if settings.log.requests
+        else nullcontext(),
+    ):
+        yield
 
 
 @contextmanager

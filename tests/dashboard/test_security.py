@@ -257,8 +257,10 @@ def test_whoever_may_do_everything_changes_nothing_where_that_is_off() -> None:
         assert browser.get("/probe").text == f"{SECRET}, ann, False"
 
 
-def test_with_open_access_everybody_on_this_machine_changes_things() -> None:
+def test_with_open_access_everybody_on_this_machine_changes_things_if_allowed() -> None:
     with Calling(probing(access=OpenAccess())) as browser:
+        assert press(browser).status_code == 403
+    with Calling(probing(access=OpenAccess(), allow_changes=True)) as browser:
         assert press(browser).text == "pressed: mine"
 
 

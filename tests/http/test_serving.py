@@ -54,7 +54,7 @@ def served(
     use: Callable[[str], object],
     *,
     number: int = signal.SIGTERM,
-    runs: bool = True,
+    **options: Any,
 ) -> tuple[bool, list[str]]:
     """Serve until this has been done with the URL; what came of it, and was said."""
     said: list[str] = []
@@ -73,7 +73,7 @@ def served(
             url = text.split()[3].rstrip(",")
             threading.Thread(target=use_and_stop, args=(url,)).start()
 
-    ended = serve(settings, runs=runs, say=say)
+    ended = serve(settings, say=say, **options)
     if problems:
         raise problems[0]
     return ended, said

@@ -41,11 +41,12 @@ def serve(
         ),
     ] = False,
 ) -> None:
-    """Serve the HTTP API, and schedule.
+    """Serve the HTTP API and the dashboard, and schedule.
 
     Without a store it is a file of SQLite in the working folder.
     """
     # Imported here: no other command needs a server.
+    from go_scheduler.dashboard.configured import configured
     from go_scheduler.http.configuration.checking import check
     from go_scheduler.http.configuration.loading import load_configuration
     from go_scheduler.http.serving import serve as served
@@ -58,7 +59,8 @@ def serve(
     said = {name: each for name, each in given.items() if each[1] is not None}
     loaded = load_configuration(config, options=said)
     check(loaded.settings, loaded.near)
-    if not served(loaded.settings, runs=not no_run, say=line):
+    pages = configured if loaded.settings.dashboard.enabled else None
+    if not served(loaded.settings, runs=not no_run, pages=pages, say=line):
         raise typer.Exit(ExitCode.NOT_SO)
 
 

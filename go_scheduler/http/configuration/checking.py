@@ -59,6 +59,8 @@ def _parts(settings: Configuration) -> Iterator[tuple[Place, Callable[[], object
     yield ("server", "tls_certificate"), partial(_check_tls, server)
     yield ("server", "limits"), server.request_limits
     yield ("jobs",), settings.jobs.defaults
+    if (origin := settings.dashboard.origin) is not None:
+        yield ("dashboard", "origin"), partial(checked_origins, [origin])
     yield ("types", "shell"), partial(_check_shell, settings)
     yield ("types",), types.job_types
     scheduler = settings.scheduler

@@ -6,6 +6,7 @@ from pydantic import field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from go_scheduler.http.configuration.access_sections import AccessSection
+from go_scheduler.http.configuration.dashboard_section import DashboardSection
 from go_scheduler.http.configuration.section import Section
 from go_scheduler.http.configuration.sections import (
     JobsSection,
@@ -28,6 +29,7 @@ class Configuration(BaseSettings, Section):
         jobs: What holds for jobs that do not say it.
         work: How work is handed to workers elsewhere.
         access: Who may call.
+        dashboard: The pages that it has.
         types: The types of jobs that it runs itself.
         log: What is logged.
     """
@@ -46,6 +48,7 @@ class Configuration(BaseSettings, Section):
     jobs: JobsSection = JobsSection()
     work: WorkSection = WorkSection()
     access: AccessSection = AccessSection()
+    dashboard: DashboardSection = DashboardSection()
     types: TypesSection = TypesSection()
     log: LogSection = LogSection()
 

@@ -1,0 +1,126 @@
+"""The dashboard beside the API of a server, and by a command of its own."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from go_scheduler import ConfigurationError
+from go_scheduler.cli import main
+from go_scheduler.dashboard.configured import configured
+from go_scheduler.http.access.keys import new_key
+from go_scheduler.stores import open_store
+from tests.cli.shell import FAILED_AFTER, clean_environment
+from tests.http.test_serving import served, settings_of
+
+PAGE = (Path(__file__).parents[2] / "docs/dashboard.md").read_text()
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_server_has_it_beside_its_api() -> None:
+    def use(url: str) -> None:
+        found = httpx.get(url, follow_redirects=True)
+        assert str(found.url) == f"{url}/dashboard/"
+        assert "<h1>Overview</h1>" in found.text
+        assert httpx.get(f"{url}/dashboard").headers["Location"] == "/dashboard/"
+        assert httpx.get(f"{url}/dashboards").status_code == 404
+        assert httpx.post(f"{url}/", json={}).status_code == 404
+        assert httpx.get(f"{url}/v1/stats").status_code == 200
+        assert httpx.get(f"{url}/healthz").status_code == 200
+        large = {"x": "y" * 40_000}
+        assert httpx.get(f"{url}/dashboard/", headers=large).status_code == 431
+        # Pages of anybody on this machine change nothing.
+        answer = httpx.post(f"{url}/dashboard/login")
+        assert answer.status_code == 404
+
+    ended, said = served(settings_of(), use, pages=configured)
+    assert ended
+    assert any(each.endswith("/dashboard/ shows what runs") for each in said)
+
+
+@pytest.mark.slow
+def test_its_paths_are_below_that_which_a_proxy_has() -> None:
+    def use(url: str) -> None:
+        assert httpx.get(url).headers["Location"] == "/tasks/dashboard/"
+        links = re.findall(r'href="([^#][^"]+)"', httpx.get(f"{url}/dashboard/").text)
+        assert links
+        assert all(each.startswith("/tasks/dashboard/") for each in links)
+
+    served(settings_of("server: {root_path: /tasks}"), use, pages=configured)
+
+
+@pytest.mark.slow
+def test_where_there_are_keys_people_sign_in() -> None:
+    new = new_key()
+    text = f"""
+access:
+  keys:
+    - {{subject: ops, hash: "{new.kept}", scopes: [jobs:read]}}
+dashboard: {{client_secret: s3cret, origin: "https://tasks.example.org"}}
+"""
+
+    def use(url: str) -> None:
+        answer = httpx.get(f"{url}/dashboard/")
+        assert answer.headers["Location"] == "/dashboard/login?next=%2F"
+        login = httpx.get(f"{url}/dashboard/login")
+        assert login.status_code == 200
+        assert "__Host-go_scheduler=" in login.headers["Set-Cookie"]
+
+    served(settings_of(text), use, pages=configured)
+
+
+def test_an_origin_that_is_none_is_told_before_it_is_served() -> None:
+    with pytest.raises(ConfigurationError, match=r"dashboard\.origin: an origin is"):
+        served(settings_of("dashboard: {origin: tasks}"), print, pages=configured)
+
+
+@pytest.mark.slow
+def test_a_command_shows_a_store(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    store = open_store(url)
+    store.initialize()
+    store.close()
+    words = ["dashboard", "--store", url, "--port", "0"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "go_scheduler", *words],
+        cwd=tmp_path,
+        env=clean_environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        try:
+            said = process.stdout.readline()
+            [where] = re.findall(r"listens on (\S+), and shows there what runs", said)
+            assert "<h1>Overview</h1>" in httpx.get(f"{where}/").text
+            assert httpx.get(f"{where}/v1/stats").status_code == 404
+        finally:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(FAILED_AFTER) == 0
+
+
+def test_a_server_is_asked_for_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["dashboard", "--server", "http://127.0.0.1:8710/"]) == 2
+    told = capsys.readouterr().err
+    assert "open http://127.0.0.1:8710/dashboard/" in told
+
+
+def test_a_command_leaves_the_schema_of_a_store_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sqlite3.connect(tmp_path / "empty.db").close()
+    assert main(["dashboard", "--store", "sqlite:///empty.db", "--port", "0"]) == 3
+    assert "go_scheduler migrate" in capsys.readouterr().err
