@@ -10,6 +10,7 @@ from go_scheduler.client.awaitable import awaitable
 from go_scheduler.client.store_access import StoreAccess
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.models import Extension
 from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.desk import Desk
 from go_scheduler.running.elsewhere import result_text
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from go_scheduler.json import JSON
-    from go_scheduler.models import Extension
 
 
 # More than any instance has, and what every store can compare.
@@ -46,7 +46,8 @@ class Runs(StoreAccess):
 
         Returns:
             Whether it is to go on, to stop because somebody has cancelled it, or has
-            lost its claim and is not needed any more.
+            lost its claim and is not needed any more. If its ``timeout`` has passed,
+            that is recorded: its run has failed, and it is lost.
 
         Raises:
             ConfigurationError: An argument is wrong.
@@ -54,7 +55,9 @@ class Runs(StoreAccess):
         """
         claim = _claim(instance_id, attempt)
         check_positive("by", by)
-        return self._desk().extend(claim, by)
+        answer = self._desk().extend(claim, by)
+        self._went_on(answer is Extension.LOST)
+        return answer
 
     aextend = awaitable(extend)
     """Await what ``extend`` does; see there."""

@@ -46,6 +46,10 @@ class Defaults:
         """How long a run of this instance may take."""
         return instance.definition.expire_after or self.expire_after
 
+    def timeout_of(self, instance: TaskInstance) -> timedelta | None:
+        """How long a run of this instance may last before it ends; None: no limit."""
+        return instance.definition.timeout or self.timeout
+
     def retry_of(self, instance: TaskInstance) -> RetryPolicy:
         """What follows a run of this instance that did not succeed."""
         return instance.definition.retry or self.retry

@@ -10,7 +10,7 @@ from go_scheduler.errors import (
     TaskInstanceNotFoundError,
 )
 from go_scheduler.events.event import of_instance
-from go_scheduler.events.instance_events import InstanceGivenBack
+from go_scheduler.events.instance_events import InstanceGivenBack, RunTimedOut
 from go_scheduler.models import Extension, Outcome
 from go_scheduler.models.changed import changed
 from go_scheduler.running import outcomes
@@ -26,10 +26,11 @@ from go_scheduler.running.elsewhere import Extending, Failing, Success
 from go_scheduler.running.failure import Failure
 from go_scheduler.running.intake import Accepted, GivenBack, Refused, judge
 from go_scheduler.running.outcomes import EndedRun, is_completed_by
+from go_scheduler.running.time_limits import TimedOut, kept_by
 from go_scheduler.stores.messages import Claim, Release, Renewal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime, timedelta
 
     from go_scheduler.events.event import Event
@@ -123,6 +124,8 @@ class Desk:
     def extend(self, claim: Claim, by: timedelta) -> Extension:
         """Let a claim hold for so long from now, unless it does for longer already.
 
+        A run whose timeout has passed has failed by that: it is lost.
+
         Raises:
             StoreUnavailableError: Asking again may help.
         """
@@ -142,11 +145,14 @@ class Desk:
         """
         answers: dict[int, Extension | StoreError] = {}
         for batch in each_instance_once(extending):
+            kept = {number: self._kept_by(each) for number, each in batch}
+            answers |= self._time_out(kept)
             # As one that is handed on, though its handler may not have returned yet:
             # nobody outside of its node is to shorten what that keeps.
             renewals = {
-                number: Renewal(claim=each.claim, lease=each.by, handed_on=True)
+                number: Renewal(claim=each.claim, lease=lease, handed_on=True)
                 for number, each in batch
+                if not isinstance(lease := kept[number], TimedOut)
             }
             done, refused = write_each(renewals, self._store.renew_claims)
             asked = {id: stop for each in done for id, stop in each.items()}
@@ -156,6 +162,25 @@ class Desk:
                     stop = asked.get(renewal.claim.instance_id)
                     answers[number] = _EXTENSIONS[stop]
         return [answers[number] for number in range(len(extending))]
+
+    def _kept_by(self, each: Extending) -> timedelta | TimedOut:
+        instance = each.instance or self._find(each.claim)
+        timeout = None if instance is None else self._defaults.timeout_of(instance)
+        return kept_by(each, instance, timeout=timeout, now=self._now)
+
+    def _time_out(
+        self, kept: Mapping[int, timedelta | TimedOut]
+    ) -> Mapping[int, Extension | StoreError]:
+        """Record of those runs that have timed out that they have failed."""
+        over = {n: each for n, each in kept.items() if isinstance(each, TimedOut)}
+        answers = self.fail_all([each.failing for each in over.values()])
+        found: dict[int, Extension | StoreError] = {}
+        for (number, each), answer in zip(over.items(), answers, strict=True):
+            if answer is True:
+                ids, timeout = of_instance(each.instance), each.timeout
+                self._tell_event(RunTimedOut(**ids, timeout=timeout, ended=False))
+            found[number] = answer if isinstance(answer, StoreError) else Extension.LOST
+        return found
 
     def release(self, claim: Claim, *, delay: timedelta) -> bool:
         """Give back what is not run after all, and count no run.

@@ -52,10 +52,12 @@ class Extending:
     Attributes:
         claim: The claim.
         by: How long from now, unless it does for longer already.
+        instance: As for a ``Success``.
     """
 
     claim: Claim
     by: timedelta
+    instance: TaskInstance | None = None
 
 
 def result_text(value: object) -> str | None:

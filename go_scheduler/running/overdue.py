@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from go_scheduler.running.held_run import HeldRun
     from go_scheduler.running.recorder import Recorder
 
-# So long a handler has to clean up once it has been told to end.
-_GRACE = timedelta(seconds=5)
+GRACE = timedelta(seconds=5)
+"""So long a handler has to clean up once it has been told to end."""
 
 
 class Overdue:
@@ -60,7 +60,7 @@ class Overdue:
 
     def _time_out(self, run: HeldRun) -> None:
         assert run.timeout is not None
-        run.time_out(grace=_GRACE)
+        run.time_out(grace=GRACE)
         ended = self._end(run)
         ids = of_instance(run.instance)
         self._events.tell(RunTimedOut(**ids, timeout=run.timeout, ended=ended))

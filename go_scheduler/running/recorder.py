@@ -22,6 +22,7 @@ from go_scheduler.running import lateness, outcomes
 from go_scheduler.running.entry import Entry
 from go_scheduler.running.outbox import Outbox
 from go_scheduler.running.outcomes import Decision, EndedRun
+from go_scheduler.running.overdue import GRACE
 from go_scheduler.running.reports import Reports, failure_event
 from go_scheduler.running.tally import Tally
 from go_scheduler.shown import shown
@@ -138,6 +139,9 @@ class Recorder:
     def hand_on(self, run: HeldRun, to: HandedOn) -> None:
         """Record that a run goes on elsewhere, for how long it is kept, and by whom."""
         lease = to.expire_after or run.expire_after
+        left = run.until_timeout(self._clock.elapsed())
+        if left is not None:
+            lease = min(lease, left + GRACE)
         renewal = Renewal(
             claim=run.claim, lease=lease, handed_on=True, worker=to.worker
         )

@@ -28,6 +28,7 @@ from go_scheduler.events import (
     InstanceRetried,
     RunEnded,
     RunFailed,
+    RunTimedOut,
     TriggerFailed,
 )
 from go_scheduler.models import Outcome, State
@@ -35,6 +36,7 @@ from go_scheduler.running.calling.error_text import ERROR_LIMIT
 from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.desk import Desk
 from go_scheduler.running.elsewhere import Extending, Failing, Success, result_text
+from go_scheduler.running.overdue import GRACE
 from go_scheduler.stores.messages import Answer
 from go_scheduler.testing.builders import (
     EXPIRE_AFTER,
@@ -167,6 +169,45 @@ class TestExtend:
         clock.advance(TICK)
         assert ids(claim(store, OTHER_NODE, lapsed=True)) == [run.id]
         assert desk.extend(claim_of(run), HOUR) is Extension.LOST
+
+    def test_a_run_whose_timeout_has_passed_has_failed_and_is_lost(
+        self, store: Store, clock: ManualClock, desk: Desk, told: list[Event]
+    ) -> None:
+        retry = RetryPolicy(max_attempts=2)
+        run, last = (
+            handed_on(store, timeout=MINUTE, retry=each) for each in (retry, ONCE)
+        )
+        other = handed_on(store, timeout=HOUR)
+        clock.advance(MINUTE - TICK)
+        given = [
+            Extending(claim=claim_of(run), by=HOUR),
+            Extending(claim=claim_of(last), by=HOUR, instance=last),
+            Extending(claim=claim_of(other), by=SECOND),
+        ]
+        assert desk.extend_all(given) == [Extension.GO_ON] * 3
+        clock.advance(TICK)
+        assert desk.extend_all(given) == [Extension.LOST] * 2 + [Extension.GO_ON]
+        again, over = store.get_instance(run.id), store.get_instance(last.id)
+        assert (again.state, over.state) == (State.PENDING, State.FAILED)
+        assert again.error == over.error
+        assert str(again.error).startswith("timed out after 0:01:00")
+        timed_out = [each for each in told if isinstance(each, RunTimedOut)]
+        assert [(each.instance_id, each.timeout) for each in timed_out] == [
+            (run.id, MINUTE),
+            (last.id, MINUTE),
+        ]
+        told.clear()
+        assert desk.extend_all(given)[:2] == [Extension.LOST] * 2
+        assert desk.complete(claim_of(run))
+        assert not any(isinstance(each, RunTimedOut) for each in told)
+
+    def test_a_claim_holds_little_longer_than_its_timeout(
+        self, store: Store, clock: ManualClock, desk: Desk
+    ) -> None:
+        run = running(store, replace(definition(), timeout=HOUR))
+        assert run.started_at is not None
+        assert desk.extend(claim_of(run), 2 * HOUR) is Extension.GO_ON
+        assert store.get_instance(run.id).expires_at == run.started_at + HOUR + GRACE
 
     def test_what_its_node_keeps_for_longer_is_kept_no_shorter(
         self, store: Store, desk: Desk

@@ -87,9 +87,12 @@ def node(handler: Handler, store: Store, clock: ManualClock) -> Scheduler:
     )
 
 
-def started(work: Work, store: Store, clock: ManualClock) -> Scheduler:
+def started(
+    work: Work, store: Store, clock: ManualClock, *, timeout: timedelta | None = None
+) -> Scheduler:
     scheduler = node(work, store, clock)
-    scheduler.schedule(TaskDefinition(trigger=ExecuteOnceTrigger(START)))
+    trigger = ExecuteOnceTrigger(START)
+    scheduler.schedule(TaskDefinition(trigger=trigger, timeout=timeout))
     scheduler.start()
     clock.advance(SECOND)
     assert len(work.tokens) == 1
@@ -172,6 +175,30 @@ def test_how_long_it_is_kept_can_be_said(store: Store, clock: ManualClock) -> No
         clock.advance(2 * EXPIRE_AFTER - 2 * SECOND)
         assert len(work.tokens) == 1
         clock.advance(MINUTE)
+        assert len(work.tokens) == 2
+
+
+def test_what_nobody_ends_is_kept_until_its_timeout(
+    store: Store, clock: ManualClock
+) -> None:
+    work = Work(expire_after=HOUR)
+    with started(work, store, clock, timeout=EXPIRE_AFTER):
+        clock.advance(EXPIRE_AFTER - 2 * SECOND)
+        assert len(work.tokens) == 1
+        clock.advance(MINUTE)
+        assert len(work.tokens) == 2
+
+
+def test_what_is_extended_past_its_timeout_has_failed(
+    store: Store, clock: ManualClock
+) -> None:
+    work = Work(expire_after=HOUR)
+    with started(work, store, clock, timeout=EXPIRE_AFTER) as scheduler:
+        clock.advance(EXPIRE_AFTER)
+        assert scheduler.extend(*work.tokens[0], MINUTE) is Extension.LOST
+        [run] = store.list_runs(work.tokens[0][0])
+        assert str(run.error).startswith("timed out after 0:01:00")
+        clock.advance(EXPIRE_AFTER)
         assert len(work.tokens) == 2
 
 

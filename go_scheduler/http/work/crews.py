@@ -191,7 +191,9 @@ class Crews:
             StoreError: The store is away.
         """
         claim = await self._signing.claim(instance_id, token, caller)
-        answer = await self._reported.extend(Extending(claim=claim, by=by))
+        instance = self._handed_out.get(claim)
+        run = Extending(claim=claim, by=by, instance=instance)
+        answer = await self._reported.extend(run)
         if answer is Extension.LOST:
             raise _lost()
         return answer

@@ -38,6 +38,10 @@ class HandedOut:
         if len(self._instances) > self._most:
             self._instances.popitem(last=False)
 
+    def get(self, claim: Claim) -> TaskInstance | None:
+        """One that goes on; None: it has to be read."""
+        return self._instances.get(claim)
+
     def pop(self, claim: Claim) -> TaskInstance | None:
         """One that ends now; None: it has to be read."""
         return self._instances.pop(claim, None)

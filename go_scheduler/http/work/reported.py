@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.clock import StoreClock
 from go_scheduler.http.work.gathered import Gathered
+from go_scheduler.models import Extension
 from go_scheduler.running.desk import Desk
 from go_scheduler.running.elsewhere import Extending, Failing, Success
 from go_scheduler.stores.slots import uses_slot
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from go_scheduler.errors import StoreError
-    from go_scheduler.models import Extension
     from go_scheduler.scheduler import Scheduler
 
 
@@ -30,7 +30,7 @@ class Reported:
     def __init__(self, scheduler: Scheduler, threads: Executor) -> None:
         self._scheduler = scheduler
         self._clock: StoreClock | None = None
-        self._extend = Gathered[Extending, "Extension"](self._extend_all, threads)
+        self._extend = Gathered[Extending, Extension](self._extend_all, threads)
         self._complete = Gathered[Success, bool](self._complete_all, threads)
         self._fail = Gathered[Failing, bool](self._fail_all, threads)
         self.extend, self.complete = self._extend.ask, self._complete.ask
@@ -44,7 +44,11 @@ class Reported:
     def _extend_all(
         self, runs: Sequence[Extending]
     ) -> Sequence[Extension | StoreError]:
-        return self._desk().extend_all(runs)
+        answers = self._desk().extend_all(runs)
+        # One that has timed out may run again at once.
+        if Extension.LOST in answers:
+            self._scheduler._look_at_all()
+        return answers
 
     def _complete_all(self, runs: Sequence[Success]) -> Sequence[bool | StoreError]:
         answers = self._desk().complete_all(runs)
