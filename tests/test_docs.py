@@ -43,6 +43,7 @@ PACKAGES = (
     "go_scheduler.testing",
     "go_scheduler.events",
     "go_scheduler.doctor",
+    "go_scheduler.dashboard",
 )
 BASES = (Event, DefinitionEvent, InstanceEvent, RequestEvent)
 DATABASES = {

@@ -6,6 +6,7 @@ from go_scheduler import on_demand as _on_demand
 
 if typing.TYPE_CHECKING:
     from go_scheduler.http.access.bearer import BearerAccess
+    from go_scheduler.http.access.caller import Caller
     from go_scheduler.http.access.guard import OpenAccess
     from go_scheduler.http.access.issuer import OidcIssuer
     from go_scheduler.http.access.keys import ApiKey, new_key
@@ -22,6 +23,7 @@ else:
         {
             "ApiKey": "access.keys",
             "BearerAccess": "access.bearer",
+            "Caller": "access.caller",
             "Crews": "work.crews",
             "JobDefaults": "jobs.spreading",
             "Limits": "limits",
@@ -39,6 +41,7 @@ else:
 __all__ = [
     "ApiKey",
     "BearerAccess",
+    "Caller",
     "Crews",
     "JobDefaults",
     "Limits",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import signal
 import socket
@@ -14,13 +13,13 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from go_scheduler.clock import ZERO, SystemClock
-from go_scheduler.errors import ConfigurationError
 from go_scheduler.events.lines.requests import ANSWERED
 from go_scheduler.http.app import create_app
 from go_scheduler.http.beside import Beside
 from go_scheduler.http.configuration.checking import check
 from go_scheduler.http.connections import Bounds, allow_files, bounded
 from go_scheduler.http.limits import Limited
+from go_scheduler.http.listening import listening
 from go_scheduler.http.logs import RequestLog, written_log
 from go_scheduler.scheduler import NO_HANDLER, Scheduler
 from go_scheduler.stores.opening import open_store
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from go_scheduler.http.access.guard import Access
     from go_scheduler.http.beside import Pages
     from go_scheduler.http.configuration.configuration import Configuration
-    from go_scheduler.http.configuration.sections import ServerSection
     from go_scheduler.http.context import Context
     from go_scheduler.stores.base import Store
 
@@ -45,7 +43,6 @@ if TYPE_CHECKING:
 EMBEDDED = "sqlite:///go_scheduler.db"
 """The store of a server that is told of none: a file in the working folder."""
 
-_BACKLOG = 2048
 _PAGES = "/dashboard"
 # Of what stands before the headers.
 _LONGEST_PATH = 64 * 1024
@@ -83,7 +80,7 @@ def serve(
         say(f"no store is named: it is {EMBEDDED}, a file in this folder")
     with (
         _logged(settings),
-        _listening(settings.server) as listener,
+        listening(settings.server) as listener,
         closing(open_store(url.get_secret_value() if url else EMBEDDED)) as store,
     ):
         serving = _Serving(settings, store, runs=runs, say=say)
@@ -111,7 +108,7 @@ def serve_pages(
     """
     with (
         _logged(settings),
-        _listening(settings.server) as listener,
+        listening(settings.server) as listener,
     ):
         serving = _Serving(settings, store, runs=False, say=say)
         serving.answer_by(pages, "")
@@ -308,30 +305,6 @@ def _uvicorn(settings: Configuration, app: ASGIApp) -> uvicorn.Config:
         ssl_keyfile=server.tls_key,
         ssl_keyfile_password=None if password is None else password.get_secret_value(),
     )
-
-
-def _listening(server: ServerSection) -> socket.socket:
-    """A socket that listens where it is set.
-
-    Raises:
-        ConfigurationError: It cannot.
-    """
-    where = f"{server.host}:{server.port}"
-    try:
-        family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
-        return socket.create_server(
-            (server.host, server.port), family=family, backlog=_BACKLOG
-        )
-    except OSError as error:
-        reason = _WHY_NOT.get(error.errno or 0, f"cannot be listened on: {error}")
-        raise ConfigurationError(f"{where} {reason}") from None
-
-
-_WHY_NOT = {
-    errno.EADDRINUSE: "is taken: another server listens there; choose another --port",
-    errno.EACCES: "needs rights that this user has not: choose a --port above 1023",
-    errno.EADDRNOTAVAIL: "is no address of this machine: choose another --host",
-}
 
 
 async def _first(*tasks: asyncio.Task[bool] | asyncio.Task[None]) -> None:

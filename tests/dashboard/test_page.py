@@ -1,0 +1,102 @@
+"""The page on the dashboard shows what is so."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from go_scheduler.http.configuration.loading import load_configuration
+from tests.http.serving import Calling
+
+PAGE = (Path(__file__).parents[2] / "docs/dashboard.md").read_text()
+MOUNTED, WITH_DJANGO = re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S)
+DJANGO = f"""
+import asyncio
+import httpx
+from django.conf import settings
+
+settings.configure(
+    ALLOWED_HOSTS=["*"],
+    DATABASES={{
+        "default": {{"ENGINE": "django.db.backends.sqlite3", "NAME": "users"}}
+    }},
+    SECRET_KEY="of a test",
+    INSTALLED_APPS=[
+        "django.contrib.auth", "django.contrib.contenttypes", "django.contrib.sessions"
+    ],
+    ROOT_URLCONF=__name__,
+)
+urlpatterns = []
+
+{MOUNTED}
+{WITH_DJANGO}
+
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.test import Client
+
+call_command("migrate", verbosity=0)
+
+
+async def asked(path, user):
+    cookies = {{}}
+    if user is not None:
+        browser = Client()
+        await browser.aforce_login(user)
+        cookies = {{"sessionid": browser.cookies["sessionid"].value}}
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(application),
+        base_url="http://tasks.example.org",
+        cookies=cookies,
+    ) as client:
+        return (await client.get(path)).status_code
+
+
+async def ask():
+    staff = await User.objects.acreate_user("ann", is_staff=True)
+    other = await User.objects.acreate_user("bob")
+    print([await asked("/tasks/", each) for each in (None, other, staff)])
+    print(await asked("/none", staff))
+
+
+asyncio.run(ask())
+"""
+
+
+def test_it_is_mounted_as_shown() -> None:
+    shown: dict[str, Any] = {}
+    exec(compile(MOUNTED, "dashboard.md", "exec"), shown)
+    with Calling(shown["app"]) as browser:
+        assert browser.get("/tasks/").status_code == 403
+        answer = browser.get("/tasks/", headers={"X-User": "ann"})
+        assert answer.status_code == 200
+        assert ">ann<" in answer.text
+
+
+@pytest.mark.slow
+def test_it_is_mounted_beside_django_as_shown(tmp_path: Path) -> None:
+    (tmp_path / "asgi.py").write_text(DJANGO)
+    ran = subprocess.run(
+        [sys.executable, "asgi.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.stdout == "[403, 403, 200]\n404\n", ran.stderr
+
+
+def test_the_configuration_shown_can_be_read(tmp_path: Path) -> None:
+    [shown] = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.M | re.S)
+    (tmp_path / "secret").write_text("s3cret")
+    text = shown.replace("/run/secrets/dashboard", str(tmp_path / "secret"))
+    (tmp_path / "settings.yaml").write_text(text)
+    settings = load_configuration(tmp_path / "settings.yaml", environment={}).settings
+    assert settings.dashboard.origin == "https://tasks.example.org"
+    assert settings.dashboard.client_secret is not None
+    assert settings.dashboard.client_secret.get_secret_value() == "s3cret"
