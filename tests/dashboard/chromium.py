@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from playwright.sync_api import Browser, BrowserContext, Page, Playwright
+    from playwright.sync_api import (
+        Browser,
+        BrowserContext,
+        ConsoleMessage,
+        Page,
+        Playwright,
+    )
 
 REQUIRED = "GO_SCHEDULER_REQUIRE_CHROMIUM"
 PATIENCE = 10_000
@@ -93,16 +99,15 @@ class Chromium:
         window.close()
 
     def _page(self, window: BrowserContext, complaints: list[str]) -> Page:
+        def note(message: ConsoleMessage) -> None:
+            # Asked for by itself where no page says that there is another.
+            is_icon = message.location["url"].endswith("/favicon.ico")
+            if message.type in ("error", "warning") and not is_icon:
+                complaints.append(message.text)
+
         page = window.new_page()
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on(
-            "console",
-            lambda each: (
-                complaints.append(each.text)
-                if each.type in ("error", "warning")
-                else None
-            ),
-        )
+        page.on("console", note)
         return page
 
 

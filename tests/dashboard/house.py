@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 
 from go_scheduler import MemoryStore
 from go_scheduler.client import Client
@@ -22,6 +22,17 @@ if TYPE_CHECKING:
     from tests.http.serving import Calling
 
 SECRET = "what the page has"
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "\"><img src=x onerror=alert(1)>'",
+    "{{ 7 * 7 }}{% raw %}",
+    "\u202egnp.exe",
+    "javascript:alert(1)",
+    "&lt;b&gt;",
+    "x" * 10_000,
+)
+"""What others may have written."""
+
 OWN = {"Sec-Fetch-Site": "same-origin"}
 ANN = Caller(subject="ann", scopes=frozenset(SCOPES))
 
@@ -33,6 +44,7 @@ def probing(client: Client | None = None, **options: Any) -> Starlette:
         page("/probe", _probe),
         page("/probe/failing", _failing),
         page("/probe/hostile", _hostile),
+        page("/probe/buttons", _buttons),
         page("/probe/admin", _probe, needs="admin"),
         change("/probe/press", _press, needs="jobs:run"),
     ]
@@ -67,6 +79,22 @@ async def _failing(visit: Visit) -> Response:
 async def _hostile(visit: Visit) -> Response:
     problem = {"title": visit.request.query_params["text"], "detail": ""}
     return visit.show("error.html", problem=problem)
+
+
+async def _buttons(visit: Visit) -> Response:
+    template = visit.here.templates.from_string(
+        """{% extends "base.html" %}{% import "forms.html" as forms %}
+        {% block title %}Buttons{% endblock %}
+        {% block content %}
+        <h1>Buttons</h1>
+        {{ forms.button(visit, "/probe/press", "Press", confirm="Sure?", note=note) }}
+        <button hx-post="{{ visit.link("/probe/press") }}" hx-vals='{"note": "htmx"}'
+            hx-target="#said">Press by htmx</button>
+        <p id="said" role="status"></p>
+        {% endblock %}"""
+    )
+    note = "".join(HOSTILE[:2])
+    return HTMLResponse(template.render(visit=visit, path="", note=note))
 
 
 async def _press(visit: Visit) -> Response:

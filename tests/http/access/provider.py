@@ -72,7 +72,7 @@ class Client(ClientMixin):
         return scope or ""
 
     def check_redirect_uri(self, redirect_uri: str) -> bool:
-        return redirect_uri.startswith("http://127.0.0.1:")
+        return redirect_uri.startswith(("http://127.0.0.1:", "http://localhost:"))
 
     def check_endpoint_auth_method(self, method: str, endpoint: str) -> bool:
         return method == ("none" if self._secret is None else "client_secret_post")
