@@ -25,6 +25,7 @@ def test_an_instance_is_read_with_all_that_is_known_of_it(
     assert body["definition_id"] == str(instance.definition.id)
     assert (body["state"], body["runs"], body["skipped"]) == ("pending", 0, None)
     assert body["execute_at"].endswith("Z")
+    assert body["updated_at"] == body["created_at"]
 
 
 def test_lists_are_of_what_was_asked_for(http: Calling, store: Store) -> None:
@@ -62,6 +63,9 @@ def test_what_has_failed_has_its_runs_and_is_run_again(
     finish(store, instance, Outcome.FAILED, error="it broke")
     [run] = http.get(f"{path}/runs").json()["items"]
     assert (run["outcome"], run["error"]) == ("failed", "it broke")
+    assert run["worker"] is None
+    over = http.get(path).json()
+    assert over["updated_at"] == over["completed_at"]
     assert http.post(f"{path}/retry").json()["state"] == "pending"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Self
 from uuid import UUID
 
@@ -50,6 +51,7 @@ _ANSWER: JsonDict = {
     "claimed_by": "a3e9a4f4-4a8e-4b0c-8b55-3b1d8f3c9d21",
     "worker": None,
     "created_at": "2030-01-01T07:59:58Z",
+    "updated_at": "2030-01-01T08:00:03Z",
     "started_at": "2030-01-01T08:00:00.001Z",
     "completed_at": "2030-01-01T08:00:03Z",
     "outcome": "completed",
@@ -104,6 +106,9 @@ class InstanceAnswer(Answer):
     claimed_by: UUID | None
     worker: str | None
     created_at: Instant | None
+    updated_at: Instant | None = Field(
+        description="When it was last made, started, ended or made to run again."
+    )
     started_at: Instant | None
     completed_at: Instant | None
     outcome: Outcome | None
@@ -135,6 +140,7 @@ class InstanceAnswer(Answer):
             claimed_by=instance.claimed_by,
             worker=instance.worker,
             created_at=instance.created_at,
+            updated_at=_updated_at(instance),
             started_at=instance.started_at,
             completed_at=instance.completed_at,
             outcome=instance.outcome,
@@ -146,11 +152,22 @@ class InstanceAnswer(Answer):
         )
 
 
+def _updated_at(instance: TaskInstance) -> datetime | None:
+    times = (
+        instance.created_at,
+        instance.reopened_at,
+        instance.started_at,
+        instance.completed_at,
+    )
+    return max((each for each in times if each is not None), default=None)
+
+
 class RunAnswer(Answer):
     """A run that did not end its instance well."""
 
     attempt: int
     node: UUID | None
+    worker: str | None
     started_at: Instant | None
     ended_at: Instant
     outcome: RunEnd
@@ -162,6 +179,7 @@ class RunAnswer(Answer):
         return cls(
             attempt=run.attempt,
             node=run.node,
+            worker=run.worker,
             started_at=run.started_at,
             ended_at=run.ended_at,
             outcome=run.outcome,
