@@ -298,11 +298,15 @@ def test_open_store_is_public() -> None:
         stores.open_store("nowhere")
 
 
-def test_a_start_writes_no_lines_of_other_packages_plugins(tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", ["", "import go_scheduler.stores.cockroachdb"])
+def test_a_start_writes_no_lines_of_other_packages_plugins(
+    tmp_path: Path, first: str
+) -> None:
     program = f"""
 import logging
 from go_scheduler.stores import open_store
 logging.basicConfig(level=logging.INFO)
+{first}
 store = open_store("sqlite:///{tmp_path}/tasks.db")
 store.initialize()
 store.close()

@@ -9,9 +9,6 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from go_scheduler.cli.exit_codes import ExitCode
 from go_scheduler.shown import safe
@@ -41,6 +38,11 @@ def note(text: str) -> None:
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print rows under their headings: as wide as a terminal is, else as they are."""
+    # Imported here: what prints no table needs none of it.
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     is_terminal = sys.stdout.isatty()
     printed = StringIO()
     console = Console(

@@ -9,14 +9,11 @@ import typer
 from go_scheduler.cli.reading import duration_of, instant_of
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.triggers import (
-    CronTrigger,
     DelayTrigger,
     ExecuteOnceTrigger,
     IntervalTrigger,
     OnDemandTrigger,
-    RecurrenceTrigger,
     Trigger,
-    parse_phrase,
 )
 
 PANEL = "When: one of these"
@@ -88,6 +85,9 @@ class When:
         return self._worded(now) or self._other()
 
     def _worded(self, now: datetime) -> Trigger | None:
+        # Imported here: no other command needs phrases, nor what they may say.
+        from go_scheduler.triggers import CronTrigger, RecurrenceTrigger, parse_phrase
+
         zone = self.timezone
         if self.phrase is not None:
             return parse_phrase(self.phrase, zone or "UTC", now)

@@ -5,6 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+# Imported first, it has Alembic say nothing, which the next one imports.
+from go_scheduler.stores.migrations import operating  # noqa: F401
+
+# isort: split
 # SQLAlchemy looks for it by itself, and does not say what to install.
 import sqlalchemy_cockroachdb  # type: ignore[import-untyped] # noqa: F401
 from sqlalchemy import func, select

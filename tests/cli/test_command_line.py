@@ -286,6 +286,38 @@ def test_the_script_prints_for_a_pipe_what_it_says(
     assert len(failed.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "loaded"),
+    [
+        (["--help"], set()),
+        (["add", "x", "--every", "1h"], {"sqlalchemy"}),
+        (["list"], {"rich", "sqlalchemy"}),
+    ],
+)
+def test_a_command_loads_no_more_than_it_needs(
+    shell: Shell, words: list[str], loaded: set[str]
+) -> None:
+    big = {"alembic", "fastapi", "httpx", "rich", "sqlalchemy", "yaml"}
+    program = f"""
+import sys
+from go_scheduler.cli import main
+code = main({words})
+print(*{big} & sys.modules.keys(), file=sys.stderr)
+sys.exit(code)
+"""
+    environment = {k: v for k, v in clean_environment().items() if "COV" not in k}
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment | {"GO_SCHEDULER_STORE": shell.url},
+        capture_output=True,
+        text=True,
+        timeout=FAILED_AFTER,
+        check=True,
+    )
+    assert {*ran.stderr.split()} == loaded
+
+
 @pytest.mark.parametrize("kind", ["bash", "zsh", "fish"])
 def test_shells_are_told_how_to_complete(
     kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -24,8 +24,9 @@ from sqlalchemy import make_url, text
 from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailableError
 from go_scheduler.stores import open_store
 from go_scheduler.stores.migrations import version
-from go_scheduler.stores.migrations.history import History, history, operations
+from go_scheduler.stores.migrations.history import History, history
 from go_scheduler.stores.migrations.lock import MigrationLock, create_lock_table_sql
+from go_scheduler.stores.migrations.operating import operations, sql_of
 from go_scheduler.stores.sql import schema
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.schema import DIALECTS, Schema, main, schema_sql
@@ -274,8 +275,8 @@ def test_each_step_does_no_harm_when_repeated(store: SQLStore) -> None:
     assert described(store) == before
     previous = None
     for script in LONG.after(None):
-        steps = LONG.sql(store._dialect.name, since=previous)
-        others = LONG.sql(store._dialect.name, since=script.revision)
+        steps = sql_of(LONG.after(previous), store._dialect.name)
+        others = sql_of(LONG.after(script.revision), store._dialect.name)
         assert steps.endswith(others)
         previous = script.revision
 
@@ -287,7 +288,7 @@ def test_wherever_the_first_revision_stops_it_can_be_done_again(
         for each in statements[:count]:
             connection.execute(text(each))
 
-    statements = history().sql(engine, since=None).rstrip(";\n").split(";\n")
+    statements = sql_of(history().after(None), engine).rstrip(";\n").split(";\n")
     assert len(statements) > 20
     with closing_store(empty_url()) as whole:
         whole.initialize()
@@ -622,12 +623,13 @@ def test_ten_stores_start_at_once(empty_url: Callable[[], str]) -> None:
 _HANG = """
 import sys
 from datetime import timedelta
+from pathlib import Path
 from go_scheduler.stores import open_store
 from go_scheduler.stores.migrations.history import History
 from go_scheduler.stores.sql import schema
 
 url, versions, middle = sys.argv[1:]
-history = History(versions)
+history = History(Path(versions))
 schema.history = lambda: history
 module = next(s.module for s in history.after(None) if s.revision == middle)
 upgrade = module.upgrade

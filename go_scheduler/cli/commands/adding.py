@@ -18,8 +18,6 @@ from go_scheduler.cli.where import Where
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import TaskDefinition
-from go_scheduler.triggers import explain
-from go_scheduler.triggers.previews import preview as previewed
 
 app = typer.Typer()
 
@@ -101,6 +99,10 @@ def preview(
                 "say when by a phrase or by an option, not by both"
             )
         when = When(phrase=words, timezone=when.timezone)
+    # Imported here: no other command needs it.
+    from go_scheduler.triggers import explain
+    from go_scheduler.triggers.previews import preview as previewed
+
     since = instant_of(after, "--after") or SystemClock().now()
     trigger = when.trigger(since)
     if not json:

@@ -1,15 +1,11 @@
-"""The revisions of the schema, and the SQL that each stands for."""
+"""The revisions of the schema, in their order."""
 
 from __future__ import annotations
 
 from functools import cache
-from io import StringIO
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from alembic.operations import Operations
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from go_scheduler.errors import ConfigurationError, StoreError
 from go_scheduler.shown import shown
@@ -17,10 +13,14 @@ from go_scheduler.shown import shown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alembic.script import Script
-    from sqlalchemy import Connection
-
 _FOLDER = Path(__file__).parent
+
+
+class Script(NamedTuple):
+    """A revision, and the module that leads to it."""
+
+    revision: str
+    module: Any
 
 
 class History:
@@ -32,8 +32,8 @@ class History:
     """
 
     def __init__(self, versions: Path) -> None:
-        scripts = ScriptDirectory(_FOLDER, version_locations=[versions])
-        self._scripts = tuple(scripts.walk_revisions())[::-1]
+        files = sorted(versions.glob("r[0-9]*.py"))
+        self._scripts = tuple(map(_read, files))
         self._revisions = [script.revision for script in self._scripts]
 
     @property
@@ -84,17 +84,6 @@ class History:
             )
         return found[0]
 
-    def sql(self, dialect: str, *, since: str | None) -> str:
-        """The statements that the steps after a revision consist of."""
-        output = StringIO()
-        options = {"as_sql": True, "output_buffer": output}
-        operations = Operations(
-            MigrationContext.configure(dialect_name=dialect, opts=options)
-        )
-        for script in self.after(since):
-            script.module.upgrade(operations)
-        return output.getvalue()
-
 
 @cache
 def history() -> History:
@@ -102,10 +91,10 @@ def history() -> History:
     return History(_FOLDER / "versions")
 
 
-def operations(connection: Connection) -> Operations:
-    """What a revision's ``upgrade`` is called with, to act on a connection.
-
-    Alembic would have it import one that belongs to the process, which stores that
-    migrate in two threads would take from each other.
-    """
-    return Operations(MigrationContext.configure(connection))
+def _read(file: Path) -> Script:
+    spec = spec_from_file_location(file.stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module: Any = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return Script(module.revision, module)

@@ -22,7 +22,7 @@ from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailableError
 from go_scheduler.shown import shown
 from go_scheduler.stores.migrations import version
-from go_scheduler.stores.migrations.history import history, operations
+from go_scheduler.stores.migrations.history import history
 from go_scheduler.stores.migrations.lock import MigrationLock, create_lock_table_sql
 from go_scheduler.stores.sql.database import Lane, Overtaken
 from go_scheduler.stores.sql.tables import metadata
@@ -149,6 +149,9 @@ class Schema:
 
     def _climb(self, connection: Connection, lock: MigrationLock) -> None:
         """Take one revision after the other, while nobody else has the lock."""
+        # Imported here: it takes long, and seldom is there anything to do.
+        from go_scheduler.stores.migrations.operating import operations
+
         if self._dialect != "sqlite":
             _be_patient(connection)
         with _races_are_conflicts():
@@ -242,13 +245,15 @@ def schema_sql(dialect: str, *, since: str | None = None) -> str:
         raise ConfigurationError(
             f"dialect must be one of {', '.join(DIALECTS)}, not {shown(dialect)}"
         )
+    from go_scheduler.stores.migrations.operating import sql_of
+
     head = history().head
-    if not history().after(since):
+    if not (scripts := history().after(since)):
         return ""
     statements = [
         create_lock_table_sql(dialect),
         version.CREATE,
-        history().sql(dialect, since=since),
+        sql_of(scripts, dialect),
         version.write_revision_sql(head, previous=since),
     ]
     if dialect != "cockroachdb":  # where DDL commits whatever has begun
