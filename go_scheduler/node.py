@@ -240,11 +240,14 @@ class Node:
         self._report_stopped(clean=False)
         return self._clean
 
+    @property
+    def reaches_store(self) -> bool:
+        """Whether the store has answered each loop that asked it last."""
+        return not any(isinstance(each.error, StoreError) for each in self._looked_at())
+
     def health(self) -> Health:
         """How it is."""
-        # Nothing depends on hints.
-        tickers = [each for each in self._tickers() if each not in self._hinted.tickers]
-        elapsed, errors = self._clock.elapsed(), [each.error for each in tickers]
+        tickers, elapsed = self._looked_at(), self._clock.elapsed()
         loops = {each.name: LoopHealth.of(each, elapsed) for each in tickers}
         execution = self._execution
         stuck = execution.keeper.stuck()
@@ -257,7 +260,7 @@ class Node:
             warnings=execution.admission.notices.texts + self._unserved.texts,
             node=self._id,
             loops=loops,
-            store_reachable=not any(isinstance(each, StoreError) for each in errors),
+            store_reachable=self.reaches_store,
             stuck_workers=stuck,
             hanging_triggers=hanging,
             waiting=execution.held.waiting,
@@ -267,12 +270,15 @@ class Node:
         )
 
     def _tickers(self) -> list[Ticker]:
+        return [*self._looked_at(), *self._hinted.tickers]
+
+    def _looked_at(self) -> list[Ticker]:
+        """Those that tell how it is: nothing depends on hints."""
         return [
             *self._execution.tickers,
             *self._creation.tickers,
             *self._scheduling,
             self._cleaning,
-            *self._hinted.tickers,
         ]
 
     def _clean_up(self) -> timedelta | None:

@@ -210,6 +210,12 @@ class Scheduler(Lifecycle, Tasks, Client):
         """How the scheduler is at this moment; never raises and never waits."""
         return replace(self._node_health(), events_dropped=self._hub.dropped)
 
+    @property
+    def _is_cut_off(self) -> bool:
+        """Whether it runs and its store does not answer: of ``health``, that alone."""
+        node = self._node
+        return not (node is None or node.stopped or node.reaches_store)
+
     def another(
         self, handler: Handler, *, queues: Sequence[str], executor: Executor
     ) -> Scheduler:

@@ -93,14 +93,15 @@ def create_app(
     allow_origins(app, context.access.origins)
     app.add_middleware(Limited, limits=limits, threads=context.threads)
     for each in (
-        definitions,
-        instances,
+        # They are tried in this order: what is asked most stands first.
+        work_routes,
         jobs_routes,
+        instances,
+        definitions,
         imports,
         types_routes,
         login,
         system,
-        work_routes,
     ):
         app.include_router(each.router)
     describe(app)

@@ -148,8 +148,11 @@ class _Timed:
         return None if self._open_ended else self._limits.answer
 
     def _allow(self, time: timedelta | None) -> None:
-        now = asyncio.get_running_loop().time()
-        self._timeout.reschedule(None if time is None else now + time.total_seconds())
+        if time is not None:
+            now = asyncio.get_running_loop().time()
+            self._timeout.reschedule(now + time.total_seconds())
+        elif self._timeout.when() is not None:
+            self._timeout.reschedule(None)
 
     def _received(self, message: Message) -> Message:
         body = message.get("body", b"")
@@ -200,7 +203,7 @@ class MediaTypes:
             headers = Headers(scope=scope)
             types = _OPEN_ENDED.get(path_within(scope), _JSON)
             given = headers.get("content-type", "").partition(";")[0].strip().lower()
-            if _has_body(headers) and given not in types:
+            if given not in types and _has_body(headers):
                 await wrong_type(types).answer()(scope, receive, send)
                 return
         await self._app(scope, receive, send)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -27,6 +28,7 @@ _BODIES = (
 )
 
 
+@lru_cache(maxsize=1024)
 def is_loopback(host: str) -> bool:
     """Whether a name or address is this machine's, and nobody else's."""
     if host.lower() == "localhost":
@@ -112,7 +114,7 @@ def check_here(request: Request, origins: Collection[str] = ()) -> None:
     headers = request.headers
     host = _check_host(headers)
     _check_proxies(headers)
-    _check_origin(headers, f"{request.url.scheme}://{host}", origins)
+    _check_origin(headers, f"{request.scope['scheme']}://{host}", origins)
 
 
 def _check_host(headers: Headers) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -79,6 +80,7 @@ class Rates:
         return ZERO if may else timedelta(seconds=(1 - left) / self._rate.per_second)
 
 
+@lru_cache(maxsize=1024)
 def network_of(address: str) -> str:
     """What one caller without a name is taken to have: an address, or a /64 of IPv6."""
     try:

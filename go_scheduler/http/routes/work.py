@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -29,11 +29,14 @@ from go_scheduler.http.bodies.work import (
     WorkAnswer,
     WorkAsked,
 )
-from go_scheduler.http.context import Here
 from go_scheduler.http.problems import Problem, invalid, problem_of
 from go_scheduler.http.work.crews import Crews
 from go_scheduler.models import Extension
 
+if TYPE_CHECKING:
+    from go_scheduler.http.context import Context
+
+# Tried in the order in which they stand: what is asked most stands first.
 router = APIRouter(prefix="/v1/work", tags=["work"])
 
 Worker = Annotated[Caller, allowed("workers")]
@@ -43,15 +46,17 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
 }
 
 
-async def _crews(here: Here) -> Crews:
-    if here.work is None:
+async def _crews(request: Request) -> Crews:
+    # Not by what it depends on in turn: that would be solved anew each time.
+    context: Context = request.app.state.context
+    if context.work is None:
         raise Problem(
             404,
             "no-work",
             "No work here",
             "this server hands out no work: ask one that does",
         )
-    return here.work
+    return context.work
 
 
 Handing = Annotated[Crews, Depends(_crews)]
@@ -86,24 +91,6 @@ async def take(
         return Response(status_code=204, headers=_NOT_KEPT)
     content = WorkAnswer.of(found).model_dump_json()
     return Response(content, headers=_NOT_KEPT, media_type="application/json")
-
-
-@router.post("/{instance_id}/heartbeat")
-async def heartbeat(
-    instance_id: UUID, body: HeartbeatBody, caller: Worker, crews: Handing
-) -> GoOnAnswer:
-    """Keep a run for another lease, and hear whether it is to go on."""
-    return _told(await crews.heartbeat(instance_id, body.token, caller))
-
-
-@router.post("/{instance_id}/extend")
-async def extend(
-    instance_id: UUID, body: ExtendBody, caller: Worker, crews: Handing
-) -> GoOnAnswer:
-    """Keep a run for so long, and hear whether it is to go on."""
-    with of_field("seconds"):
-        check_positive("seconds", body.seconds)
-    return _told(await crews.extend(instance_id, body.token, caller, by=body.seconds))
 
 
 @router.post("/{instance_id}/complete")
@@ -147,6 +134,24 @@ async def error(
         retry_in=body.retry_after,
     )
     return RecordedAnswer()
+
+
+@router.post("/{instance_id}/heartbeat")
+async def heartbeat(
+    instance_id: UUID, body: HeartbeatBody, caller: Worker, crews: Handing
+) -> GoOnAnswer:
+    """Keep a run for another lease, and hear whether it is to go on."""
+    return _told(await crews.heartbeat(instance_id, body.token, caller))
+
+
+@router.post("/{instance_id}/extend")
+async def extend(
+    instance_id: UUID, body: ExtendBody, caller: Worker, crews: Handing
+) -> GoOnAnswer:
+    """Keep a run for so long, and hear whether it is to go on."""
+    with of_field("seconds"):
+        check_positive("seconds", body.seconds)
+    return _told(await crews.extend(instance_id, body.token, caller, by=body.seconds))
 
 
 @router.post("/{instance_id}/release")

@@ -102,18 +102,13 @@ class Served:
 
     def _look(self) -> None:
         self._looking = None
-        if self._is_away:
+        if self._scheduler._is_cut_off:
             self._crew.wake_all()
         elif self.waiting:
             self._look_on()
 
-    @property
-    def _is_away(self) -> bool:
-        health = self._scheduler.health()
-        return health.node is not None and not health.store_reachable
-
     def _check(self) -> None:
-        if self._is_away:
+        if self._scheduler._is_cut_off:
             raise Problem(
                 503,
                 "store-unavailable",
