@@ -44,12 +44,20 @@ class Chosen:
         False
     )
 
-    def ids(self, client: Connected, given: list[str] | None) -> list[UUID]:
-        """The ids of the definitions that are meant.
+    def confirmed(
+        self, client: Connected, given: list[str] | None, to: str, *, yes: bool
+    ) -> list[UUID]:
+        """The ids of the definitions that are meant, if the user agrees.
 
         Raises:
-            ConfigurationError: Nothing says which, or it is said in two ways.
+            ConfigurationError: Nothing says which, or it is said in two ways; or nobody
+                can be asked.
         """
+        ids = self._ids(client, given)
+        confirm(f"{to} {len(ids)} definitions", len(ids), yes=yes)
+        return ids
+
+    def _ids(self, client: Connected, given: list[str] | None) -> list[UUID]:
         filters = {
             "name": self.name,
             "queue": self.queue,
@@ -79,8 +87,7 @@ def pause(
 ) -> None:
     """Pause definitions: nothing of them starts until they are resumed."""
     with where.client() as client:
-        ids = chosen.ids(client, definitions)
-        confirm(f"pause {len(ids)} definitions", len(ids), yes=yes)
+        ids = chosen.confirmed(client, definitions, "pause", yes=yes)
         _change(ids, lambda id: client.pause(id, note), "paused", json=json)
 
 
@@ -95,8 +102,7 @@ def resume(
 ) -> None:
     """End the pause of definitions."""
     with where.client() as client:
-        ids = chosen.ids(client, definitions)
-        confirm(f"resume {len(ids)} definitions", len(ids), yes=yes)
+        ids = chosen.confirmed(client, definitions, "resume", yes=yes)
         _change(ids, client.resume, "resumed", json=json)
 
 
@@ -127,8 +133,7 @@ def delete(
 ) -> None:
     """Delete definitions, and what has not started of them."""
     with where.client() as client:
-        ids = chosen.ids(client, definitions)
-        confirm(f"delete {len(ids)} definitions", len(ids), yes=yes)
+        ids = chosen.confirmed(client, definitions, "delete", yes=yes)
         gone = 0
         for each in ids:
             deleted = client.delete_definition(each)

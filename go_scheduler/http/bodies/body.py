@@ -108,23 +108,6 @@ def if_given(value: _Given | None, of: Callable[[_Given], _Made]) -> _Made | Non
     return None if value is None else of(value)
 
 
-def check_known(cls: type[BaseModel], value: object) -> None:
-    """Refuse fields that a model does not have, with those that may be meant.
-
-    Raises:
-        PydanticCustomError: There are some.
-    """
-    if not isinstance(value, dict):
-        return
-    names = [each.alias or name for name, each in cls.model_fields.items()]
-    unknown = [str(each) for each in value if each not in names]
-    if unknown:
-        fields = {each: _unknown(each, names) for each in unknown[:_MOST]}
-        raise PydanticCustomError(
-            "unknown", "there are fields that nobody knows", {"fields": fields}
-        )
-
-
 def _unknown(name: str, names: list[str]) -> str:
     near = get_close_matches(name[:200], names, n=1)
     if near:
@@ -132,30 +115,33 @@ def _unknown(name: str, names: list[str]) -> str:
     return f"there is no such field: known are {', '.join(names)}"
 
 
-class Body(BaseModel):
-    """What is sent as JSON: nothing is made to fit, and nothing unknown is taken."""
-
-    model_config = ConfigDict(
-        extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _check_known(cls, value: object) -> object:
-        check_known(cls, value)
-        return value
-
-
-class Asked(BaseModel):
-    """What stands in the query of a URL: texts, to be read; nothing unknown."""
+class Given(BaseModel):
+    """What is sent: nothing unknown is taken."""
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     @model_validator(mode="before")
     @classmethod
     def _check_known(cls, value: object) -> object:
-        check_known(cls, value)
+        if isinstance(value, dict):
+            names = [each.alias or name for name, each in cls.model_fields.items()]
+            unknown = [str(each) for each in value if each not in names]
+            if unknown:
+                fields = {each: _unknown(each, names) for each in unknown[:_MOST]}
+                raise PydanticCustomError(
+                    "unknown", "there are fields that nobody knows", {"fields": fields}
+                )
         return value
+
+
+class Body(Given):
+    """What is sent as JSON: nothing is made to fit."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+
+class Asked(Given):
+    """What stands in the query of a URL: texts, to be read."""
 
 
 class PageAsked(Asked):
