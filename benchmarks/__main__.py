@@ -47,7 +47,7 @@ NOUNS = (
     "recovery",
 )
 # What is measured only if it is asked for.
-MORE = ("batches", "http")
+MORE = ("batches", "http", "dashboard")
 _STORES = ("memory", "sqlite", "postgresql")
 _PACKAGES = (
     "go_scheduler",

@@ -54,7 +54,7 @@ SELECT gen_random_uuid(), key, 'default', at, at, at, 1, 1,
 def fill_definitions(url: str, *, count: int) -> dict[str, float]:
     """So many definitions that fire in six weeks."""
     _make_tables(url)
-    _execute(url, *_in_parts(_DEFINITIONS, count), "VACUUM ANALYZE task_definitions")
+    execute(url, *_in_parts(_DEFINITIONS, count), "VACUUM ANALYZE task_definitions")
     return {}
 
 
@@ -66,7 +66,7 @@ def fill(url: str, *, to_come: int, ended: int) -> dict[str, float]:
         made = f"WITH made AS ({_DEFINITIONS}) {rows}"
         made = made.replace("{each}", str(_PER_DEFINITION))
         statements += _in_parts(made, count // _PER_DEFINITION)
-    _execute(url, *statements, "VACUUM ANALYZE task_definitions, task_instances")
+    execute(url, *statements, "VACUUM ANALYZE task_definitions, task_instances")
     return {}
 
 
@@ -79,7 +79,7 @@ def among(url: str, *, instances: int, snapshot: bool) -> dict[str, float]:
         snapshot: Whether a transaction is open all the while that may still read what
             there was before.
     """
-    _execute(url, "VACUUM ANALYZE task_definitions, task_instances")
+    execute(url, "VACUUM ANALYZE task_definitions, task_instances")
     with ExitStack() as stack:
         if snapshot:
             reader = stack.enter_context(psycopg.connect(url))
@@ -123,7 +123,8 @@ def _in_parts(statement: str, count: int) -> list[str]:
     ]
 
 
-def _execute(url: str, *statements: str) -> None:
+def execute(url: str, *statements: str) -> None:
+    """Execute statements on a PostgreSQL, each by itself."""
     with psycopg.connect(url, autocommit=True) as connection:
         for each in statements:
             connection.execute(each.encode())

@@ -86,7 +86,7 @@ class Views(StoreAccess):
 
         Returns:
             They, in the order of ``completed_at`` and id, backwards. A page that is
-            not full, or empty, may have a ``next`` all the same: of the last ten
+            not full, or empty, may have a ``next`` all the same: of the last five
             thousand that ended these are all.
 
         Raises:
@@ -185,7 +185,7 @@ class Views(StoreAccess):
 
         Returns:
             They, in the order of ``execute_at`` and id, backwards. Where a definition
-            has more than ten thousand, some of the latest may be missing.
+            has more than five thousand, some of the latest may be missing.
 
         Raises:
             ConfigurationError: An argument is wrong.

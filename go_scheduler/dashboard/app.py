@@ -13,6 +13,7 @@ from starlette.routing import Mount
 from go_scheduler.clock import SystemClock
 from go_scheduler.dashboard.context import Context
 from go_scheduler.dashboard.failures import Unexpected, answer_failure
+from go_scheduler.dashboard.live import Live
 from go_scheduler.dashboard.pages import PAGES
 from go_scheduler.dashboard.rendering import environment
 from go_scheduler.dashboard.security.admission import Admission
@@ -102,6 +103,7 @@ def create_dashboard(
     if authorize is None and isinstance(access, BearerAccess):
         doors = Doors(access, sign_in, clock)
         access.tell_by(client.teller("http"))
+    stopping = asyncio.Event()
     app = Dashboard(
         routes=[
             Mount("/static", StaticFiles(), name="static"),
@@ -121,7 +123,8 @@ def create_dashboard(
         sessions=Sessions(client, clock, lasts=sign_in.lasts),
         audit=Audit(client, clock),
         allows_changes=is_known if allow_changes is None else allow_changes,
-        stopping=asyncio.Event(),
+        stopping=stopping,
+        live=Live(client, stopping),
         templates=environment(),
     )
     return app

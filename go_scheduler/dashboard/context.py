@@ -9,6 +9,7 @@ from jinja2 import Environment
 
 from go_scheduler.client import Client
 from go_scheduler.clock import Clock
+from go_scheduler.dashboard.live import Live
 from go_scheduler.dashboard.security.admission import Admission
 from go_scheduler.dashboard.security.place import Place
 from go_scheduler.dashboard.security.sessions import Sessions
@@ -28,6 +29,7 @@ class Context:
         audit: Tells who did what.
         allows_changes: Whether pages may change anything.
         stopping: Set when streams of events are to end.
+        live: Tells those who view them of changes.
         templates: What they are made of.
     """
 
@@ -39,4 +41,5 @@ class Context:
     audit: Audit
     allows_changes: bool
     stopping: asyncio.Event
+    live: Live
     templates: Environment

@@ -15,7 +15,7 @@ _Item = TypeVar("_Item")
 
 LISTED = 50
 """As many a list shows, or a few more."""
-_ROUNDS = 5
+_ROUNDS = 2
 
 
 def sees_queue(caller: Caller, queue: str) -> bool:

@@ -25,6 +25,7 @@ PAGES = [
     ("Strip", "/strip"),
     ("Definitions", "/definitions"),
     ("Instances", "/instances"),
+    ("Lateness", "/lateness"),
 ]
 _NOBODY = Caller(subject="", scopes=frozenset())
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import TaskDefinition
 
-LOOKED_AT = 10_000
+LOOKED_AT = 5_000
 """Of so many rows a list is picked at most; then it says where to go on."""
 KEYS_LOOKED_AT = 1_000
 """In so many definitions a key is looked for."""
@@ -168,7 +168,7 @@ class ViewStore(InstanceStore, DefinitionStore):
         """Read what a definition has without a fire time, the latest first.
 
         That is what was made by hand or on demand, and records of what was skipped. Of
-        more than ten thousand it is any ten thousand of which the latest are taken.
+        more than five thousand it is any five thousand of which the latest are taken.
 
         Args:
             definition_id: Which; of one that is not there nothing is found.

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from go_scheduler.clock import ZERO
-from go_scheduler.models import Outcome, TaskDefinition, TaskInstance
+from go_scheduler.models import Outcome, QueueStats, TaskDefinition, TaskInstance
+from go_scheduler.models.histogram import BOUNDS, Histogram
 from go_scheduler.stores.messages import Addition, Announcement
 from go_scheduler.testing.builders import (
     HOUR,
@@ -31,6 +32,20 @@ if TYPE_CHECKING:
     from go_scheduler.stores.base import Store
     from go_scheduler.testing import ManualClock
 
+LATE = Histogram.of([(BOUNDS[5], 30), (BOUNDS[20], 1)])
+MINUTES = [
+    QueueStats(
+        at=START + 30 * MINUTE,
+        every=MINUTE,
+        queue="default",
+        ended={"completed": 1234, "failed": 2},
+        lateness=LATE,
+    ),
+    QueueStats(
+        at=START + 31 * MINUTE, every=MINUTE, queue="mail", ended={"retried": 5}
+    ),
+    QueueStats(at=START - HOUR, every=MINUTE, queue="long ago", ended={"failed": 9}),
+]
 HOSTILE = "<script>alert('x')</script>&\"'"
 NEXT = START + 2 * HOUR
 ERROR = f"Traceback:\n  File x\nKeyError: {HOSTILE}"
@@ -95,6 +110,8 @@ def sow(store: Store, clock: ManualClock) -> Seeds:
             node=node, host=HOSTILE, pid=7, queues=("default",), stopping=stopping
         )
         store.note_contact(told, unbroken=MINUTE)
+    store.note_stats(NODE, [*MINUTES, replace(MINUTES[0], at=START, every=HOUR)])
+    store.note_stats(OTHER_NODE, MINUTES[:1])
     return Seeds(
         report=store.get_definition(report.id),
         send=send,

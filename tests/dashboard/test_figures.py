@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.client import Client
 from go_scheduler.dashboard.words import late, node_state, plain_instant, span, took
 from go_scheduler.models import State
+from go_scheduler.models.histogram import BOUNDS
 from go_scheduler.testing.builders import HOUR, MINUTE, NODE, SECOND
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers import preview
@@ -49,6 +50,16 @@ def test_each_figure_is_that_of_the_store(
     _check_instances(page, store, seeds)
     _check_lists(page, store, seeds)
     _check_nodes(page("/nodes"), store)
+    for path in ("/", "/lateness"):
+        rows = page(path).rows("last hour" if path != "/" else "How late runs")
+        assert rows == [
+            [
+                *("default", "62", span(BOUNDS[5]), span(BOUNDS[20])),
+                *("2,468", "4", "0", "0", "0"),
+            ],
+            ["mail", "0", "–", "–", "0", "0", "0", "0", "5"],
+        ]
+    _check_lateness(page("/lateness?days=2&queue=default"))
 
 
 def _check_overview(page: Parsed, store: Store, seeds: Seeds) -> None:
@@ -116,6 +127,16 @@ def _check_lists(page: object, store: Store, seeds: Seeds) -> None:
     found = page("/search?q=order 7")
     assert [row[0] for row in found.rows("this key")] == [str(seeds.keyed.id)[:8]]
     assert [row[0] for row in page("/search?q=sen").rows("begins so")] == ["send"]
+
+
+def _check_lateness(page: Parsed) -> None:
+    assert [row[:2] for row in page.rows("by how late")] == [
+        [f"up to {span(BOUNDS[5])}", "60"],
+        [f"up to {span(BOUNDS[20])}", "2"],
+    ]
+    today, yesterday = page.rows("in each hour")
+    assert today == ["01 Jan", span(BOUNDS[20]), *["–"] * 23]
+    assert yesterday == ["31 Dec", *["–"] * 24]
 
 
 def _check_nodes(page: Parsed, store: Store) -> None:

@@ -7,6 +7,8 @@ from go_scheduler.dashboard.pages import (
     instance,
     instance_changes,
     instances,
+    lateness,
+    live,
     nodes,
     overview,
     search,
@@ -22,7 +24,9 @@ PAGES = (
     instances,
     instance,
     instance_changes,
+    lateness,
     search,
     nodes,
+    live,
 )
 """All there are."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskInstance
 
 _OUTCOMES = {each.value for each in Outcome}
-_MOST = 500
+_MOST = 200
 
 
 async def instances(visit: Visit) -> Response:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from go_scheduler.client.awaitable import on_thread
+from go_scheduler.dashboard.lateness import QueueFigures, by_queue
 from go_scheduler.dashboard.routing import page
 from go_scheduler.dashboard.seen import sees_queue
 from go_scheduler.http.routes.seen import is_restricted
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from go_scheduler.dashboard.visit import Visit
     from go_scheduler.http.access.caller import Caller
 
+_HOUR = timedelta(hours=1)
 _FAILURES = 10
 _LOOKED_AT = 200
 _SHOWN = 20
@@ -40,6 +42,7 @@ class Overview:
         in_hand: What nodes hold and run.
         in_hand_more: Whether there is more of it.
         by_node: How much of that each node has.
+        figures: What nodes have counted in the last hour, by queue.
         nodes: Those there are; None: the caller may not know of them.
     """
 
@@ -50,6 +53,7 @@ class Overview:
     in_hand: Sequence[TaskInstance]
     in_hand_more: bool
     by_node: Mapping[UUID | None, int]
+    figures: Sequence[QueueFigures]
     nodes: Sequence[NodeInfo] | None
 
     @property
@@ -75,6 +79,11 @@ def read_overview(client: Client, caller: Caller, now: datetime) -> Overview:
         in_hand=in_hand,
         in_hand_more=len(claims) == _LOOKED_AT,
         by_node=Counter(each.claimed_by for each in in_hand),
+        figures=by_queue(
+            each
+            for each in client.stats_since(now - _HOUR)
+            if sees_queue(caller, each.queue)
+        ),
         nodes=client.nodes() if "admin" in caller.scopes else None,
     )
 

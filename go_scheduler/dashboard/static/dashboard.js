@@ -7,3 +7,14 @@ document.addEventListener("click", (event) => {
     event.preventDefault();
   }
 });
+
+// The part of a page that is live is loaded anew when the server tells of a change, but
+// not while somebody is in it, or has opened something there.
+for (const listening of document.querySelectorAll("[data-live]")) {
+  const isUsed = () => {
+    const live = document.getElementById("live");
+    return live.querySelector("details[open]") || live.contains(document.activeElement);
+  };
+  const source = new EventSource(listening.dataset.live);
+  source.addEventListener("changed", () => isUsed() || htmx.trigger(listening, "changed"));
+}

@@ -30,11 +30,12 @@ if TYPE_CHECKING:
 
 MOST_MARKS = 200
 """Of more of them in a window only the numbers are shown, part by part."""
-MOST_HEAPS = 60
+MOST_HEAPS = 48
 """Parts of a window, for one definition; several share them."""
-MOST_COUNTED = 20
+MOST_COUNTED = 10
 """So many are counted in a part."""
 _BEFORE = 10
+_FEW = 5
 _BY_HAND = 100
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -147,9 +148,17 @@ def _planned(
     first = definition.next_fire_time
     if first is None or first >= until:
         return []
+    found: list[PreviewedTime] = []
+    after, number = max(first, since) - _MICROSECOND, _FEW
     try:
-        found = preview(definition.trigger, most, max(first, since) - _MICROSECOND)
+        while len(found) < most:
+            more = preview(definition.trigger, min(number, most - len(found)), after)
+            found += [each for each in more if each.at < until]
+            if len(more) < number or more[-1].at >= until:
+                break
+            # Each costs time, and commonly there are few.
+            after, number = more[-1].at, number * 5
     except GoSchedulerError:
         # This process cannot read the trigger; its page says so.
         return []
-    return [each for each in found if each.at < until]
+    return found

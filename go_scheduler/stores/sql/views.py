@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, func, or_, select, true, union_all
+from sqlalchemy import and_, func, literal_column, or_, select, true, union_all
 
 from go_scheduler.checks import PRIORITIES
 from go_scheduler.models import Outcome, State
@@ -35,12 +35,16 @@ _column = instances.c
 _QUEUES = 100
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 # As the indexes say it, so that they are known to have them all.
+_FAILED: ColumnElement[str] = literal_column(f"'{Outcome.FAILED.value}'")
 _OPEN = and_(_column.completed_at.is_(None), _column.outcome.is_(None))
+_HAS_FAILED = and_(_column.completed_at.is_not(None), _column.outcome == _FAILED)
+_HAS_ENDED = and_(_column.completed_at.is_not(None), _column.outcome != _FAILED)
 _CLAIMED = and_(
     _column.claimed_by.is_not(None),
     _column.completed_at.is_(None),
-    _column.frozen.is_(False),
+    literal_column("NOT task_instances.frozen"),
 )
+_STILL_OPEN = (State.PENDING, State.CLAIMED, State.RUNNING)
 _ENDED_WELL = (State.COMPLETED, State.CANCELLED, State.SKIPPED)
 
 
@@ -219,6 +223,8 @@ class SQLViews(InstanceLists, ViewStore):
 
     def _in_order(self, ids: Sequence[UUID]) -> Sequence[TaskInstance]:
         """The instances of these ids that are still there, in their order."""
+        if not ids:
+            return []
         found = self._listed(self._both.where(self._dialect.among(_column.id, ids)))
         by_id = {each.id: each for each in found}
         return [by_id[id] for id in ids if id in by_id]
@@ -231,64 +237,69 @@ def _due(row: Any) -> tuple[datetime, UUID]:
 
 
 def _counts(connection: Connection, most: int) -> Mapping[State, Counted]:
-    counts = _of_open(connection, most) | _of_failed(connection, most)
-    ended = _by_state(connection, _latest_ended(Outcome.COMPLETED, None), most)
+    failed = _number(connection, _ended_in(_HAS_FAILED), most)
+    ended = _by_state(connection, _ended_in(_HAS_ENDED), most)
     more = sum(ended.values()) > most
-    for state in _ENDED_WELL:
-        counts[state] = _at_least(ended.get(state.value, 0), most, more=more)
-    return counts
-
-
-def _of_open(connection: Connection, most: int) -> dict[State, Counted]:
-    ordered = _with_state(_OPEN).order_by(_column.definition_key)
-    counts = _by_state(connection, ordered, most)
-    more = sum(counts.values()) > most
-    if more:
-        # Those that are claimed may be few amid many that are not.
-        claimed = _with_state(_CLAIMED).order_by(_column.expires_at)
-        in_hand = _by_state(connection, claimed, most)
-        pending = counts.get(State.PENDING.value, 0)
-        counts = {**in_hand, State.PENDING.value: pending}
-    in_hand_more = sum(counts.values()) - counts.get(State.PENDING.value, 0) > most
     return {
-        state: _at_least(
-            counts.get(state.value, 0),
-            most,
-            more=more if state is State.PENDING else in_hand_more,
-        )
-        for state in (State.PENDING, State.CLAIMED, State.RUNNING)
+        **_of_open(connection, most),
+        State.FAILED: Counted.up_to(most, failed),
+        **{each: _at_least(ended, each, most, more=more) for each in _ENDED_WELL},
     }
 
 
-def _of_failed(connection: Connection, most: int) -> dict[State, Counted]:
-    latest = _latest_ended(Outcome.FAILED, None).limit(most + 1).subquery()
-    found = connection.execute(select(func.count()).select_from(latest)).scalar_one()
-    return {State.FAILED: Counted.up_to(most, found)}
+def _of_open(connection: Connection, most: int) -> dict[State, Counted]:
+    key = _column.definition_key
+    total = _number(connection, select(key).where(_OPEN).order_by(key), most)
+    if total <= most:
+        counts = _by_state(connection, _with_state(_OPEN).order_by(key), most)
+        return {each: _at_least(counts, each, most, more=False) for each in _STILL_OPEN}
+    # Those that are claimed may be few amid many that are not.
+    claimed = _with_state(_CLAIMED).order_by(_column.expires_at)
+    counts = _by_state(connection, claimed, most)
+    more = sum(counts.values()) > most
+    queue = _column.queue
+    waiting = select(queue).where(_column.claimable_at.is_not(None)).order_by(queue)
+    counts[State.PENDING] = _number(connection, waiting, most)
+    return {
+        each: _at_least(counts, each, most, more=more or each is State.PENDING)
+        for each in _STILL_OPEN
+    }
 
 
-def _at_least(count: int, most: int, *, more: bool) -> Counted:
-    return Counted(count=min(count, most), more=more)
+def _at_least(
+    counts: Mapping[str, int], state: State, most: int, *, more: bool
+) -> Counted:
+    return Counted(count=min(counts.get(state.value, 0), most), more=more)
 
 
-def _with_state(condition: Any) -> Select[Any]:
-    return select(instance_state.label("state")).where(condition)
+def _number(connection: Connection, query: Select[Any], most: int) -> int:
+    """How many rows a query has, up to one more than the most."""
+    first = query.limit(most + 1).subquery()
+    return connection.execute(select(func.count()).select_from(first)).scalar_one()
 
 
 def _by_state(connection: Connection, query: Select[Any], most: int) -> dict[str, int]:
     """How many of the first of a query are in each state."""
     first = query.limit(most + 1).subquery()
-    state = first.c.state if "state" in first.c else first.c.outcome
-    rows = connection.execute(select(state, func.count()).group_by(state))
+    rows = connection.execute(
+        select(first.c.state, func.count()).group_by(first.c.state)
+    )
     return {row[0]: row[1] for row in rows}
+
+
+def _with_state(condition: ColumnElement[bool]) -> Select[Any]:
+    return select(instance_state.label("state")).where(condition)
+
+
+def _ended_in(index: ColumnElement[bool]) -> Select[Any]:
+    ended = select(_column.outcome.label("state")).where(index)
+    return ended.order_by(_column.completed_at.desc())
 
 
 def _latest_ended(outcome: Outcome, before: Position | None) -> Select[Any]:
     """What ended last of what an index has beside those with this outcome."""
-    has_failed = outcome is Outcome.FAILED
-    failed = Outcome.FAILED.value
     query = select(_column.id, _column.completed_at, _column.outcome).where(
-        _column.completed_at.is_not(None),
-        _column.outcome == failed if has_failed else _column.outcome != failed,
+        _HAS_FAILED if outcome is Outcome.FAILED else _HAS_ENDED
     )
     if before is not None:
         query = query.where(

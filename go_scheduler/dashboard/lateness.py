@@ -1,0 +1,136 @@
+"""How late runs began, of what nodes have counted: by queue, bucket and hour."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from go_scheduler.dashboard.words import span
+from go_scheduler.models.histogram import Histogram
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from go_scheduler.models import QueueStats
+
+_HOUR = timedelta(hours=1)
+_DAY = timedelta(days=1)
+_HEATS = tuple(timedelta(seconds=each) for each in (0.01, 0.1, 1, 10, 60, 600))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueFigures:
+    """What nodes have counted of a queue.
+
+    Attributes:
+        queue: Which.
+        began: How many runs began.
+        half: How late half of them began at most; None: none began.
+        most: How late 99 of a hundred did at most.
+        ended: How many instances ended with which outcome, and under ``retried`` how
+            many runs ended after which theirs runs again.
+    """
+
+    queue: str
+    began: int
+    half: timedelta | None
+    most: timedelta | None
+    ended: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One bucket of a histogram.
+
+    Attributes:
+        text: How late its runs began.
+        count: How many there are.
+        share: How many that is of the largest bucket, from 0 to 1.
+    """
+
+    text: str
+    count: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One hour of a heat map.
+
+    Attributes:
+        at: When it begins.
+        began: How many runs began.
+        most: How late 99 of a hundred began at most; None: none began.
+    """
+
+    at: datetime
+    began: int
+    most: timedelta | None
+
+    @property
+    def heat(self) -> int | None:
+        """How hot it is, from 0 to 6; None: nothing is known of it."""
+        if self.most is None:
+            return None
+        return sum(self.most > each for each in _HEATS)
+
+
+def by_queue(stats: Iterable[QueueStats]) -> list[QueueFigures]:
+    """The figures of each queue, by its name."""
+    late: dict[str, Histogram] = {}
+    ended: dict[str, Counter[str]] = {}
+    for each in stats:
+        late[each.queue] = late.get(each.queue, Histogram()) + each.lateness
+        ended.setdefault(each.queue, Counter()).update(each.ended)
+    return [
+        QueueFigures(
+            queue=queue,
+            began=found.total,
+            half=found.quantile(0.5),
+            most=found.quantile(0.99),
+            ended=ended[queue],
+        )
+        for queue, found in sorted(late.items())
+    ]
+
+
+def bars(histogram: Histogram) -> list[Bar]:
+    """Its buckets that are not empty."""
+    found = list(histogram.buckets())
+    largest = max((count for _, count in found), default=1)
+    return [
+        Bar(
+            text="later" if bound is None else f"up to {span(bound)}",
+            count=count,
+            share=count / largest,
+        )
+        for bound, count in found
+    ]
+
+
+def heat_map(
+    stats: Iterable[QueueStats], *, days: int, now: datetime
+) -> Sequence[tuple[datetime, Sequence[Cell]]]:
+    """Each hour of the last days, by day, the last day first.
+
+    Args:
+        stats: What was counted in each hour.
+        days: How many, with the present one.
+        now: The present.
+    """
+    by_hour: dict[datetime, Histogram] = {}
+    for each in stats:
+        by_hour[each.at] = by_hour.get(each.at, Histogram()) + each.lateness
+    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    return [
+        (day, [_cell(day + hour * _HOUR, by_hour) for hour in range(24)])
+        for day in (today - number * _DAY for number in range(days))
+    ]
+
+
+def _cell(at: datetime, by_hour: Mapping[datetime, Histogram]) -> Cell:
+    found = by_hour.get(at, Histogram())
+    return Cell(at=at, began=found.total, most=found.quantile(0.99))

@@ -1,0 +1,27 @@
+"""The streams by which pages learn that something has changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.responses import StreamingResponse
+
+from go_scheduler.dashboard.routing import page
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from go_scheduler.dashboard.visit import Visit
+
+
+async def live(visit: Visit) -> Response:
+    """Events of one kind, for as long as somebody views it."""
+    return StreamingResponse(
+        visit.here.live.stream(visit.request.path_params["kind"]),
+        media_type="text/event-stream",
+        # A proxy that gathers what it passes on would keep events back.
+        headers={"X-Accel-Buffering": "no"},
+    )
+
+
+ROUTES = [page("/live/{kind}", live)]

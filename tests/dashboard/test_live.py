@@ -1,0 +1,151 @@
+"""Pages are told of changes, by streams that are few, bounded and come to their end."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from go_scheduler import MemoryStore, StoreUnavailableError
+from go_scheduler.client import Client
+from go_scheduler.dashboard import create_dashboard
+from go_scheduler.dashboard.live import Live
+from go_scheduler.http.problems import Problem
+from go_scheduler.stores.messages import Announcement
+from go_scheduler.testing.builders import MINUTE, OTHER_NODE, pending
+from tests.dashboard.house import as_ann
+from tests.http.serving import PATIENCE, Calling, served
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+
+    from go_scheduler.models import Counted, State
+
+QUICK = 0.001
+
+
+class Away(MemoryStore):
+    """A store that cannot be reached at first."""
+
+    looks = 0
+
+    def counts_up_to(self, most: int) -> Mapping[State, Counted]:
+        self.looks += 1
+        if self.looks < 3:
+            raise StoreUnavailableError("it is away")
+        return super().counts_up_to(most)
+
+
+async def changed(stream: AsyncIterator[str], change: Callable[[], object]) -> str:
+    """The first event that is told while something is changed again and again."""
+
+    async def first() -> str:
+        while not (event := await anext(stream)).startswith("event: changed"):
+            pass
+        return event
+
+    async with asyncio.timeout(PATIENCE):
+        waiting = asyncio.create_task(first())
+        while not waiting.done():
+            change()
+            await asyncio.wait([waiting], timeout=QUICK)
+        return await waiting
+
+
+@pytest.mark.parametrize("store", [MemoryStore(), Away()])
+def test_a_change_is_told(store: MemoryStore) -> None:
+    async def view() -> None:
+        live = Live(Client(store), asyncio.Event(), every=QUICK)
+        async with aclosing(live.stream("instances")) as stream:
+            event = await changed(stream, lambda: pending(store))
+            assert event.endswith("data: 1\n\n")
+            assert live.viewers == 1
+        assert live.viewers == 0
+
+    asyncio.run(view())
+
+
+def test_a_node_that_comes_is_told() -> None:
+    store = MemoryStore()
+
+    async def view() -> None:
+        live = Live(Client(store), asyncio.Event(), every=QUICK)
+        nodes = (Announcement(node=OTHER_NODE, stopping=each) for each in _flips())
+        async with aclosing(live.stream("nodes")) as stream:
+            await changed(
+                stream, lambda: store.note_contact(next(nodes), unbroken=MINUTE)
+            )
+
+    asyncio.run(view())
+
+
+def _flips() -> Iterator[bool]:
+    value = False
+    while True:
+        value = not value
+        yield value
+
+
+def test_viewers_share_a_reader_and_are_bounded() -> None:
+    async def view() -> None:
+        live = Live(Client(MemoryStore()), asyncio.Event(), most=2)
+        first, second = live.stream("instances"), live.stream("instances")
+        for each in (first, second):
+            assert (await anext(each)).startswith("retry:")
+        assert live.viewers == 2
+        assert len(live._readers) == 1
+        with pytest.raises(Problem, match="reload the page") as caught:
+            live.stream("nodes")
+        assert caught.value.status == 503
+        await first.aclose()
+        assert len(live._readers) == 1
+        await second.aclose()
+        assert live._readers == {}
+
+    asyncio.run(view())
+
+
+def test_a_stream_ends_after_a_while() -> None:
+    async def view() -> list[str]:
+        live = Live(Client(MemoryStore()), asyncio.Event(), lasts=QUICK)
+        async with asyncio.timeout(PATIENCE):
+            return [each async for each in live.stream("nodes")]
+
+    assert [each.split(":")[0] for each in asyncio.run(view())] == ["retry", ""]
+
+
+def test_a_stream_ends_when_the_server_stops() -> None:
+    async def view() -> None:
+        stopping = asyncio.Event()
+        live = Live(Client(MemoryStore()), stopping)
+        async with asyncio.timeout(PATIENCE):
+            stream = live.stream("nodes")
+            await anext(stream)
+            stopping.set()
+            assert [each async for each in stream] == [": still here\n\n"]
+        with pytest.raises(Problem):
+            live.stream("nodes")
+
+    asyncio.run(view())
+
+
+def test_what_nothing_is_told_of_is_not_found() -> None:
+    with Calling(create_dashboard(Client(MemoryStore()))) as browser:
+        assert browser.get("/live/else").status_code == 404
+
+
+@pytest.mark.slow
+def test_a_stream_is_sent_as_it_goes() -> None:
+    import httpx
+
+    store = MemoryStore()
+    app = create_dashboard(Client(store), authorize=as_ann)
+    with (
+        served(app) as (host, port),
+        httpx.stream("GET", f"http://{host}:{port}/live/nodes") as answer,
+    ):
+        assert answer.headers["Content-Type"].startswith("text/event-stream")
+        assert answer.headers["Cache-Control"] == "no-store"
+        assert next(answer.iter_text()).startswith("retry:")
