@@ -19,7 +19,7 @@ from go_scheduler.running.calling.event_loop import ApplicationLoop, running_loo
 from go_scheduler.signals import caught_signals, next_request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from types import TracebackType
 
     from go_scheduler.clock import Clock
@@ -218,9 +218,10 @@ class Lifecycle(ABC):
         for each in self._fellows.nodes():
             each.look(stored)
 
-    def _look_for_instances(self) -> None:
+    def _look_for_instances(self, queues: Collection[str] | None = None) -> None:
         for each in self._fellows.nodes():
-            each.look_for_instances()
+            if queues is None or each.serves(queues):
+                each.look_for_instances()
 
     def _look_beside(self) -> None:
         """Have the others look for instances."""

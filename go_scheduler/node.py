@@ -24,7 +24,7 @@ from go_scheduler.ticking.ticker import Ticker
 from go_scheduler.unserved import UnservedQueues
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from uuid import UUID
 
     from go_scheduler.clock import Clock
@@ -161,6 +161,14 @@ class Node:
         """
         # A claim before that would only be in the way of the one that finds them.
         self._creation.look(stored)
+
+    def serves(self, queues: Collection[str]) -> bool:
+        """Whether it runs what is in one of these."""
+        return any(each in queues for each in self._served)
+
+    def takes(self, queue: str) -> bool:
+        """Whether something more in this queue would run here at once."""
+        return queue in self._served and self._execution.hand_over.free > 0
 
     def look_for_instances(self) -> None:
         """Look for instances at once: there may be one that no fire made."""

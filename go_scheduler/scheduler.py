@@ -328,9 +328,14 @@ class Scheduler(Lifecycle, Tasks, Client):
         if self._notices.add(text):
             self._events.tell(NoticeGiven(text=text))
 
-    def _taker(self) -> Node | None:
+    def _taker(self, queue: str | None) -> Node | None:
         # On a driving clock all runs when that is moved on, and nothing in a call.
-        return None if self._clock_drives else self._live_node()
+        if self._clock_drives:
+            return None
+        if queue is None:
+            return self._live_node()
+        takers = (each for each in self._fellows.nodes() if each.takes(queue))
+        return next(takers, None)
 
     def _runs(self) -> bool:
         return self._live_node() is not None

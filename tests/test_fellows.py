@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 
@@ -12,12 +13,13 @@ from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import TaskDefinition
 from go_scheduler.scheduler import Scheduler
+from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing import InlineExecutor
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
@@ -62,6 +64,36 @@ def test_what_one_asks_for_the_other_runs_at_once(two: Two, clock: ManualClock) 
     two.first.run_now(task.id)
     clock.advance(ZERO)
     assert len(two.handled) == 1
+
+
+class Noted(MemoryStore):
+    """One that notes the queues of nodes that claim."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self.claimed: list[Sequence[str]] = []
+
+    def claim_instances(self, claimant: Any, **asked: Any) -> Sequence[TaskInstance]:
+        self.claimed.append(claimant.queues)
+        return super().claim_instances(claimant, **asked)
+
+
+def test_only_those_look_that_serve_its_queue(clock: ManualClock) -> None:
+    store = Noted(clock)
+    two = Two(store, clock)
+    third = two.first.another(print, queues=["third"], executor=InlineExecutor())
+    task = TaskDefinition(trigger=OnDemandTrigger(), queue="other")
+    with two.first, two.other, third:
+        two.first.schedule(task)
+        clock.advance(timedelta(seconds=10))
+        store.claimed.clear()
+        for _ in range(2):
+            two.first._queues |= {uuid4(): "other" for _ in range(10_000)}
+            two.first.run_now(task.id)
+            clock.advance(ZERO)
+        assert set(store.claimed) == {("other",)}
+    assert len(two.handled) == 2
+    assert two.first._queues == {task.id: "other"}
 
 
 def test_one_that_does_not_run_tells_the_other_all_the_same(

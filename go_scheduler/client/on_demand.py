@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskInstance
 
 _MOST_AT_ONCE = 500
+_MOST_REMEMBERED = 10_000
 
 
 class OnDemand(StoreAccess):
@@ -236,16 +237,27 @@ class OnDemand(StoreAccess):
                     if each.id in made:
                         self._tell_added(each, joined=connection is not None)
 
-        if connection is None and (taker := self._taker()) is not None:
-            taken = taker.add(definition_id, additions, tell)
-            if taken is not None:
-                return taken
-        store = self._within(connection, self._look_for_instances)
-        found = store.add_instances(definition_id, additions)
-        if connection is None:
-            self._look_for_instances()
-        tell(found)
+        if connection is not None:
+            store = self._within(connection, self._look_for_instances)
+            found = store.add_instances(definition_id, additions)
+            tell(found)
+            return found
+        taker = self._taker(self._queues.get(definition_id))
+        taken = taker and taker.add(definition_id, additions, tell)
+        found = taken or self._ready().add_instances(definition_id, additions)
+        queues = {each.definition.queue for each in found if not each.claimed_by}
+        if queues:
+            self._look_for_instances(queues)
+        if not taken:
+            tell(found)
+        self._remember_queues(found)
         return found
+
+    def _remember_queues(self, found: Sequence[TaskInstance]) -> None:
+        if len(self._queues) >= _MOST_REMEMBERED:
+            self._queues.clear()
+        for each in found:
+            self._queues[each.definition.id] = each.definition.queue
 
     def _tell_added(self, instance: TaskInstance, *, joined: bool) -> None:
         self._events.tell(

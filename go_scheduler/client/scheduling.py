@@ -191,8 +191,10 @@ class Scheduling(StoreAccess):
 
     def _put_here(self, definitions: Sequence[TaskDefinition]) -> TaskDefinition | None:
         """Put a single one that is due so that it runs here; None: it was not put."""
-        taker = self._taker()
-        if taker is None or len(definitions) != 1:
+        if len(definitions) != 1:
+            return None
+        taker = self._taker(definitions[0].queue)
+        if taker is None:
             return None
         return taker.put(
             definitions[0], lambda put: self._tell_scheduled([put], joined=False)

@@ -12,7 +12,7 @@ from go_scheduler.events.hub import LOG_ALONE, Events, Teller
 from go_scheduler.stores.base import Store, transactional
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from go_scheduler.models import Outcome, TaskDefinition, TaskInstance
     from go_scheduler.stores.joined_store import JoinedStore
@@ -49,6 +49,8 @@ class StoreAccess:
         _check_store(store)
         self._store = store
         self._initialized = False
+        # In which queue definitions were, when somebody asked for a run of them.
+        self._queues: dict[UUID, str] = {}
         self._hub: Events = LOG_ALONE
         self._events: Teller = self._hub.teller("scheduler")
 
@@ -103,8 +105,12 @@ class StoreAccess:
     def _schedule_tasks(self) -> None:
         """Schedule the tasks that a scheduler has, and that are not yet."""
 
-    def _taker(self) -> Taker | None:
-        """What runs at once what is created here and is due; None: nothing does."""
+    def _taker(self, queue: str | None) -> Taker | None:
+        """What runs at once what is created here and is due; None: nothing does.
+
+        Args:
+            queue: In which it is; None: nobody knows.
+        """
         return None
 
     def _count_end(self, queue: str, outcome: Outcome | None) -> None:
@@ -113,8 +119,8 @@ class StoreAccess:
     def _look(self, stored: TaskDefinition | None = None) -> None:
         """Something may be due, what was just stored perhaps: a scheduler looks."""
 
-    def _look_for_instances(self) -> None:
-        """There may be an instance that is due: a scheduler looks."""
+    def _look_for_instances(self, queues: Collection[str] | None = None) -> None:
+        """There may be an instance that is due, in these queues: a scheduler looks."""
 
     def _look_at_all(self) -> None:
         """Both may be due: fire times, and instances that have waited."""

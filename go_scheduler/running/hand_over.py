@@ -81,6 +81,11 @@ class HandOver:
         # Without the lock: a signal may have come while this thread has it.
         return self._writing > 0 or bool(self._inbox)
 
+    @property
+    def free(self) -> int:
+        """How many more would run at once."""
+        return self._runner.free - self._writing - len(self._inbox)
+
     def tick(self) -> None:
         """Let in what has been started, on a thread of the node's own.
 
@@ -245,8 +250,7 @@ class HandOver:
     def _begin(self, count: int) -> bool:
         """Begin if so many can run at once; false: it is not to be."""
         with self._lock:
-            free = self._runner.free - self._writing - len(self._inbox)
-            if self._stopped or free < count:
+            if self._stopped or self.free < count:
                 return False
             self._writing += count
             return True
