@@ -15,12 +15,14 @@ from go_scheduler.doctor.kinds import (
     SKIPPED,
     STUCK_RUN,
 )
-from go_scheduler.models import State
+from go_scheduler.models import Outcome
+from go_scheduler.models.looked_up import COUNTED, Counted
 from go_scheduler.stores.findings import well
 from go_scheduler.why.words import length, summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from datetime import datetime
 
     from go_scheduler.doctor.facts import Facts
     from go_scheduler.models import TaskInstance
@@ -29,29 +31,29 @@ if TYPE_CHECKING:
 _MOST = 1000
 _DAY = timedelta(days=1)
 _MARGIN = timedelta(minutes=1)
+# Each looks at ten thousand ended ones at most.
+_STRETCHES = 10
 _LATE = ("late by ", "missed by ")
 
 
 def backlog(facts: Facts) -> Iterator[Finding]:
     """What is due, and no node has taken."""
-    found = facts.store.list_instances(state=State.PENDING, limit=_MOST)
-    waiting: defaultdict[str, list[timedelta]] = defaultdict(list)
+    found = facts.store.list_backlog(COUNTED)
     for each in found:
-        if each.due_at <= facts.now and not each.parked and not each.definition.paused:
-            waiting[each.definition.queue].append(facts.now - each.due_at)
-    more = "+" if len(found) == _MOST else ""
-    for queue, ages in waiting.items():
-        if max(ages) > LATE:
+        age = facts.now - each.oldest
+        if age > LATE:
             yield BACKLOG.found(
-                f"{len(ages):,}{more} are due in queue {queue!r}, the oldest for"
-                f" {length(max(ages))}"
+                f"{each.due} are due in queue {each.queue!r}, the oldest for"
+                f" {length(age)}"
             )
-    yield well("waiting", f"{sum(map(len, waiting.values())):,}{more} are due")
+    number = sum(each.due.count for each in found)
+    more = any(each.due.more for each in found)
+    yield well("waiting", f"{Counted(count=number, more=more)} are due")
 
 
 def running(facts: Facts) -> Iterator[Finding]:
     """What runs for too long, or in nobody's hands."""
-    found = facts.store.list_instances(state=State.RUNNING, limit=_MOST)
+    found = facts.store.list_claims(limit=_MOST)
     lapsed = [each for each in found if _has_lapsed(each, facts)]
     stuck = [each for each in found if _is_stuck(each, facts) and each not in lapsed]
     for each in lapsed[:SHOWN]:
@@ -66,12 +68,13 @@ def running(facts: Facts) -> Iterator[Finding]:
             f" {length(facts.now - each.started_at)}, past its expire_after",
             f"go_scheduler cancel {each.id}",
         )
-    yield well("running", f"{len(found):,} run")
+    runs = Counted.up_to(_MOST - 1, len(found))
+    yield well("running", f"{runs} run, or are about to")
 
 
 def failed(facts: Facts) -> Iterator[Finding]:
     """What has failed within the last day, by definition."""
-    found = _of_last_day(facts, State.FAILED)
+    found = _of_last_day(facts, Outcome.FAILED)
     for instances in _by_definition(found):
         last = instances[0]
         yield FAILING.found(
@@ -85,7 +88,7 @@ def failed(facts: Facts) -> Iterator[Finding]:
 def skipped(facts: Facts) -> Iterator[Finding]:
     """What was skipped within the last day, by definition."""
     count = 0
-    for instances in _by_definition(_of_last_day(facts, State.SKIPPED)):
+    for instances in _by_definition(_of_last_day(facts, Outcome.SKIPPED)):
         records = [each.skipped for each in instances if each.skipped is not None]
         number = sum(each.count for each in records)
         count += number
@@ -99,10 +102,22 @@ def skipped(facts: Facts) -> Iterator[Finding]:
     yield well("missed", f"{count:,} fire times were skipped within a day")
 
 
-def _of_last_day(facts: Facts, state: State) -> Sequence[TaskInstance]:
-    return facts.store.list_instances(
-        state=state, since=facts.now - _DAY, newest_first=True, limit=_MOST
-    )
+def _of_last_day(facts: Facts, outcome: Outcome) -> Sequence[TaskInstance]:
+    """Those that ended last, of so many that end within a day."""
+    since = facts.now - _DAY
+    found: list[TaskInstance] = []
+    position = None
+    for _ in range(_STRETCHES):
+        stretch = facts.store.list_ended(outcome, before=position, limit=_MOST)
+        found += [each for each in stretch.found if _end(each) >= since]
+        position = stretch.next
+        if position is None or len(found) >= _MOST or (position.at or since) < since:
+            break
+    return found
+
+
+def _end(instance: TaskInstance) -> datetime:
+    return instance.completed_at or instance.execute_at
 
 
 def _by_definition(found: Sequence[TaskInstance]) -> Sequence[Sequence[TaskInstance]]:
