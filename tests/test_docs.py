@@ -44,6 +44,7 @@ PACKAGES = (
     "go_scheduler.events",
     "go_scheduler.doctor",
     "go_scheduler.dashboard",
+    "go_scheduler.simulation",
 )
 BASES = (Event, DefinitionEvent, InstanceEvent, RequestEvent)
 DATABASES = {

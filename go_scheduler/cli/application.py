@@ -18,10 +18,12 @@ from go_scheduler.cli.commands import (
     diagnosing,
     importing,
     keys,
+    planning,
     reading,
     schema,
     server,
     signing_in,
+    simulating,
     types,
     working,
 )
@@ -104,6 +106,8 @@ for _each in (
     importing,
     reading,
     changing,
+    simulating,
+    planning,
     diagnosing,
     schema,
 ):

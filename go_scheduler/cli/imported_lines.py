@@ -15,6 +15,7 @@ from go_scheduler.http.problems import Problem, field_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from go_scheduler.cli.where import Connected
     from go_scheduler.http.remote import Remote
@@ -122,6 +123,22 @@ class Imported:
         self.counts["jobs"] += ended["made"] + ended["known"]
         if ended["event"] != "done":
             raise StoreError(ended["detail"].partition("; what was made stays")[0])
+
+
+def definition_of_line(text: bytes, now: datetime) -> TaskDefinition:
+    """The definition that a line is.
+
+    Args:
+        text: The line.
+        now: From when on phrases count that say no date.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    line = _read(text)
+    if "type" in line:
+        raise ConfigurationError("it is a job, and must be a definition")
+    return _definition(_body(line), now)
 
 
 def _read(text: bytes) -> Mapping[str, Any]:

@@ -84,7 +84,7 @@ def preview(
     scheduled = trigger.anchored(after)
     times = islice(_fire_times(scheduled, after), 1 if trigger.waits else n)
     return [
-        PreviewedTime(at=_in_zone(at, zone), effect=_effect(scheduled, at))
+        PreviewedTime(at=_in_zone(at, zone), effect=effect_of(scheduled, at))
         for at in times
     ]
 
@@ -130,7 +130,7 @@ def _in_zone(at: datetime, zone: tzinfo) -> datetime:
         return at
 
 
-def _effect(trigger: Trigger, at: datetime) -> str | None:
+def effect_of(trigger: Trigger, at: datetime) -> str | None:
     """The effect of the clocks on the part of a trigger that fires at an instant."""
     effects = (
         each.effect(at)

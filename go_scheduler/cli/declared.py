@@ -1,0 +1,63 @@
+"""Definitions that a program or a file declares."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.handlers.registry import HandlerRegistry
+from go_scheduler.models import TaskDefinition
+from go_scheduler.shown import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+
+def declared(source: str, now: datetime) -> Sequence[TaskDefinition]:
+    """Those of a source.
+
+    Args:
+        source: ``module:name`` of a list of definitions, of a function without
+            arguments that makes one, or of a registry, whose tasks have them; or a file
+            of JSON lines, as ``go_scheduler import`` takes them.
+        now: From when on phrases count that say no date.
+
+    Raises:
+        ConfigurationError: It is none of these, or has what is no definition.
+    """
+    from go_scheduler.http.configuration.imported import imported
+
+    path = Path(source)
+    if path.is_file():
+        return list(_lines(path, now))
+    if ":" not in source:
+        raise ConfigurationError(
+            f"there is no file {source}; definitions in a module are named as"
+            " myapp.jobs:definitions"
+        )
+    found = imported(source)
+    if isinstance(found, HandlerRegistry):
+        return [each.definition for each in found.tasks.values()]
+    made = found() if callable(found) else found
+    if not isinstance(made, list | tuple) or not all(
+        isinstance(each, TaskDefinition) for each in made
+    ):
+        raise ConfigurationError(
+            f"{source} must be a list of definitions, a function that returns one, or a"
+            f" HandlerRegistry, not {shown(made)}"
+        )
+    return made
+
+
+def _lines(path: Path, now: datetime) -> Iterable[TaskDefinition]:
+    from go_scheduler.cli.imported_lines import definition_of_line
+
+    for number, each in enumerate(path.read_bytes().splitlines(), 1):
+        if not each.strip():
+            continue
+        try:
+            yield definition_of_line(each, now)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{path}, line {number}: {error}") from None

@@ -1,0 +1,23 @@
+"""What a set of definitions would do over a part of time; what declaring one changes.
+
+Nothing here writes to a store, and ``simulate`` asks none.
+"""
+
+from go_scheduler.simulation.history import durations_of
+from go_scheduler.simulation.picture import picture
+from go_scheduler.simulation.plans import Change, Plan, compare, plan
+from go_scheduler.simulation.simulated import Effect, Simulated, Simulation
+from go_scheduler.simulation.simulating import simulate
+
+__all__ = [
+    "Change",
+    "Effect",
+    "Plan",
+    "Simulated",
+    "Simulation",
+    "compare",
+    "durations_of",
+    "picture",
+    "plan",
+    "simulate",
+]

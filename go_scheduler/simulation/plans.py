@@ -1,0 +1,225 @@
+"""What declaring a set would change: the set beside what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, get_args
+
+from go_scheduler.checks import check_name, check_type
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.json import is_same
+from go_scheduler.models import TaskDefinition
+from go_scheduler.shown import shown
+from go_scheduler.stores.declared import (
+    Declaration,
+    Removed,
+    check_owners,
+    was_removed,
+)
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from go_scheduler.client import Client
+
+_PAGE = 1000
+_FIELDS = [
+    each.name for each in fields(TaskDefinition) if each.compare and each.name != "id"
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A definition that is stored, and would be another.
+
+    Attributes:
+        before: As it is stored.
+        after: As it is declared.
+        fields: The names of the fields that differ; ``paused`` if it would be resumed,
+            and ``owner`` if it would be taken into the set.
+    """
+
+    before: TaskDefinition
+    after: TaskDefinition
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a declaration would change.
+
+    Attributes:
+        owner: Whose set it is.
+        added: Those that are not stored.
+        changed: Those that are stored and differ.
+        removed: Those of the set that are declared no more.
+        removal: What becomes of those: *delete*, *pause* or *keep*.
+        unchanged: Those that stay as they are.
+        refused: Why the declaration would be refused, a sentence for each definition
+            that is somebody else's; empty: it would not.
+    """
+
+    owner: str
+    added: tuple[TaskDefinition, ...]
+    changed: tuple[Change, ...]
+    removed: tuple[TaskDefinition, ...]
+    removal: Removed
+    unchanged: tuple[TaskDefinition, ...]
+    refused: tuple[str, ...]
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether all would stay as it is."""
+        gone = self.removed and self.removal != "keep"
+        return not (self.added or self.changed or gone or self.refused)
+
+
+def compare(
+    declared: Iterable[TaskDefinition],
+    stored: Iterable[TaskDefinition],
+    *,
+    owner: str,
+    removed: Removed = "delete",
+    adopt: bool = False,
+) -> Plan:
+    """What declaring a set would change of what is stored.
+
+    Args:
+        declared: The set; each id once.
+        stored: The owner's set as it is, and whatever else has one of these ids.
+        owner: Whose set it is.
+        removed: As for ``declare``.
+        adopt: As for ``declare``.
+
+    Raises:
+        ConfigurationError: An argument is wrong.
+    """
+    owner = check_name("owner", owner)
+    if removed not in get_args(Removed):
+        raise ConfigurationError(
+            f"removed must be 'delete', 'pause' or 'keep', not {shown(removed)}"
+        )
+    known = {each.id: each for each in stored}
+    given = _by_id(declared)
+    changed: list[Change] = []
+    unchanged: list[TaskDefinition] = []
+    refused: list[str] = []
+    for id, new in given.items():
+        old = known.get(id)
+        if old is None:
+            continue
+        if (reason := _refusal(old, new, owner, adopt=adopt)) is not None:
+            refused.append(reason)
+        elif differing := _differing(old, new, owner):
+            after = replace(new, owner=owner)
+            changed.append(Change(before=old, after=after, fields=differing))
+        else:
+            unchanged.append(old)
+    return Plan(
+        owner=owner,
+        added=tuple(new for id, new in given.items() if id not in known),
+        changed=tuple(changed),
+        removed=tuple(
+            each
+            for each in known.values()
+            if each.owner == owner and each.id not in given and not was_removed(each)
+        ),
+        removal=removed,
+        unchanged=tuple(unchanged),
+        refused=tuple(refused),
+    )
+
+
+def plan(
+    client: Client,
+    definitions: Iterable[TaskDefinition],
+    *,
+    owner: str,
+    removed: Removed = "delete",
+    adopt: bool = False,
+) -> Plan:
+    """What ``client.declare`` would change, without changing anything.
+
+    ```python
+    found = plan(scheduler, definitions, owner="shop")
+    if not found.changes_nothing:
+        scheduler.declare(definitions, owner="shop")
+    ```
+
+    Args:
+        client: Reads what is stored; a scheduler is one.
+        definitions: As for ``declare``.
+        owner: As for ``declare``.
+        removed: As for ``declare``.
+        adopt: As for ``declare``.
+
+    Raises:
+        ConfigurationError: An argument is wrong.
+    """
+    given = list(_by_id(definitions).values())
+    owner = check_name("owner", owner)
+    stored: dict[UUID, TaskDefinition] = {}
+    after = None
+    while True:
+        page = client.list_definitions(owner=owner, after=after, limit=_PAGE)
+        stored |= {each.id: each for each in page}
+        if (after := page.next) is None:
+            break
+    others = [each.id for each in given if each.id not in stored]
+    for first in range(0, len(others), _PAGE):
+        ids = others[first : first + _PAGE]
+        stored |= {
+            each.id: each for each in client.list_definitions(ids=ids, limit=_PAGE)
+        }
+    return compare(given, stored.values(), owner=owner, removed=removed, adopt=adopt)
+
+
+def _by_id(declared: Iterable[TaskDefinition]) -> Mapping[UUID, TaskDefinition]:
+    check_type("definitions", declared, Iterable)
+    found: dict[UUID, TaskDefinition] = {}
+    for each in declared:
+        check_type("a definition", each, TaskDefinition)
+        if each.id in found:
+            raise ConfigurationError(f"definition {each.id} is there twice")
+        if not each.named:
+            raise ConfigurationError(
+                "what is declared needs an id of its own, the same at each start, such"
+                f" as id=TaskDefinition.id_for('nightly report'): {shown(each.trigger)}"
+            )
+        found[each.id] = each
+    return found
+
+
+def _refusal(
+    old: TaskDefinition, new: TaskDefinition, owner: str, *, adopt: bool
+) -> str | None:
+    declaration = Declaration(owner=owner, definitions=[new], adopts=adopt)
+    try:
+        check_owners(declaration, {old.id: old})
+    except ConfigurationError as error:
+        return str(error)
+    return None
+
+
+def _differing(old: TaskDefinition, new: TaskDefinition, owner: str) -> tuple[str, ...]:
+    found = [name for name in _FIELDS if not _is_equal(old, new, name)]
+    if was_removed(old):
+        found.append("paused")
+    if old.owner != owner:
+        found.append("owner")
+    return tuple(found)
+
+
+def _is_equal(old: TaskDefinition, new: TaskDefinition, name: str) -> bool:
+    if name == "metadata":
+        return is_same(old.metadata, new.metadata)
+    return bool(getattr(old, name) == getattr(new, name))
+
+
+def values_of(change: Change) -> Sequence[tuple[str, object, object]]:
+    """Of each field that differs its name, its value before, and its value after."""
+    return [
+        (name, getattr(change.before, name), getattr(change.after, name))
+        for name in change.fields
+    ]
