@@ -77,6 +77,8 @@ class TaskInstance:
             nobody knows. What a claim or a start answers is without it.
         result: What ``complete`` was told of its success, a read-only JSON value.
         created_at: When it was made; None: nobody knows.
+        client: What a worker elsewhere has said of the last run of which it did: when
+            that began and ended by its own clock; a read-only JSON value, or None.
     """
 
     id: UUID
@@ -104,6 +106,7 @@ class TaskInstance:
     worker: str | None = None
     result: JSON = field(default=None, hash=False)
     created_at: datetime | None = None
+    client: JSON = field(default=None, hash=False)
 
     @property
     def metadata(self) -> Mapping[str, JSON]:

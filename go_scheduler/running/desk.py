@@ -290,7 +290,9 @@ class Desk:
             decided: dict[int, tuple[EndedRun, Decision]] = {}
             for number, each in batch:
                 run = self._run_of(each.claim, now, each.instance)
-                decision = False if run is None else decide(run, each)
+                decision = run is not None and decide(
+                    run._replace(client=each.client), each
+                )
                 if run is None or isinstance(decision, bool):
                     answers[number] = bool(decision)
                 else:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
+from go_scheduler.errors import ConfigurationError
 from go_scheduler.json import write_value
 from go_scheduler.models import RESULT_LIMIT, TaskInstance
+from go_scheduler.shown import shown
 from go_scheduler.stores.messages import Claim
 
 
@@ -19,11 +21,13 @@ class Success:
         result: What came of it, of ``result_text``; None: nothing is said of it.
         instance: What was run, as it was handed out when this run was started; None: it
             is read.
+        client: What whoever ran it says of when that was, of ``times_text``.
     """
 
     claim: Claim
     result: str | None = None
     instance: TaskInstance | None = None
+    client: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +40,7 @@ class Failing:
         retry: Whether another run may follow; if not, the instance has failed.
         retry_in: After how long one is to follow; None: that is the policy's.
         instance: As for a ``Success``.
+        client: Likewise.
     """
 
     claim: Claim
@@ -43,6 +48,7 @@ class Failing:
     retry: bool = True
     retry_in: timedelta | None = None
     instance: TaskInstance | None = None
+    client: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,3 +79,22 @@ def result_text(value: object) -> str | None:
     if value is None:
         return None
     return write_value(value, name="result", limit=RESULT_LIMIT)
+
+
+def times_text(began: datetime | None, ended: datetime | None) -> str | None:
+    """When a run was by the clock of whoever ran it, as it is kept; None: unknown.
+
+    Args:
+        began: When it began; None: that is not said.
+        ended: Likewise its end.
+
+    Raises:
+        ConfigurationError: It has ended before it began.
+    """
+    if began is None and ended is None:
+        return None
+    if began is not None and ended is not None and ended < began:
+        raise ConfigurationError(f"ended_at is before started_at: {shown(ended)}")
+    times = {"started_at": began, "ended_at": ended}
+    said = {name: at.isoformat() for name, at in times.items() if at is not None}
+    return write_value(said, name="client", limit=RESULT_LIMIT)

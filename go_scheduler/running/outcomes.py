@@ -41,6 +41,7 @@ class EndedRun(NamedTuple):
         cancel_requested: Whether somebody has asked it to stop.
         joined: Whether it has called ``complete_in``: it has succeeded by that
             transaction or not at all.
+        client: What whoever ran it elsewhere says of it, as JSON text.
     """
 
     claim: Claim
@@ -52,6 +53,7 @@ class EndedRun(NamedTuple):
     now: datetime
     cancel_requested: bool = False
     joined: bool = False
+    client: str | None = None
 
 
 class Decision(NamedTuple):
@@ -220,6 +222,7 @@ def _fail(
         retry_in=retry_in,
         hung=hung,
         error=error,
+        client=run.client,
     )
     return Decision(record)
 
@@ -242,6 +245,7 @@ def _end(
         next_fire_time=next_fire_time,
         has_slot=takes_slot(run.instance),
         result=result,
+        client=run.client,
     )
     return Decision(record, trigger_error)
 

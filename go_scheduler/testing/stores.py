@@ -45,7 +45,11 @@ from go_scheduler.testing.store.releases import ReleaseTests
 from go_scheduler.testing.store.remembered import RememberedTests
 from go_scheduler.testing.store.reopened import ReopenTests
 from go_scheduler.testing.store.resumes import ResumeTests
-from go_scheduler.testing.store.run_elsewhere import ResultTests, WorkerTests
+from go_scheduler.testing.store.run_elsewhere import (
+    ClientTests,
+    ResultTests,
+    WorkerTests,
+)
 from go_scheduler.testing.store.runs import FinishTests, RetryTests
 from go_scheduler.testing.store.sets import SetTests
 from go_scheduler.testing.store.settings import SettingTests
@@ -102,6 +106,7 @@ class StoreSuite(
     RetryTests,
     WorkerTests,
     ResultTests,
+    ClientTests,
     MadeTests,
     NextFireTimeTests,
     SuccessTests,

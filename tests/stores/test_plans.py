@@ -129,6 +129,7 @@ ALLOWED: Mapping[str, set[str | None]] = {
         KEY,
         DEFINITION,
         "task_runs_pkey",
+        "task_stats_pkey",
     },
 }
 

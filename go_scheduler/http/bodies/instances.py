@@ -57,6 +57,7 @@ _ANSWER: JsonDict = {
     "outcome": "completed",
     "error": None,
     "result": None,
+    "client": None,
     "skipped": None,
     "cancel_requested": False,
     "parked": False,
@@ -114,6 +115,10 @@ class InstanceAnswer(Answer):
     outcome: Outcome | None
     error: str | None
     result: Any
+    client: Any = Field(
+        description="What the worker said of its last run: `started_at` and `ended_at`"
+        " by its own clock; null: nothing."
+    )
     skipped: SkippedAnswer | None
     cancel_requested: bool
     parked: bool
@@ -146,6 +151,7 @@ class InstanceAnswer(Answer):
             outcome=instance.outcome,
             error=instance.error,
             result=instance.result,
+            client=instance.client,
             skipped=if_given(instance.skipped, SkippedAnswer.of),
             cancel_requested=instance.cancel_requested,
             parked=instance.parked,

@@ -17,8 +17,10 @@ from go_scheduler.http.bodies.body import (
     Object,
     Seconds,
     if_given,
+    of_field,
 )
 from go_scheduler.http.jobs.known_types import unmarked
+from go_scheduler.running.elsewhere import times_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,10 +123,28 @@ class ExtendBody(Body):
     )
 
 
-class CompleteBody(Body):
-    """That a run has succeeded."""
+class EndedBody(Body):
+    """That a run has ended, and when it was by the worker's clock."""
 
     token: str = _TOKEN
+    started_at: Instant | None = Field(
+        None, description="By the worker's clock: kept, and nothing is done with it."
+    )
+    ended_at: Instant | None = Field(None, description="Likewise.")
+
+    def client(self) -> str | None:
+        """The times, as they are kept.
+
+        Raises:
+            Problem: 422.
+        """
+        with of_field("ended_at"):
+            return times_text(self.started_at, self.ended_at)
+
+
+class CompleteBody(EndedBody):
+    """That a run has succeeded."""
+
     result: Any = Field(
         None, description="Kept with the instance: any JSON of at most 64 KiB."
     )
@@ -142,10 +162,9 @@ class CompletedBody(Body):
     completed: list[CompletedItem] = Field(min_length=1, max_length=100)
 
 
-class ErrorBody(Body):
+class ErrorBody(EndedBody):
     """That a run has failed."""
 
-    token: str = _TOKEN
     message: str = Field(
         max_length=100_000, description="What went wrong, for people to read."
     )

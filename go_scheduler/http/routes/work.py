@@ -101,8 +101,11 @@ async def complete(
 
     The first success of an instance counts, of whichever attempt.
     """
+    client = body.client()
     with of_field("result"):
-        await crews.complete(instance_id, body.token, caller, result=body.result)
+        await crews.complete(
+            instance_id, body.token, caller, result=body.result, client=client
+        )
     return RecordedAnswer()
 
 
@@ -132,6 +135,7 @@ async def error(
         message=body.message,
         retry=not body.fail,
         retry_in=body.retry_after,
+        client=body.client(),
     )
     return RecordedAnswer()
 
@@ -167,9 +171,10 @@ async def _completed(
     item: CompletedItem, caller: Caller, crews: Crews
 ) -> CompletedAnswer:
     try:
+        client = item.client()
         with of_field("result"):
             await crews.complete(
-                item.instance_id, item.token, caller, result=item.result
+                item.instance_id, item.token, caller, result=item.result, client=client
             )
     except Problem as problem:
         return CompletedAnswer(problem=problem.body)

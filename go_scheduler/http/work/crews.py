@@ -14,6 +14,7 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.http.access.waiting import Waiting
 from go_scheduler.http.problems import RETRY_AFTER, Problem
 from go_scheduler.http.work.crew import Waiter
+from go_scheduler.http.work.ended import ended_otherwise, lost
 from go_scheduler.http.work.handed_out import HandedOut
 from go_scheduler.http.work.reported import Reported
 from go_scheduler.http.work.returned import Returned
@@ -195,11 +196,17 @@ class Crews:
         run = Extending(claim=claim, by=by, instance=instance)
         answer = await self._reported.extend(run)
         if answer is Extension.LOST:
-            raise _lost()
+            raise lost()
         return answer
 
     async def complete(
-        self, instance_id: UUID, token: str, caller: Caller, *, result: JSON = None
+        self,
+        instance_id: UUID,
+        token: str,
+        caller: Caller,
+        *,
+        result: JSON = None,
+        client: str | None = None,
     ) -> None:
         """Record that a run has succeeded: the first success of an instance counts.
 
@@ -208,6 +215,7 @@ class Crews:
             token: Its token.
             caller: Who says so.
             result: What came of it, a JSON value.
+            client: When it was by the worker's own clock, of ``times_text``.
 
         Raises:
             ConfigurationError: The result is none that is kept.
@@ -218,15 +226,9 @@ class Crews:
         claim = await self._signing.claim(instance_id, token, caller)
         text = result_text(result)
         instance = self._handed_out.pop(claim)
-        run = Success(claim=claim, result=text, instance=instance)
+        run = Success(claim=claim, result=text, instance=instance, client=client)
         if not await self._reported.complete(run):
-            raise Problem(
-                409,
-                "ended",
-                "It has ended otherwise",
-                "another run has completed it, or it was cancelled or deleted: this"
-                " success changes nothing",
-            )
+            raise ended_otherwise()
 
     async def error(
         self,
@@ -237,6 +239,7 @@ class Crews:
         message: str,
         retry: bool = True,
         retry_in: timedelta | None = None,
+        client: str | None = None,
     ) -> None:
         """Record that a run has failed; its policy says what follows.
 
@@ -247,6 +250,7 @@ class Crews:
             message: What went wrong, for a person to read.
             retry: Whether it may be tried again.
             retry_in: After how long it is; None: that is the policy's.
+            client: As for ``complete``.
 
         Raises:
             Problem: 403, the token is not theirs; 409, the run is lost.
@@ -255,9 +259,11 @@ class Crews:
         claim = await self._signing.claim(instance_id, token, caller)
         # Its row is read: it may have been cancelled.
         self._handed_out.pop(claim)
-        run = Failing(claim=claim, error=message, retry=retry, retry_in=retry_in)
+        run = Failing(
+            claim=claim, error=message, retry=retry, retry_in=retry_in, client=client
+        )
         if not await self._reported.fail(run):
-            raise _lost()
+            raise lost()
 
     async def release(self, instance_id: UUID, token: str, caller: Caller) -> None:
         """Give back what is not begun: it is handed to somebody else, and no run.
@@ -274,7 +280,7 @@ class Crews:
         claim = await self._signing.claim(instance_id, token, caller)
         self._handed_out.pop(claim)
         if not await self._returned.give_back(claim):
-            raise _lost()
+            raise lost()
 
     def stop_taking(self) -> None:
         """From now on nobody is handed work, and nobody waits any longer.
@@ -337,12 +343,3 @@ def _check_count(name: str, count: int) -> None:
     check_type(name, count, int)
     if count < 1:
         raise ConfigurationError(f"{name} must be at least 1: {shown(count)}")
-
-
-def _lost() -> Problem:
-    return Problem(
-        409,
-        "lost",
-        "The run is lost",
-        "it runs elsewhere by now, or its instance has ended: stop working on it",
-    )

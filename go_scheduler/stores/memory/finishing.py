@@ -39,6 +39,8 @@ def finish(outcome: RunOutcome, tables: Tables, now: datetime) -> bool:
         row.hangs += 1
     elif outcome.outcome is None:
         row.hangs = 0
+    if outcome.client is not None:
+        row.client = read_frozen(outcome.client)
     if outcome.outcome is None:
         instances.free(row, now + outcome.retry_in)
         return True

@@ -55,6 +55,7 @@ class StoredInstance:
         "behind",
         "cancel_requested",
         "claimed_by",
+        "client",
         "completed_at",
         "created_at",
         "due_at",
@@ -121,6 +122,7 @@ class StoredInstance:
         self.ended_attempt: int | None = None
         self.error: str | None = None
         self.result: JSON = None
+        self.client: JSON = None
         self.cancel_requested = False
         self.skipped: Skipped | None = None
         self.payload: Mapping[str, JSON] | None = None
@@ -266,6 +268,7 @@ _RESTORED = (
     "attempt",
     "cancel_requested",
     "claimed_by",
+    "client",
     "completed_at",
     "due_at",
     "ended_attempt",

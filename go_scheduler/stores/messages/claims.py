@@ -102,6 +102,8 @@ class RunOutcome:
             that started when its definition had neither overlap nor lock.
         result: With the outcome *completed*, what came of it, as JSON text of at most
             64 KiB; None: nothing is said of it.
+        client: What whoever ran it elsewhere says of that run, as JSON text; None:
+            nothing, and what has been said before stays.
     """
 
     claim: Claim
@@ -113,6 +115,7 @@ class RunOutcome:
     next_fire_time: datetime | None = None
     has_slot: bool = True
     result: str | None = None
+    client: str | None = None
 
     @property
     def is_kept(self) -> bool:

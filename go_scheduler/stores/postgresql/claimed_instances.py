@@ -111,7 +111,7 @@ class ClaimedInstances:
         )
         name = "finish" if plain else "finish_in_full"
         parameters = _outcome_parameters
-        if any(each.result is not None for each in outcomes):
+        if any(each.result is not None or each.client is not None for each in outcomes):
             name, parameters = f"{name}_with_results", _result_parameters
         write: Write[RunOutcome] = Write(
             lane=Lane.BY_KEY,
@@ -233,7 +233,8 @@ def _outcome_parameters(outcomes: Sequence[RunOutcome]) -> Mapping[str, object]:
 
 def _result_parameters(outcomes: Sequence[RunOutcome]) -> Mapping[str, object]:
     results = arrays.texts(each.result for each in outcomes)
-    return {**_outcome_parameters(outcomes), "results": results}
+    clients = arrays.texts(each.client for each in outcomes)
+    return {**_outcome_parameters(outcomes), "results": results, "clients": clients}
 
 
 def _keys(claims: Sequence[Claim]) -> dict[str, object]:

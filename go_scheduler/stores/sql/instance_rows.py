@@ -49,6 +49,7 @@ INSTANCE_COLUMNS = (
     "parked",
     "worker",
     "result",
+    "progress",
     "skipped_first",
     "skipped_last",
     "skipped_count",
@@ -81,7 +82,8 @@ def read_instance(values: Sequence[Any], definition: TaskDefinition) -> TaskInst
     claimed_by, expires_at, started_at, outcome, error, *rest = rest
     cancel_requested, payload, key, backfilled, reopened_at, *rest = rest
     created_at, *rest = rest
-    completed_at, ended_attempt, parked, worker, result, *of_skipped = rest or _NOT_READ
+    completed_at, ended_attempt, parked, worker, result, *rest = rest or _NOT_READ
+    client, *of_skipped = rest
     return _instance(
         id,
         definition,
@@ -108,6 +110,7 @@ def read_instance(values: Sequence[Any], definition: TaskDefinition) -> TaskInst
         worker,
         result,
         created_at,
+        client,
     )
 
 

@@ -138,7 +138,8 @@ instances = Table(
     Column("worker", Text),
     Column("expires_at", Time),
     Column("started_at", Time),
-    Column("progress", Text),
+    # What whoever runs it elsewhere says of that, as JSON.
+    Column("progress", Value),
     Column("completed_at", Time),
     Column("outcome", Text),
     Column("ended_attempt", BigInteger),

@@ -73,12 +73,12 @@ def successes(outcomes: Sequence[RunOutcome]) -> Sequence[tuple[object, ...]]:
 
 def results(
     by_id: Mapping[str, RunOutcome], done: Set[str]
-) -> Sequence[tuple[str, str]]:
+) -> Sequence[tuple[str | None, str | None, str]]:
     """The values that keep what came of those that are done."""
     return [
-        (each.result, id)
+        (each.result, each.client, id)
         for id, each in by_id.items()
-        if each.result is not None and id in done
+        if (each.result is not None or each.client is not None) and id in done
     ]
 
 

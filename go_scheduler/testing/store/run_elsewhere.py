@@ -36,6 +36,7 @@ from go_scheduler.testing.builders import (
     waiting_for_retry,
 )
 from go_scheduler.testing.clock import START
+from go_scheduler.testing.settling import settle
 
 if TYPE_CHECKING:
     from go_scheduler.json import JSON
@@ -287,6 +288,47 @@ class ResultTests:
         assert store.get_instance(instance.id).result == [1]
         next_fire_time = store.get_definition(instance.definition.id).next_fire_time
         assert next_fire_time == START + LEASE
+
+
+class ClientTests:
+    """``client`` of ``finish_instances``."""
+
+    def test_what_is_said_of_a_run_stays_until_another_says_it(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        one, other, silent = (running(store) for _ in range(3))
+        said = [{"started_at": "a"}, {"ended_at": "b"}]
+        ends = [
+            replace(_failure(each), outcome=None, retry_in=LEASE, client=to_text(what))
+            for each, what in zip((one, other), said, strict=True)
+        ]
+        done = store.finish_instances([*ends, _success(silent, result="1")]).done
+        assert len(done) == 3
+        assert [store.get_instance(each.id).client for each in (one, other)] == said
+        assert store.get_instance(silent.id).client is None
+        clock.advance(LEASE)
+        settle(store)
+        again = {each.id: each for each in start(store, *claim(store))}
+        store.finish_instances(
+            [
+                replace(_success(again[one.id], result=None), client='["c"]'),
+                _success(again[other.id], result="7"),
+            ]
+        )
+        found = [store.get_instance(each.id) for each in (one, other)]
+        assert [(each.client, each.result) for each in found] == [
+            (["c"], None),
+            (said[1], 7),
+        ]
+        assert {each.state for each in found} == {State.COMPLETED}
+
+    def test_a_lost_claim_says_nothing(self, store: Store) -> None:
+        instance = running(store)
+        assert finish(store, instance, Outcome.FAILED)
+        assert not store.finish_instances(
+            [replace(_failure(instance), client="1")]
+        ).done
+        assert store.get_instance(instance.id).client is None
 
 
 def _success(instance: TaskInstance, *, result: str | None) -> RunOutcome:

@@ -47,6 +47,33 @@ def slug(answer: httpx.Response) -> tuple[int, str]:
     return answer.status_code, answer.json()["type"].removeprefix("urn:go_scheduler:")
 
 
+@pytest.mark.parametrize("way", ["complete", "completes", "error"])
+def test_what_a_worker_says_of_its_times_is_kept_beside_the_servers(
+    shared: Server, work: dict[str, Any], way: str
+) -> None:
+    times = {"started_at": "2030-01-01T00:00:00Z", "ended_at": "2030-01-01T00:00:01Z"}
+
+    def tell(**said: Any) -> Any:
+        if way == "completes":
+            item = {"instance_id": work["instance_id"], "token": work["token"], **said}
+            answer = shared.client.post("/v1/work/complete", json={"completed": [item]})
+            return answer.json()["answers"][0]["problem"]
+        more = {"message": "no paper"} if way == "error" else {}
+        answer = shared.tell(work, way, **more, **said)
+        return None if answer.status_code == 200 else answer.json()
+
+    wrong = {**times, "ended_at": "2029-01-01T00:00:00Z"}
+    assert tell(**wrong)["errors"][0]["field"] == "ended_at"
+    assert tell(**times) is None
+    instance = shared.instance(work)
+    assert instance.client == {
+        "started_at": "2030-01-01T00:00:00+00:00",
+        "ended_at": "2030-01-01T00:00:01+00:00",
+    }
+    path = f"/v1/instances/{instance.id}"
+    assert shared.client.get(path).json()["client"] == instance.client
+
+
 def test_a_run_goes_on_as_long_as_it_asks_for_more_time(
     shared: Server, work: dict[str, Any]
 ) -> None:

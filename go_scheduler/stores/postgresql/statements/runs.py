@@ -209,9 +209,10 @@ RETURNING r.instance_id
 _WORKER = """,
          worker = CASE WHEN x.outcome IS NOT NULL THEN t.worker END"""
 _RESULT = """,
-         result = coalesce(x.result, t.result)"""
+         result = coalesce(x.result, t.result),
+         progress = coalesce(x.client, t.progress)"""
 _RESULTS = """,
-                CAST(:results AS text[])"""
+                CAST(:results AS text[]), CAST(:clients AS text[])"""
 _RETURNS = """
   RETURNING t.id, t.definition_key, (t.waits AND x.outcome IS NOT NULL) AS goes_on,
             x.next_at"""
@@ -223,7 +224,7 @@ def _finish(*, in_full: bool = False, results: bool = False) -> Statement:
     Args:
         in_full: Whether slots are let go of, and the ends are kept of those that did
             not succeed. What all have succeeded without a slot pays nothing for that.
-        results: Whether any has a result.
+        results: Whether any has a result, or what its client says.
     """
     sql = f"""
 WITH {_PRIOR if in_full else ""}ended AS (
@@ -256,7 +257,7 @@ WITH {_PRIOR if in_full else ""}ended AS (
         _RESULTS if results else ""
     })
          AS x (id, attempt, outcome, started_at, retry_in, hung, error, next_at{
-        ", result" if results else ""
+        ", result, client" if results else ""
     })
    WHERE {_MAY_FINISH}{_RETURNS}{_OF_SLOT + _OF_RUN if in_full else ""}),{
         _freed() + "," if in_full else ""

@@ -93,7 +93,9 @@ UPDATE task_instances
  WHERE id = ?
 """
 KEEP_RESULT = """
-UPDATE task_instances SET result = ? WHERE id = ?
+UPDATE task_instances
+   SET result = coalesce(?, result), progress = coalesce(?, progress)
+ WHERE id = ?
 """
 FINISH_RETRY = """
 UPDATE task_instances

@@ -23,13 +23,14 @@ ended AS (
          claimable_at = CASE WHEN x.outcome IS NULL AND NOT t.frozen
                         THEN now() + x.retry_in * interval '1 microsecond' END,
          worker = CASE WHEN x.outcome IS NOT NULL THEN t.worker END,
-         result = coalesce(x.result, t.result)
+         result = coalesce(x.result, t.result),
+         progress = coalesce(x.client, t.progress)
     FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]),
                 CAST(:outcomes AS text[]), CAST(:started AS timestamptz[]),
                 CAST(:retries AS bigint[]), CAST(:hung AS boolean[]),
                 CAST(:errors AS text[]), CAST(:next_times AS timestamptz[]),
-                CAST(:results AS text[]))
-         AS x (id, attempt, outcome, started_at, retry_in, hung, error, next_at, result)
+                CAST(:results AS text[]), CAST(:clients AS text[]))
+         AS x (id, attempt, outcome, started_at, retry_in, hung, error, next_at, result, client)
    WHERE t.id = x.id
      AND (t.attempt = x.attempt AND t.completed_at IS NULL AND t.claimed_by IS NOT NULL
           OR x.outcome = 'completed' AND x.attempt BETWEEN 1 AND t.attempt

@@ -1,1 +1,3 @@
-UPDATE task_instances SET result = ? WHERE id = ?;
+UPDATE task_instances
+   SET result = coalesce(?, result), progress = coalesce(?, progress)
+ WHERE id = ?;
