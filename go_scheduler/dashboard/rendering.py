@@ -13,6 +13,7 @@ from go_scheduler.dashboard.words import FILTERS
 STATIC = Path(__file__).with_name("static")
 
 
+@cache
 def environment() -> Environment:
     """What renders templates; whatever they show is escaped, in all of them."""
     found = Environment(

@@ -74,8 +74,7 @@ class Visit:
     @property
     def path(self) -> str:
         """The path and query that was asked for, as the routes have it."""
-        path, query = path_within(self.request.scope), self.request.url.query
-        return f"{path}?{query}" if query else path
+        return self._asked(path_within(self.request.scope))
 
     @property
     def pages(self) -> list[tuple[str, str]]:
@@ -89,8 +88,11 @@ class Visit:
     @property
     def itself(self) -> str:
         """The path and query that was asked for, as browsers have it."""
-        url = self.request.url
-        return f"{url.path}?{url.query}" if url.query else url.path
+        return self._asked(self.request.scope["path"])
+
+    def _asked(self, path: str) -> str:
+        query = self.request.scope["query_string"].decode("latin-1")
+        return f"{quote(path)}?{query}" if query else quote(path)
 
     def onward(self, path: str | None = None) -> Response:
         """A page of ours that leads to another, so that strict cookies are sent there.
