@@ -230,9 +230,14 @@ class Lifecycle(ABC):
             if each is not mine:
                 each.look_for_instances()
 
-    def _count_end(self, queue: str, outcome: Outcome | None) -> None:
+    def _count_end(
+        self,
+        definition: TaskDefinition,
+        outcome: Outcome | None,
+        took: timedelta | None,
+    ) -> None:
         for each in self._fellows.nodes():
-            each.count_end(queue, outcome)
+            each.tally.ended(definition, outcome, took)
             return
 
     def _live_node(self) -> Node | None:

@@ -74,7 +74,7 @@ class Node:
         self._execution = Execution(
             handling, store, store_clock, self._id, settings=settings, events=events
         )
-        self.count_end = self._execution.recorder.tally.ended
+        self.tally = self._execution.recorder.tally
         self._wire_looks(store, store_clock)
         self._unserved = UnservedQueues(store, clock, own=self._served, events=events)
         self._cleanup = Cleanup(store, settings.kept)
@@ -90,8 +90,7 @@ class Node:
         self._stopping = False
         self._quiet_since: timedelta | None = None
         self._resting_since: timedelta | None = None
-        self._stopped = False
-        self._clean = False
+        self._stopped = self._clean = False
         self._told: list[Callable[[], None]] = []
 
     def _wire_looks(self, store: Store, clock: StoreClock) -> None:
@@ -103,7 +102,7 @@ class Node:
             self._settings,
             created=execution.look,
             run=execution.hand_over.fire,
-            events=events,
+            events=events.counting(self.tally.fired),
         )
         looks = {News.DEFINITIONS: self._creation.poll, News.INSTANCES: execution.poll}
         self._hinted = HintedLooks(
@@ -129,6 +128,7 @@ class Node:
 
     def start(self) -> None:
         """Begin to tick; needs no answer of the store."""
+        self._events.watch(self)
         self._tell(
             NodeStarted(
                 node=self._id,

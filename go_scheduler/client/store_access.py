@@ -13,6 +13,7 @@ from go_scheduler.stores.base import Store, transactional
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
+    from datetime import timedelta
 
     from go_scheduler.models import Outcome, TaskDefinition, TaskInstance
     from go_scheduler.stores.joined_store import JoinedStore
@@ -113,7 +114,12 @@ class StoreAccess:
         """
         return None
 
-    def _count_end(self, queue: str, outcome: Outcome | None) -> None:
+    def _count_end(
+        self,
+        definition: TaskDefinition,
+        outcome: Outcome | None,
+        took: timedelta | None,
+    ) -> None:
         """An instance or, without an outcome, a run of it has ended: a node counts."""
 
     def _look(self, stored: TaskDefinition | None = None) -> None:

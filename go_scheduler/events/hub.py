@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from copy import copy
+from typing import TYPE_CHECKING, Any
 
 from go_scheduler.clock import SystemClock
 from go_scheduler.events.delivery import Delivery
+from go_scheduler.events.instrument import Instrument
 from go_scheduler.events.log import Log
 from go_scheduler.events.node_events import StoreAway, StoreBack
 from go_scheduler.events.run_log import RunLog
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import Clock
     from go_scheduler.events.event import Event
+    from go_scheduler.events.instrument import Watched
     from go_scheduler.events.listening import Hears
 
 
@@ -27,6 +30,10 @@ class Events:
         listeners: Users' listeners; the log hears everything without being among them.
         clock: Measures elapsed time; None: the system's.
         log_runs: Whether the log has a line for each run.
+
+    Attributes:
+        instrument: The first of the listeners that is one, if any is.
+        count_fired: Told of firings, to count what they have made.
     """
 
     def __init__(
@@ -44,6 +51,9 @@ class Events:
         ]
         if log_runs:
             self._takers.append((RunLog().hear, RunLog.HEARD))
+        instruments = (each for each in listeners if isinstance(each, Instrument))
+        self.instrument = next(instruments, None)
+        self.count_fired: Callable[[Sequence[Any]], None] = lambda firings: None
         # Of each kind who takes it, once it was asked for.
         self._taking: dict[type[Event], tuple[Callable[[Event], None], ...]] = {}
         if self.wanted(StoreAway) or self.wanted(StoreBack):
@@ -68,6 +78,17 @@ class Events:
         """Tell the users' listeners."""
         for take in self._takers_of(type(event)):
             take(event)
+
+    def counting(self, count: Callable[[Sequence[Any]], None]) -> Events:
+        """The same, for a node that counts what fires."""
+        counting = copy(self)
+        counting.count_fired = count
+        return counting
+
+    def watch(self, node: Watched) -> None:
+        """Have the instrument look at a node from now on, if there is one."""
+        if self.instrument is not None:
+            self.instrument.watch(node)
 
     def teller(self, room: str, *, bounded: bool = False) -> Teller:
         """What a part of a node tells with.
@@ -113,6 +134,7 @@ class Teller:
         self._events = events
         self._log = log
         self.wanted = events.wanted
+        self.count_fired = events.count_fired
 
     def begin(self) -> None:
         """Begin a tick: the log may write again."""

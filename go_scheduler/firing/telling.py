@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 def tell_fired(events: Teller, firings: Sequence[Firing]) -> None:
     """Tell of the instances of firings, and of definitions that fire no more."""
+    events.count_fired(firings)
     if events.wanted(InstanceCreated):
         for firing in firings:
             _tell_created(events, firing)

@@ -33,6 +33,19 @@ if TYPE_CHECKING:
     from go_scheduler.handlers.registry import HandlerRegistry
     from go_scheduler.http.access.guard import Access
     from go_scheduler.http.work.crews import Crews
+    from go_scheduler.telemetry.gathering import Gathering
+
+# They are tried in this order: what is asked most stands first.
+_ROUTES = (
+    work_routes,
+    jobs_routes,
+    instances,
+    definitions,
+    imports,
+    types_routes,
+    login,
+    system,
+)
 
 
 def create_app(
@@ -43,6 +56,7 @@ def create_app(
     types: HandlerRegistry | None = None,
     limits: Limits | None = None,
     jobs: JobDefaults | None = None,
+    metrics: Gathering | None = None,
     clock: Clock | None = None,
 ) -> FastAPI:
     """An application that offers a scheduler over HTTP.
@@ -62,6 +76,8 @@ def create_app(
         types: The types of jobs that the server runs itself; None: it runs none.
         limits: What a request may take; None: ``Limits()``.
         jobs: What holds for jobs that do not say it; None: ``JobDefaults()``.
+        metrics: A listener of the scheduler, such as a ``Telemetry``, of whose nodes
+            ``/metrics`` has figures; None: it has those of the store alone.
         clock: Measures time; None: the system's.
     """
     limits, clock = limits or Limits(), clock or SystemClock()
@@ -85,6 +101,7 @@ def create_app(
         jobs=jobs or JobDefaults(),
         work=work,
         types=types,
+        metrics=metrics,
     )
     # What is added last is passed first.
     app.add_middleware(MediaTypes)
@@ -92,17 +109,7 @@ def create_app(
     answer_problems(app)
     allow_origins(app, context.access.origins)
     app.add_middleware(Limited, limits=limits, threads=context.threads)
-    for each in (
-        # They are tried in this order: what is asked most stands first.
-        work_routes,
-        jobs_routes,
-        instances,
-        definitions,
-        imports,
-        types_routes,
-        login,
-        system,
-    ):
+    for each in _ROUTES:
         app.include_router(each.router)
     describe(app)
     return app

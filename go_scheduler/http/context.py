@@ -17,6 +17,7 @@ from go_scheduler.http.limits import Limits
 from go_scheduler.http.readiness import Readiness
 from go_scheduler.http.threads import Threads
 from go_scheduler.http.work.crews import Crews
+from go_scheduler.telemetry.gathering import Gathering
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,7 @@ class Context:
         types: The types of jobs that the server runs itself; None: it runs none.
         job_types: What is known of types, these and those in the store.
         jobs: What holds for jobs that do not say it themselves.
+        metrics: What the nodes of this process have counted; None: that is not shown.
     """
 
     client: Client
@@ -46,6 +48,7 @@ class Context:
     jobs: JobDefaults
     work: Crews | None = None
     types: HandlerRegistry | None = None
+    metrics: Gathering | None = None
 
 
 async def _context_of(request: Request) -> Context:

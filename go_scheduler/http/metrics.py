@@ -1,31 +1,163 @@
-"""Figures as Prometheus reads them."""
+"""Figures as Prometheus reads them: of the nodes of this process, and of the store."""
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from prometheus_client import generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from go_scheduler.models.histogram import BOUNDS_IN_SECONDS
+from go_scheduler.telemetry import figures
+from go_scheduler.telemetry.readings import COUNTED, PRESENT
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime, timedelta
 
-    from go_scheduler.http.bodies.system import StatsAnswer
+    from prometheus_client import Metric
 
+    from go_scheduler.models import Backlog, Counted, Counts, Histogram, NodeInfo, State
+    from go_scheduler.telemetry.figures import Figure
+    from go_scheduler.telemetry.gathering import Gathered
+    from go_scheduler.telemetry.readings import Reading
 
-def written(stats: StatsAnswer) -> str:
-    """The figures, in the text format 0.0.4."""
-    return "".join(f"{each}\n" for each in _lines(stats))
-
-
-def _lines(stats: StatsAnswer) -> Iterator[str]:
-    yield from _head("instances", "Instances by the state that they are in.")
-    for state, count in stats.instances.items():
-        yield f'go_scheduler_instances{{state="{state.value}"}} {count}'
-    yield from _head("nodes", "Nodes that are alive.")
-    yield f"go_scheduler_nodes {stats.nodes}"
-    if stats.workers is not None:
-        yield from _head("waiting_workers", "Workers that wait for work here.")
-        yield f"go_scheduler_waiting_workers {stats.workers}"
+_BUCKETS = {bound: f"{bound:g}" for bound in figures.BUCKETS}
 
 
-def _head(name: str, text: str) -> Iterator[str]:
-    yield f"# HELP go_scheduler_{name} {text}"
-    yield f"# TYPE go_scheduler_{name} gauge"
+class OfStore:
+    """What is shown of a store.
+
+    Args:
+        instances: How many are in each state.
+        backlog: What is due and nobody has taken.
+        nodes: Those that the store knows.
+        workers: How many wait for work here; None: none is handed out here.
+        now: The store's time.
+    """
+
+    def __init__(
+        self,
+        *,
+        instances: Mapping[State, Counted],
+        backlog: Sequence[Backlog],
+        nodes: Sequence[NodeInfo],
+        workers: int | None,
+        now: datetime,
+    ) -> None:
+        taking = [each for each in nodes if each.takes_on]
+        self.readings: list[tuple[Figure, list[Reading]]] = [
+            (
+                figures.INSTANCES,
+                [((state.value,), each.count) for state, each in instances.items()],
+            ),
+            (figures.BACKLOG, [((each.queue,), each.due.count) for each in backlog]),
+            (
+                figures.BACKLOG_AGE,
+                [
+                    ((each.queue,), max(0.0, (now - each.oldest).total_seconds()))
+                    for each in backlog
+                ],
+            ),
+            (figures.NODES, [((), sum(each.alive for each in nodes))]),
+            (
+                figures.SERVING,
+                [
+                    ((each.queue,), sum(node.serves(each.queue) for node in taking))
+                    for each in backlog
+                ],
+            ),
+        ]
+        if workers is not None:
+            self.readings.append((figures.WAITING_WORKERS, [((), workers)]))
+
+
+def written(of_store: OfStore, gathered: Gathered | None) -> str:
+    """All figures, in the text format 0.0.4.
+
+    Args:
+        of_store: Those of the store.
+        gathered: What the nodes of this process have counted; None: there are none.
+    """
+    registry = CollectorRegistry()
+    registry.register(_Once(of_store, gathered))
+    return generate_latest(registry).decode()
+
+
+class _Once(Collector):
+    """Gives figures that have been read already."""
+
+    def __init__(self, of_store: OfStore, gathered: Gathered | None) -> None:
+        self._of_store = of_store
+        self._gathered = gathered
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing, so that nothing is collected twice."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """All of them."""
+        for figure, readings in self._of_store.readings:
+            yield _gauge(figure, readings)
+        if self._gathered is not None:
+            yield from _of_nodes(self._gathered)
+
+
+def _of_nodes(found: Gathered) -> Iterator[Metric]:
+    for figure, read in COUNTED.items():
+        counter = CounterMetricFamily(
+            figure.in_prometheus, figure.text, labels=figure.labels
+        )
+        for labels, value in read(found):
+            counter.add_metric(labels, value)
+        yield counter
+    for figure, read in PRESENT.items():
+        yield _gauge(figure, read(found))
+    yield _histogram(
+        figures.LATENESS,
+        found,
+        lambda each: (each.lateness, each.late),
+    )
+    yield _histogram(
+        figures.DURATION,
+        found,
+        lambda each: (each.durations, each.took),
+    )
+
+
+def _gauge(figure: Figure, readings: Iterable[Reading]) -> Metric:
+    gauge = GaugeMetricFamily(figure.in_prometheus, figure.text, labels=figure.labels)
+    for labels, value in readings:
+        gauge.add_metric(labels, value)
+    return gauge
+
+
+def _histogram(
+    figure: Figure,
+    found: Gathered,
+    of: Callable[[Counts], tuple[Histogram, timedelta]],
+) -> Metric:
+    family = HistogramMetricFamily(
+        figure.in_prometheus, figure.text, labels=figure.labels
+    )
+    for labels, counts in found.counts.items():
+        histogram, total = of(counts)
+        family.add_metric(labels, _buckets(histogram), total.total_seconds())
+    return family
+
+
+def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
+    """How many are no greater than each bound, cumulated."""
+    cumulated = accumulate(histogram.counts)
+    below = [
+        (_BUCKETS[bound], float(count))
+        for bound, count in zip(BOUNDS_IN_SECONDS, cumulated, strict=False)
+        if bound in _BUCKETS
+    ]
+    return [*below, ("+Inf", float(histogram.total))]

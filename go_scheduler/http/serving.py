@@ -23,6 +23,7 @@ from go_scheduler.http.listening import listening
 from go_scheduler.http.logs import RequestLog, written_log
 from go_scheduler.scheduler import NO_HANDLER, Scheduler
 from go_scheduler.stores.opening import open_store
+from go_scheduler.telemetry.gathering import Gathering
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -135,7 +136,8 @@ class _Serving:
         self._settings = settings
         self._say = say
         types = settings.types.job_types()
-        scheduler = self._scheduler = _scheduler(settings, types, store)
+        metrics = Gathering()
+        scheduler = self._scheduler = _scheduler(settings, types, store, metrics)
         self._runs = runs
         # Crews run as nodes of their own, and hand out what nobody here may run.
         self._work = settings.work.hand_out(scheduler) if runs else None
@@ -147,6 +149,7 @@ class _Serving:
             types=types,
             limits=settings.server.request_limits(),
             jobs=settings.jobs.defaults(),
+            metrics=metrics,
         )
         self._pages: Pages | None = None
         self.leaves = False
@@ -249,9 +252,11 @@ def _untold(
         log.removeFilter(is_told)
 
 
-def _scheduler(settings: Configuration, types: JobTypes, store: Store) -> Scheduler:
+def _scheduler(
+    settings: Configuration, types: JobTypes, store: Store, metrics: Gathering
+) -> Scheduler:
     """The node of a server: it runs its own types of jobs, and nothing else."""
-    arguments = settings.scheduler.arguments()
+    arguments = {**settings.scheduler.arguments(), "listeners": [metrics]}
     if not types.types:
         return Scheduler(None, store, **arguments)
     return Scheduler(

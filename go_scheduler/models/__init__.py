@@ -1,5 +1,6 @@
 """Definitions, instances, runs and nodes, and the small frozen values of them."""
 
+from go_scheduler.models.counts import Counts
 from go_scheduler.models.definition import METADATA_LIMIT, TaskDefinition
 from go_scheduler.models.histogram import BOUNDS, Histogram
 from go_scheduler.models.instance import (
@@ -31,6 +32,7 @@ __all__ = [
     "Backlog",
     "Cancelled",
     "Counted",
+    "Counts",
     "DefinitionState",
     "Extension",
     "Histogram",

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from go_scheduler.running.defaults import Defaults
     from go_scheduler.running.intake import Verdict
     from go_scheduler.running.outcomes import Decision
+    from go_scheduler.running.tally import Count
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Claimant
 
@@ -56,7 +57,7 @@ class Desk:
         store: Where instances are kept.
         defaults: What holds for definitions that do not say.
         tell: Told of what becomes of runs.
-        count: Told of each end by its queue, as ``Tally.ended``.
+        count: Told of each end, as ``Tally.ended``.
         now: The store's time, as the caller knows it; None: the store is asked.
     """
 
@@ -66,7 +67,7 @@ class Desk:
         *,
         defaults: Defaults,
         tell: Callable[[Event], None],
-        count: Callable[[str, Outcome | None], None] = lambda queue, outcome: None,
+        count: Count = lambda *ended: None,
         now: Callable[[], datetime] | None = None,
     ) -> None:
         self._store = store
@@ -303,8 +304,11 @@ class Desk:
             answers |= refused
             for number, (run, decision) in decided.items():
                 if run.claim.instance_id in recorded:
-                    queue = run.instance.definition.queue
-                    self._count(queue, decision.record.outcome)
+                    definition, outcome = (
+                        run.instance.definition,
+                        decision.record.outcome,
+                    )
+                    self._count(definition, outcome, run.ran_for)
                     tell_end(self._tell_event, run, decision)
                     answers[number] = True
                 elif number not in refused:

@@ -90,7 +90,9 @@ class Recorder:
             store, clock, written=recorded, slot_freed=slot_freed, reports=reports
         )
         self._events = events.teller("running", bounded=True)
-        self._times_runs = events.wanted(RunEnded) or events.wanted(InstanceFinished)
+        self._times_runs = events.instrument is not None or any(
+            map(events.wanted, (RunEnded, InstanceFinished))
+        )
         self._begun: timedelta | None = None
         self.ticker = Ticker(
             "recorder", self.tick, interval=None, clock=clock.base, events=events

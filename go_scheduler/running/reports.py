@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from go_scheduler.running.entry import Entry
     from go_scheduler.running.held_run import HeldRun
     from go_scheduler.running.outcomes import Decision
+    from go_scheduler.running.tally import Count
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import RunOutcome
 
@@ -48,7 +49,7 @@ class Reports:
         store: Asked for an instance if the answer does not tell what became of it.
         rolled_back: Told of failures that are known only now: ``complete_in`` had been
             called, and its transaction has not committed.
-        count: Told of each end by its queue, as ``Tally.ended``.
+        count: Told of each end, as ``Tally.ended``.
         events: Told of all else.
     """
 
@@ -57,7 +58,7 @@ class Reports:
         store: Store,
         *,
         rolled_back: Callable[[HeldRun, RunOutcome], None],
-        count: Callable[[str, Outcome | None], None],
+        count: Count,
         events: Events = LOG_ALONE,
     ) -> None:
         self._store = store
@@ -94,7 +95,8 @@ class Reports:
 
     def recorded(self, entry: Entry, outcome: RunOutcome) -> None:
         """Tell of an outcome that the store has taken."""
-        self._count(entry.run.instance.definition.queue, outcome.outcome)
+        definition = entry.run.instance.definition
+        self._count(definition, outcome.outcome, entry.took)
         if entry.joined:
             self._rolled_back(entry.run, outcome)
         if not self._tells_any:
@@ -105,7 +107,7 @@ class Reports:
             return
         self._tell_finished(entry, outcome.outcome, outcome.error)
         if outcome.next_fire_time is None:
-            self._tell_completed(entry.run.instance.definition)
+            self._tell_completed(definition)
 
     def handed_on(self, entry: Entry) -> None:
         """Tell that a run goes on elsewhere."""
@@ -138,7 +140,7 @@ class Reports:
 
     def _tell_committed(self, entry: Entry, found: TaskInstance) -> None:
         """Tell of a success, and of what the handler raised after its commit."""
-        self._count(entry.run.instance.definition.queue, Outcome.COMPLETED)
+        self._count(entry.run.instance.definition, Outcome.COMPLETED, entry.took)
         self._tell_ended(entry, Outcome.COMPLETED)
         self._tell_finished(entry, Outcome.COMPLETED, None)
         if found.definition.completed_at is not None:

@@ -6,23 +6,33 @@ import math
 import threading
 from bisect import bisect_left
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from go_scheduler.models import Outcome
+from go_scheduler.models import Counts, Outcome
 from go_scheduler.models.histogram import BOUNDS_IN_SECONDS, Histogram
 from go_scheduler.models.queue_stats import HOUR, MINUTE, RETRIED, QueueStats
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from go_scheduler.models import TaskDefinition
+    from go_scheduler.stores.messages import Firing
 
 
 _COMPLETED = Outcome.COMPLETED
 _SLOT = timedelta(seconds=10)
 _PERIODS = (MINUTE, HOUR)
+# Further ones stand together, so that what is shown of them is bounded.
+MOST_NAMES = 200
+OTHERS = ("other", "other")
 # While the store is away; further ones push out the oldest.
 _MOST_PERIODS = 240
 # Each bucket, and how many were later than is wanted.
 _BUCKETS = len(BOUNDS_IN_SECONDS) + 1
+Count: TypeAlias = "Callable[[TaskDefinition, Outcome | None, timedelta | None], None]"
+"""As ``Tally.ended``."""
+
+_Key: TypeAlias = tuple[str, str | None]
 _LONG_AGO = datetime(1, 1, 2, tzinfo=UTC)
 
 
@@ -43,7 +53,8 @@ class Tally:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._slot: dict[str, _Counts] = {}
+        self._slot: dict[_Key, _Counts] = {}
+        self._totals: dict[_Key, _Counts] = {}
         self._at = _LONG_AGO
         self._until = _LONG_AGO
         self._wanted = math.inf
@@ -59,31 +70,56 @@ class Tally:
         """Count also how many runs begin later than is wanted."""
         self._wanted = wanted.total_seconds()
 
-    def begun(self, queue: str, late: timedelta, now: datetime) -> None:
+    def begun(self, definition: TaskDefinition, late: timedelta, now: datetime) -> None:
         """Count a run that begins, so late, at this time of the store's."""
-        seconds = late.total_seconds()
+        seconds, key = late.total_seconds(), (definition.queue, definition.name)
         with self._lock:
             if now >= self._until:
                 self._turn(now)
-            counts = self._slot.get(queue)
+            counts = self._slot.get(key)
             if counts is None:
-                counts = self._slot[queue] = _Counts()
+                counts = self._slot[key] = _Counts()
+            counts.seconds_late += seconds
             counts.late[bisect_left(BOUNDS_IN_SECONDS, seconds)] += 1
             if seconds > self._wanted:
                 counts.late[_BUCKETS] += 1
 
-    def ended(self, queue: str, outcome: Outcome | None) -> None:
+    def ended(
+        self,
+        definition: TaskDefinition,
+        outcome: Outcome | None,
+        took: timedelta | None = None,
+    ) -> None:
         """Count the end of an instance, or, without one, of a run that is repeated."""
+        key = definition.queue, definition.name
         with self._lock:
-            counts = self._slot.get(queue)
+            counts = self._slot.get(key)
             if counts is None:
-                counts = self._slot[queue] = _Counts()
+                counts = self._slot[key] = _Counts()
+            if took is not None:
+                seconds = took.total_seconds()
+                counts.took[bisect_left(BOUNDS_IN_SECONDS, seconds)] += 1
+                counts.seconds_taken += seconds
             if outcome is _COMPLETED:
                 # By far the most: the hash of an outcome costs as much as all else.
                 counts.completed += 1
             else:
                 how = RETRIED if outcome is None else outcome.value
                 counts.ended[how] = counts.ended.get(how, 0) + 1
+
+    def fired(self, firings: Sequence[Firing]) -> None:
+        """Count the instances that firings have made."""
+        with self._lock:
+            for firing in firings:
+                key = firing.definition.queue, firing.definition.name
+                counts = self._slot.setdefault(key, _Counts())
+                counts.fired += len(firing.fire_times)
+
+    def totals(self) -> Sequence[Counts]:
+        """What was counted since the beginning."""
+        with self._lock:
+            self._fold()
+            return [each.counts(*key) for key, each in self._totals.items()]
 
     def look(self, now: datetime) -> None:
         """Go on to this time of the store's; to be called every few seconds."""
@@ -159,7 +195,13 @@ class Tally:
 
     def _fold(self) -> None:
         """Add what was counted in the slot to all that it is part of."""
+        if not self._slot or self._at == _LONG_AGO:
+            return
         slot, self._slot = self._slot, {}
+        for of, counts in slot.items():
+            is_known = of in self._totals or len(self._totals) < MOST_NAMES
+            self._totals.setdefault(of if is_known else OTHERS, _Counts()).add(counts)
+        slot = {key: counts for key, counts in slot.items() if counts.ran}
         if not slot:
             return
         late = _sum([counts.late for counts in slot.values()])
@@ -169,36 +211,74 @@ class Tally:
             key = every, _floor(self._at, every)
             self._unwritten.add(key)
             queues = self._periods.setdefault(key, {})
-            for queue, counts in slot.items():
+            for (queue, _), counts in slot.items():
                 queues.setdefault(queue, _Counts()).add(counts)
 
 
 class _Counts:
     """What was counted of a queue."""
 
-    __slots__ = ("completed", "ended", "late")
+    __slots__ = (
+        "completed",
+        "ended",
+        "fired",
+        "late",
+        "seconds_late",
+        "seconds_taken",
+        "took",
+    )
 
     def __init__(self) -> None:
+        self.fired = 0
+        self.seconds_late = 0.0
+        self.seconds_taken = 0.0
+        self.took = [0] * _BUCKETS
         self.completed = 0
         self.ended: dict[str, int] = {}
         self.late = [0] * (_BUCKETS + 1)
 
+    @property
+    def ran(self) -> bool:
+        """Whether anything began or ended."""
+        return bool(self.completed or self.ended or any(self.late))
+
     def add(self, other: _Counts) -> None:
         """Count what another has counted as well."""
+        self.fired += other.fired
         self.completed += other.completed
+        self.seconds_late += other.seconds_late
+        self.seconds_taken += other.seconds_taken
+        self.took = [a + b for a, b in zip(self.took, other.took, strict=True)]
         self.late = _sum([self.late, other.late])
         for how, count in other.ended.items():
             self.ended[how] = self.ended.get(how, 0) + count
 
     def stats(self, every: timedelta, at: datetime, queue: str) -> QueueStats:
         """The same, as it is kept."""
-        ended: Mapping[str, int] = dict(self.ended)
-        if self.completed:
-            ended = {Outcome.COMPLETED.value: self.completed, **ended}
-        lateness = Histogram(tuple(self.late[:-1]))
         return QueueStats(
-            at=at, every=every, queue=queue, ended=ended, lateness=lateness
+            at=at,
+            every=every,
+            queue=queue,
+            ended=self._by_outcome(),
+            lateness=Histogram(tuple(self.late[:-1])),
         )
+
+    def counts(self, queue: str, name: str | None) -> Counts:
+        """The same, as it is shown while it grows."""
+        return Counts(
+            queue=queue,
+            name=name,
+            fired=self.fired,
+            ended=self._by_outcome(),
+            lateness=Histogram(tuple(self.late[:-1])),
+            late=timedelta(seconds=self.seconds_late),
+            durations=Histogram(tuple(self.took)),
+            took=timedelta(seconds=self.seconds_taken),
+        )
+
+    def _by_outcome(self) -> Mapping[str, int]:
+        done = {_COMPLETED.value: self.completed} if self.completed else {}
+        return {**done, **self.ended}
 
 
 class _Window:

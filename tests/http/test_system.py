@@ -116,7 +116,7 @@ def test_how_much_there_is_is_told(store: Store, http: Calling) -> None:
     assert (stats["nodes"], stats["workers"]) == (0, None)
     answer = http.get("/metrics")
     assert answer.headers["Content-Type"].startswith("text/plain")
-    assert 'go_scheduler_instances{state="pending"} 1\n' in answer.text
+    assert 'go_scheduler_instances{state="pending"} 1.0\n' in answer.text
     assert "waiting_workers" not in answer.text
 
 
@@ -126,7 +126,7 @@ def test_those_who_wait_for_work_are_counted() -> None:
     app = create_app(scheduler, work=Crews(scheduler, waiting=waiting))
     with Calling(app) as http, waiting.place(worker):
         assert http.get("/v1/stats").json()["workers"] == 1
-        assert "go_scheduler_waiting_workers 1\n" in http.get("/metrics").text
+        assert "go_scheduler_waiting_workers 1.0\n" in http.get("/metrics").text
 
 
 def test_nodes_are_listed() -> None:

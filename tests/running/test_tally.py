@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from datetime import timedelta
 
-from go_scheduler.models import BOUNDS, Histogram, Outcome, QueueStats
+from go_scheduler.models import BOUNDS, Histogram, Outcome, QueueStats, TaskDefinition
 from go_scheduler.running.tally import Tally
-from go_scheduler.testing.builders import HOUR, MINUTE, SECOND
+from go_scheduler.testing.builders import HOUR, MINUTE, SECOND, definition
 from go_scheduler.testing.clock import START
 from tests.conftest import seconds
 
@@ -28,9 +28,13 @@ def stats(
     )
 
 
+def named(queue: str, name: str | None = None) -> TaskDefinition:
+    return definition(queue=queue, name=name)
+
+
 def run(tally: Tally, at: timedelta, *, queue: str = "default") -> None:
-    tally.begun(queue, MS, START + at)
-    tally.ended(queue, Outcome.COMPLETED)
+    tally.begun(named(queue), MS, START + at)
+    tally.ended(named(queue), Outcome.COMPLETED)
 
 
 def test_what_was_counted_is_taken_once_its_minute_is_over() -> None:
@@ -116,8 +120,8 @@ def test_ends_of_each_kind_are_counted_by_queue() -> None:
     tally = Tally()
     # Before anything has begun here: it ran elsewhere.
     for outcome in (*Outcome, None, None):
-        tally.ended("default", outcome)
-    tally.ended("mail", Outcome.FAILED)
+        tally.ended(named("default"), outcome)
+    tally.ended(named("mail"), Outcome.FAILED)
     tally.look(START)
     found = [each for each in tally.take(last=True) if each.every == MINUTE]
     assert [(each.queue, each.ended) for each in found] == [
@@ -162,7 +166,7 @@ def test_what_is_later_than_wanted_is_counted_to_the_microsecond() -> None:
     tally = Tally()
     tally.watch(seconds(0.25))
     for late in (seconds(0.25), seconds(0.250001), seconds(9)):
-        tally.begun("default", late, START)
+        tally.begun(named("default"), late, START)
     assert tally.last_minute() == (3, 2)
     assert tally.recent().minute.quantile(0.3) == seconds(0.3)
     assert seconds(0.3) in BOUNDS

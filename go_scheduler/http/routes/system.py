@@ -25,7 +25,7 @@ from go_scheduler.http.bodies.system import (
 )
 from go_scheduler.http.bodies.triggers import trigger_of
 from go_scheduler.http.context import Context, Here
-from go_scheduler.http.metrics import written
+from go_scheduler.http.metrics import OfStore, written
 from go_scheduler.http.problems import RETRY_AFTER, Problem
 from go_scheduler.http.routes.seen import (
     is_restricted,
@@ -33,6 +33,7 @@ from go_scheduler.http.routes.seen import (
     seen_instance,
     seen_why,
 )
+from go_scheduler.models import Counted
 from go_scheduler.scheduler import Scheduler
 
 router = APIRouter(tags=["system"])
@@ -64,8 +65,22 @@ async def readyz(here: Here) -> HealthAnswer:
 
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(here: Here, caller: Admin) -> str:
-    """What there is, as Prometheus reads it."""
-    return written(await _stats(here, caller))
+    """What there is, as Prometheus reads it; of queues and owners, if restricted."""
+    client, restricted = here.client, is_restricted(caller)
+    counted = await client.acounts_up_to()
+    if restricted:
+        counts = await client.acounts(queues=caller.queues, owners=caller.owners)
+        counted = {state: Counted(count=count) for state, count in counts.items()}
+    backlog = await client.abacklog()
+    of_store = OfStore(
+        instances=counted,
+        backlog=[each for each in backlog if _sees(caller, each.queue)],
+        nodes=await client.anodes(),
+        workers=None if here.work is None or restricted else here.work.waiting_workers,
+        now=await on_thread(client._ready().now),
+    )
+    shown = None if here.metrics is None or restricted else here.metrics.gathered()
+    return written(of_store, shown)
 
 
 @router.get("/openapi.json", include_in_schema=False)
@@ -124,6 +139,11 @@ def _is_well(here: Context) -> bool:
         return True
     health = here.client.health()
     return health.node is not None and all(each.ok for each in health.loops.values())
+
+
+def _sees(caller: Caller, queue: str) -> bool:
+    """Whether a caller may know what is in a queue, whoever owns it."""
+    return caller.owners is None and (caller.queues is None or queue in caller.queues)
 
 
 async def _stats(here: Context, caller: Caller) -> StatsAnswer:

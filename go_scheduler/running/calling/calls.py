@@ -78,6 +78,7 @@ class Calls:
         # Bound once: each run that is called keeps them.
         self._look, self._complete_in = keeper.look, recorder.complete_in
         self._count = recorder.tally.begun
+        self._instrument = events.instrument
         self._margin = min(_MARGIN, keeper.lease / 4)
         self._tells_started = self._events.wanted(InstanceStarted)
         self.is_async = async_test(handler)
@@ -100,10 +101,11 @@ class Calls:
             return
         token = enter_run(run)
         try:
-            result = self._handler(run.instance)
-            if result is not None:
-                result = await_result(result, run)
-                _refuse_class(result)
+            if self._instrument is None:
+                result = self._call_handler(run, await_result)
+            else:
+                with self._instrument.around(run.instance):
+                    result = self._call_handler(run, await_result)
         # Whatever a handler raises is a failed run and must not cost the thread.
         except BaseException as error:
             # Described first: the exception's own code may hang, and until the outcome
@@ -120,15 +122,32 @@ class Calls:
             return
         enter_run(run)
         try:
-            result = self._handler(run.instance)
-            assert inspect.isawaitable(result)
-            result = await result
-            _refuse_class(result)
+            if self._instrument is None:
+                result = await self._await_handler(run)
+            else:
+                with self._instrument.around(run.instance):
+                    result = await self._await_handler(run)
         # SystemExit would end the event loop, and with it every other handler.
         except BaseException as error:
             self._end(run, _failure_of(error))
         else:
             self._end(run, None, result)
+
+    def _call_handler(
+        self, run: HeldRun, await_result: Callable[[object, HeldRun], object]
+    ) -> object:
+        result = self._handler(run.instance)
+        if result is not None:
+            result = await_result(result, run)
+            _refuse_class(result)
+        return result
+
+    async def _await_handler(self, run: HeldRun) -> object:
+        result = self._handler(run.instance)
+        assert inspect.isawaitable(result)
+        result = await result
+        _refuse_class(result)
+        return result
 
     def call_in_process(
         self, executor: ProcessPoolExecutor, run: HeldRun
@@ -185,7 +204,7 @@ class Calls:
         instance = run.instance
         assert run.called_at is not None
         late = run.called_at - instance.due_at
-        self._count(instance.definition.queue, late, run.called_at)
+        self._count(instance.definition, late, run.called_at)
         if self._tells_started:
             self._tell_started(run)
         return True
@@ -313,5 +332,12 @@ def _refuse_class(result: object) -> None:
 
 _CALLERS = {
     each.__code__
-    for each in (Calls.call, Calls.call_async, _call, HandlerRegistry.__call__)
+    for each in (
+        Calls.call,
+        Calls.call_async,
+        Calls._call_handler,
+        Calls._await_handler,
+        _call,
+        HandlerRegistry.__call__,
+    )
 }

@@ -1,0 +1,144 @@
+"""Telemetry: metrics and spans by OpenTelemetry."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry import metrics, trace
+from opentelemetry.metrics import Observation
+
+from go_scheduler.models import Histogram
+from go_scheduler.models.histogram import BOUNDS_IN_SECONDS
+from go_scheduler.telemetry import figures
+from go_scheduler.telemetry.gathering import Gathering
+from go_scheduler.telemetry.readings import COUNTED, PRESENT
+from go_scheduler.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from contextlib import AbstractContextManager
+
+    from opentelemetry.metrics import CallbackOptions, MeterProvider
+    from opentelemetry.trace import TracerProvider
+
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.telemetry.figures import Figure
+    from go_scheduler.telemetry.gathering import Gathered, Labels
+    from go_scheduler.telemetry.readings import Read
+
+_SCOPE = "go_scheduler"
+# A value takes some microseconds, and more than so many would be felt.
+_MOST_VALUES = 10_000
+_VALUES = (*BOUNDS_IN_SECONDS, 2 * BOUNDS_IN_SECONDS[-1])
+
+
+class Telemetry(Gathering):
+    """A listener that has metrics and spans of OpenTelemetry made.
+
+    ```python
+    scheduler = Scheduler(handler, store, listeners=[Telemetry()])
+    ```
+
+    One may be a listener of several schedulers, whose figures are added up. A metric is
+    read when it is exported, of what nodes count anyway; each run of a handler, but for
+    those in processes, is a span.
+
+    Args:
+        meter_provider: Has the metrics; None: the global one.
+        tracer_provider: Has the spans; None: the global one.
+    """
+
+    def __init__(
+        self,
+        *,
+        meter_provider: MeterProvider | None = None,
+        tracer_provider: TracerProvider | None = None,
+    ) -> None:
+        super().__init__()
+        meter = metrics.get_meter(_SCOPE, __version__, meter_provider)
+        self._tracer = trace.get_tracer(_SCOPE, __version__, tracer_provider)
+        # Several readers may export at once.
+        self._recording = threading.Lock()
+        self._told: dict[tuple[Figure, Labels], Histogram] = {}
+        for figure, read in COUNTED.items():
+            meter.create_observable_counter(**self._observed(figure, read))
+        for figure, read in PRESENT.items():
+            meter.create_observable_gauge(**self._observed(figure, read))
+        self._histograms = {
+            each: meter.create_histogram(
+                each.name,
+                unit=each.unit,
+                description=each.text,
+                explicit_bucket_boundaries_advisory=figures.BUCKETS,
+            )
+            for each in (figures.LATENESS, figures.DURATION)
+        }
+
+    def around(self, instance: TaskInstance) -> AbstractContextManager[object]:
+        """The span of a run."""
+        return self._span(instance)
+
+    @contextmanager
+    def _span(self, instance: TaskInstance) -> Iterator[None]:
+        definition = instance.definition
+        with self._tracer.start_as_current_span(
+            f"process {definition.name or definition.queue}",
+            kind=trace.SpanKind.CONSUMER,
+            attributes={
+                "messaging.system": "go_scheduler",
+                "messaging.operation.name": "process",
+                "messaging.operation.type": "process",
+                "messaging.destination.name": definition.queue,
+                "messaging.message.id": str(instance.id),
+                "go_scheduler.definition.id": str(definition.id),
+                "go_scheduler.definition.name": definition.name or "",
+                "go_scheduler.attempt": instance.attempt,
+                "go_scheduler.due_at": instance.due_at.isoformat(),
+            },
+        ):
+            yield
+
+    def _observed(self, figure: Figure, read: Read) -> dict[str, Any]:
+        """What an instrument is made of that is read when it is exported."""
+
+        def observe(options: CallbackOptions) -> Iterable[Observation]:
+            found = self.gathered()
+            if figure is figures.STARTED:
+                self._record(found)
+            for values, count in read(found):
+                labels = zip(figure.labels, values, strict=True)
+                yield Observation(count, dict(labels))
+
+        return {
+            "name": figure.name,
+            "callbacks": [observe],
+            "unit": figure.unit,
+            "description": figure.text,
+        }
+
+    def _record(self, found: Gathered) -> None:
+        """Record what was counted since the last time, each value as its bound."""
+        left = _MOST_VALUES
+        for of, counts in found.counts.items():
+            labels = dict(zip(figures.LATENESS.labels, of, strict=True))
+            for figure, now in (
+                (figures.LATENESS, counts.lateness),
+                (figures.DURATION, counts.durations),
+            ):
+                with self._recording:
+                    before = self._told.get((figure, of), Histogram())
+                    self._told[figure, of] = now
+                for value, count in _risen(before, now):
+                    some = min(count, left)
+                    left -= some
+                    for _ in range(some):
+                        self._histograms[figure].record(value, labels)
+
+
+def _risen(before: Histogram, now: Histogram) -> Iterator[tuple[float, int]]:
+    """Of which values there are more, and how many."""
+    for bound, count, told in zip(_VALUES, now.counts, before.counts, strict=True):
+        if count > told:
+            yield bound, count - told

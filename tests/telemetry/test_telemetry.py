@@ -1,0 +1,337 @@
+"""Telemetry: metrics and spans of what nodes do, as OpenTelemetry has them."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.exporter.prometheus import PrometheusMetricReader
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from prometheus_client import CollectorRegistry, generate_latest
+
+from go_scheduler import Fail, RetryAfter
+from go_scheduler.http.metrics import OfStore, written
+from go_scheduler.models import BOUNDS, Histogram, TaskDefinition, TaskInstance
+from go_scheduler.scheduler import Scheduler
+from go_scheduler.stores.memory.store import MemoryStore
+from go_scheduler.telemetry import Telemetry, figures
+from go_scheduler.telemetry import telemetry as module
+from go_scheduler.telemetry.figures import OF_NODES, Kind
+from go_scheduler.testing.clock import START, ManualClock
+from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
+from go_scheduler.triggers.interval import IntervalTrigger
+from tests.conftest import seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class House:
+    """A telemetry of its own providers."""
+
+    def __init__(self) -> None:
+        self.reader = InMemoryMetricReader()
+        self.registry = CollectorRegistry()
+        self.prometheus = PrometheusMetricReader(
+            disable_target_info=True, scope_info_enabled=False, registry=self.registry
+        )
+        self.meters = MeterProvider([self.reader, self.prometheus])
+        self.exporter = InMemorySpanExporter()
+        self.tracers = TracerProvider()
+        self.tracers.add_span_processor(SimpleSpanProcessor(self.exporter))
+        self.telemetry = Telemetry(
+            meter_provider=self.meters, tracer_provider=self.tracers
+        )
+
+    def points(self) -> dict[str, dict[tuple[str, ...], Any]]:
+        """What is exported: by name, the points by the values of their labels."""
+        data = self.reader.get_metrics_data()
+        assert data is not None
+        return {
+            metric.name: {
+                tuple(map(str, (point.attributes or {}).values())): getattr(
+                    point, "value", point
+                )
+                for point in metric.data.data_points
+            }
+            for of in data.resource_metrics
+            for scope in of.scope_metrics
+            for metric in scope.metrics
+        }
+
+    def spans(self) -> tuple[ReadableSpan, ...]:
+        return self.exporter.get_finished_spans()
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    house = House()
+    yield house
+    house.meters.shutdown()
+    house.tracers.shutdown()
+
+
+def run(
+    house: House,
+    handler: Callable[[TaskInstance], object],
+    *definitions: TaskDefinition,
+    clock: ManualClock,
+) -> None:
+    with Scheduler(
+        handler, MemoryStore(clock), clock=clock, listeners=[house.telemetry]
+    ) as scheduler:
+        for each in definitions:
+            scheduler.schedule(each)
+        clock.advance(timedelta(minutes=1))
+
+
+def once(name: str | None = None, at: float = 0) -> TaskDefinition:
+    return TaskDefinition(trigger=ExecuteOnceTrigger(START + seconds(at)), name=name)
+
+
+def test_what_runs_is_counted_by_queue_and_name(
+    house: House, clock: ManualClock
+) -> None:
+    def handler(instance: TaskInstance) -> None:
+        if instance.definition.name == "again" and instance.runs == 1:
+            raise RetryAfter(seconds(1))
+        if instance.definition.name == "bad":
+            raise Fail("no")
+
+    run(house, handler, once(), once("again"), once("bad"), once("bad"), clock=clock)
+    points = house.points()
+    nobody, again, bad = (("default", name) for name in ("unnamed", "again", "bad"))
+    assert points["go_scheduler.fired"] == {nobody: 1, again: 1, bad: 2}
+    assert points["go_scheduler.started"] == {nobody: 1, again: 2, bad: 2}
+    assert points["go_scheduler.ended"] == {
+        (*nobody, "completed"): 1,
+        (*again, "completed"): 1,
+        (*bad, "failed"): 2,
+    }
+    assert points["go_scheduler.retried"] == {nobody: 0, again: 1, bad: 0}
+    assert points["go_scheduler.lateness"][again].count == 2
+    assert points["go_scheduler.duration"][bad].count == 2
+    # Read once more, nothing has been added.
+    assert house.points()["go_scheduler.lateness"][again].count == 2
+
+
+def test_what_does_not_run_is_counted(house: House, clock: ManualClock) -> None:
+    store = MemoryStore(clock)
+    with Scheduler(print, store, clock=clock, listeners=[house.telemetry]) as one:
+        one.schedule(
+            TaskDefinition(
+                trigger=IntervalTrigger(seconds(60), anchor=START), name="often"
+            )
+        )
+        clock.advance(seconds(61))
+    clock.advance(timedelta(minutes=10))
+    with Scheduler(print, store, clock=clock, listeners=[house.telemetry]):
+        clock.advance(seconds(1))
+        points = house.points()
+    often = ("default", "often")
+    assert points["go_scheduler.skipped"] == points["go_scheduler.misfires"]
+    assert points["go_scheduler.skipped"][often] == 9
+    # The first node has stopped, and counts all the same.
+    assert points["go_scheduler.started"][often] == 2
+
+
+def test_gauges_are_those_of_nodes_that_run(house: House, clock: ManualClock) -> None:
+    def read() -> list[int]:
+        points = house.points()
+        gauges = [each.name for each in OF_NODES if each.kind is Kind.GAUGE]
+        return [points[name][()] for name in gauges]
+
+    assert read() == [0, 0, 0, 0, 1]
+    scheduler = Scheduler(
+        print, MemoryStore(clock), clock=clock, listeners=[house.telemetry]
+    )
+    scheduler.start()
+    scheduler.schedule(once(at=1.4))
+    clock.advance(seconds(1))
+    assert read() == [1, 0, 0, 0, 1]
+    scheduler.stop()
+    assert read() == [0, 0, 0, 0, 1]
+
+
+def test_labels_have_no_more_than_so_many_values(
+    house: House, clock: ManualClock
+) -> None:
+    run(house, print, *(once(f"{n:03}") for n in range(250)), clock=clock)
+    started = house.points()["go_scheduler.started"]
+    assert len(started) == 201
+    assert started["other", "other"] == 50
+
+
+def test_skips_of_more_names_stand_together(house: House) -> None:
+    for number in range(300):
+        house.telemetry(skip_of(str(number)))
+    skipped = house.points()["go_scheduler.skipped"]
+    assert len(skipped) == 201
+    assert skipped["other", "other"] == 200
+    assert house.points()["go_scheduler.misfires"]["other", "other"] == 0
+
+
+def skip_of(name: str) -> Any:
+    from go_scheduler.events import InstanceSkipped
+
+    return InstanceSkipped(
+        definition_id=once().id,
+        name=name,
+        queue="default",
+        first=START,
+        last=START,
+        count=2,
+        reason="overlap",
+        late=False,
+    )
+
+
+def test_both_exporters_have_the_names_and_buckets_of_the_table(
+    house: House, clock: ManualClock
+) -> None:
+    run(house, print, once("a"), clock=clock)
+    house.points()
+
+    def heads(text: str) -> set[str]:
+        lines = text.splitlines()
+        ours = [each for each in lines if not each.startswith("# HELP")]
+        names = {each.partition("{")[0].partition(" ")[0] for each in ours}
+        types = {each for each in ours if each.startswith("# TYPE")}
+        bounds = {
+            each.partition('le="')[2].partition('"')[0]
+            for each in ours
+            if "le=" in each
+        }
+        numbers = {f"le {float(each)}" for each in bounds if each != "+Inf"}
+        return {each for each in names | types | numbers if "_created" not in each}
+
+    of_store = OfStore(instances={}, backlog=[], nodes=[], workers=None, now=START)
+    ours = heads(written(of_store, house.telemetry.gathered()))
+    otel = heads(generate_latest(house.registry).decode())
+    of_the_store = {
+        f"# TYPE {each.in_prometheus} gauge" for each in figures.OF_STORE
+    } | {figures.NODES.in_prometheus}
+    # Ours has a head also for what has no point yet.
+    no_points = {
+        f"# TYPE {each.in_prometheus} counter"
+        for each in (figures.SKIPPED, figures.MISFIRES)
+    }
+    assert ours - of_the_store - no_points == otel
+
+
+def test_more_values_than_can_be_recorded_at_once_are_left_out(
+    house: House, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MOST_VALUES", 5)
+    run(house, print, *(once("a") for _ in range(9)), clock=clock)
+    points = house.points()
+    assert points["go_scheduler.started"]["default", "a"] == 9
+    total = sum(
+        points[name]["default", "a"].count
+        for name in ("go_scheduler.lateness", "go_scheduler.duration")
+        if name in points
+    )
+    assert total == 5
+
+
+def test_what_is_later_than_all_bounds_stands_in_the_last_bucket() -> None:
+    late = Histogram.of([(BOUNDS[0], 1), (None, 2)])
+    assert list(module._risen(Histogram(), late)) == [(0.0005, 1), (172800.0, 2)]
+
+
+def test_each_run_is_a_span(house: House, clock: ManualClock) -> None:
+    inside: list[trace.Span] = []
+
+    def handler(instance: TaskInstance) -> None:
+        inside.append(trace.get_current_span())
+        if instance.runs == 1:
+            raise RuntimeError("no")
+
+    definition = once("send")
+    with Scheduler(
+        handler,
+        MemoryStore(clock),
+        clock=clock,
+        listeners=[house.telemetry],
+    ) as scheduler:
+        scheduler.schedule(definition)
+        clock.advance(timedelta(minutes=10))
+    bad, good = house.spans()
+    assert [each.get_span_context() for each in inside] == [bad.context, good.context]
+    assert bad.name == good.name == "process send"
+    assert bad.kind is trace.SpanKind.CONSUMER
+    assert bad.status.status_code is trace.StatusCode.ERROR
+    assert [each.name for each in bad.events] == ["exception"]
+    assert good.status.is_ok
+    attributes = dict(good.attributes or {})
+    assert attributes["messaging.system"] == "go_scheduler"
+    assert attributes["messaging.destination.name"] == "default"
+    assert attributes["go_scheduler.definition.id"] == str(definition.id)
+    assert attributes["go_scheduler.attempt"] == 2
+    assert not trace.get_current_span().is_recording()
+
+
+def test_the_span_is_current_in_async_handlers_and_in_threads(house: House) -> None:
+    async def handler(instance: TaskInstance) -> None:
+        await asyncio.sleep(0)
+        inside.append(trace.get_current_span())
+        done.set()
+
+    def in_a_thread(instance: TaskInstance) -> None:
+        inside.append(trace.get_current_span())
+        loop.call_soon_threadsafe(done.set)
+
+    async def both() -> None:
+        for each in (handler, in_a_thread):
+            done.clear()
+            scheduler = Scheduler(each, MemoryStore(), listeners=[house.telemetry])
+            async with scheduler:
+                definition = TaskDefinition(trigger=IntervalTrigger(timedelta(days=1)))
+                await scheduler.aschedule(definition)
+                await scheduler.arun_now(definition.id)
+                await asyncio.wait_for(done.wait(), 30)
+
+    inside: list[trace.Span] = []
+    done = asyncio.Event()
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(both())
+    finally:
+        loop.close()
+    ours = {each.context.span_id for each in house.spans() if each.context}
+    assert {each.get_span_context().span_id for each in inside} == ours
+    assert len(inside) == 2
+
+
+def test_without_arguments_the_global_providers_are_used() -> None:
+    telemetry = Telemetry()
+    with telemetry.around(TaskInstance(**instance())):
+        assert not trace.get_current_span().is_recording()
+
+
+def instance() -> dict[str, Any]:
+    definition = once("a")
+    return {
+        "id": definition.id,
+        "definition": definition,
+        "fire_time": START,
+        "execute_at": START,
+        "due_at": START,
+    }
+
+
+@pytest.mark.parametrize("figure", [*OF_NODES, *figures.OF_STORE])
+def test_each_figure_is_on_its_page(figure: figures.Figure) -> None:
+    page = (Path(__file__).parents[2] / "docs/telemetry.md").read_text()
+    labels = ", ".join(f"`{each}`" for each in figure.labels)
+    row = f"| `{figure.name}` | `{figure.in_prometheus}` | {figure.kind} | {labels} |"
+    assert row in page
+    assert figure.text in page
