@@ -23,7 +23,7 @@ else:
 
 _LOG = logging.getLogger("go_scheduler.http")
 _CLOSE = {"Connection": "close"}
-# So much is read of a body that was answered before its end.
+# So much is read of a body that was answered before its end, or while one is answered.
 _LEFT_OVER = 1024 * 1024
 # So many are told that there are too many; who comes on top is hung up on.
 _TOLD = 100
@@ -111,20 +111,22 @@ class _Connection(Protocol):
             # Not before: who is hung up on while it asks may not read the answer.
             self._refuse(_TOO_MANY)
             return
-        super().data_received(data)
         cycle = self.cycle
-        if cycle is not None and not cycle.response_complete:
+        is_body = cycle and cycle.more_body and not cycle.response_complete
+        super().data_received(data)
+        if is_body or self.cycle is not cycle:
             self._has_asked()
             return
         self._unread += len(data)
-        if self._unread > (_LEFT_OVER if self._is_answered else self.bounds.head_bytes):
+        if self._unread > (self.bounds.head_bytes if self._is_idle else _LEFT_OVER):
             self._refuse(_TOO_LONG)
-        elif self._asking is None:
+        elif self._asking is None and (cycle is None or cycle.response_complete):
             self._let_ask()
 
     def on_response_complete(self) -> None:
         """Begin anew."""
         super().on_response_complete()
+        self._unread = 0
         if self.transport.get_write_buffer_size():
             self._let_read()
 
@@ -159,15 +161,19 @@ class _Connection(Protocol):
             self._reading = None
 
     @property
-    def _is_answered(self) -> bool:
-        """Whether what comes is of a body that was answered before its end."""
-        return self.cycle is not None and self.cycle.more_body
+    def _is_idle(self) -> bool:
+        """Whether what comes is the head of a request, and no other is under way.
+
+        Else it is of the next one, or of a body that was answered before its end.
+        """
+        cycle = self.cycle
+        return cycle is None or (cycle.response_complete and not cycle.more_body)
 
     def _cut_off(self) -> None:
         self._refuse(_TOO_SLOW if self._unread else b"")
 
     def _refuse(self, answer: bytes) -> None:
-        if not self._is_answered:
+        if self._is_idle:
             self.transport.write(answer)
         self.transport.close()
 

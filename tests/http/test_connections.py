@@ -40,6 +40,10 @@ def protocol(request: pytest.FixtureRequest) -> type[asyncio.Protocol]:
 async def answer(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer without reading the body, by much if that is asked for."""
     assert scope["type"] == "http"
+    if scope["path"] == "/wait":
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        return
     size = LARGE if scope["path"] == "/large" else 2
     length = [(b"content-length", str(size).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": length})
@@ -131,6 +135,18 @@ def test_what_is_left_of_an_answered_body_is_read_within_bounds(
         # What is sent on is no request, and answered nothing.
         assert b" 408 " not in (told := read_all(connection))
         assert b" 431 " not in told
+
+
+def test_a_head_without_end_is_not_kept_while_another_request_is_answered() -> None:
+    """Where the parser goes on meanwhile."""
+    with (
+        answering(HttpToolsProtocol) as place,
+        connected(place) as connection,
+    ):
+        connection.sendall(ASKED.replace(b"/ ", b"/wait "))
+        with suppress(ConnectionError):
+            connection.sendall(b"GET / HTTP/1.1\r\nX: " + b"x" * 1_200_000)
+        assert read_all(connection) == b""
 
 
 @pytest.mark.slow
