@@ -60,11 +60,25 @@ def nodes(facts: Facts) -> Iterator[Finding]:
         yield QUEUE_UNSERVED.found(
             f"no living node serves queue {queue!r}, in which {_so_many(count)} run"
         )
+    for queue in _due_elsewhere(facts) - unserved.keys():
+        yield QUEUE_UNSERVED.found(
+            f"no living node serves queue {queue!r}, in which something is due"
+        )
     for (queue, name), count in unknown.most_common(SHOWN):
         yield NAME_UNKNOWN.found(
             f"no living node that serves queue {queue!r} has a handler for {name!r}, of"
             f" which there are {_so_many(count)}"
         )
+
+
+def _due_elsewhere(facts: Facts) -> set[str]:
+    """Queues in which something is due and that no node serves, whosever it is."""
+    served: set[str] = set()
+    for each in facts.nodes:
+        if each.queues is None:
+            return set()
+        served.update(each.queues)
+    return set(facts.store.list_due_queues(apart_from=served))
 
 
 def names(facts: Facts) -> Iterator[Finding]:

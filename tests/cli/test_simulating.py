@@ -130,6 +130,7 @@ def test_a_set_is_planned_and_applied_on_each_store(
     assert "\n- " in printed
 
 
+@pytest.mark.slow
 def test_more_than_one_is_deleted_only_if_the_user_says_so(
     shell: Shell, declaring: str
 ) -> None:

@@ -17,9 +17,13 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import OperationalError
 
 from go_scheduler.doctor import Severity, diagnose
+from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.stores import cockroachdb_questions, open_store
 from go_scheduler.stores.migrations.history import history
 from go_scheduler.stores.postgresql import questions as postgresql_questions
+from go_scheduler.stores.postgresql.store import PostgreSQLStore
+from go_scheduler.stores.postgresql.within import within
+from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.questions import (
     TABLES,
     judged_indexes,
@@ -32,6 +36,8 @@ from tests.conftest import SHARED
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from sqlalchemy import Connection
 
     from go_scheduler.stores.findings import Finding
 
@@ -194,6 +200,23 @@ def test_a_table_that_is_locked_as_a_whole_is_found(
         holder.execute(b"BEGIN")
         holder.execute(b"LOCK TABLE task_sets IN SHARE MODE")
         assert "all of task_sets locked" in wrong(postgresql_url)["long-lock"].seen
+
+
+@pytest.mark.slow
+def test_a_connection_that_is_lost_while_it_reads_is_said_to_be(
+    postgresql_url: str,
+) -> None:
+    end = "SELECT pg_terminate_backend(pg_backend_pid())"
+
+    def read(connection: Connection) -> object:
+        return connection.exec_driver_sql(end)
+
+    with servers.opened(postgresql_url, has_tables=True) as store:
+        assert isinstance(store, PostgreSQLStore)
+        with pytest.raises(StoreUnavailableError):
+            store._database.run(
+                Lane.BY_HAND, lambda each: within("READ ONLY", each, read)
+            )
 
 
 @pytest.mark.slow
@@ -406,6 +429,22 @@ def test_a_damaged_file_is_found(file: Path) -> None:
     whole[(root - 1) * page : (root - 1) * page + 8] = b"\xff" * 8
     file.write_bytes(whole)
     assert "damaged" in wrong(f"sqlite:///{file}")
+
+
+def test_what_a_check_of_the_file_says_is_told() -> None:
+    class Damaged:
+        def exec_driver_sql(self, _: str) -> Damaged:
+            return self
+
+        def scalars(self) -> Damaged:
+            return self
+
+        def all(self) -> list[str]:
+            return ["page 7 is odd", "page 8 is gone"]
+
+    connection: Any = Damaged()
+    [found] = sqlite_questions.QUESTIONS["file"](connection)
+    assert (found.name, found.seen) == ("damaged", "page 7 is odd; page 8 is gone")
 
 
 def test_a_check_that_fails_says_that_the_file_is_damaged() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 
@@ -25,7 +26,8 @@ from go_scheduler.doctor import Finding, Report, Severity, diagnose
 from go_scheduler.doctor.definitions import SHOWN
 from go_scheduler.doctor.kinds import KINDS
 from go_scheduler.models import Outcome, Skipped
-from go_scheduler.stores.messages import Announcement, Renewal
+from go_scheduler.stores.messages import Announcement, Position, Renewal
+from go_scheduler.stores.view_store import Stretch
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import (
     HOUR,
@@ -132,6 +134,47 @@ def test_a_queue_that_no_living_node_serves_is_an_error(memory: MemoryStore) -> 
     one = found(memory, "queue-unserved")
     assert one.severity is Severity.ERROR
     assert "queue 'mail', in which 2 definitions run" in one.seen
+
+
+def test_a_queue_is_unserved_if_something_is_due_of_what_was_not_read(
+    memory: MemoryStore,
+) -> None:
+    live(memory)
+    put(memory, definition(START + HOUR, key=1))
+    pending(memory, replace(once(queue="mail"), id=UUID(int=2)))
+    one = found(memory, "queue-unserved", most=1)
+    assert "queue 'mail', in which something is due" in one.seen
+    live(memory, node=OTHER_NODE, queues=None)
+    assert "queue-unserved" not in wrong(memory, most=1)
+
+
+def test_a_scheduler_that_runs_is_found_to_live(
+    memory: MemoryStore, clock: ManualClock
+) -> None:
+    registry = HandlerRegistry()
+    registry.register("report")(lambda instance: None)
+    scheduler = Scheduler(registry, memory, clock=clock, queues=["default", "mail"])
+    scheduler.schedule(definition(name="report"))
+    assert wrong(memory) == {"no-nodes"}
+    scheduler.start()
+    clock.advance(MINUTE)
+    assert wrong(memory) == set()
+    scheduler.schedule(definition(name="send", queue="mail"))
+    assert wrong(memory) == {"name-unknown"}
+    assert scheduler.stop()
+    assert wrong(memory) == {"no-nodes"}
+
+
+def test_what_ended_is_looked_for_in_so_many_stretches_at_most(
+    clock: ManualClock,
+) -> None:
+    class Endless(MemoryStore):
+        def list_ended(self, *_: object, **__: object) -> Stretch:
+            return Stretch(found=(), next=Position(at=START, id=NODE))
+
+    store = Endless(clock)
+    live(store)
+    assert wrong(store) == set()
 
 
 def test_a_name_that_no_node_of_its_queue_knows_is_an_error(
