@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from go_scheduler.http.access.keys import ApiKey
     from go_scheduler.http.configuration.access_sections import AccessSection
     from go_scheduler.http.configuration.configuration import Configuration
-    from go_scheduler.http.configuration.files import Place
     from go_scheduler.http.configuration.sections import ServerSection
+    from go_scheduler.http.configuration.yaml_text import Place
 
 
 def check(settings: Configuration, near: Callable[[Place], str] | None = None) -> None:

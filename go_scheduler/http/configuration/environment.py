@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-import yaml
 from pydantic_settings import BaseSettings, EnvSettingsSource
 
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.http.configuration.section import unknown_name
+from go_scheduler.http.configuration.yaml_text import NotYamlError, read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pydantic.fields import FieldInfo
 
-    from go_scheduler.http.configuration.files import Place
+    from go_scheduler.http.configuration.yaml_text import Place
 
 PREFIX = "GO_SCHEDULER_"
 SERVER = f"{PREFIX}SERVER"
@@ -35,6 +34,7 @@ class Environment(EnvSettingsSource):
         self, settings: type[BaseSettings], variables: Mapping[str, str]
     ) -> None:
         super().__init__(settings)
+        self._variables = variables
         self.env_vars = {
             name.lower(): value
             for name, value in variables.items()
@@ -45,10 +45,15 @@ class Environment(EnvSettingsSource):
         self, field_name: str, field: FieldInfo, value: Any
     ) -> Any:
         """A list or a section that is given whole, as YAML or JSON; else the text."""
-        if value.lstrip().startswith(("[", "{")):
-            with suppress(yaml.YAMLError):
-                return yaml.safe_load(value)
-        return value
+        if value.strip() == "null":
+            return None
+        if not value.lstrip().startswith(("[", "{")):
+            return value
+        try:
+            return read_yaml(value)[0]
+        except NotYamlError as error:
+            names = (name for name, each in self._variables.items() if each == value)
+            raise ConfigurationError(f"{next(names)}: {error}") from None
 
 
 def places_in(variables: Mapping[str, str], sections: list[str]) -> Mapping[Place, str]:

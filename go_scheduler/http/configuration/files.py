@@ -7,15 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.http.configuration.yaml_text import NotYamlError, Place, read_yaml
 
 NAME = "go_scheduler.yaml"
 AT_HOME = Path("~/.config/go_scheduler") / NAME
-
-Place = tuple[str | int, ...]
-"""A setting, by the names of its sections and its own."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +25,7 @@ class SettingsFile:
     """
 
     path: Path | None = None
-    data: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, Any] = field(default_factory=dict, repr=False)
     lines: Mapping[Place, int] = field(default_factory=dict)
 
     def origin(self, place: Place) -> str | None:
@@ -67,14 +63,10 @@ def read_file(path: Path | None) -> SettingsFile:
     except UnicodeDecodeError:
         raise ConfigurationError(f"{path} is no text in UTF-8") from None
     try:
-        data, lines = _read(text, path)
-    except yaml.MarkedYAMLError as error:
-        line = getattr(error.problem_mark, "line", 0) + 1
-        raise ConfigurationError(
-            f"{path}, line {line}: it is no YAML: {error.problem}"
-        ) from None
-    except yaml.YAMLError as error:
-        raise ConfigurationError(f"{path}: it is no YAML: {error}") from None
+        data, lines = read_yaml(text)
+    except NotYamlError as error:
+        where = f"{path}, line {error.line}" if error.line else f"{path}"
+        raise ConfigurationError(f"{where}: {error}") from None
     if data is None:
         data = {}
     if not isinstance(data, dict):
@@ -83,34 +75,3 @@ def read_file(path: Path | None) -> SettingsFile:
             " them settings, such as `port: 8710`"
         )
     return SettingsFile(path, data, lines)
-
-
-def _read(text: str, path: Path) -> tuple[Any, dict[Place, int]]:
-    loader = yaml.SafeLoader(text)
-    try:
-        node = loader.get_single_node()
-        lines: dict[Place, int] = {}
-        _note_lines(node, (), lines, path)
-        return None if node is None else loader.construct_document(node), lines
-    finally:
-        loader.dispose()
-
-
-def _note_lines(
-    node: yaml.Node | None, place: Place, lines: dict[Place, int], path: Path
-) -> None:
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            below = (*place, str(key.value))
-            line = key.start_mark.line + 1
-            if below in lines:
-                raise ConfigurationError(
-                    f"{path}, line {line}: {key.value} is there twice, first in line"
-                    f" {lines[below]}"
-                )
-            lines[below] = line
-            _note_lines(value, below, lines, path)
-    elif isinstance(node, yaml.SequenceNode):
-        for index, value in enumerate(node.value):
-            lines[*place, index] = value.start_mark.line + 1
-            _note_lines(value, (*place, index), lines, path)

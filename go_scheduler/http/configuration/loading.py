@@ -13,20 +13,22 @@ from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
     PydanticBaseSettingsSource,
+    SettingsError,
 )
 
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.http.configuration.configuration import Configuration
 from go_scheduler.http.configuration.environment import Environment, places_in
-from go_scheduler.http.configuration.files import (
-    Place,
-    SettingsFile,
-    find_file,
-    read_file,
-)
+from go_scheduler.http.configuration.files import SettingsFile, find_file, read_file
 from go_scheduler.http.configuration.section import unknown_name
+from go_scheduler.http.configuration.yaml_text import Place
 
 _SECRET_FILE = "_file"
+_IN_YAML = {
+    "string_type": "it must be a text; what YAML reads as something else, such as no,"
+    " 7 or 2030-01-01, has to be in quotes",
+    "tuple_type": "it must be a list, said as a whole: [a, b]",
+}
 
 
 @dataclass(frozen=True)
@@ -60,9 +62,11 @@ class Loaded:
             found = _said(each, self.file, self.variables, self.options)
             if found is not None:
                 return found
-        depth = len(place)
-        below = (each for each in self.variables if each[:depth] == place)
-        return next((self.variables[each] for each in below), "configuration")
+        for each in _upwards(place):
+            for said, name in self.variables.items():
+                if said[: len(each)] == each:
+                    return name
+        return "configuration"
 
     def _is_whole(self, section: Place) -> bool:
         """Whether a section was said at once, and not its settings one by one."""
@@ -108,6 +112,8 @@ def load_configuration(
 
     try:
         settings = Read(**given)
+    except SettingsError as error:
+        raise ConfigurationError(f"{error.__cause__}") from None
     except ValidationError as error:
         loaded = Loaded(Configuration.model_construct(), file, named_by, said)
         problems = [
@@ -143,7 +149,8 @@ def _problems(error: ValidationError) -> Iterator[tuple[Place, str]]:
         if each["type"] == "extra_forbidden":
             yield place, unknown_name(str(place[-1]), settings_below(place[:-1]))
         else:
-            yield place, each["msg"].removeprefix("Value error, ")
+            said = each["msg"].removeprefix("Value error, ")
+            yield place, _IN_YAML.get(each["type"], said)
 
 
 def _model_of(annotation: Any) -> type[BaseModel] | None:

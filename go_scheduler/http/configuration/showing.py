@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -12,10 +13,14 @@ from pydantic import BaseModel, SecretStr
 from go_scheduler.http.configuration.durations import write_duration
 
 if TYPE_CHECKING:
-    from go_scheduler.http.configuration.files import Place
     from go_scheduler.http.configuration.loading import Loaded
+    from go_scheduler.http.configuration.yaml_text import Place
 
 MASK = "***"
+_SCHEME = re.compile(r"[a-z][\w+-]*", re.ASCII)
+_NAME = re.compile(r"[\w.-]*")
+_PLACE = re.compile(r"(\[[\da-fA-F:.]+\]|[^:?#;%\s/]*)(:\d+)?(/[^?#;%\s]*)?", re.ASCII)
+"""Of a URL what cannot hold a secret: a host, its port, and a path."""
 
 
 def settings_of(loaded: Loaded) -> Iterator[tuple[Place, object, str]]:
@@ -73,10 +78,11 @@ def _plain(value: object) -> object:
 def _masked(secret: str) -> str:
     """Of a URL what is no secret, so that it can be told from others."""
     scheme, found, rest = secret.partition("://")
-    if not found or "?" in rest:
-        return MASK
     user, at, place = rest.rpartition("@")
     name, colon, _ = user.partition(":")
+    parts = ((_SCHEME, scheme), (_NAME, name), (_PLACE, place))
+    if not found or not all(each.fullmatch(part) for each, part in parts):
+        return MASK
     return f"{scheme}://{name}{':' + MASK if colon else ''}{at}{place}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,13 @@ from go_scheduler.http.limits import Limits
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from go_scheduler.http.configuration.files import Place
+    from go_scheduler.http.configuration.yaml_text import Place
+
+BOMB = "\n".join(
+    f"{below}: &{below} [{', '.join([f'*{name}'] * 9)}]"
+    for name, below in pairwise("abcdefgh")
+)
+"""Aliases that stand for millions of values."""
 
 
 @pytest.fixture(autouse=True)
@@ -183,10 +190,45 @@ access:
         ("server: 8710", "line 1: server: Input should be a valid dictionary"),
         ("store: {url: a, url_file: b}", "say url or url_file, not both"),
         ("store: {url_file: none.txt}", "none.txt, which cannot be read: No such"),
+        (f"a: &a [x]\n{BOMB}", "an alias repeats too much"),
+        ("server: &s {limits: *s}", "line 1: an alias repeats too much"),
+        ("log: &x {<<: *x}", "line 1: an alias repeats too much"),
+        ("log: {<<: 5}", "line 1: it is no YAML: expected a mapping"),
+        ("log: {}\non: {}", "line 2: on is no name as YAML reads it: put it in quot"),
+        ("7: {}", "line 1: 7 is no name as YAML reads it"),
+        ("[a]: {}", "line 1: a list or a mapping is no name as YAML reads it"),
+        ('"a\\ud800": {}', "is no name as YAML reads it"),
+        ("server: {host: no}", "server.host: it must be a text; what YAML reads as"),
+        ("server: {host: 2030-13-01}", "line 1: a value cannot be read: month must"),
+        (f"server: {{port: {'9' * 5000}}}", "line 1: a value cannot be read: Exceeds"),
+        (f"server: {'[' * 3000}", "settings.yaml: it is nested too deep"),
+        ("server: {port: 99999999999999999999}", "server.port: Input should be less"),
+        ("scheduler: {lease: .nan}", "scheduler.lease: it must be a number of seconds"),
+        ("server: !!python/object/apply:os.getcwd []", "begins with ! has to be in q"),
+        ("store: {url: !secret x}", "line 1: it is no YAML: what begins with ! has to"),
+        ("store: {url: *secret }", "line 1: it is no YAML: what begins with * has to"),
+        ("a: {}\n---\nb: {}", "line 2: it is no YAML: but found another document"),
+        ("access: {keys: 5}", "access.keys: it must be a list, said as a whole"),
     ],
 )
 def test_what_is_no_configuration_is_refused(text: str, told: str) -> None:
-    assert any(told in each for each in refused(text))
+    said = refused(text)
+    assert any(told in each for each in said)
+    assert not any("secret" in each for each in said)
+
+
+def test_settings_may_be_repeated_by_aliases_and_merged() -> None:
+    loaded = load(
+        "scheduler:\n  retry: &retry\n    factor: 2\n    delay: 5s\n"
+        "server:\n  limits: {<<: [{threads: 7}, {threads: 9, calls: 8}]}\n"
+        "log: {format: &format json}\n"
+    )
+    assert loaded.settings.server.limits.threads == 7
+    assert loaded.settings.server.limits.calls == 8
+    assert loaded.origin(("server", "limits", "calls")) == "settings.yaml, line 6"
+    loaded = load("log: &a {level: debug}\nserver:\n  port: 5\n  <<: {port: 6}")
+    assert loaded.settings.server.port == 5
+    assert loaded.origin(("server", "port")) == "settings.yaml, line 3"
 
 
 def test_a_file_that_cannot_be_read_is_told() -> None:
@@ -219,7 +261,25 @@ def test_variables_of_no_section_are_refused() -> None:
     assert refused(GO_SCHEDULER_SEVRER__PORT="1") == [
         "GO_SCHEDULER_SEVRER__PORT: there is no such setting: did you mean server?"
     ]
-    assert "should be a valid" in refused(GO_SCHEDULER_ACCESS__KEYS="[{")[0]
+    assert refused(GO_SCHEDULER_ACCESS__KEYS="[{")[0].startswith(
+        "GO_SCHEDULER_ACCESS__KEYS: it is no YAML: expected"
+    )
+
+
+def test_lists_are_said_by_variables_as_a_whole_and_nothing_by_null() -> None:
+    [told] = refused(GO_SCHEDULER_ACCESS__KEYS__0__SUBJECT="ann")
+    assert told.startswith("GO_SCHEDULER_ACCESS__KEYS__0__SUBJECT: access.keys: it mus")
+    bomb = f"{{a: &a [x], {BOMB.replace(chr(10), ', ')}}}"
+    [told] = refused(GO_SCHEDULER_LOG=bomb)
+    assert told == (
+        "GO_SCHEDULER_LOG: an alias repeats too much: it has what no settings have"
+    )
+    first, _ = refused(GO_SCHEDULER_ACCESS__OIDC__ROLES="{a: [admin]}")
+    assert first.startswith("GO_SCHEDULER_ACCESS__OIDC__ROLES: access.oidc.issuer: Fi")
+    assert load().near(("log", "level")) == "configuration"
+    text = "server: {limits: {rate: {burst: 5}}}"
+    limits = load(text, GO_SCHEDULER_SERVER__LIMITS__RATE="null").settings.server.limits
+    assert limits.rate is None
 
 
 def test_secrets_may_stand_in_files_and_are_masked() -> None:
@@ -257,6 +317,10 @@ server: {tls_key_password: "x://a?b", limits: {rate: null}}
         ("postgresql://ann:a@b@host/jobs", "postgresql://ann:***@host/jobs"),
         ("postgresql://host/jobs?password=x", "***"),
         ("secret", "***"),
+        ("postgresql://host:secret/jobs", "***"),
+        ("postgresql://a%3Asecret@host/jobs", "***"),
+        ("postgresql://host/jobs;password=x", "***"),
+        ("postgresql://ann:x@[::1]:5432/jobs", "postgresql://ann:***@[::1]:5432/jobs"),
     ],
 )
 def test_of_a_url_only_the_password_is_masked(url: str, shown: str) -> None:
