@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from go_scheduler import MemoryStore
 from go_scheduler.client import Client
@@ -15,6 +15,8 @@ from go_scheduler.dashboard.routing import change, page
 from go_scheduler.http.access.caller import SCOPES, Caller
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     import httpx
     from starlette.requests import Request
 
@@ -43,6 +45,7 @@ def probing(client: Client | None = None, **options: Any) -> Starlette:
     app.router.routes += [
         page("/probe", _probe),
         page("/probe/failing", _failing),
+        page("/probe/broken", _broken),
         page("/probe/hostile", _hostile),
         page("/probe/buttons", _buttons),
         page("/probe/admin", _probe, needs="admin"),
@@ -74,6 +77,14 @@ async def _probe(visit: Visit) -> Response:
 
 async def _failing(visit: Visit) -> Response:
     raise ZeroDivisionError("<script>what only the log has</script>")
+
+
+async def _broken(visit: Visit) -> Response:
+    async def parts() -> AsyncIterator[str]:
+        yield "begun"
+        raise ZeroDivisionError
+
+    return StreamingResponse(parts())
 
 
 async def _hostile(visit: Visit) -> Response:

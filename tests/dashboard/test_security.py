@@ -106,6 +106,11 @@ def test_what_fails_is_told_to_the_log_alone(
     assert str(record.args[0]) in answer.text  # type: ignore[index]
 
 
+def test_what_fails_once_it_is_being_answered_is_broken_off(anns: Calling) -> None:
+    with pytest.raises(ZeroDivisionError):
+        anns.get("/probe/broken")
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_what_others_have_written_is_text_on_a_page(anns: Calling, text: str) -> None:
     page = anns.get("/probe/hostile", params={"text": text}).text

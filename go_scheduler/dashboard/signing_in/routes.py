@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from go_scheduler.dashboard.signing_in.doors import Doors
     from go_scheduler.http.access.caller import Caller
 
-_BACK = "/login/callback"
+BACK = "/login/callback"
+"""Where an issuer sends a browser back to."""
+
 _BEGUN = "go_scheduler-login"
 _PURPOSE = "login"
 _TAKES = timedelta(minutes=10)
@@ -115,7 +117,7 @@ ROUTES = [
     Route("/login", show, methods=["GET"]),
     Route("/login", by_key, methods=["POST"]),
     Route("/login/issuer", begin, methods=["GET"]),
-    Route(_BACK, end, methods=["GET"]),
+    Route(BACK, end, methods=["GET"]),
     Route("/logout", sign_out, methods=["POST"]),
 ]
 
@@ -168,4 +170,4 @@ def _code_flow(request: Request) -> CodeFlow:
 
 
 def _back(request: Request) -> str:
-    return _here(request).place.origin(request) + Visit(request).link(_BACK)
+    return _here(request).place.origin(request) + Visit(request).link(BACK)

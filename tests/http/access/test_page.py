@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from go_scheduler.clock import SystemClock
+from go_scheduler.dashboard.signing_in.routes import BACK
 from go_scheduler.http.access.bearer import BearerAccess
 from go_scheduler.http.access.caller import SCOPES
 from go_scheduler.http.access.entrance import OPEN_PATHS
@@ -109,6 +110,15 @@ def test_the_realm_lets_the_command_line_sign_in_both_ways() -> None:
     }
 
 
+def test_the_realm_lets_people_sign_in_to_the_dashboard() -> None:
+    dashboard = load_configuration(CONFIGURED).settings.dashboard
+    assert dashboard.client_id == "tasks-dashboard"
+    client = CLIENTS[dashboard.client_id]
+    assert not client["publicClient"]
+    assert client["redirectUris"] == [f"{dashboard.origin}/dashboard{BACK}"]
+    assert client["attributes"] == {"pkce.code.challenge.method": "S256"}
+
+
 def as_keycloak_gives_it(client: str, *roles: str) -> dict[str, Any]:
     """The claims that the realm's mappers and Keycloak's own put into a token."""
     audience, queues = (each["config"] for each in CLIENTS[client]["protocolMappers"])
@@ -134,6 +144,7 @@ def taken(oidc: Provider, claims: dict[str, Any]) -> Caller:
     [
         ("tasks-cli", "tasks-operator", {"jobs:read", "jobs:run"}, None),
         ("tasks-cli", "tasks-admin", {*SCOPES}, None),
+        ("tasks-dashboard", "tasks-reader", {"jobs:read"}, None),
         ("tasks-cli", "default-roles-tasks", set(), None),
         ("tasks-mail-worker", "tasks-worker", {"workers"}, {"mail"}),
     ],
