@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from go_scheduler.clock import ZERO
-from go_scheduler.errors import GoSchedulerError
 from go_scheduler.json import to_text
+from go_scheduler.shown import shown
 from go_scheduler.why.words import length, summary
 
 if TYPE_CHECKING:
@@ -92,8 +92,9 @@ def fires(definition: TaskDefinition) -> str:
     """When a definition fires, in words."""
     try:
         return definition.trigger.describe()
-    except GoSchedulerError as error:
-        return str(error)
+    except Exception as error:
+        # That of a third party may raise anything, and lists have others as well.
+        return f"it cannot be said: {shown(error)}"
 
 
 def node_state(node: NodeInfo) -> str:

@@ -89,6 +89,16 @@ def test_what_has_no_fire_time_is_found(store: Store) -> None:
     assert ids(client.search_names("se")) == [task.id]
 
 
+def test_only_so_many_queues_are_looked_at(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "_QUEUES", 1)
+    for queue in ("a", "b"):
+        pending(store, definition(queue=queue))
+    found = [each.queue for each in store.list_backlog(1)]
+    assert found == (["a", "b"] if isinstance(store, MemoryStore) else ["a"])
+
+
 def test_it_can_be_awaited(store: Store) -> None:
     made = ended(store)
     found = asyncio.run(Client(store).alist_ended("completed"))
@@ -133,4 +143,5 @@ def test_a_store_without_views_of_its_own_is_read_page_by_page(
     fire(store, last, START)
     store.add_instances(last.id, [Addition(id=uuid4()) for _ in range(1000)])
     assert ids(store.search_names("last", limit=1)) == [last.id]
+    assert len(store.search_names("x", limit=5)) == 5
     assert len(store.list_unscheduled(last.id, limit=2000)) == 1000

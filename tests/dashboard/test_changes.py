@@ -156,7 +156,9 @@ def test_those_who_may_not_have_no_buttons_and_change_nothing(client: Client) ->
             f"/definitions/{made.definition.id}",
         ):
             assert 'method="post"' not in browser.get(path).text
-        answer = press(browser, f"/instances/{made.id}/cancel")
+        answer = browser.post(
+            f"/instances/{made.id}/cancel", headers=OWN, data={"csrf": "x"}
+        )
     assert answer.status_code == 403
     assert client.get_instance(made.id).state is State.PENDING
 

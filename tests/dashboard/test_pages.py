@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 from uuid import UUID, uuid4
 
 import pytest
@@ -21,14 +21,18 @@ from go_scheduler.testing.builders import (
     HOUR,
     MINUTE,
     SECOND,
+    claim,
     definition,
     ended,
+    finish,
     fire,
     pending,
     put,
     running,
 )
 from go_scheduler.testing.clock import START
+from go_scheduler.triggers.base import Trigger
+from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.stored import load_trigger
 from tests.dashboard.house import ANN
 from tests.dashboard.parsed import Parsed
@@ -37,6 +41,7 @@ from tests.http.serving import Calling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     from go_scheduler.http.access.caller import Caller
     from go_scheduler.stores.base import Store
@@ -210,6 +215,53 @@ def test_restricted_callers_are_told_nothing_by_an_id(
         assert browser.get("/nodes").status_code == 403
 
 
+def test_nodes_that_have_gone_silent_are_shown_as_such(
+    store: Store, clock: ManualClock, browser: Calling
+) -> None:
+    sow(store, clock)
+    clock.advance(2 * MINUTE)
+    assert Parsed(browser.get("/nodes")).text.count("longer than its lease") == 2
+
+
+def test_a_strip_begins_where_it_is_asked_to(browser: Calling, store: Store) -> None:
+    made = pending(store, definition(START - 30 * MINUTE))
+    for of in ("", f"of={made.definition.id}&"):
+        page = Parsed(browser.get(f"/strip?{of}zoom=hour&start=2029-12-31T23:00"))
+        assert "2029-12-31 23:00:00 UTC to 2030-01-01 00:00:00 UTC" in page.text
+    assert len(page.rows("Each firing")) == 1
+    later = Parsed(browser.get(page.links["Later"]))
+    assert "2029-12-31 23:30:00 UTC to" in later.text
+    assert "zoom=10-minutes" in page.links["Closer"]
+
+
+def test_of_too_many_a_strip_shows_the_numbers(browser: Calling, store: Store) -> None:
+    every = IntervalTrigger(SECOND, anchor=START)
+    made = put(store, definition(START + SECOND, trigger=every))
+    page = Parsed(browser.get(f"/strip?of={made.id}&zoom=day"))
+    rows = page.rows("Numbers of each part")
+    assert len(rows) == 48
+    assert rows[-1][2] == "10+ planned"
+    assert any("10+ planned" in each for each in page.titles)
+
+
+def test_a_restricted_caller_is_shown_on_until_there_is_something(
+    store: Store, clock: ManualClock
+) -> None:
+    pending(store, definition(queue="mine"))
+    [mine] = claim(store, queues=["mine"], lead=0 * SECOND)
+    finish(store, mine, Outcome.FAILED)
+    for _ in range(110):
+        clock.advance(SECOND)
+        ended(store, outcome=Outcome.FAILED)
+    caller = replace(ANN, queues=frozenset({"mine"}))
+    app = create_dashboard(Client(store), authorize=lambda _: caller, clock=clock)
+    with Calling(app) as browser:
+        first = Parsed(browser.get("/instances?state=failed"))
+        rest = Parsed(browser.get(first.links["Earlier"]))
+    assert first.rows("are failed") == []
+    assert [row[0] for row in rest.rows("are failed")] == [str(mine.id)[:8]]
+
+
 def test_why_is_said_of_an_instant(browser: Calling, store: Store) -> None:
     made = put(store, definition(START + HOUR))
     page = Parsed(browser.get(f"/definitions/{made.id}?at=2030-01-01T00:30"))
@@ -221,10 +273,32 @@ def test_a_trigger_that_cannot_be_read_is_shown_as_such(
 ) -> None:
     unknown = load_trigger("lunar", {"phase": "full"})
     made = put(store, replace(definition(START + HOUR, name="moon"), trigger=unknown))
-    for path in (f"/definitions/{made.id}", "/definitions", f"/strip?of={made.id}"):
+    strip = f"/strip?of={made.id}&zoom=day"
+    for path in (f"/definitions/{made.id}", "/definitions", strip):
         answer = browser.get(path)
         assert answer.status_code == 200
     assert "lunar" in browser.get(f"/definitions/{made.id}").text
+
+
+@dataclass(frozen=True)
+class Broken(Trigger):
+    """A third party's, which is not able to anything."""
+
+    kind: ClassVar[str] = "tests.broken"
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        raise ZeroDivisionError("it is broken")
+
+    def describe(self) -> str:
+        raise ZeroDivisionError("it is broken")
+
+
+def test_a_trigger_that_raises_harms_no_page(browser: Calling, store: Store) -> None:
+    made = put(store, replace(definition(START + MINUTE), trigger=Broken()))
+    for path in (f"/definitions/{made.id}", "/definitions", "/strip?zoom=hour"):
+        answer = browser.get(path)
+        assert answer.status_code == 200
+    assert "it is broken" in browser.get(f"/definitions/{made.id}").text
 
 
 def test_policies_are_written_for_people() -> None:

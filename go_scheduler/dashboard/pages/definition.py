@@ -12,10 +12,10 @@ from go_scheduler.dashboard import asked
 from go_scheduler.dashboard.pages.definition_changes import MOST_BACKFILLED
 from go_scheduler.dashboard.pages.strip import read_strip
 from go_scheduler.dashboard.routing import page
-from go_scheduler.dashboard.words import span
-from go_scheduler.errors import GoSchedulerError
+from go_scheduler.dashboard.words import fires, span
 from go_scheduler.http.routes.seen import seen_definition, seen_why
 from go_scheduler.models import TaskDefinition, TaskInstance
+from go_scheduler.shown import shown
 from go_scheduler.triggers.previews import PreviewedTime, preview
 from go_scheduler.triggers.wall.zones import zone_of
 
@@ -46,8 +46,7 @@ class DefinitionPage:
 
     Attributes:
         definition: It.
-        described: When it fires, in words; of a trigger that cannot be read, what is
-            wrong with it.
+        described: When it fires, in words.
         timezone: The zone of its schedule.
         policies: What it says besides, with what each is called.
         coming: Its next fire times.
@@ -84,7 +83,7 @@ def read_definition(
         before: Of the history what was fired before this; None: all.
     """
     trigger = definition.trigger
-    described, coming, warnings = _of_trigger(definition, now)
+    coming, warnings = _of_trigger(definition, now)
     history = client.list_fired(
         definition.id,
         since=_FIRST,
@@ -94,7 +93,7 @@ def read_definition(
     )
     return DefinitionPage(
         definition=definition,
-        described=described,
+        described=fires(definition),
         timezone=zone_of(trigger) or "UTC",
         policies=policies_of(definition),
         coming=coming,
@@ -135,15 +134,17 @@ def _said(value: object) -> str:
 
 def _of_trigger(
     definition: TaskDefinition, now: datetime
-) -> tuple[str, Sequence[PreviewedTime], Sequence[str]]:
+) -> tuple[Sequence[PreviewedTime], Sequence[str]]:
+    """Its next fire times, and what to beware of."""
     trigger, first = definition.trigger, definition.next_fire_time
     try:
         coming: Sequence[PreviewedTime] = []
         if first is not None:
             coming = preview(trigger, _NEXT, first - _MICROSECOND)
-        return trigger.describe(), coming, list(trigger.warnings(now))
-    except GoSchedulerError as error:
-        return str(error), [], []
+        return coming, list(trigger.warnings(now))
+    except Exception as error:
+        # That of a third party may raise anything.
+        return [], [f"its fire times cannot be shown: {shown(error)}"]
 
 
 async def definition(visit: Visit) -> Response:

@@ -37,8 +37,8 @@ async def lateness(visit: Visit) -> Response:
     def read() -> tuple[list[QueueStats], list[QueueStats]]:
         first = now.replace(hour=0, minute=0, second=0, microsecond=0)
         first -= timedelta(days=days - 1)
-        minutes = visit.client.stats_since(now - _HOUR)
-        hours = visit.client.stats_since(first, every=_HOUR)
+        minutes = visit.client.stats_since(now - _HOUR, now)
+        hours = visit.client.stats_since(first, now, every=_HOUR)
         return _seen(visit, minutes, queue), _seen(visit, hours, queue)
 
     minutes, hours = await on_thread(read)

@@ -81,7 +81,7 @@ def read_overview(client: Client, caller: Caller, now: datetime) -> Overview:
         by_node=Counter(each.claimed_by for each in in_hand),
         figures=by_queue(
             each
-            for each in client.stats_since(now - _HOUR)
+            for each in client.stats_since(now - _HOUR, now)
             if sees_queue(caller, each.queue)
         ),
         nodes=client.nodes() if "admin" in caller.scopes else None,

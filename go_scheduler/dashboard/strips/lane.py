@@ -18,7 +18,6 @@ from go_scheduler.dashboard.strips.marks import (
     planned_mark,
 )
 from go_scheduler.dashboard.strips.window import Window
-from go_scheduler.errors import GoSchedulerError
 from go_scheduler.models import TaskDefinition
 from go_scheduler.triggers.previews import preview
 from go_scheduler.triggers.wall.zones import zone_of
@@ -152,13 +151,15 @@ def _planned(
     after, number = max(first, since) - _MICROSECOND, _FEW
     try:
         while len(found) < most:
-            more = preview(definition.trigger, min(number, most - len(found)), after)
+            number = min(number, most - len(found))
+            more = preview(definition.trigger, number, after)
             found += [each for each in more if each.at < until]
             if len(more) < number or more[-1].at >= until:
                 break
             # Each costs time, and commonly there are few.
             after, number = more[-1].at, number * 5
-    except GoSchedulerError:
-        # This process cannot read the trigger; its page says so.
+    except Exception:
+        # This process cannot read the trigger, or it is a third party's and raises: the
+        # page of the definition says so.
         return []
     return found

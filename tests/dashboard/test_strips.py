@@ -1,0 +1,206 @@
+"""The strip of time: where everything stands on it, and what it says of much."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from go_scheduler import MemoryStore
+from go_scheduler.client import Client
+from go_scheduler.dashboard.strips.clock_changes import clock_changes
+from go_scheduler.dashboard.strips.lane import MOST_COUNTED, MOST_MARKS, read_lane
+from go_scheduler.dashboard.strips.marks import HEIGHT, is_in, mark_of
+from go_scheduler.dashboard.strips.window import ZOOMS, Window
+from go_scheduler.models import Outcome, Skipped, State, TaskInstance
+from go_scheduler.stores.messages import Addition
+from go_scheduler.testing import ManualClock
+from go_scheduler.testing.builders import (
+    HOUR,
+    MINUTE,
+    SECOND,
+    claim,
+    definition,
+    ended,
+    fire,
+    pending,
+    put,
+)
+from go_scheduler.testing.clock import START
+from go_scheduler.triggers.cron import CronTrigger
+from go_scheduler.triggers.interval import IntervalTrigger
+
+if TYPE_CHECKING:
+    from go_scheduler.dashboard.strips.lane import Lane
+    from go_scheduler.models import TaskDefinition
+
+HALF_PAST = Window(start=START, zoom="hour")
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    store = MemoryStore(ManualClock())
+    store.initialize()
+    return store
+
+
+def lane(
+    store: MemoryStore,
+    of: TaskDefinition,
+    window: Window = HALF_PAST,
+    now: datetime = START + 30 * MINUTE,
+) -> Lane:
+    return read_lane(Client(store), store.get_definition(of.id), window, now=now)
+
+
+def test_a_window_is_moved_by_half_and_zoomed_around_its_middle() -> None:
+    assert HALF_PAST.end == START + HOUR
+    assert HALF_PAST.later.start == START + 30 * MINUTE
+    assert HALF_PAST.earlier.start == START - 30 * MINUTE
+    assert HALF_PAST.closer == Window(start=START + 25 * MINUTE, zoom="10-minutes")
+    assert HALF_PAST.wider == Window(start=START - 150 * MINUTE, zoom="6-hours")
+    assert HALF_PAST.at_zoom("minute").closer is None
+    assert HALF_PAST.at_zoom("month").wider is None
+    assert Window.around(START, "hour").share(START) == 0.75
+
+
+def test_a_window_stays_within_the_times_that_there_are() -> None:
+    first = Window(start=datetime.min.replace(tzinfo=UTC), zoom="month")
+    last = Window(start=datetime.max.replace(tzinfo=UTC), zoom="month")
+    for each in (first, last):
+        assert each.earlier.earlier.later.wider is None
+        assert each.ticks()
+
+
+@pytest.mark.parametrize("zoom", ZOOMS)
+def test_ticks_are_few_and_at_round_times(zoom: str) -> None:
+    window = Window(start=START + 7 * MINUTE + SECOND, zoom=zoom)
+    ticks = window.ticks()
+    assert 4 <= len(ticks) <= 8
+    assert all(window.has(each.at) for each in ticks)
+    assert [each.share for each in ticks] == sorted(each.share for each in ticks)
+
+
+@pytest.mark.parametrize(
+    ("day", "said"),
+    [
+        ("2030-03-31", "forward by 60 min, to 03:00"),
+        ("2030-10-27", "back by 60 min, to 02:00"),
+    ],
+)
+def test_changes_of_the_clocks_are_shown(day: str, said: str) -> None:
+    start = datetime.fromisoformat(day).replace(tzinfo=UTC)
+    [change] = clock_changes("Europe/Berlin", Window(start=start, zoom="day"))
+    assert change.at == start + HOUR
+    assert change.share == pytest.approx(1 / 24)
+    assert change.text == f"clocks in Europe/Berlin go {said}"
+    assert clock_changes("UTC", Window(start=start, zoom="day")) == []
+    assert clock_changes(None, Window(start=start, zoom="day")) == []
+
+
+def test_planned_fires_stand_behind_those_that_were_made(store: MemoryStore) -> None:
+    every = CronTrigger("*/10 * * * *")
+    made = put(store, definition(START + 40 * MINUTE, trigger=every))
+    found = lane(store, made)
+    assert [each.kind for each in found.marks] == ["planned"] * 2
+    assert [each.fired for each in found.marks] == pytest.approx([4 / 6, 5 / 6])
+    assert found.now == 0.5
+    assert found.marks[0].text == "2030-01-01 00:40:00 UTC: planned"
+    before = lane(store, made, HALF_PAST.earlier.earlier)
+    assert (before.marks, before.now) == ([], None)
+
+
+def test_a_planned_fire_says_what_the_clocks_do_to_it(store: MemoryStore) -> None:
+    at = datetime(2030, 3, 31, 1, tzinfo=UTC)
+    daily = CronTrigger("30 2 * * *", timezone="Europe/Berlin")
+    made = put(store, definition(at, trigger=daily))
+    [mark] = lane(store, made, Window(start=at - HOUR, zoom="6-hours")).marks
+    assert "does not exist" in mark.text
+
+
+def test_a_bar_is_where_the_run_was(store: MemoryStore) -> None:
+    clock = store.clock
+    assert isinstance(clock, ManualClock)
+    new = definition(START, name="report")
+    clock.advance(6 * MINUTE)
+    made = put(store, new)
+    fire(store, made, START)
+    [claimed] = claim(store, lead=0 * SECOND)
+    found = lane(store, made, now=START + 12 * MINUTE)
+    [mark] = found.marks
+    assert (mark.kind, mark.fired) == ("running", 0)
+    assert [mark.start, mark.width] == pytest.approx([0.1, 0.1])
+    assert mark.text.startswith("2030-01-01 00:00:00 UTC: running, 6 min late, took 6")
+    assert mark.instance_id == claimed.id
+
+
+def test_what_ran_into_the_window_is_in_it(store: MemoryStore) -> None:
+    made = ended(store, definition(START - 2 * HOUR))
+    found = lane(store, made.definition)
+    assert [each.kind for each in found.marks] == ["completed"]
+    later = lane(store, made.definition, HALF_PAST.later)
+    assert later.marks == []
+
+
+def test_what_was_made_by_hand_is_said_to_be(store: MemoryStore) -> None:
+    made = put(store, definition(START + 2 * HOUR))
+    store.add_instances(made.id, [Addition(id=uuid4(), at=START + 6 * MINUTE)])
+    [mark] = lane(store, made).marks
+    assert mark.text.endswith("pending, by hand")
+    assert mark.fired == pytest.approx(0.1)
+
+
+def test_what_was_skipped_is_as_wide_as_it_lasted(store: MemoryStore) -> None:
+    skipped = Skipped(
+        first=START + 6 * MINUTE, last=START + 12 * MINUTE, count=7, reason="too late"
+    )
+    made = pending(store)
+    instance = replace(made, outcome=Outcome.SKIPPED, fire_time=None, skipped=skipped)
+    mark = mark_of(instance, HALF_PAST, START)
+    assert mark.kind == "skipped"
+    assert [mark.start, mark.width] == pytest.approx([0.1, 0.1])
+    assert "7, too late" in mark.text
+    assert is_in(instance, HALF_PAST)
+    assert not is_in(instance, HALF_PAST.later)
+
+
+def test_failures_and_retries_are_told(store: MemoryStore) -> None:
+    made = ended(store, outcome=Outcome.FAILED)
+    instance: TaskInstance = replace(made, runs=3, error="KeyError: 'x'")
+    mark = mark_of(instance, HALF_PAST, START)
+    assert mark.retried
+    assert mark.text.endswith("3 runs, KeyError: 'x'")
+
+
+def test_of_too_many_the_numbers_are_shown(store: MemoryStore) -> None:
+    every = IntervalTrigger(SECOND, anchor=START)
+    made = put(store, definition(START, trigger=every))
+    times = [START + number * SECOND for number in range(MOST_MARKS + 1)]
+    fire(store, made, *times, next_fire_time=START + 30 * MINUTE)
+    found = lane(store, made)
+    assert found.marks == []
+    assert len(found.heaps) == 48
+    first, middle, last = found.heaps[0], found.heaps[10], found.heaps[-1]
+    assert first.counts == {State.PENDING.value: MOST_COUNTED}
+    assert first.more
+    assert first.said == f"{MOST_COUNTED}+ pending"
+    assert (middle.counts, middle.said, middle.more) == ({}, "nothing", False)
+    assert last.counts == {"planned": MOST_COUNTED}
+    assert found.highest == MOST_COUNTED
+    [part] = first.parts(2 * MOST_COUNTED)
+    assert (part.top, part.height) == (HEIGHT / 2, HEIGHT / 2)
+    assert [each.start for each in found.heaps] == sorted(
+        each.start for each in found.heaps
+    )
+
+
+def test_of_a_month_every_second_there_are_no_more_marks(store: MemoryStore) -> None:
+    made = put(store, definition(START, trigger=IntervalTrigger(SECOND, anchor=START)))
+    month = Window(start=START - timedelta(days=1), zoom="month")
+    found = lane(store, made, month)
+    assert found.marks == []
+    assert sum(each.total for each in found.heaps) <= 48 * MOST_COUNTED
+    assert all(each.more for each in found.heaps[2:])
