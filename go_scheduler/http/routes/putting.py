@@ -71,7 +71,7 @@ async def put(
     caller.check_queue(definition.queue)
     if is_restricted(caller):
         _check_is_no_type_here(here, definition)
-        if stored is None and is_type(definition):
+        if is_type(definition) and not (stored is not None and is_type(stored)):
             check_declares(caller)
     if stored is not None:
         if owner not in (None, stored.owner):

@@ -256,6 +256,8 @@ def test_who_is_restricted_declares_types_of_their_owner_alone(client: Client) -
         # By another name it takes no type's place.
         put = await http.put(f"/v1/definitions/{SEND}", json=definition | {"name": "x"})
         assert put.status_code == 201
+        renamed = await http.patch(f"/v1/definitions/{SEND}", json={"name": "send"})
+        assert renamed.status_code == 403
         answer = await http.post("/v1/jobs", json={"type": "send"})
         assert answer.status_code == 404
         access.caller = replace(access.caller, owners=frozenset({"shop"}))
