@@ -1,7 +1,7 @@
 """The command `doctor`."""
 
 from contextlib import closing
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,7 +11,10 @@ from go_scheduler.cli.options import Json, text
 from go_scheduler.cli.output import document, line, table
 from go_scheduler.cli.reading import duration_of
 from go_scheduler.cli.where import Where, opened_store
-from go_scheduler.doctor import Report, Severity, diagnose
+from go_scheduler.stores.findings import Severity
+
+if TYPE_CHECKING:
+    from go_scheduler.doctor import Report
 
 app = typer.Typer()
 
@@ -50,7 +53,8 @@ def doctor(
     It only reads. The exit code is 0 if all is well, 1 after a warning, 2 after an
     error, and 3 if the store cannot be reached.
     """
-    # Imported here: no other command looks for handlers.
+    # Imported here: no other command needs them.
+    from go_scheduler.doctor import diagnose
     from go_scheduler.http.configuration.imported import imported
 
     given: dict[str, Any] = {"most": most}
@@ -66,7 +70,7 @@ def doctor(
     raise typer.Exit(_CODES[report.worst])
 
 
-def _print(report: Report, least: Severity, *, json: bool) -> None:
+def _print(report: "Report", least: Severity, *, json: bool) -> None:
     found = [each for each in report.findings if each.severity.rank >= least.rank]
     if json:
         for each in found:
