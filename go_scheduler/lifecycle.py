@@ -214,6 +214,21 @@ class Lifecycle(ABC):
         other._fellows = self._fellows
         self._fellows.add(other)
 
+    def _taker(self, queue: str | None) -> Node | None:
+        # On a driving clock all runs when that is moved on, and nothing in a call.
+        if self._clock_drives:
+            return None
+        if queue is None:
+            return self._live_node()
+        takers = (each for each in self._fellows.nodes() if each.takes(queue))
+        return next(takers, None)
+
+    @property
+    def _is_cut_off(self) -> bool:
+        """Whether it runs and its store does not answer: of ``health``, that alone."""
+        node = self._node
+        return not (node is None or node.stopped or node.reaches_store)
+
     def _look(self, stored: TaskDefinition | None = None) -> None:
         for each in self._fellows.nodes():
             each.look(stored)

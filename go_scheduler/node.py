@@ -11,12 +11,11 @@ from uuid import uuid4
 
 from go_scheduler.cleanup import Cleanup
 from go_scheduler.clock import StoreClock
-from go_scheduler.errors import StoreError
 from go_scheduler.events.hub import LOG_ALONE, Events
 from go_scheduler.events.node_events import NodeStarted, NodeStopped
 from go_scheduler.firing.creation import Creation
-from go_scheduler.health import Health, LoopHealth
 from go_scheduler.hinted import HintedLooks
+from go_scheduler.node_health import health_of, reach_store
 from go_scheduler.run import run_here
 from go_scheduler.running.execution import Execution
 from go_scheduler.stores.hints import News
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.clock import Clock
+    from go_scheduler.health import Health
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.running.calling.handling import Handling
     from go_scheduler.settings import Settings
@@ -251,30 +251,18 @@ class Node:
     @property
     def reaches_store(self) -> bool:
         """Whether the store has answered each loop that asked it last."""
-        return not any(isinstance(each.error, StoreError) for each in self._looked_at())
+        return reach_store(self._looked_at())
 
     def health(self) -> Health:
         """How it is."""
-        tickers, elapsed = self._looked_at(), self._clock.elapsed()
-        loops = {each.name: LoopHealth.of(each, elapsed) for each in tickers}
-        execution = self._execution
-        stuck = execution.keeper.stuck()
-        trouble = execution.workers.trouble
-        hanging = self._creation.hanging
-        return Health(
-            ok=all(loop.ok for loop in loops.values())
-            and not (trouble or stuck or hanging or self._stopping),
-            trouble=trouble,
-            warnings=execution.admission.notices.texts + self._unserved.texts,
-            node=self._id,
-            loops=loops,
-            store_reachable=self.reaches_store,
-            stuck_workers=stuck,
-            hanging_triggers=hanging,
-            waiting=execution.held.waiting,
-            busy=execution.held.busy,
-            unrecorded=execution.recorder.unrecorded,
-            lateness=execution.lateness,
+        return health_of(
+            self._id,
+            tickers=self._looked_at(),
+            elapsed=self._clock.elapsed(),
+            execution=self._execution,
+            creation=self._creation,
+            warnings=self._execution.admission.notices.texts + self._unserved.texts,
+            stopping=self._stopping,
         )
 
     def _tickers(self) -> list[Ticker]:
@@ -282,12 +270,8 @@ class Node:
 
     def _looked_at(self) -> list[Ticker]:
         """Those that tell how it is: nothing depends on hints."""
-        return [
-            *self._execution.tickers,
-            *self._creation.tickers,
-            *self._scheduling,
-            self._cleaning,
-        ]
+        loops = [*self._execution.tickers, *self._creation.tickers]
+        return [*loops, *self._scheduling, self._cleaning]
 
     def _clean_up(self) -> timedelta | None:
         again = self._cleanup.tick()

@@ -210,12 +210,6 @@ class Scheduler(Lifecycle, Tasks, Client):
         """How the scheduler is at this moment; never raises and never waits."""
         return replace(self._node_health(), events_dropped=self._hub.dropped)
 
-    @property
-    def _is_cut_off(self) -> bool:
-        """Whether it runs and its store does not answer: of ``health``, that alone."""
-        node = self._node
-        return not (node is None or node.stopped or node.reaches_store)
-
     def another(
         self, handler: Handler, *, queues: Sequence[str], executor: Executor
     ) -> Scheduler:
@@ -327,15 +321,6 @@ class Scheduler(Lifecycle, Tasks, Client):
     def _notice(self, text: str) -> None:
         if self._notices.add(text):
             self._events.tell(NoticeGiven(text=text))
-
-    def _taker(self, queue: str | None) -> Node | None:
-        # On a driving clock all runs when that is moved on, and nothing in a call.
-        if self._clock_drives:
-            return None
-        if queue is None:
-            return self._live_node()
-        takers = (each for each in self._fellows.nodes() if each.takes(queue))
-        return next(takers, None)
 
     def _runs(self) -> bool:
         return self._live_node() is not None

@@ -39,7 +39,7 @@ NO_CODE = {PACKAGE / "testing/store", PACKAGE / "stores/migrations/versions"}
 FILES = [each for each in PACKAGE.rglob("*.py") if each.parent not in NO_CODE]
 # What users hold has a parameter for each of its settings, and triggers have one for
 # each word by which people say when.
-MANY_PARAMETERS = {"scheduler.py", "cron_trigger.py", "interval.py"}
+MANY_PARAMETERS = {"scheduler.py", "worker.py", "cron_trigger.py", "interval.py"}
 
 
 def tree() -> str:
