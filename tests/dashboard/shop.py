@@ -166,8 +166,8 @@ def _count(store: Store, chance: random.Random) -> None:
             at=START + hour * HOUR + minute * every,
             every=every,
             queue=queue,
-            ended={"completed": 300, "failed": 3},
-            lateness=_lateness(chance, 40 if hour == 6 else 1),
+            ended={"completed": int(every / MINUTE), "failed": int(every / HOUR)},
+            lateness=_lateness(chance, int(every / MINUTE), 40 if hour == 4 else 1),
         )
         for every, minutes in ((HOUR, 1), (MINUTE, 60))
         for hour in range(int(LASTS / HOUR))
@@ -177,6 +177,6 @@ def _count(store: Store, chance: random.Random) -> None:
     store.note_stats(NODE, stats)
 
 
-def _lateness(chance: random.Random, factor: float) -> Histogram:
-    late = [chance.lognormvariate(-5.5, 0.8) * factor for _ in range(300)]
+def _lateness(chance: random.Random, runs: int, factor: float) -> Histogram:
+    late = [chance.lognormvariate(-5.5, 0.8) * factor for _ in range(runs)]
     return Histogram.of((each * SECOND, 1) for each in late)

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -48,6 +49,22 @@ def test_a_server_has_it_beside_its_api() -> None:
     ended, said = served(settings_of(), use, pages=configured)
     assert ended
     assert any(each.endswith("/dashboard/ shows what runs") for each in said)
+
+
+@pytest.mark.slow
+def test_who_looks_on_does_not_keep_a_server_from_stopping() -> None:
+    with ExitStack() as stack:
+        streams: list[httpx.Response] = []
+
+        def use(url: str) -> None:
+            asked = httpx.stream("GET", f"{url}/dashboard/live/instances")
+            streams.append(stack.enter_context(asked))
+            assert streams[0].status_code == 200
+
+        ended, _ = served(settings_of(), use, pages=configured)
+        assert ended
+        # It came to its end, and was not broken off.
+        assert streams[0].read().startswith(b"retry:")
 
 
 @pytest.mark.slow
