@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +21,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: see ``ExitCode``.
     """
+    # A process that is started without them has none.
+    sys.stdin = sys.stdin or _nowhere()
+    sys.stdout = sys.stdout or _nowhere()
+    sys.stderr = sys.stderr or _nowhere()
     try:
         from go_scheduler.cli.application import run
 
@@ -32,3 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             " `pip install 'go_scheduler[cli]'`\n"
         )
         return 2
+    except KeyboardInterrupt:
+        # It came before there was a command.
+        return 130
+
+
+def _nowhere() -> TextIO:
+    return open(os.devnull, "r+", encoding="utf-8")

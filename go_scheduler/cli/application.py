@@ -28,7 +28,7 @@ from go_scheduler.cli.commands import (
     working,
 )
 from go_scheduler.cli.exit_codes import ExitCode, exit_code_of
-from go_scheduler.cli.output import line, note
+from go_scheduler.cli.output import OutputError, line, note
 from go_scheduler.errors import GoSchedulerError
 from go_scheduler.http.remote_errors import CallerError
 from go_scheduler.version import __version__
@@ -142,4 +142,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except typer.TyperException as error:
         _show(error)
         return error.exit_code
+    except OutputError as error:
+        note(f"go_scheduler: {error}")
+        return exit_code_of(error)
+    except SystemExit as ended:
+        # It is how typer ends whose help nobody reads any more.
+        if ended.code != 1:
+            raise
+        return ExitCode.BROKEN_PIPE
     return int(ended or 0)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import suppress
 from io import StringIO
 from typing import TYPE_CHECKING
 
 import typer
 
 from go_scheduler.cli.exit_codes import ExitCode
+from go_scheduler.errors import GoSchedulerError
 from go_scheduler.shown import safe
 
 if TYPE_CHECKING:
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
 _WIDE = 10_000
 
 
+class OutputError(GoSchedulerError):
+    """What was found cannot be written where it is to go."""
+
+
 def line(text: str) -> None:
     """Print a line, or some, for people to read."""
     _write(safe(text) + "\n")
@@ -27,13 +33,19 @@ def line(text: str) -> None:
 
 def document(value: Mapping[str, object]) -> None:
     """Print one JSON object, on a line of its own."""
-    _write(f"{json.dumps(value, ensure_ascii=False, separators=(',', ':'))}\n")
+    separators = (",", ":")
+    text = json.dumps(value, ensure_ascii=False, separators=separators)
+    if _encoded(text) != text:
+        text = json.dumps(value, separators=separators)
+    _write(f"{text}\n")
 
 
 def note(text: str) -> None:
     """Tell the user of something beside the output, on standard error."""
-    sys.stderr.write(safe(text) + "\n")
-    sys.stderr.flush()
+    # Where nothing can be told, what was done is done all the same.
+    with suppress(OSError):
+        sys.stderr.write(safe(text) + "\n")
+        sys.stderr.flush()
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -70,9 +82,17 @@ def at(instant: datetime | None) -> str:
 
 def _write(text: str) -> None:
     try:
-        sys.stdout.write(text)
+        sys.stdout.write(_encoded(text))
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
         # What is still to be written when the process ends goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(ExitCode.BROKEN_PIPE) from None
+        if isinstance(error, BrokenPipeError):
+            raise typer.Exit(ExitCode.BROKEN_PIPE) from None
+        raise OutputError(f"the output cannot be written: {error.strerror}") from None
+
+
+def _encoded(text: str) -> str:
+    """A text as it can be written: what the terminal does not know by its number."""
+    encoding = sys.stdout.encoding
+    return text.encode(encoding, "backslashreplace").decode(encoding)

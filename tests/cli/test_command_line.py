@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import io
 import re
 import runpy
 import subprocess
@@ -213,6 +214,8 @@ def test_ctrl_c_ends_quietly(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("go_scheduler.cli.commands.reading.instances_of", interrupt)
     assert shell("list", "-i", code=130) == ""
     assert shell.errors == ""
+    monkeypatch.setattr("go_scheduler.cli.application.run", interrupt)
+    assert shell("list", code=130) == ""
 
 
 def test_the_end_of_the_input_is_an_answer(
@@ -259,7 +262,50 @@ def test_a_reader_that_has_closed_the_pipe_ends_it_quietly(shell: Shell) -> None
         process.stdout.close()
         _, told = process.communicate(timeout=FAILED_AFTER)
         assert told == b""
-        assert process.returncode in (ExitCode.BROKEN_PIPE, 1)
+        assert process.returncode == ExitCode.BROKEN_PIPE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "code", "told"),
+    [
+        ("--version <&- >&- 2>&-", ExitCode.DONE, ""),
+        ("--version > /dev/full", ExitCode.NOT_SO, "written: No space left on device"),
+        ("list 2> /dev/full", ExitCode.USAGE, ""),
+    ],
+)
+def test_streams_that_are_closed_or_full_are_no_bugs(
+    tmp_path: Path, command: str, code: int, told: str
+) -> None:
+    ran = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m go_scheduler {command}"],
+        cwd=tmp_path,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=FAILED_AFTER,
+        check=False,
+    )
+    assert ran.returncode == code
+    assert told in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert "Exception" not in ran.stderr
+
+
+def test_what_a_terminal_cannot_show_is_written_by_its_number(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell("add", "größe", "--on-demand")
+    for words, shown in (
+        (["list"], r" gr\xf6\xdfe "),
+        (["list", "--json"], r'"name":"gr\u00f6\u00dfe"'),
+    ):
+        written = io.BytesIO()
+        with monkeypatch.context() as patch:
+            terminal = io.TextIOWrapper(written, encoding="ascii")
+            patch.setattr("sys.stdout", terminal)
+            assert main([*words, "--store", shell.url]) == 0
+        assert shown in written.getvalue().decode()
 
 
 def test_the_process_runs_the_command_line(

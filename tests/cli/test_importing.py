@@ -210,6 +210,13 @@ def test_one_time_counts_for_all_parts_and_it_goes_on_by_its_name(
     assert "by --import may, and no job is made twice" in shell.errors
     assert "what was made stays" not in shell.errors
 
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(imported_lines.Imported, "_put_jobs", interrupt)
+    assert shell("import", file, "--import", "june", code=130) == ""
+    assert "by --import june, and no job is made twice" in shell.errors
+
 
 @pytest.mark.slow
 def test_lines_come_from_standard_input(
