@@ -8,6 +8,7 @@ import select
 import socket
 import threading
 from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -50,10 +51,24 @@ async def answer(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b"x" * size})
 
 
+class Answering:
+    """A server with bounds, which may be others from now on."""
+
+    def __init__(self, made: type[asyncio.Protocol], place: Place) -> None:
+        self._made: Any = made
+        self.place = place
+
+    def bound(self, **given: Any) -> None:
+        self._made.bounds = replace(self._made.bounds, **given)
+
+    def connected(self) -> closing[socket.socket]:
+        return closing(socket.create_connection(self.place, timeout=PATIENCE))
+
+
 @contextmanager
 def answering(
     protocol: type[asyncio.Protocol], ended: threading.Event | None = None, **given: Any
-) -> Iterator[Place]:
+) -> Iterator[Answering]:
     """A server with bounds; it is told when a connection has ended."""
     bounds = {"most": 100, "head": LATE, "head_bytes": 1000, "answer": LATE, **given}
 
@@ -63,16 +78,9 @@ def answering(
             if ended is not None:
                 ended.set()
 
-    with served(
-        answer,  # type: ignore[arg-type]
-        lifespan="off",
-        http=bounded(Bounds(**bounds), Noted),
-    ) as place:
-        yield place
-
-
-def connected(place: Place) -> closing[socket.socket]:
-    return closing(socket.create_connection(place, timeout=PATIENCE))
+    made = bounded(Bounds(**bounds), Noted)
+    with served(answer, lifespan="off", http=made) as place:  # type: ignore[arg-type]
+        yield Answering(made, place)
 
 
 def read_all(connection: socket.socket) -> bytes:
@@ -87,7 +95,9 @@ def ask(connection: socket.socket) -> bytes:
     connection.sendall(ASKED)
     found = b""
     while not found.endswith(b"\r\n\r\nxx"):
-        found += connection.recv(65536)
+        part = connection.recv(65536)
+        assert part, found
+        found += part
     return found
 
 
@@ -95,7 +105,10 @@ def ask(connection: socket.socket) -> bytes:
 def test_who_sends_a_head_byte_by_byte_is_cut_off(
     protocol: type[asyncio.Protocol],
 ) -> None:
-    with answering(protocol, head=SOON) as place, connected(place) as connection:
+    with answering(protocol) as server, server.connected() as connection:
+        # Each has its time.
+        ask(connection)
+        server.bound(head=SOON)
         connection.sendall(b"GET / HTTP/1.1\r\nX: ")
         while not select.select([connection], [], [], 0.01)[0]:
             connection.sendall(b"x")
@@ -103,21 +116,12 @@ def test_who_sends_a_head_byte_by_byte_is_cut_off(
         assert told.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
         assert b'"type":"urn:go_scheduler:too-slow"' in told
         # One that asks for nothing is not kept, and hears nothing.
-        with connected(place) as silent:
+        with server.connected() as silent:
             assert read_all(silent) == b""
 
 
-def test_each_head_on_a_connection_has_its_time(
-    protocol: type[asyncio.Protocol],
-) -> None:
-    with answering(protocol, head=SOON) as place, connected(place) as connection:
-        ask(connection)
-        connection.sendall(ASKED[:-2])
-        assert read_all(connection).startswith(b"HTTP/1.1 408 ")
-
-
 def test_a_head_without_end_is_not_kept(protocol: type[asyncio.Protocol]) -> None:
-    with answering(protocol) as place, connected(place) as connection:
+    with answering(protocol) as server, server.connected() as connection:
         ask(connection)
         connection.sendall(b"GET / HTTP/1.1\r\nX: " + b"x" * 1000)
         assert read_all(connection).startswith(b"HTTP/1.1 431 ")
@@ -127,10 +131,11 @@ def test_a_head_without_end_is_not_kept(protocol: type[asyncio.Protocol]) -> Non
 def test_what_is_left_of_an_answered_body_is_read_within_bounds(
     protocol: type[asyncio.Protocol], given: dict[str, Any]
 ) -> None:
-    with answering(protocol, **given) as place, connected(place) as connection:
+    with answering(protocol) as server, server.connected() as connection:
         long = ASKED[:-2] + b"Content-Length: 9999999\r\n\r\n"
         connection.sendall(long.replace(b"GET", b"POST"))
         assert connection.recv(1) == b"H"
+        server.bound(**given)
         connection.sendall(b"x" * (2000 if given else 1_200_000))
         # What is sent on is no request, and answered nothing.
         assert b" 408 " not in (told := read_all(connection))
@@ -140,8 +145,8 @@ def test_what_is_left_of_an_answered_body_is_read_within_bounds(
 def test_a_head_without_end_is_not_kept_while_another_request_is_answered() -> None:
     """Where the parser goes on meanwhile."""
     with (
-        answering(HttpToolsProtocol) as place,
-        connected(place) as connection,
+        answering(HttpToolsProtocol) as server,
+        server.connected() as connection,
     ):
         connection.sendall(ASKED.replace(b"/ ", b"/wait "))
         with suppress(ConnectionError):
@@ -154,11 +159,11 @@ def test_those_that_are_too_many_are_told_and_the_others_are_answered(
     protocol: type[asyncio.Protocol], caplog: pytest.LogCaptureFixture
 ) -> None:
     ended = threading.Event()
-    with answering(protocol, ended, most=200) as place, ExitStack() as stack:
-        idle = [stack.enter_context(connected(place)) for _ in range(200)]
+    with answering(protocol, ended, most=200) as server, ExitStack() as stack:
+        idle = [stack.enter_context(server.connected()) for _ in range(200)]
         for each in idle[0], idle[-1]:
             assert ask(each).startswith(b"HTTP/1.1 200 ")
-        surplus = [stack.enter_context(connected(place)) for _ in range(101)]
+        surplus = [stack.enter_context(server.connected()) for _ in range(101)]
         assert read_all(surplus[-1]) == b""
         for each in surplus[:2]:
             ended.clear()
@@ -177,13 +182,13 @@ def test_who_does_not_read_is_cut_off(protocol: type[asyncio.Protocol]) -> None:
     ended = threading.Event()
     asked = ASKED.replace(b"/ ", b"/large ")
     with (
-        answering(protocol, ended, answer=SOON) as place,
-        connected(place) as connection,
+        answering(protocol, ended, answer=SOON) as server,
+        server.connected() as connection,
     ):
         connection.sendall(asked)
         assert ended.wait(PATIENCE)
         assert len(read_all(connection)) < LARGE
-    with answering(protocol) as place, connected(place) as connection:
+    with answering(protocol) as server, server.connected() as connection:
         connection.sendall(asked)
         while not connection.recv(65536).endswith(b"x"):
             pass
