@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.routing import Mount
 
-from go_scheduler.clock import SystemClock
+from go_scheduler.clock import StoreClock, SystemClock
 from go_scheduler.dashboard.context import Context
 from go_scheduler.dashboard.failures import Unexpected, answer_failure
 from go_scheduler.dashboard.live import Live
@@ -118,6 +118,7 @@ def create_dashboard(
     app.state.context = Context(
         client=client,
         clock=clock,
+        store_clock=StoreClock(clock, lambda: client._ready().now()),
         place=Place(origin),
         admission=Admission(access, authorize, doors),
         sessions=Sessions(client, clock, lasts=sign_in.lasts),

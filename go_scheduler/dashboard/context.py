@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from jinja2 import Environment
 
 from go_scheduler.client import Client
-from go_scheduler.clock import Clock
+from go_scheduler.clock import Clock, StoreClock
 from go_scheduler.dashboard.live import Live
 from go_scheduler.dashboard.security.admission import Admission
 from go_scheduler.dashboard.security.place import Place
@@ -22,7 +22,8 @@ class Context:
 
     Attributes:
         client: What they call: a client, or a scheduler.
-        clock: Tells the time.
+        clock: Tells the time of sessions.
+        store_clock: Tells that of the store.
         place: Where browsers have the dashboard.
         admission: Finds out who calls.
         sessions: Know browsers again.
@@ -35,6 +36,7 @@ class Context:
 
     client: Client
     clock: Clock
+    store_clock: StoreClock
     place: Place
     admission: Admission
     sessions: Sessions

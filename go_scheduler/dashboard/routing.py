@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from starlette.responses import Response
 from starlette.routing import Route
 
+from go_scheduler.client.awaitable import on_thread
 from go_scheduler.dashboard.security.forms import check_token, read_form
 from go_scheduler.dashboard.security.place import (
     check_own_page,
@@ -95,6 +96,7 @@ async def _admitted(request: Request, needs: str) -> Visit:
     caller = await here.admission.caller_of(request, session)
     request.state.caller, request.state.needed = caller, (needs,)
     caller.check_scopes(needs)
+    await on_thread(here.store_clock.refresh, waits=True)
     token = await here.sessions.token(session, caller.subject)
     return Visit(request, caller, session, token)
 

@@ -13,6 +13,8 @@ from go_scheduler.http.access.caller import Caller
 from go_scheduler.http.paths import path_from_outside, path_within
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from starlette.requests import Request
 
     from go_scheduler.client import Client
@@ -60,6 +62,11 @@ class Visit:
     def client(self) -> Client:
         """What pages call."""
         return self.here.client
+
+    @property
+    def now(self) -> datetime:
+        """The present, as the store has it: by that its rows are told."""
+        return self.here.store_clock.now()
 
     @property
     def is_partial(self) -> bool:

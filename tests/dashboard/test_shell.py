@@ -12,6 +12,8 @@ from starlette.routing import Mount
 from go_scheduler import ConfigurationError, MemoryStore
 from go_scheduler.client import Client
 from go_scheduler.dashboard import create_dashboard
+from go_scheduler.testing import ManualClock
+from tests.dashboard.parsed import Parsed
 from tests.http.serving import Calling
 
 
@@ -61,3 +63,9 @@ def test_what_is_not_there_is_a_page_that_says_so(browser: Calling) -> None:
 def test_nobody_unknown_is_to_change_anything() -> None:
     with pytest.raises(ConfigurationError, match="give access= or authorize="):
         create_dashboard(Client(MemoryStore()), allow_changes=True)
+
+
+def test_pages_go_by_the_time_of_the_store() -> None:
+    client = Client(MemoryStore(ManualClock()))
+    with Calling(create_dashboard(client)) as browser:
+        assert "As of 2030-01-01 00:00" in Parsed(browser.get("/")).text

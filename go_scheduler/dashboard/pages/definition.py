@@ -152,7 +152,7 @@ async def definition(visit: Visit) -> Response:
     query = visit.request.query_params
     id = visit.request.path_params["id"]
     found = await seen_definition(visit.here, visit.caller, id)
-    now = visit.here.clock.now()
+    now = visit.now
     path = f"/definitions/{found.id}"
     before = asked.instant(query, "before")
     why: Why | None = None

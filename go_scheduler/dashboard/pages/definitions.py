@@ -49,7 +49,7 @@ async def definitions(visit: Visit) -> Response:
         definitions=page_of,
         given=given,
         states=list(DefinitionState),
-        now=visit.here.clock.now(),
+        now=visit.now,
     )
 
 

@@ -25,7 +25,7 @@ async def instance(visit: Visit) -> Response:
         instance=found,
         runs=runs,
         why=why,
-        now=visit.here.clock.now(),
+        now=visit.now,
         can_cancel=found.outcome is None and not found.cancel_requested,
         can_retry=found.outcome is Outcome.FAILED,
     )

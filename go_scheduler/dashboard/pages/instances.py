@@ -38,7 +38,7 @@ async def instances(visit: Visit) -> Response:
         instances=found,
         state=state,
         states=states,
-        now=visit.here.clock.now(),
+        now=visit.now,
         is_cut=state not in _OUTCOMES and len(found) >= _MOST,
     )
 

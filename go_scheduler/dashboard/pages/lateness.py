@@ -32,7 +32,7 @@ async def lateness(visit: Visit) -> Response:
     query = visit.request.query_params
     days = int(asked.word(query, "days", DAYS) or "2")
     queue = asked.text(query, "queue")
-    now = visit.here.clock.now()
+    now = visit.now
 
     def read() -> tuple[list[QueueStats], list[QueueStats]]:
         first = now.replace(hour=0, minute=0, second=0, microsecond=0)

@@ -25,7 +25,7 @@ async def nodes(visit: Visit) -> Response:
         nodes=found,
         held=held,
         is_cut=len(claims) == _CLAIMS,
-        now=visit.here.clock.now(),
+        now=visit.now,
     )
 
 

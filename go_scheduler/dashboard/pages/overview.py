@@ -90,7 +90,7 @@ def read_overview(client: Client, caller: Caller, now: datetime) -> Overview:
 
 async def overview(visit: Visit) -> Response:
     """What runs where, what failed lately, what waits, and which nodes there are."""
-    now = visit.here.clock.now()
+    now = visit.now
     found = await on_thread(read_overview, visit.client, visit.caller, now)
     return visit.show("overview.html", found=found)
 

@@ -40,7 +40,7 @@ async def search(visit: Visit) -> Response:
         definitions=definitions,
         instances=instances,
         is_cut=len(definitions) == LISTED,
-        now=visit.here.clock.now(),
+        now=visit.now,
     )
 
 

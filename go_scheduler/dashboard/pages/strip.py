@@ -66,7 +66,7 @@ async def read_strip(
         path: The page that it is on.
         of: What that is asked for besides.
     """
-    now = visit.here.clock.now()
+    now = visit.now
     query = visit.request.query_params
     zoom = asked.word(query, "zoom", ZOOMS) or "hour"
     start = asked.instant(query, "start")
