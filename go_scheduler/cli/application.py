@@ -1,5 +1,6 @@
 """The application: its commands, and how it ends when something is wrong."""
 
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -67,8 +68,10 @@ application = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    # Where nobody looks there are no boxes to draw.
-    rich_markup_mode="rich" if sys.stdout.isatty() else None,
+    # Where nobody looks, or wants them, there are no boxes to draw.
+    rich_markup_mode="rich"
+    if sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    else None,
 )
 
 

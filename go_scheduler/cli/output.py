@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 _WIDE = 10_000
+_LEAST = 4
+"""What a column takes that still can be read, with the space before it."""
 
 
 class OutputError(GoSchedulerError):
@@ -49,7 +51,10 @@ def note(text: str) -> None:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows under their headings: as wide as a terminal is, else as they are."""
+    """Print rows under their headings: as wide as a terminal is, else as they are.
+
+    A terminal that is too narrow for all columns wraps the lines itself.
+    """
     # Imported here: what prints no table needs none of it.
     from rich.console import Console
     from rich.table import Table
@@ -69,6 +74,9 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         shown.add_column(each, overflow="fold", no_wrap=index == 0)
     for row in rows:
         shown.add_row(*(Text(safe(each).replace("\n", " ")) for each in row))
+    first = max(len(each[0]) for each in (columns, *rows))
+    if console.width < first + _LEAST * (len(columns) - 1):
+        console.width = _WIDE
     console.print(shown)
     _write("".join(f"{each.rstrip()}\n" for each in printed.getvalue().splitlines()))
 

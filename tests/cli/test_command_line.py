@@ -245,6 +245,11 @@ def test_a_table_is_as_wide_as_a_terminal(
     assert "\x1b[1m" in drawn
     lines = re.sub(r"\x1b\[[\d;]*m", "", drawn).splitlines()
     assert max(map(len, lines)) <= 60
+    monkeypatch.setenv("COLUMNS", "50")
+    wrapped = re.sub(r"\x1b\[[\d;]*m", "", shell("list"))
+    assert [each.split() for each in wrapped.splitlines()] == [
+        each.split() for each in plain.splitlines()
+    ]
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b[3" not in shell("list")
 
