@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _ALWAYS = (401, 403, 404, 429, 431, 500, 503)
 _WITH_BODY = (400, 408, 413, 415, 422)
-_CONFLICTS = ("post", "put", "patch")
+_CONFLICTS = {"post", "put", "patch", "delete"}
 
 
 class FieldProblem(BaseModel):

@@ -177,6 +177,8 @@ def test_why_is_told_of_definitions_and_instances(store: Store, http: Calling) -
 def test_it_describes_itself(http: Calling) -> None:
     described = http.get("/openapi.json").json()
     assert described == http.get("/openapi.json").json()
+    # A type that the server runs is not deleted.
+    assert "409" in described["paths"]["/v1/types/{type}"]["delete"]["responses"]
     assert described["openapi"].startswith("3.1")
     operations = {
         each["operationId"]: each
