@@ -17,11 +17,11 @@ from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.shown import shown
 from go_scheduler.stores.base import Store
 from go_scheduler.stores.findings import (
-    NOT_ANSWERED,
     SCHEMA_MISSING,
     UNREACHABLE,
     Finding,
     Severity,
+    unanswered,
 )
 
 if TYPE_CHECKING:
@@ -133,4 +133,4 @@ def _findings(store: Store, facts: Facts, clock: Clock) -> Iterator[Finding]:
         try:
             yield from question(facts)
         except StoreError as error:
-            yield NOT_ANSWERED.found(f"{about}: {error}")
+            yield unanswered(about, error)

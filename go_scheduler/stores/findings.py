@@ -73,6 +73,7 @@ def well(name: str, seen: str) -> Finding:
     return Finding(name=name, severity=Severity.OK, seen=seen)
 
 
+_INSUFFICIENT_PRIVILEGE = "42501"
 _NOTICE, _WARNING, _ERROR = Severity.NOTICE, Severity.WARNING, Severity.ERROR
 
 UNREACHABLE = Kind(
@@ -80,9 +81,10 @@ UNREACHABLE = Kind(
 )
 NOT_ANSWERED = Kind(
     "not-answered",
-    _NOTICE,
-    "Ask as a user who may read it, or when there is less to do.",
+    _WARNING,
+    "See to what the error says, and ask again when there is less to do.",
 )
+NOT_ALLOWED = Kind("not-allowed", _NOTICE, "Ask as a user who may read it.")
 SCHEMA_MISSING = Kind(
     "schema-missing",
     _ERROR,
@@ -164,6 +166,7 @@ OLD_STATISTICS = Kind(
 OF_STORES = (
     UNREACHABLE,
     NOT_ANSWERED,
+    NOT_ALLOWED,
     SCHEMA_MISSING,
     SCHEMA_BEHIND,
     SCHEMA_AHEAD,
@@ -191,3 +194,16 @@ OF_STORES = (
     OLD_STATISTICS,
 )
 """All that stores of this package may find wrong with their databases."""
+
+
+def unanswered(about: str, error: Exception) -> Finding:
+    """Why there is no answer to a question.
+
+    Args:
+        about: What it is about.
+        error: What it raised.
+    """
+    driver_error = getattr(error.__cause__, "orig", None)
+    may_not = getattr(driver_error, "sqlstate", None) == _INSUFFICIENT_PRIVILEGE
+    kind = NOT_ALLOWED if may_not else NOT_ANSWERED
+    return kind.found(f"{about}: {error}")

@@ -362,7 +362,7 @@ def test_a_question_that_fails_is_a_finding(clock: ManualClock) -> None:
     store = Broken(clock)
     store.failing = ("list_contacts",)
     seen = diagnose(store, clock=clock)
-    assert seen.worst is Severity.NOTICE
+    assert seen.worst is Severity.WARNING
     [one] = [each for each in seen.findings if each.name == "not-answered"]
     assert one.seen == "nodes: list_contacts is not for you"
 

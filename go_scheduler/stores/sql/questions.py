@@ -13,12 +13,12 @@ from go_scheduler.shown import shown
 from go_scheduler.stores.findings import (
     INDEX_INVALID,
     INDEX_MISSING,
-    NOT_ANSWERED,
     SCHEMA_AHEAD,
     SCHEMA_BEHIND,
     SCHEMA_MISSING,
     SCHEMA_UNKNOWN,
     TABLE_MISSING,
+    unanswered,
     well,
 )
 from go_scheduler.stores.migrations.history import history
@@ -66,7 +66,7 @@ def answers(
         try:
             yield from ask(read)
         except StoreError as error:
-            yield NOT_ANSWERED.found(f"{about}: {error}")
+            yield unanswered(about, error)
 
 
 def schema(connection: Connection) -> Iterator[Finding]:
