@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from go_scheduler.clock import ZERO
-from go_scheduler.errors import (
-    StoreError,
-    TaskInstanceNotFoundError,
-)
+from go_scheduler.errors import StoreError, TaskInstanceNotFoundError
 from go_scheduler.events.event import of_instance
 from go_scheduler.events.instance_events import InstanceGivenBack, RunTimedOut
 from go_scheduler.models import Extension, Outcome
