@@ -29,6 +29,7 @@ from go_scheduler.stores.messages import (
     Renewal,
     RunOutcome,
 )
+from go_scheduler.stores.sql import views
 from go_scheduler.stores.sql.contents import ContentsCache
 from go_scheduler.testing import settle
 from go_scheduler.testing.builders import HOUR, LEASE, SECOND, claimant, clean_up
@@ -241,6 +242,34 @@ def test_every_statement_walks_its_index_and_no_further(loaded: Loaded) -> None:
         for scan in (each for each in scans if each.table != "task_nodes"):
             assert scan.index in ALLOWED[name], f"{name}: {scan}"
             assert scan.rows <= MOST_ROWS, f"{name}: {scan}"
+
+
+@pytest.mark.slow
+def test_what_pages_show_is_read_from_the_ends_of_indexes(
+    loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "LOOKED_AT", BATCH)
+    with closing(ExplainingPostgreSQLStore(loaded.url)) as store:
+        store.initialize()
+        now = store.now()
+        [one] = store.list_definitions(limit=1)
+        # As often as it takes for a plan that is for any values.
+        for _ in range(6):
+            store.counts_up_to(BATCH)
+            store.list_backlog(BATCH)
+            store.list_waiting(limit=BATCH)
+            store.list_claims(limit=BATCH)
+            for outcome in Outcome:
+                part = store.list_ended(outcome, limit=BATCH)
+                if part.next is not None:
+                    store.list_ended(outcome, before=part.next, limit=BATCH)
+            store.list_fired(one.id, since=now - HOUR, before=now + HOUR, limit=BATCH)
+            store.list_unscheduled(one.id, limit=BATCH)
+            store.search_key("order 7", limit=BATCH)
+    assert {each.table for each in store.scans} >= {"task_instances"}
+    for scan in store.scans:
+        # Of a thousand definitions each is asked for the key.
+        assert scan.rows <= 2_000, scan
 
 
 @pytest.fixture(params=["none", "stale", "fresh"])
