@@ -76,7 +76,7 @@ def simulate(
     for name, number in (("workers", workers), ("most", most)):
         if number is not None:
             check_type(name, number, int)
-            check_positive_number(name, number)
+            _check_number(name, number)
     try:
         end = start + span
     except OverflowError:
@@ -87,7 +87,7 @@ def simulate(
     return _simulation(given, runs, refused, lengths, (start, end), workers)
 
 
-def check_positive_number(name: str, number: int) -> None:
+def _check_number(name: str, number: int) -> None:
     """Refuse a number below one."""
     if number < 1:
         raise ConfigurationError(f"{name} must be at least 1, not {shown(number)}")
@@ -131,7 +131,7 @@ def _runs(
         try:
             for at in fire_times(definition, start, end, lengths[of]):
                 if len(runs) == most:
-                    raise TooManyError
+                    raise _TooManyError
                 due = at + jitter_of(definition, at)
                 runs.append(
                     Run(
@@ -142,7 +142,7 @@ def _runs(
                         length=lengths[of],
                     )
                 )
-        except TooManyError:
+        except _TooManyError:
             raise ConfigurationError(
                 f"there are more than {most:,} fire times up to {end:%Y-%m-%d %H:%M}:"
                 " choose a shorter span, fewer definitions or a larger most"
@@ -153,7 +153,7 @@ def _runs(
     return sorted(runs, key=attrgetter("at")), refused
 
 
-class TooManyError(Exception):
+class _TooManyError(Exception):
     """There are more fire times than are to be simulated."""
 
 

@@ -154,3 +154,5 @@ def test_what_would_be_refused_is_shown(shell: Shell, declaring: str) -> None:
     assert "is in the set of 'shop'" in told + shell.errors
     told = shell.refusal("plan", "x:y", "--owner", "a", "--check", "--apply")
     assert "say --check or --apply, not both" in told
+    told = shell.refusal("plan", "x:y", "--owner", "a", "--version", "1")
+    assert "--version is of use with --apply only" in told

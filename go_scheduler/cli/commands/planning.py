@@ -63,6 +63,8 @@ def plan(
 
     if check and apply:
         raise ConfigurationError("say --check or --apply, not both")
+    if version is not None and not apply:
+        raise ConfigurationError("--version is of use with --apply only")
     given: dict[str, Any] = {"owner": owner, "removed": removed, "adopt": adopt}
     definitions = declared(source, SystemClock().now())
     with closing(opened_store(where.url(), migrates=apply)) as store:
