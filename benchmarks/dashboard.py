@@ -39,7 +39,7 @@ _SHOW = {
     "task": f"/definitions/{_TASK}",
     "pending": "/instances?state=pending",
     "running": "/instances?state=running",
-    "failed": "/instances?state=failed",
+    "failures": "/instances?state=failed",
     "completed": "/instances?state=completed",
     "cancelled": "/instances?state=cancelled",
     "instance": "/instances/FAILED",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
@@ -47,7 +46,7 @@ class Dashboard(Starlette):
         It is called on the event loop. Without it they end by themselves soon after.
         """
         context: Context = self.state.context
-        context.stopping.set()
+        context.live.stop()
 
 
 def create_dashboard(
@@ -103,7 +102,6 @@ def create_dashboard(
     if authorize is None and isinstance(access, BearerAccess):
         doors = Doors(access, sign_in, clock)
         access.tell_by(client.teller("http"))
-    stopping = asyncio.Event()
     app = Dashboard(
         routes=[
             Mount("/static", StaticFiles(), name="static"),
@@ -124,8 +122,7 @@ def create_dashboard(
         sessions=Sessions(client, clock, lasts=sign_in.lasts),
         audit=Audit(client, clock),
         allows_changes=is_known if allow_changes is None else allow_changes,
-        stopping=stopping,
-        live=Live(client, stopping),
+        live=Live(client),
         templates=environment(),
     )
     return app

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 
 from jinja2 import Environment
@@ -29,7 +28,6 @@ class Context:
         sessions: Know browsers again.
         audit: Tells who did what.
         allows_changes: Whether pages may change anything.
-        stopping: Set when streams of events are to end.
         live: Tells those who view them of changes.
         templates: What they are made of.
     """
@@ -42,6 +40,5 @@ class Context:
     sessions: Sessions
     audit: Audit
     allows_changes: bool
-    stopping: asyncio.Event
     live: Live
     templates: Environment

@@ -63,7 +63,6 @@ class Live:
 
     Args:
         client: What is looked at.
-        stopping: Set when all streams are to end.
         every: How many seconds there are between two looks.
         lasts: For how many seconds a stream goes on; browsers then ask again, and are
             let in again.
@@ -73,14 +72,13 @@ class Live:
     def __init__(
         self,
         client: Client,
-        stopping: asyncio.Event,
         *,
         every: float = 2,
         lasts: float = 30,
         most: int = 200,
     ) -> None:
         self._client = client
-        self._stopping = stopping
+        self._stopping = asyncio.Event()
         self._every = every
         self._lasts = lasts
         self._most = most
@@ -90,6 +88,10 @@ class Live:
     def viewers(self) -> int:
         """How many there are."""
         return sum(each.viewers for each in self._readers.values())
+
+    def stop(self) -> None:
+        """End all streams, and begin no others."""
+        self._stopping.set()
 
     def stream(self, kind: str) -> AsyncGenerator[str]:
         """The events for one viewer, as they are sent.

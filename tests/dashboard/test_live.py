@@ -57,7 +57,7 @@ async def changed(stream: AsyncIterator[str], change: Callable[[], object]) -> s
 @pytest.mark.parametrize("store", [MemoryStore(), Away()])
 def test_a_change_is_told(store: MemoryStore) -> None:
     async def view() -> None:
-        live = Live(Client(store), asyncio.Event(), every=QUICK)
+        live = Live(Client(store), every=QUICK)
         async with aclosing(live.stream("instances")) as stream:
             event = await changed(stream, lambda: pending(store))
             assert event.endswith("data: 1\n\n")
@@ -71,7 +71,7 @@ def test_a_node_that_comes_is_told() -> None:
     store = MemoryStore()
 
     async def view() -> None:
-        live = Live(Client(store), asyncio.Event(), every=QUICK)
+        live = Live(Client(store), every=QUICK)
         nodes = (Announcement(node=OTHER_NODE, stopping=each) for each in _flips())
         async with aclosing(live.stream("nodes")) as stream:
             await changed(
@@ -90,7 +90,7 @@ def _flips() -> Iterator[bool]:
 
 def test_viewers_share_a_reader_and_are_bounded() -> None:
     async def view() -> None:
-        live = Live(Client(MemoryStore()), asyncio.Event(), most=2)
+        live = Live(Client(MemoryStore()), most=2)
         first, second = live.stream("instances"), live.stream("instances")
         for each in (first, second):
             assert (await anext(each)).startswith("retry:")
@@ -109,7 +109,7 @@ def test_viewers_share_a_reader_and_are_bounded() -> None:
 
 def test_a_stream_ends_after_a_while() -> None:
     async def view() -> list[str]:
-        live = Live(Client(MemoryStore()), asyncio.Event(), lasts=QUICK)
+        live = Live(Client(MemoryStore()), lasts=QUICK)
         async with asyncio.timeout(PATIENCE):
             return [each async for each in live.stream("nodes")]
 
@@ -118,12 +118,11 @@ def test_a_stream_ends_after_a_while() -> None:
 
 def test_a_stream_ends_when_the_server_stops() -> None:
     async def view() -> None:
-        stopping = asyncio.Event()
-        live = Live(Client(MemoryStore()), stopping)
+        live = Live(Client(MemoryStore()))
         async with asyncio.timeout(PATIENCE):
             stream = live.stream("nodes")
             await anext(stream)
-            stopping.set()
+            live.stop()
             assert [each async for each in stream] == [": still here\n\n"]
         with pytest.raises(Problem):
             live.stream("nodes")
