@@ -105,10 +105,13 @@ class Visit:
         """A page of ours that leads to another, so that strict cookies are sent there.
 
         Args:
-            path: As the routes have it, with a query; None: the one that was asked for.
+            path: As ``path`` has it; None: the one that was asked for.
         """
-        root = self.request.scope.get("root_path", "")
-        return self.show("onward.html", to=self.itself if path is None else root + path)
+        return self.show("onward.html", to=self.outside(path or self.path))
+
+    def outside(self, path: str) -> str:
+        """A path and query, as ``path`` has them, as browsers have it."""
+        return path_from_outside(self.request, path)
 
     def may(self, scope: str) -> bool:
         """Whether they may do what a scope allows; to change anything, here."""

@@ -319,6 +319,14 @@ def test_whom_authorize_does_not_know_sees_nothing() -> None:
         assert SECRET not in answer.text
 
 
+def test_an_authorize_that_answers_something_else_lets_nobody_in(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with Calling(probing(authorize=lambda _: True)) as browser:
+        assert browser.get("/probe").status_code == 500
+    assert "authorize must answer a Caller or None, not a value of" in caplog.text
+
+
 async def _later(request: Request) -> Caller:
     return READER
 

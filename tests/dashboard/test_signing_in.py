@@ -10,6 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from go_scheduler import ConfigurationError, MemoryStore, Scheduler
 from go_scheduler.client import Client
@@ -116,6 +118,20 @@ def test_a_key_is_exchanged_for_a_session() -> None:
         cookie = cookies_of(answer)["go_scheduler-8710"]
         assert NEW.key not in cookie
         assert NEW.kept.partition(":")[2] not in cookie
+
+
+def test_whoever_has_signed_in_is_where_they_wanted_to_be() -> None:
+    with known_to(with_keys()) as browser:
+        answer = sign_in_by_key(browser, to="/probe?a=1&b=%2F")
+        assert answer.headers["Location"] == "/probe?a=1&b=%2F"
+    app = Starlette(routes=[Mount("/tasks", probing(access=with_keys()))])
+    with Calling(app) as browser:
+        led = browser.get("/tasks/probe?a=1").headers["Location"]
+        assert led == "/tasks/login?next=%2Fprobe%3Fa%3D1"
+        [token] = browser.get(led).text.split('name="csrf" value="')[1].split('"')[:1]
+        form = {"csrf": token, "key": NEW.key, "next": "/probe?a=1"}
+        answer = browser.post("/tasks/login", data=form, headers=OWN)
+        assert answer.headers["Location"] == "/tasks/probe?a=1"
 
 
 def test_who_has_no_right_to_change_anything_does_not() -> None:

@@ -56,6 +56,11 @@ class Admission:
                 raise Problem(
                     403, "not-allowed", "Not allowed", "nothing of this is for you"
                 )
+            if not isinstance(caller, Caller):
+                raise TypeError(
+                    "authorize must answer a Caller or None, not a value of type"
+                    f" {type(caller).__name__}"
+                )
             return caller
         if self.doors is not None:
             return self.doors.caller_of(session.signed_in)

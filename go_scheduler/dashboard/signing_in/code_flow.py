@@ -6,7 +6,9 @@ import asyncio
 import hashlib
 import secrets
 from base64 import urlsafe_b64encode
-from typing import TYPE_CHECKING, Any, NamedTuple
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 from go_scheduler.http.access.login_provider import (
@@ -18,12 +20,16 @@ from go_scheduler.http.access.login_provider import (
 from go_scheduler.http.problems import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from go_scheduler.dashboard.signing_in.sign_in import SignIn
     from go_scheduler.http.access.caller import Caller
     from go_scheduler.http.access.issuer import OidcIssuer
     from go_scheduler.http.access.tokens import Tokens
+
+_T = TypeVar("_T")
+
+_THREADS = 4
 
 
 class Begun(NamedTuple):
@@ -56,6 +62,8 @@ class CodeFlow:
         self._client_id = client_id
         self._secret = sign_in.client_secret
         self._scope = sign_in.scope
+        # Of its own: an issuer that does not answer keeps nobody else waiting.
+        self._threads = ThreadPoolExecutor(_THREADS, "go_scheduler sign-in")
 
     async def begin(self, back: str) -> Begun:
         """Begin to sign somebody in.
@@ -126,9 +134,12 @@ class CodeFlow:
         if self._secret is not None:
             form["client_secret"] = self._secret
         try:
-            return await asyncio.to_thread(provider.ask, "token", **form)
+            return await self._asked(partial(provider.ask, "token", **form))
         except LoginError as error:
             raise _problem(error) from error
+
+    async def _asked(self, ask: Callable[[], _T]) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, ask)
 
     async def _caller(self, given: Mapping[str, Any], nonce: str) -> Caller:
         access, id_token = given.get("access_token"), given.get("id_token")
@@ -144,12 +155,14 @@ class CodeFlow:
 
     async def _provider(self) -> LoginProvider:
         try:
-            return await asyncio.to_thread(
-                LoginProvider.discover,
-                self._issuer.issuer,
-                client_id=self._client_id,
-                scope=self._scope,
-                tls=self._tokens.tls,
+            return await self._asked(
+                partial(
+                    LoginProvider.discover,
+                    self._issuer.issuer,
+                    client_id=self._client_id,
+                    scope=self._scope,
+                    tls=self._tokens.tls,
+                )
             )
         except LoginError as error:
             raise _problem(error) from error

@@ -60,7 +60,8 @@ async def by_key(request: Request) -> Response:
         here.audit.refused(request, problem.status, problem.detail)
         return await _show(request, form.get("next", "/"), "There is no such key.")
     visit = Visit(request)
-    response = visit.go(path_to_return_to(form.get("next", "/")))
+    to = path_to_return_to(form.get("next", "/"))
+    response = visit.send_to(visit.outside(to))
     await _let_in(request, response, caller, signed_in)
     return response
 
