@@ -47,7 +47,7 @@ NOUNS = (
     "recovery",
 )
 # What is measured only if it is asked for.
-MORE = ("batches", "http", "dashboard")
+MORE = ("batches", "http", "dashboard", "listeners")
 _STORES = ("memory", "sqlite", "postgresql")
 _PACKAGES = (
     "go_scheduler",

@@ -46,7 +46,12 @@ class Instrument(Hears, ABC):
     What comes by the thousand costs too much to be told one by one: an instrument reads
     what nodes have counted when somebody asks for it. One of a scheduler's
     ``listeners`` may be one.
+
+    Attributes:
+        surrounds: Whether there is anything that handlers are called within.
     """
+
+    surrounds = True
 
     @abstractmethod
     def watch(self, node: Watched) -> None:

@@ -47,6 +47,8 @@ class Gathering(Instrument):
     At most 200 pairs of queue and name are told apart; further ones are *other*.
     """
 
+    surrounds = False
+
     def __init__(self) -> None:
         super().__init__(self._hear, (InstanceSkipped, InstanceDropped))
         self._lock = threading.Lock()

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _SCOPE = "go_scheduler"
 # A value takes some microseconds, and more than so many would be felt.
 _MOST_VALUES = 10_000
+# Until a program sets a provider.
+_NOBODY = (trace.ProxyTracerProvider, trace.NoOpTracerProvider)
 _VALUES = (*BOUNDS_IN_SECONDS, 2 * BOUNDS_IN_SECONDS[-1])
 
 
@@ -50,6 +52,8 @@ class Telemetry(Gathering):
         tracer_provider: Has the spans; None: the global one.
     """
 
+    surrounds = True
+
     def __init__(
         self,
         *,
@@ -58,6 +62,7 @@ class Telemetry(Gathering):
     ) -> None:
         super().__init__()
         meter = metrics.get_meter(_SCOPE, __version__, meter_provider)
+        self._is_global = tracer_provider is None
         self._tracer = trace.get_tracer(_SCOPE, __version__, tracer_provider)
         # Several readers may export at once.
         self._recording = threading.Lock()
@@ -77,7 +82,9 @@ class Telemetry(Gathering):
         }
 
     def around(self, instance: TaskInstance) -> AbstractContextManager[object]:
-        """The span of a run."""
+        """The span of a run, if anybody keeps spans."""
+        if self._is_global and isinstance(trace.get_tracer_provider(), _NOBODY):
+            return super().around(instance)
         return self._span(instance)
 
     @contextmanager

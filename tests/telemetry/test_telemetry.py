@@ -311,10 +311,17 @@ def test_the_span_is_current_in_async_handlers_and_in_threads(house: House) -> N
     assert len(inside) == 2
 
 
-def test_without_arguments_the_global_providers_are_used() -> None:
+def test_without_arguments_the_global_providers_are_used_once_they_are_set(
+    monkeypatch: pytest.MonkeyPatch, house: House
+) -> None:
     telemetry = Telemetry()
-    with telemetry.around(TaskInstance(**instance())):
-        assert not trace.get_current_span().is_recording()
+    given = TaskInstance(**instance())
+    with telemetry.around(given):
+        assert trace.get_current_span() is trace.INVALID_SPAN
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", house.tracers)
+    with telemetry.around(given):
+        assert trace.get_current_span().is_recording()
+    assert [each.name for each in house.spans()] == ["process a"]
 
 
 def instance() -> dict[str, Any]:

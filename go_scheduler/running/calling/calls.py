@@ -79,6 +79,8 @@ class Calls:
         self._look, self._complete_in = keeper.look, recorder.complete_in
         self._count = recorder.tally.begun
         self._instrument = events.instrument
+        if self._instrument is not None and not self._instrument.surrounds:
+            self._instrument = None
         self._margin = min(_MARGIN, keeper.lease / 4)
         self._tells_started = self._events.wanted(InstanceStarted)
         self.is_async = async_test(handler)
