@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.models import State, TaskInstance
 from go_scheduler.shown import shown
 from go_scheduler.why.answer import Because, Why
+from go_scheduler.why.obstacles import but_nobody_would, obstacle
 from go_scheduler.why.words import length, node_text, summary
 
 if TYPE_CHECKING:
@@ -193,12 +194,6 @@ def frozen(facts: Facts, instance: TaskInstance) -> str:
     return f"Instance {instance.id}, due at {due}, waits for that.{_before(instance)}"
 
 
-def but_nobody_would(facts: Facts) -> str:
-    """What is wrong already, for something that is due later."""
-    obstacle = _obstacle(facts)
-    return "" if obstacle is None else f" But {obstacle}."
-
-
 def _parked(facts: Facts, instance: TaskInstance) -> Why:
     """What is due, and whose turn is another instance's."""
     lock, holder = instance.definition.lock, facts.holder
@@ -234,7 +229,7 @@ def _of(facts: Facts, holder: TaskInstance) -> str:
 
 def _waits(facts: Facts, instance: TaskInstance) -> Why:
     """What is due, and nobody has taken."""
-    what = _obstacle(facts)
+    what = obstacle(facts)
     if what is None:
         queue, name = facts.definition.queue, facts.definition.name
         able = [each for each in facts.takers if each.serves(queue)]
@@ -254,29 +249,6 @@ def _waits(facts: Facts, instance: TaskInstance) -> Why:
         since=due,
         reason=instance.error,
     )
-
-
-def _obstacle(facts: Facts) -> str | None:
-    """Why no node would take anything of the definition; None: one would."""
-    queue, name = facts.definition.queue, facts.definition.name
-    served = [each for each in facts.takers if each.serves(queue)]
-    if not facts.takers:
-        return "no node is alive that takes anything: start a scheduler"
-    if not served:
-        return f"no living node serves the queue {queue!r}{_served_last(facts, queue)}"
-    if not any(each.knows(name) for each in served):
-        handler = "definitions without a name" if name is None else f"the name {name!r}"
-        return f"no living node that serves its queue has a handler for {handler}"
-    return None
-
-
-def _served_last(facts: Facts, queue: str) -> str:
-    """Which node served a queue last, as far back as that is known."""
-    gone = [each for each in facts.nodes if each.queues and queue in each.queues]
-    if not gone:
-        return ", nor has one within the last hour"
-    last = max(gone, key=lambda each: each.seen_at)
-    return f"; the last was {last}, seen at {facts.times(last.seen_at)}"
 
 
 def _run_of(facts: Facts, instance: TaskInstance) -> str:
