@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from go_scheduler.client import Client
 from go_scheduler.dashboard.words import late, node_state, plain_instant, span, took
 from go_scheduler.models import State
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 NOW = START + HOUR + MINUTE + 5 * SECOND
 
 
+@pytest.mark.slow
 def test_each_figure_is_that_of_the_store(
     store: Store, clock: ManualClock, browser: Calling
 ) -> None:

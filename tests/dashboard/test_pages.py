@@ -131,6 +131,7 @@ def test_an_id_leads_to_what_has_it(browser: Calling, store: Store) -> None:
     assert browser.get(f"/search?q={uuid4()}").status_code == 200
 
 
+@pytest.mark.slow
 def test_lists_go_on(browser: Calling, store: Store) -> None:
     for key in range(60):
         put(store, definition(START + HOUR, name=f"n{key}", key=key + 1))
@@ -164,6 +165,7 @@ def test_of_many_that_run_a_few_are_shown(browser: Calling, store: Store) -> Non
     assert "21 in all" in page.text
 
 
+@pytest.mark.slow
 def test_restricted_callers_see_what_is_theirs_alone(
     store: Store, clock: ManualClock
 ) -> None:

@@ -197,6 +197,7 @@ def test_of_too_many_the_numbers_are_shown(store: MemoryStore) -> None:
     )
 
 
+@pytest.mark.slow
 def test_of_a_month_every_second_there_are_no_more_marks(store: MemoryStore) -> None:
     made = put(store, definition(START, trigger=IntervalTrigger(SECOND, anchor=START)))
     month = Window(start=START - timedelta(days=1), zoom="month")
