@@ -214,6 +214,13 @@ def test_a_browser_that_says_only_the_origin_is_believed(
     assert answer.text == "pressed: mine"
 
 
+def test_who_comes_without_tls_is_told_that_this_is_why(anns: Calling) -> None:
+    headers = {"Host": "10.0.0.7:8710", "Origin": "http://10.0.0.7:8710"}
+    answer = press(anns, headers=headers)
+    assert answer.status_code == 403
+    assert "by https alone" in answer.text
+
+
 def test_cookies_are_out_of_reach_for_scripts_and_other_sites(anns: Calling) -> None:
     cookie = anns.get("/", headers={"Host": "tasks.example.org"}).headers["Set-Cookie"]
     name, *attributes = cookie.split("; ")

@@ -57,6 +57,14 @@ def check_own_page(request: Request, origin: str) -> None:
     else:
         # It has compared them itself, whatever a proxy makes of the host.
         is_own = site == "same-origin"
+    if not is_own and sent == [origin.replace("https:", "http:", 1)]:
+        raise Problem(
+            403,
+            "plain-http",
+            "Not allowed",
+            "whatever changes something, and signing in, is done by https alone, or on"
+            " the machine of the dashboard",
+        )
     if not is_own:
         raise Problem(
             403,
