@@ -57,7 +57,8 @@ def check_own_page(request: Request, origin: str) -> None:
     else:
         # It has compared them itself, whatever a proxy makes of the host.
         is_own = site == "same-origin"
-    if not is_own and sent == [origin.replace("https:", "http:", 1)]:
+    is_https = origin.startswith("https:")
+    if not is_own and is_https and sent == [f"http:{origin.partition(':')[2]}"]:
         raise Problem(
             403,
             "plain-http",
