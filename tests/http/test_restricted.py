@@ -11,6 +11,7 @@ import pytest
 from go_scheduler import IntervalTrigger, MemoryStore, Scheduler, TaskDefinition
 from go_scheduler.http import create_app
 from go_scheduler.http.access.caller import SCOPES, Caller
+from go_scheduler.telemetry.gathering import Gathering
 from go_scheduler.testing.builders import claim, start
 from tests.conftest import seconds
 from tests.http.serving import PATIENCE, Calling
@@ -148,6 +149,32 @@ def test_lists_and_counts_tell_nothing_of_what_is_anothers(client: Client) -> No
                 assert (page["next"], {*found}) == (None, put[0])
             stats = http.get("/v1/stats").json()
             assert (stats["instances"]["pending"], stats["workers"]) == (3, None)
+
+
+def test_figures_are_of_what_a_caller_may_know() -> None:
+    metrics = Gathering()
+    with Scheduler(None, MemoryStore(), listeners=[metrics]) as scheduler:
+        for queue in ("mine", "theirs"):
+            scheduler.run_now(scheduled(scheduler, queue=queue).id)
+
+        def shown(**fields: Any) -> str:
+            app = create_app(scheduler, access=Only(**fields), metrics=metrics)
+            with Calling(app) as http:
+                return http.get("/metrics").text
+
+        everything = shown()
+        assert 'go_scheduler_instances{state="pending"} 2.0' in everything
+        assert 'go_scheduler_backlog{queue="theirs"} 1.0' in everything
+        assert "go_scheduler_healthy 1.0" in everything
+        of_queue = shown(queues={"mine"})
+        assert 'go_scheduler_instances{state="pending"} 1.0' in of_queue
+        assert 'go_scheduler_backlog{queue="mine"} 1.0' in of_queue
+        of_owner = shown(owners={"shop"})
+        assert 'go_scheduler_instances{state="pending"} 0.0' in of_owner
+        for text in (of_queue, of_owner):
+            assert "theirs" not in text
+            assert "go_scheduler_healthy" not in text
+        assert "go_scheduler_backlog{" not in of_owner
 
 
 def test_where_nodes_run_is_for_admins_alone() -> None:

@@ -13,7 +13,7 @@ from sqlalchemy import make_url
 
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import TaskDefinitionNotFoundError
-from go_scheduler.models import State
+from go_scheduler.models import QueueStats, State
 from go_scheduler.stores.messages import Addition, Announcement
 from go_scheduler.testing.builders import (
     HOUR,
@@ -159,6 +159,29 @@ def test_an_id_whose_tombstone_cannot_be_read_runs_again(
     again = put(store, new)
     claimed = fire(store, again)
     assert len(claimed) == 1
+
+
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ended = 'odd'",
+        "ended = '[]'",
+        "lateness = '{\"soon\": 1}'",
+        "lateness = '{\"500\": null}'",
+        "begins_at = begins_at + 0.5",
+    ],
+)
+def test_counts_that_cannot_be_read_are_left_out(
+    store: Store, store_url: str, change: str
+) -> None:
+    good = QueueStats(at=START, every=MINUTE, queue="mail", ended={"failed": 1})
+    store.note_stats(NODE, [replace(good, queue="odd")])
+    set_all = f"UPDATE task_stats SET {change.replace('{', '{{').replace('}', '}}')}"
+    by_hand(store_url, f"{set_all} WHERE node = '{{}}'", NODE)
+    store.note_stats(NODE, [good])
+    found = store.list_stats(every=MINUTE, since=START, until=START + MINUTE)
+    assert found == [good]
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)

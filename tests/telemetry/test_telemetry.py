@@ -18,6 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client import CollectorRegistry, generate_latest
 
 from go_scheduler import Fail, RetryAfter
+from go_scheduler.events import InstanceDropped, InstanceSkipped
 from go_scheduler.http.metrics import OfStore, written
 from go_scheduler.models import BOUNDS, Histogram, TaskDefinition, TaskInstance
 from go_scheduler.scheduler import Scheduler
@@ -179,9 +180,26 @@ def test_skips_of_more_names_stand_together(house: House) -> None:
     assert house.points()["go_scheduler.misfires"]["other", "other"] == 0
 
 
-def skip_of(name: str) -> Any:
-    from go_scheduler.events import InstanceSkipped
+def test_what_comes_too_late_for_its_run_is_a_misfire(house: House) -> None:
+    given = once("a")
+    dropped = InstanceDropped(
+        definition_id=given.id,
+        name="a",
+        queue="default",
+        instance_id=given.id,
+        attempt=1,
+        fire_time=START,
+        execute_at=START,
+        late=seconds(90),
+        reason="too late",
+    )
+    house.telemetry(dropped)
+    points = house.points()
+    for name in ("go_scheduler.skipped", "go_scheduler.misfires"):
+        assert points[name] == {("default", "a"): 1}
 
+
+def skip_of(name: str) -> Any:
     return InstanceSkipped(
         definition_id=once().id,
         name=name,
