@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from opentelemetry import metrics, trace
 from opentelemetry.metrics import Observation
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from go_scheduler.models import Histogram
 from go_scheduler.models.histogram import BOUNDS_IN_SECONDS
@@ -17,7 +18,7 @@ from go_scheduler.telemetry.readings import COUNTED, PRESENT
 from go_scheduler.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from opentelemetry.metrics import CallbackOptions, MeterProvider
@@ -33,6 +34,7 @@ _SCOPE = "go_scheduler"
 _MOST_VALUES = 10_000
 # Until a program sets a provider.
 _NOBODY = (trace.ProxyTracerProvider, trace.NoOpTracerProvider)
+_W3C = TraceContextTextMapPropagator()
 _VALUES = (*BOUNDS_IN_SECONDS, 2 * BOUNDS_IN_SECONDS[-1])
 
 
@@ -93,6 +95,7 @@ class Telemetry(Gathering):
         with self._tracer.start_as_current_span(
             f"process {definition.name or definition.queue}",
             kind=trace.SpanKind.CONSUMER,
+            links=_links(instance),
             attributes={
                 "messaging.system": "go_scheduler",
                 "messaging.operation.name": "process",
@@ -142,6 +145,16 @@ class Telemetry(Gathering):
                     left -= some
                     for _ in range(some):
                         self._histograms[figure].record(value, labels)
+
+
+def _links(instance: TaskInstance) -> Sequence[trace.Link]:
+    """To the span whose ``traceparent`` its payload or metadata has, if either does."""
+    for values in (instance.payload or {}, instance.definition.metadata):
+        if isinstance(text := values.get("traceparent"), str):
+            found = _W3C.extract({"traceparent": text})
+            context = trace.get_current_span(found).get_span_context()
+            return [trace.Link(context)] if context.is_valid else []
+    return []
 
 
 def _risen(before: Histogram, now: Histogram) -> Iterator[tuple[float, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from opentelemetry import trace
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
+from opentelemetry.propagate import inject
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -295,6 +297,27 @@ def test_each_run_is_a_span(house: House, clock: ManualClock) -> None:
     assert attributes["go_scheduler.definition.id"] == str(definition.id)
     assert attributes["go_scheduler.attempt"] == 2
     assert not trace.get_current_span().is_recording()
+
+
+def test_a_run_is_linked_to_the_span_that_its_payload_or_metadata_names(
+    house: House, clock: ManualClock
+) -> None:
+    tracer = trace.get_tracer("test", tracer_provider=house.tracers)
+    carrier: dict[str, str] = {}
+    with tracer.start_as_current_span("order") as span:
+        inject(carrier)
+    with Scheduler(
+        print, MemoryStore(clock), clock=clock, listeners=[house.telemetry]
+    ) as scheduler:
+        linked = scheduler.schedule(replace(once(), metadata=carrier))
+        scheduler.run_now(scheduler.schedule(once(at=900)).id, payload={**carrier})
+        scheduler.schedule(replace(once(), metadata={"traceparent": "odd"}))
+        clock.advance(seconds(1))
+    assert linked.metadata == carrier
+    _, *runs = house.spans()
+    found = [[each.context.span_id for each in run.links] for run in runs]
+    ours = [span.get_span_context().span_id]
+    assert sorted(found) == [[], ours, ours]
 
 
 def test_the_span_is_current_in_async_handlers_and_in_threads(house: House) -> None:
