@@ -27,6 +27,8 @@ if TYPE_CHECKING:
         TaskInstance,
     )
 
+_MOST_BOUNDS = 101
+
 
 class Views(StoreAccess):
     """Reads what people look at, such as the pages of a dashboard.
@@ -171,6 +173,33 @@ class Views(StoreAccess):
 
     alist_fired = awaitable(list_fired)
     """Await what ``list_fired`` does; see there."""
+
+    def count_fired(
+        self, definition_id: UUID, bounds: Sequence[datetime], *, most: int = COUNTED
+    ) -> Sequence[Mapping[State, int]]:
+        """How many a definition has fired, by their state, in spans of time.
+
+        Args:
+            definition_id: The definition; of one that is not there nothing is found.
+            bounds: Two to 101 instants: each span goes from one to the next.
+            most: So many are counted of a span, the earliest; 1 to 1,000,000.
+
+        Returns:
+            The numbers of each span; states that have none are left out.
+
+        Raises:
+            ConfigurationError: An argument is wrong.
+        """
+        check_definition_id(definition_id)
+        times = [utc(each, name="bounds") for each in bounds]
+        if not 2 <= len(times) <= _MOST_BOUNDS:
+            raise ConfigurationError(
+                f"bounds must be two to {_MOST_BOUNDS} instants, not {len(times)}"
+            )
+        return self._ready().count_fired(definition_id, times, most=_checked_most(most))
+
+    acount_fired = awaitable(count_fired)
+    """Await what ``count_fired`` does; see there."""
 
     def list_unscheduled(
         self, definition_id: UUID, *, limit: int = 100

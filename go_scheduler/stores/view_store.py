@@ -7,9 +7,11 @@ long as there is much in it.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from go_scheduler.models import Outcome, State, TaskInstance
@@ -161,6 +163,26 @@ class ViewStore(InstanceStore, DefinitionStore):
             reverse=newest_first,
         )
         return found[:limit]
+
+    def count_fired(
+        self, definition_id: UUID, bounds: Sequence[datetime], *, most: int
+    ) -> Sequence[Mapping[State, int]]:
+        """How many a definition has fired, by their state, in some spans of time.
+
+        Args:
+            definition_id: Which; of one that is not there nothing is found.
+            bounds: Each span goes from one of them to the next, which is not in it.
+            most: So many are counted of a span, those with the earliest fire times.
+
+        Returns:
+            The numbers of each span; states that have none are left out.
+        """
+        spans = pairwise(bounds)
+        found = (
+            self.list_fired(definition_id, since=since, before=before, limit=most)
+            for since, before in spans
+        )
+        return [Counter(each.state for each in fired) for fired in found]
 
     def list_unscheduled(
         self, definition_id: UUID, *, limit: int

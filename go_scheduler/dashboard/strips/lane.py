@@ -122,19 +122,19 @@ def _heaps(
     client: Client, definition: TaskDefinition, window: Window, number: int
 ) -> list[Heap]:
     found = []
-    for since, until in window.parts(number):
-        fired = client.list_fired(
-            definition.id, since=since, before=until, limit=MOST_COUNTED + 1
-        )
+    spans = window.parts(number)
+    bounds = [window.start, *(until for _, until in spans)]
+    counted = client.count_fired(definition.id, bounds, most=MOST_COUNTED + 1)
+    for (since, until), fired in zip(spans, counted, strict=True):
         planned = len(_planned(definition, since, until, MOST_COUNTED + 1))
         found.append(
             heap_of(
                 window,
                 since,
                 until,
-                instances=fired[:MOST_COUNTED],
-                planned=min(planned, MOST_COUNTED),
-                more=len(fired) > MOST_COUNTED or planned > MOST_COUNTED,
+                fired=fired,
+                planned=planned,
+                most=MOST_COUNTED,
             )
         )
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -13,8 +12,6 @@ from go_scheduler.dashboard.words import late, plain_instant, said, span, took
 from go_scheduler.models import State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from go_scheduler.dashboard.strips.window import Window
     from go_scheduler.models import TaskInstance
     from go_scheduler.triggers.previews import PreviewedTime
@@ -164,15 +161,26 @@ def heap_of(
     since: datetime,
     until: datetime,
     *,
-    instances: Iterable[TaskInstance],
+    fired: Mapping[State, int],
     planned: int,
-    more: bool,
+    most: int,
 ) -> Heap:
-    """The heap of a part of the window."""
-    found = Counter(each.state.value for each in instances)
-    counts = {state.value: found[state.value] for state in State if found[state.value]}
+    """The heap of a part of the window.
+
+    Args:
+        window: It.
+        since: When the part begins.
+        until: When it ends.
+        fired: How many were fired in it, up to one more than the most.
+        planned: How many are planned, likewise.
+        most: So many of either are shown; of more, that there are.
+    """
+    counts = {each.value: fired[each] for each in State if fired.get(each)}
+    if (total := sum(fired.values())) > most:
+        largest = max(counts, key=lambda each: counts[each])
+        counts[largest] -= total - most
     if planned:
-        counts[PLANNED] = planned
+        counts[PLANNED] = min(planned, most)
     start = window.share(since)
     return Heap(
         since=since,
@@ -180,7 +188,7 @@ def heap_of(
         start=start,
         width=window.share(until) - start,
         counts=counts,
-        more=more,
+        more=total > most or planned > most,
     )
 
 

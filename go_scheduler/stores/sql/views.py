@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, func, literal_column, or_, select, true, union_all
+from sqlalchemy import func, literal, or_, select, true, union_all
 
 from go_scheduler.checks import PRIORITIES
 from go_scheduler.models import Outcome, State
 from go_scheduler.models.looked_up import Backlog, Counted
 from go_scheduler.stores.messages import Position
+from go_scheduler.stores.sql.counting import (
+    CLAIMED,
+    HAS_ENDED,
+    HAS_FAILED,
+    counts_up_to,
+    with_state,
+)
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.edits import LIVE, definition_of
 from go_scheduler.stores.sql.instance_lists import InstanceLists
-from go_scheduler.stores.sql.lists import instance_state
 from go_scheduler.stores.sql.tables import contents, definitions, instances
 from go_scheduler.stores.view_store import (
     KEYS_LOOKED_AT,
@@ -34,18 +42,7 @@ if TYPE_CHECKING:
 _column = instances.c
 _QUEUES = 100
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
-# As the indexes say it, so that they are known to have them all.
-_FAILED: ColumnElement[str] = literal_column(f"'{Outcome.FAILED.value}'")
-_OPEN = and_(_column.completed_at.is_(None), _column.outcome.is_(None))
-_HAS_FAILED = and_(_column.completed_at.is_not(None), _column.outcome == _FAILED)
-_HAS_ENDED = and_(_column.completed_at.is_not(None), _column.outcome != _FAILED)
-_CLAIMED = and_(
-    _column.claimed_by.is_not(None),
-    _column.completed_at.is_(None),
-    literal_column("NOT task_instances.frozen"),
-)
-_STILL_OPEN = (State.PENDING, State.CLAIMED, State.RUNNING)
-_ENDED_WELL = (State.COMPLETED, State.CANCELLED, State.SKIPPED)
+_STATES = {each.value: each for each in State}
 
 
 class SQLViews(InstanceLists, ViewStore):
@@ -53,7 +50,7 @@ class SQLViews(InstanceLists, ViewStore):
 
     def counts_up_to(self, most: int) -> Mapping[State, Counted]:
         """How many instances are in each state, as far as they have to be counted."""
-        return self._list(lambda connection: _counts(connection, most))
+        return self._list(lambda connection: counts_up_to(connection, most))
 
     def list_backlog(self, most: int) -> Sequence[Backlog]:
         """What is due and has not been claimed, by queue."""
@@ -143,7 +140,7 @@ class SQLViews(InstanceLists, ViewStore):
 
     def list_claims(self, *, limit: int) -> Sequence[TaskInstance]:
         """Read what nodes hold and run, those first whose claims expire first."""
-        query = self._both.where(_CLAIMED, _column.expires_at.is_not(None))
+        query = self._both.where(CLAIMED, _column.expires_at.is_not(None))
         return self._listed(query.order_by(_column.expires_at).limit(limit))
 
     def list_fired(
@@ -166,6 +163,33 @@ class SQLViews(InstanceLists, ViewStore):
         query = self._dialect.looked_up(query, instances, index)
         # Asked for a single row, CockroachDB 26 answers with an internal error.
         return self._listed(query.order_by(order).limit(max(2, limit)))[:limit]
+
+    def count_fired(
+        self, definition_id: UUID, bounds: Sequence[datetime], *, most: int
+    ) -> Sequence[Mapping[State, int]]:
+        """How many a definition has fired, by their state, in some spans of time."""
+        counts: list[Counter[State]] = [Counter() for _ in bounds[1:]]
+
+        def read(connection: Connection) -> Sequence[Any]:
+            key = connection.execute(select(self._live(definition_id))).scalar()
+            if key is None:
+                return []
+            parts = (
+                with_state(_column.definition_key == key)
+                .add_columns(literal(number).label("part"))
+                .where(_column.fire_time >= since, _column.fire_time < before)
+                .order_by(_column.fire_time)
+                .limit(most)
+                .subquery()
+                for number, (since, before) in enumerate(pairwise(bounds))
+            )
+            heads = (select(each.c.part, each.c.state) for each in parts)
+            return connection.execute(union_all(*heads)).all()
+
+        for part, state in self._list(read):
+            # What is no outcome of ours, and was written by hand, has not ended.
+            counts[part][_STATES.get(state, State.PENDING)] += 1
+        return counts
 
     def list_unscheduled(
         self, definition_id: UUID, *, limit: int
@@ -239,70 +263,10 @@ def _due(row: Any) -> tuple[datetime, UUID]:
     return at, row.id
 
 
-def _counts(connection: Connection, most: int) -> Mapping[State, Counted]:
-    failed = _number(connection, _ended_in(_HAS_FAILED), most)
-    ended = _by_state(connection, _ended_in(_HAS_ENDED), most)
-    more = sum(ended.values()) > most
-    return {
-        **_of_open(connection, most),
-        State.FAILED: Counted.up_to(most, failed),
-        **{each: _at_least(ended, each, most, more=more) for each in _ENDED_WELL},
-    }
-
-
-def _of_open(connection: Connection, most: int) -> dict[State, Counted]:
-    key = _column.definition_key
-    total = _number(connection, select(key).where(_OPEN).order_by(key), most)
-    if total <= most:
-        counts = _by_state(connection, _with_state(_OPEN).order_by(key), most)
-        return {each: _at_least(counts, each, most, more=False) for each in _STILL_OPEN}
-    # Those that are claimed may be few amid many that are not.
-    claimed = _with_state(_CLAIMED).order_by(_column.expires_at)
-    counts = _by_state(connection, claimed, most)
-    more = sum(counts.values()) > most
-    queue = _column.queue
-    waiting = select(queue).where(_column.claimable_at.is_not(None)).order_by(queue)
-    counts[State.PENDING] = _number(connection, waiting, most)
-    return {
-        each: _at_least(counts, each, most, more=more or each is State.PENDING)
-        for each in _STILL_OPEN
-    }
-
-
-def _at_least(
-    counts: Mapping[str, int], state: State, most: int, *, more: bool
-) -> Counted:
-    return Counted(count=min(counts.get(state.value, 0), most), more=more)
-
-
-def _number(connection: Connection, query: Select[Any], most: int) -> int:
-    """How many rows a query has, up to one more than the most."""
-    first = query.limit(most + 1).subquery()
-    return connection.execute(select(func.count()).select_from(first)).scalar_one()
-
-
-def _by_state(connection: Connection, query: Select[Any], most: int) -> dict[str, int]:
-    """How many of the first of a query are in each state."""
-    first = query.limit(most + 1).subquery()
-    rows = connection.execute(
-        select(first.c.state, func.count()).group_by(first.c.state)
-    )
-    return {row[0]: row[1] for row in rows}
-
-
-def _with_state(condition: ColumnElement[bool]) -> Select[Any]:
-    return select(instance_state.label("state")).where(condition)
-
-
-def _ended_in(index: ColumnElement[bool]) -> Select[Any]:
-    ended = select(_column.outcome.label("state")).where(index)
-    return ended.order_by(_column.completed_at.desc())
-
-
 def _latest_ended(outcome: Outcome, before: Position | None) -> Select[Any]:
     """What ended last of what an index has beside those with this outcome."""
     query = select(_column.id, _column.completed_at, _column.outcome).where(
-        _HAS_FAILED if outcome is Outcome.FAILED else _HAS_ENDED
+        HAS_FAILED if outcome is Outcome.FAILED else HAS_ENDED
     )
     if before is not None:
         query = query.where(

@@ -181,6 +181,24 @@ class ViewTests:
         nobodys = store.list_fired(uuid4(), since=START, before=START + HOUR, limit=1)
         assert list(nobodys) == []
 
+    def test_what_was_fired_is_counted_span_by_span(self, store: Store) -> None:
+        made = ended(store).definition
+        # It has fired its last: an edit lets it go on.
+        store.put_definitions([replace(made, priority=2, next_fire_time=START + HOUR)])
+        read = store.get_definition(made.id)
+        times = [START + number * SECOND for number in (1, 2, 3, 60, 61)]
+        fire(store, read, *times)
+        bounds = [START, START + MINUTE, START + HOUR, START + 2 * HOUR]
+        completed, pending = State.COMPLETED, State.PENDING
+        assert store.count_fired(made.id, bounds, most=10) == [
+            {completed: 1, pending: 3},
+            {pending: 2},
+            {},
+        ]
+        few = [{completed: 1, pending: 1}, {pending: 2}, {}]
+        assert store.count_fired(made.id, bounds, most=2) == few
+        assert store.count_fired(uuid4(), bounds, most=2) == [{}, {}, {}]
+
     def test_what_was_made_by_hand_has_a_list_of_its_own(self, store: Store) -> None:
         made = put(store)
         fire(store, made, START)

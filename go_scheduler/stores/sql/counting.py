@@ -1,0 +1,93 @@
+"""Counts that end at a bound: each is of the end of an index."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import and_, func, literal_column, select
+
+from go_scheduler.models import Outcome, State
+from go_scheduler.models.looked_up import Counted
+from go_scheduler.stores.sql.lists import instance_state
+from go_scheduler.stores.sql.tables import instances
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sqlalchemy import ColumnElement, Connection, Select
+
+_column = instances.c
+# All as the indexes say it, so that they are known to have them all.
+_FAILED: ColumnElement[str] = literal_column(f"'{Outcome.FAILED.value}'")
+_OPEN = and_(_column.completed_at.is_(None), _column.outcome.is_(None))
+HAS_FAILED = and_(_column.completed_at.is_not(None), _column.outcome == _FAILED)
+HAS_ENDED = and_(_column.completed_at.is_not(None), _column.outcome != _FAILED)
+CLAIMED = and_(
+    _column.claimed_by.is_not(None),
+    _column.completed_at.is_(None),
+    literal_column("NOT task_instances.frozen"),
+)
+_STILL_OPEN = (State.PENDING, State.CLAIMED, State.RUNNING)
+_ENDED_WELL = (State.COMPLETED, State.CANCELLED, State.SKIPPED)
+
+
+def counts_up_to(connection: Connection, most: int) -> Mapping[State, Counted]:
+    """How many instances are in each state, as far as they have to be counted."""
+    failed = _number(connection, _ended_in(HAS_FAILED), most)
+    ended = _by_state(connection, _ended_in(HAS_ENDED), most)
+    more = sum(ended.values()) > most
+    return {
+        **_of_open(connection, most),
+        State.FAILED: Counted.up_to(most, failed),
+        **{each: _at_least(ended, each, most, more=more) for each in _ENDED_WELL},
+    }
+
+
+def _of_open(connection: Connection, most: int) -> dict[State, Counted]:
+    key = _column.definition_key
+    total = _number(connection, select(key).where(_OPEN).order_by(key), most)
+    if total <= most:
+        counts = _by_state(connection, with_state(_OPEN).order_by(key), most)
+        return {each: _at_least(counts, each, most, more=False) for each in _STILL_OPEN}
+    # Those that are claimed may be few amid many that are not.
+    claimed = with_state(CLAIMED).order_by(_column.expires_at)
+    counts = _by_state(connection, claimed, most)
+    more = sum(counts.values()) > most
+    queue = _column.queue
+    waiting = select(queue).where(_column.claimable_at.is_not(None)).order_by(queue)
+    counts[State.PENDING] = _number(connection, waiting, most)
+    return {
+        each: _at_least(counts, each, most, more=more or each is State.PENDING)
+        for each in _STILL_OPEN
+    }
+
+
+def _at_least(
+    counts: Mapping[str, int], state: State, most: int, *, more: bool
+) -> Counted:
+    return Counted(count=min(counts.get(state.value, 0), most), more=more)
+
+
+def _number(connection: Connection, query: Select[Any], most: int) -> int:
+    """How many rows a query has, up to one more than the most."""
+    first = query.limit(most + 1).subquery()
+    return connection.execute(select(func.count()).select_from(first)).scalar_one()
+
+
+def _by_state(connection: Connection, query: Select[Any], most: int) -> dict[str, int]:
+    """How many of the first of a query are in each state."""
+    first = query.limit(most + 1).subquery()
+    rows = connection.execute(
+        select(first.c.state, func.count()).group_by(first.c.state)
+    )
+    return {row[0]: row[1] for row in rows}
+
+
+def with_state(condition: ColumnElement[bool]) -> Select[Any]:
+    """The states of the instances that meet a condition."""
+    return select(instance_state.label("state")).where(condition)
+
+
+def _ended_in(index: ColumnElement[bool]) -> Select[Any]:
+    ended = select(_column.outcome.label("state")).where(index)
+    return ended.order_by(_column.completed_at.desc())
