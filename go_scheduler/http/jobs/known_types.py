@@ -14,6 +14,7 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.handlers.job_types import JobType, JobTypes
 from go_scheduler.handlers.schema import Schema
 from go_scheduler.handlers.task import task_id
+from go_scheduler.http.jobs.keys import Keys
 from go_scheduler.http.problems import Problem, invalid
 from go_scheduler.json import NOTHING, freeze
 from go_scheduler.models import PAYLOAD_LIMIT
@@ -102,6 +103,9 @@ class KnownTypes:
         client: Reads definitions.
         types: Those that the server runs itself.
         clock: Measures how long.
+
+    Attributes:
+        keys: Those whose jobs are just being written.
     """
 
     def __init__(
@@ -111,6 +115,7 @@ class KnownTypes:
         self._types = types
         self._tasks = {} if types is None else types.tasks
         self._clock = clock
+        self.keys = Keys()
         self._kept: OrderedDict[str, tuple[timedelta, KnownType]] = OrderedDict()
 
     @property

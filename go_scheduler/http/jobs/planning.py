@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID, uuid4
 
-from go_scheduler.checks import check_at_least
+from go_scheduler.checks import check_at_least, check_name
 from go_scheduler.client.job import Job
 from go_scheduler.clock import ZERO
 from go_scheduler.http.bodies.body import of_field
@@ -72,6 +72,9 @@ def planned(
         Problem: It cannot be, or its caller may not.
     """
     base = of.base(caller)
+    if body.owner is not None:
+        with of_field("owner"):
+            check_name("owner", body.owner)
     stored = of.checked(body.payload)
     settings = body.settings(base)
     new = uuid4()

@@ -6,9 +6,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from go_scheduler.client.arguments import MOST_LISTED
-from go_scheduler.errors import ConflictError, TaskDefinitionNotFoundError
+from go_scheduler.errors import (
+    ConfigurationError,
+    ConflictError,
+    TaskDefinitionNotFoundError,
+)
 from go_scheduler.http.jobs.known_types import no_type
-from go_scheduler.http.problems import Problem
+from go_scheduler.http.problems import Problem, problem_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,6 +50,15 @@ class Submitting:
             In the order given, the instance: with the id of its job if it was made, and
             else the one that has the key; or why there is none for this caller.
         """
+        # Else one with settings of its own and one without might not see each other.
+        keys = {(each.type, each.job.key) for each in jobs if each.job.key is not None}
+        async with self._types.keys.held(keys):
+            found = await self._write(jobs)
+        return [self._seen(found[each.job.id]) for each in jobs]
+
+    async def _write(
+        self, jobs: Sequence[Planned]
+    ) -> Mapping[UUID, TaskInstance | Problem]:
         found: dict[UUID, TaskInstance | Problem] = {}
         for each in jobs:
             if each.own is not None:
@@ -58,7 +71,7 @@ class Submitting:
         for type, batch in plain.items():
             written = await self._enqueue(type, batch)
             found |= {job.id: it for job, it in zip(batch, written, strict=True)}
-        return [self._seen(found[each.job.id]) for each in jobs]
+        return found
 
     async def _enqueue(
         self, type: str, jobs: Sequence[Job]
@@ -98,34 +111,47 @@ class Submitting:
     async def _write_own(
         self, each: Planned, own: TaskDefinition
     ) -> TaskInstance | Problem:
-        for id in each.elsewhere:
-            for known in await self._client.alist_instances(
-                definition_id=id, key=each.job.key, limit=1
-            ):
-                return known
+        if (known := await self._without_own(each)) is not None:
+            return known
         try:
-            await self._put(own, each.owner)
+            is_new = await self._put(own, each.owner)
+            if is_new and (known := await self._without_own(each)) is not None:
+                # Another server was at it at the same moment.
+                await self._client.adelete_definition(own.id)
+                return known
             return await self._run(own.id, each.job)
         except Problem as problem:
             return problem
+        except ConfigurationError as error:
+            return problem_of(error)
         except TaskDefinitionNotFoundError:
             # One with this key has ended, and is remembered as one of its owner's.
             await self._client.adelete_definition(own.id)
         await self._put(own, each.owner)
         return await self._run(own.id, each.job)
 
-    async def _put(self, own: TaskDefinition, owner: str | None) -> None:
+    async def _without_own(self, each: Planned) -> TaskInstance | None:
+        """The one that has the key of a job, without settings of its own."""
+        for id in each.elsewhere:
+            for known in await self._client.alist_instances(
+                definition_id=id, key=each.job.key, limit=1
+            ):
+                return known
+        return None
+
+    async def _put(self, own: TaskDefinition, owner: str | None) -> bool:
+        """Put a definition unless it is there; whether it was not."""
         try:
             if owner is None:
                 await self._client.aschedule(own)
-                return
+                return True
             put = await self._client.adeclare([own], owner=owner, removed="keep")
         except ConflictError:
             # There is one with this key, of which nothing is changed. Its run may not
             # be made yet: by somebody who may not see it, it never is.
             if not self._caller.sees(await self._client.aget_definition(own.id)):
                 raise _taken() from None
-            return
+            return False
         if not put:
             raise Problem(
                 409,
@@ -134,6 +160,7 @@ class Submitting:
                 f"the set of {owner!r} is declared with versions, by a program, and"
                 " takes no job with settings of its own: leave out what its type says",
             )
+        return True
 
     async def _run(self, id: UUID, job: Job) -> TaskInstance:
         return await self._client.arun_now(

@@ -255,6 +255,7 @@ BAD = [
     (b'{"type":"send","delay":1,"at":"2030-01-01T00:00:00Z"}', "delay", "not by both"),
     (b'{"type":"send","key":""}', "key", "1 to 200 characters"),
     (b'{"type":"send","retry":{"max_attempts":0}}', "retry.max_attempts", ""),
+    (b'{"type":"send","queue":"a","owner":""}', "owner", "1 to 200 characters"),
 ]
 
 
@@ -359,6 +360,18 @@ def test_what_callers_may_not_is_refused_line_by_line(client: Client) -> None:
     _, refused, last = import_(client, lines(jobs), access=access)
     assert (refused["line"], refused["type"]) == (2, "urn:go_scheduler:key")
     assert (last["event"], counts_of(last)) == ("stopped", (3, 2, 0, 1))
+
+
+def test_a_line_whose_definition_is_anothers_costs_itself_alone(
+    client: Client,
+) -> None:
+    id = TaskDefinition.id_for('job ["shop", "send", "7"]')
+    client.declare([replace(SEND, id=id, named=True)], owner="bank")
+    own = {"type": "send", "key": "7", "queue": "a", "owner": "shop"}
+    jobs: list[dict[str, Any]] = [*orders(1), own, *orders(1)]
+    _, refused, last = import_(client, lines(jobs), on_error="skip")
+    assert (refused["line"], refused["type"]) == (2, "urn:go_scheduler:invalid")
+    assert (last["event"], counts_of(last)) == ("done", (3, 2, 0, 1))
 
 
 def test_of_a_type_that_is_gone_no_line_is_taken(client: Client) -> None:

@@ -203,6 +203,59 @@ def test_a_key_is_one_for_jobs_with_settings_of_their_own_and_without(
     assert sorted(each.key or "" for each in client.list_instances()) == ["a", "b", "c"]
 
 
+def test_of_two_at_once_one_with_settings_of_its_own_one_makes_the_key(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = ORDER | {"key": "7"}
+    look = client.alist_definitions
+
+    async def asking(http: httpx.AsyncClient) -> None:
+        await http.post("/v1/jobs", json=ORDER)
+        own: asyncio.Future[httpx.Response] | None = None
+
+        async def look_and_wait(**asked: Any) -> object:
+            nonlocal own
+            found = await look(**asked)
+            if own is None:
+                own = asyncio.ensure_future(
+                    http.post("/v1/jobs", json=body | {"queue": "slow"})
+                )
+                # It would end by now if it were not to wait.
+                await asyncio.wait([own], timeout=0.1)
+            return found
+
+        monkeypatch.setattr(client, "alist_definitions", look_and_wait)
+        plain = await http.post("/v1/jobs", json=body)
+        assert own is not None
+        again = await own
+        assert (plain.status_code, again.status_code) == (201, 200)
+        assert plain.json() == again.json()
+
+    ask(client, asking)
+
+
+def test_what_another_server_makes_meanwhile_has_the_key(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedule = client.aschedule
+
+    async def schedule_late(own: TaskDefinition) -> TaskDefinition:
+        put = await schedule(own)
+        client.enqueue("send", key="7")
+        return put
+
+    monkeypatch.setattr(client, "aschedule", schedule_late)
+
+    async def asking(http: httpx.AsyncClient) -> None:
+        body = ORDER | {"key": "7", "queue": "slow"}
+        answer = await http.post("/v1/jobs", json=body)
+        assert answer.status_code == 200
+        assert answer.json()["instance_id"] == str(only(client).id)
+
+    ask(client, asking)
+    assert [each.id for each in client.list_definitions()] == [SEND.id]
+
+
 def test_nobody_runs_what_they_may_not_see_by_its_key(client: Client) -> None:
     access = As()
 
@@ -298,6 +351,8 @@ def test_a_paused_type_has_its_jobs_wait_those_with_their_own_settings_too(
         (ORDER | {"retry": {"wait": 1}}, "retry.wait"),
         (ORDER | {"metadata": {"a": "x" * 70_000}}, "metadata"),
         (ORDER | {"lock": ""}, "lock"),
+        (ORDER | {"owner": ""}, "owner"),
+        (ORDER | {"owner": "x" * 201, "queue": "slow"}, "owner"),
         (ORDER | {"pay_load": {}}, "pay_load"),
     ],
 )
