@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.json import write_value
 from go_scheduler.models import RESULT_LIMIT, TaskInstance
+from go_scheduler.running.overdue import GRACE
 from go_scheduler.shown import shown
 from go_scheduler.stores.messages import Claim
 
@@ -59,11 +60,14 @@ class Extending:
         claim: The claim.
         by: How long from now, unless it does for longer already.
         instance: As for a ``Success``.
+        grace: How much longer than its timeout it may hold, so that its worker asks
+            once more, and is told.
     """
 
     claim: Claim
     by: timedelta
     instance: TaskInstance | None = None
+    grace: timedelta = GRACE
 
 
 def result_text(value: object) -> str | None:

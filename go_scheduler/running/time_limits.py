@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from go_scheduler.clock import ZERO
 from go_scheduler.models import TaskInstance
 from go_scheduler.running.elsewhere import Failing
-from go_scheduler.running.overdue import GRACE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +55,7 @@ def kept_by(
         return each.by
     left = instance.started_at + timeout - now()
     if left > ZERO:
-        return min(each.by, left + GRACE)
+        return min(each.by, left + each.grace)
     error = f"timed out after {timeout}: it was not ended where it runs"
     return TimedOut(
         instance=instance,

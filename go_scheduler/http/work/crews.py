@@ -24,6 +24,7 @@ from go_scheduler.http.work.tokens import Signed
 from go_scheduler.models import Extension
 from go_scheduler.run import HandedOn
 from go_scheduler.running.elsewhere import Extending, Failing, Success, result_text
+from go_scheduler.running.overdue import GRACE
 from go_scheduler.shown import shown
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Work(NamedTuple):
     Attributes:
         instance: What to run.
         token: What it shows to keep and to end the run.
-        lease: For how long it has it.
+        lease: For how long it has it; it may not run for longer by its ``timeout``.
     """
 
     instance: TaskInstance
@@ -193,7 +194,9 @@ class Crews:
         """
         claim = await self._signing.claim(instance_id, token, caller)
         instance = self._handed_out.get(claim)
-        run = Extending(claim=claim, by=by, instance=instance)
+        # By then its next heartbeat has come, and hears that it has timed out.
+        grace = self._lease / 3 + GRACE
+        run = Extending(claim=claim, by=by, instance=instance, grace=grace)
         answer = await self._reported.extend(run)
         if answer is Extension.LOST:
             raise lost()
@@ -326,7 +329,9 @@ class Crews:
         self._handed_out.add(instance)
         signed = Signed(instance.attempt, instance.definition.queue)
         token = tokens.make(instance.id, caller.subject, signed)
-        return Work(instance, token, self._lease)
+        timeout = self._scheduler._defaults.timeout_of(instance)
+        lease = self._lease if timeout is None else min(self._lease, timeout)
+        return Work(instance, token, lease)
 
     def _give_back_soon(self, instance: TaskInstance) -> None:
         """Give back what no worker is there for any more; from any thread."""

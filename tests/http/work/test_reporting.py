@@ -87,6 +87,22 @@ def test_a_run_goes_on_as_long_as_it_asks_for_more_time(
     assert later > until + timedelta(seconds=3000)
 
 
+@pytest.mark.parametrize("timeout", [7, 31])
+def test_who_sends_heartbeats_is_told_that_a_run_has_timed_out(
+    shared: Server, queue: str, timeout: int
+) -> None:
+    shared.once(queue=queue, timeout=timedelta(seconds=timeout))
+    work = shared.take_one(queue)
+    assert work["lease"] == min(timeout, 30)
+    assert shared.tell(work, "extend", seconds=3600).json() == {"answer": "go_on"}
+    instance = shared.instance(work)
+    assert instance.started_at is not None
+    assert instance.expires_at is not None
+    kept = instance.expires_at - instance.started_at
+    # The last within its time is followed by another while it is still kept.
+    assert kept > timedelta(seconds=timeout + 10)
+
+
 def test_a_run_that_was_cancelled_is_to_stop(
     shared: Server, work: dict[str, Any]
 ) -> None:
