@@ -23,12 +23,14 @@ from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import LEASE, NODE, definition
 from go_scheduler.testing.clock import START
 from tests import servers
+from tests.redis_servers import is_required, missing_redis, running_redis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from go_scheduler.stores.base import Store
+    from tests.redis_servers import RedisServer
 
 # A pytest that a test starts is not told what this one was.
 os.environ.pop("PYTEST_ADDOPTS", None)
@@ -124,6 +126,13 @@ def cockroachdb_url() -> Iterator[str]:
         with servers.opened(url):
             pass
         yield url
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """The session's Redis, which keeps nothing."""
+    with running_redis(tmp_path_factory.mktemp("redis")) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

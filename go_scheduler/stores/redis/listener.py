@@ -1,0 +1,109 @@
+"""Hints by SUBSCRIBE: what other processes publish, on a connection of its own."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from datetime import timedelta
+from selectors import EVENT_READ, DefaultSelector
+from typing import TYPE_CHECKING
+
+from go_scheduler.errors import StoreError, StoreUnavailableError
+from go_scheduler.stores.hints import Hints, News
+from go_scheduler.stores.redis.server import told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from redis.client import PubSub
+
+_NEWS = {"d": News.DEFINITIONS, "i": News.INSTANCES}
+_EVERY = timedelta(milliseconds=5)
+"""So often at most a hint is published; scripts have the same number."""
+
+
+class Listener(Hints):
+    """Listens for one node.
+
+    Args:
+        listen: Makes what subscribes, on a connection of its own.
+        channel: Where hints are published.
+    """
+
+    blind = 2 * _EVERY
+
+    def __init__(self, listen: Callable[[], PubSub], channel: str) -> None:
+        self._listen = listen
+        self._channel = channel
+        self._pubsub: PubSub | None = None
+        self._closed = False
+        # Whoever closes this does not wait for the thread that waits.
+        self._lock = threading.Lock()
+        self._end, self._ended = socket.socketpair()
+
+    def wait(self) -> News:
+        """Wait for a message; a new connection is as good as one."""
+        try:
+            with self._lock:
+                return News.NOTHING if self._closed else self._hear()
+        finally:
+            if self._closed:
+                self._let_go()
+
+    def close(self) -> None:
+        """Close the connection, or leave that to the thread that waits."""
+        self._closed = True
+        # The other end can be read from then on.
+        self._end.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._lock.acquire(blocking=False):
+            try:
+                self._disconnect()
+                self._ended.close()
+            finally:
+                self._lock.release()
+
+    def _hear(self) -> News:
+        try:
+            with told():
+                return self._wait() if self._pubsub else self._subscribe()
+        except StoreError as error:
+            self._disconnect()
+            raise StoreUnavailableError(f"nothing is heard: {error}") from error
+        except BaseException:
+            self._disconnect()
+            raise
+
+    def _subscribe(self) -> News:
+        self._pubsub = self._listen()
+        self._pubsub.subscribe(self._channel)
+        # For what was put in meanwhile.
+        return News.ANYTHING
+
+    def _wait(self) -> News:
+        """Wait until something comes, or for the end."""
+        assert self._pubsub is not None, "it has subscribed"
+        while not self._closed:
+            if news := self._news(self._pubsub):
+                return news
+            with DefaultSelector() as selector:
+                selector.register(self._ended, EVENT_READ)
+                selector.register(self._pubsub.connection._sock, EVENT_READ)
+                selector.select()
+        return News.NOTHING
+
+    def _news(self, pubsub: PubSub) -> News:
+        """What was published, all that has come."""
+        found = News.NOTHING
+        while pubsub.connection.can_read(0):
+            message = pubsub.get_message()
+            if message is not None:
+                found |= _NEWS.get(message["data"], News.ANYTHING)
+        return found
+
+    def _disconnect(self) -> None:
+        if self._pubsub is not None:
+            self._pubsub.close()
+            self._pubsub = None

@@ -1,0 +1,257 @@
+"""Between values and what a Redis store keeps of them.
+
+Reading never fails, as for the SQL stores: a definition that this process cannot read
+gets an ``UnknownTrigger`` that says why.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from go_scheduler.errors import GoSchedulerError
+from go_scheduler.json import read_frozen, read_object, to_text
+from go_scheduler.models import Pause, RunEnd, TaskDefinition, TaskInstance, TaskRun
+from go_scheduler.models.changed import changed
+from go_scheduler.stores.messages import Announcement, NodeContact, Tombstone
+from go_scheduler.stores.redis.facets import facets_of
+from go_scheduler.stores.redis.texts import (
+    maybe_time_text,
+    micros,
+    read_id,
+    read_time,
+    time_text,
+)
+from go_scheduler.stores.sql.contents import ContentsCache
+from go_scheduler.stores.sql.instance_rows import read_instance
+from go_scheduler.stores.sql.rows import (
+    ContentsRow,
+    DefinitionRow,
+    missing_definition,
+    read_definition,
+    write_contents,
+)
+from go_scheduler.stores.sql.types import (
+    UNREADABLE,
+    from_microseconds,
+    to_microseconds,
+)
+from go_scheduler.triggers.stored import load_trigger
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+_ENDS = {end.value: end for end in RunEnd}
+
+
+def write_definition(definition: TaskDefinition) -> dict[str, object]:
+    """What a put sets of a definition; false: it has none."""
+    expire_after = definition.expire_after
+    # It is kept beside them: a script writes it.
+    contents = write_contents(changed(definition, last_pause=None))
+    values = {
+        "queue": definition.queue,
+        "priority": str(definition.priority),
+        "expire_after": None if expire_after is None else str(micros(expire_after)),
+        "waits": definition.trigger.waits,
+        "overlap": definition.overlap.value,
+        "lock": definition.lock,
+        "named": definition.named,
+        "facets": to_text(facets_of(definition)),
+        **contents._asdict(),
+    }
+    return _written(values)
+
+
+def write_kept(definition: TaskDefinition) -> dict[str, object]:
+    """What else a new definition has, and one that gets another trigger."""
+    return _written(
+        {
+            "next_fire_time": maybe_time_text(definition.next_fire_time),
+            "completed_at": maybe_time_text(definition.completed_at),
+        }
+    )
+
+
+def write_new(definition: TaskDefinition) -> dict[str, object]:
+    """All that a new definition has, but for its revision."""
+    return {
+        "id": definition.id.hex,
+        **write_definition(definition),
+        **write_kept(definition),
+        **_written(
+            {
+                "owner": definition.owner,
+                "paused": definition.paused,
+                "note": definition.note,
+                "paused_at": maybe_time_text(definition.paused_at),
+            }
+        ),
+    }
+
+
+def _written(values: Mapping[str, object]) -> dict[str, object]:
+    return {
+        name: "1" if value is True else False if value is None else value
+        for name, value in values.items()
+    }
+
+
+class Reader:
+    """Reads what scripts answer; what definitions have in common is read once."""
+
+    def __init__(self) -> None:
+        self._cache = ContentsCache()
+
+    def definition(self, values: Sequence[Any]) -> TaskDefinition:
+        """The definition of a view."""
+        life, id, queue, priority, expire_after, next_fire_time, paused, *rest = values
+        note, paused_at, completed_at, revision, named, owner, *rest = rest
+        since, until, pause_note, *texts = rest
+        row = DefinitionRow(
+            life,
+            read_id(id),
+            queue,
+            _number(priority),
+            _number(expire_after),
+            read_time(next_fire_time),
+            paused is not None,
+            note,
+            read_time(paused_at),
+            read_time(completed_at),
+            _number(revision),
+            named is not None,
+            owner,
+        )
+        found = None
+        known = row.id is not UNREADABLE and isinstance(row.revision, int)
+        if known:
+            found = self._cache.get(row.id, row.revision)
+        if found is None:
+            found = self._cache.put(row.id, row.revision, ContentsRow(*texts))
+        read = read_definition(row, found)
+        if since is None:
+            return read
+        pause = Pause(since=given_time(since), until=given_time(until), note=pause_note)
+        return changed(read, last_pause=pause)
+
+    def definitions(self, views: Sequence[Any]) -> list[TaskDefinition]:
+        """The definitions of views."""
+        return [self.definition(each) for each in views]
+
+    def instances(self, answer: Sequence[Any]) -> list[TaskInstance]:
+        """The instances of an answer, which has their definitions beside them."""
+        found, definitions = answer
+        of = {each[0]: self.definition(each) for each in definitions}
+        return [
+            read_instance(_values(each), of.get(each[1]) or missing_definition(None))
+            for each in found
+        ]
+
+
+def _values(view: Sequence[Any]) -> list[Any]:
+    """The values of an instance's columns, as ``read_instance`` takes them."""
+    id, of, fire_time, execute_at, due_at, attempt, runs, hangs, *rest = view
+    claimed_by, expires_at, started_at, outcome, error, cancel_requested, *rest = rest
+    payload, key, backfilled, reopened_at, created_at, completed_at, *rest = rest
+    ended_attempt, parked, worker, result, first, last, count, reason = rest
+    return [
+        read_id(id),
+        of,
+        read_time(fire_time),
+        read_time(execute_at),
+        read_time(due_at),
+        attempt,
+        runs,
+        hangs,
+        read_id(claimed_by),
+        read_time(expires_at),
+        read_time(started_at),
+        outcome,
+        error,
+        cancel_requested,
+        None if payload is None else read_object(payload),
+        key,
+        backfilled,
+        read_time(reopened_at),
+        read_time(created_at),
+        read_time(completed_at),
+        _number(ended_attempt),
+        parked,
+        worker,
+        None if result is None else read_frozen(result),
+        read_time(first),
+        read_time(last),
+        _number(count),
+        reason,
+    ]
+
+
+def _number(text: Any) -> Any:
+    try:
+        return None if text is None else int(text)
+    except ValueError:
+        return UNREADABLE
+
+
+def given_time(text: str) -> datetime:
+    found = read_time(text)
+    assert not isinstance(found, type(UNREADABLE))
+    assert found is not None
+    return found
+
+
+def read_tombstone(values: Sequence[Any]) -> Tombstone | None:
+    """The tombstone of what is remembered; None if it cannot be read."""
+    id, kind, state, revision, completed_at = values
+    try:
+        return Tombstone(
+            id=read_id(id),  # type: ignore[arg-type]
+            trigger=load_trigger(kind, json.loads(state)),
+            revision=int(revision),
+            completed_at=given_time(completed_at),
+        )
+    except (GoSchedulerError, ValueError):
+        return None
+
+
+def read_run(instance_id: UUID, text: str) -> TaskRun:
+    """The run that a script has kept as this text."""
+    attempt, node, started_at, ended_at, outcome, worker, error = text.split("\0")
+    return TaskRun(
+        instance_id=instance_id,
+        attempt=int(attempt),
+        node=read_id(node or None),  # type: ignore[arg-type]
+        started_at=given_time(started_at) if started_at else None,
+        ended_at=given_time(ended_at),
+        outcome=_ENDS[outcome],
+        error=error[1:] if error else None,
+        worker=worker[1:] if worker else None,
+    )
+
+
+_ANNOUNCED = ("host", "pid", "version", "queues", "names", "stopping")
+
+
+def write_announcement(announced: Announcement) -> str:
+    """The text of what a node tells, but for its id."""
+    values = {name: getattr(announced, name) for name in _ANNOUNCED}
+    lease = announced.lease
+    values["lease"] = None if lease is None else to_microseconds(lease)
+    return json.dumps(values)
+
+
+def read_contact(node: str, text: str) -> NodeContact:
+    """The contact that is kept of a node."""
+    values = json.loads(text[36:])
+    for name in ("queues", "names"):
+        if values[name] is not None:
+            values[name] = tuple(values[name])
+    if values["lease"] is not None:
+        values["lease"] = from_microseconds(values["lease"])
+    announced = Announcement(node=read_id(node), **values)  # type: ignore[arg-type]
+    return NodeContact(
+        announced=announced, since=given_time(text[:18]), until=given_time(text[18:36])
+    )

@@ -1,0 +1,37 @@
+-- with: definitions instances claiming
+-- Hand due instances to one node, and to no other.
+local found = {}
+local function take(members)
+  for _, member in ipairs(members) do
+    found[#found + 1] = instance(id_of(member))
+  end
+end
+
+local function heads(prefix, at, room)
+  local lists = {}
+  for n, queue in ipairs(A.queues) do
+    lists[n] = up_to(prefix .. queue, at, room)
+  end
+  return #lists > 0 and merged(lists, room) or {}
+end
+
+if A.lapsed then
+  take(heads('l:', plus(now, -A.lapsed), A.limit))
+end
+local room, pending = A.limit - #found, {}
+local until_then, lead = plus(now, A.ahead), plus(now, A.lead)
+for _, priority in ipairs(A.priorities) do
+  for _, member in ipairs(heads('p:' .. priority .. ':', until_then, room - #pending)) do
+    pending[#pending + 1] = member
+  end
+end
+table.sort(pending)
+take(pending)
+for _, row in ipairs(found) do
+  claim(row)
+  if row.due_at <= lead and not row.slot then
+    start(row)
+  end
+  save(row)
+end
+return done(views(found))

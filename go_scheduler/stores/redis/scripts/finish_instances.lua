@@ -1,0 +1,72 @@
+-- with: definitions instances ending
+-- Record what became of runs.
+local function unsuccessful(claim)
+  local row = instance(claim.id)
+  if not row or claim.attempt < 1 or claim.attempt > row.attempt then
+    return nil
+  end
+  if not row.outcome or row.outcome == 'failed' then
+    return row
+  end
+end
+
+local function note_error(row, each)
+  if not each.error then
+    return
+  end
+  if each.outcome == 'skipped' then
+    local at = row.fire_time or row.execute_at
+    row.skipped_first, row.skipped_last, row.skipped_count = at, at, 1
+    row.skipped_reason = each.error
+  else
+    row.error = each.error
+  end
+end
+
+local function end_run(row, each, is_current)
+  if each.kept then
+    row.started_at = each.started_at
+    keep_run(row, each.kept, each.error)
+  end
+  if is_current and not each.started_at and state_of(row.old) == 'running' then
+    row.runs = row.runs - 1
+  end
+  if each.hung then
+    row.hangs = row.hangs + 1
+  elseif not each.outcome then
+    row.hangs = 0
+  end
+end
+
+local function record(each)
+  local row = current(each)
+  local is_current = row ~= nil
+  if not row and each.outcome == 'completed' then
+    row = unsuccessful(each)
+  end
+  if not row then
+    return false
+  end
+  note_error(row, each)
+  end_run(row, each, is_current)
+  if not each.outcome then
+    give_back(row, plus(now, each.retry_in))
+    return true
+  end
+  row.started_at, row.ended_attempt = each.started_at, each.attempt
+  row.result = each.result or row.result
+  local had_ended = row.outcome
+  finish(row, each.outcome)
+  if not had_ended then
+    go_on(row, each.next_fire_time)
+  end
+  return true
+end
+
+local recorded = {}
+for _, each in ipairs(A.outcomes) do
+  if record(each) then
+    recorded[#recorded + 1] = each.id
+  end
+end
+return done(recorded)

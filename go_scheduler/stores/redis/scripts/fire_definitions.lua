@@ -1,0 +1,9 @@
+-- with: definitions instances firing
+-- Create the instances of each firing, and move its definition on.
+local won = {}
+for _, firing in ipairs(A.firings) do
+  if fire(firing) then
+    won[#won + 1] = firing.id
+  end
+end
+return done(won)

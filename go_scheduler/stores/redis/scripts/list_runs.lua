@@ -1,0 +1,2 @@
+-- What is kept of the runs of an instance.
+return call('LRANGE', P .. 'r:' .. A.id, 0, -1)

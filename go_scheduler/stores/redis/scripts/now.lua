@@ -1,0 +1,2 @@
+-- The time by which claims are judged.
+return now

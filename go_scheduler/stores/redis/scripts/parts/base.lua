@@ -1,0 +1,97 @@
+-- What every script begins with. All keys have one prefix, and are in one hash slot.
+-- Times are 18 digits, microseconds since the year 1: as text they compare as they are,
+-- and no number loses a digit. What is not there is nil, and never an empty text.
+local P, A = KEYS[1], cjson.decode(ARGV[1])
+local call, sub, concat, floor = redis.call, string.sub, table.concat, math.floor
+local NEVER = '999999999999999999'
+local EPOCH = 62135596800
+
+local function time_of(seconds, micros)
+  return string.format('%012d%06d', seconds, micros)
+end
+
+-- The time so many microseconds later.
+local function plus(at, micros)
+  local seconds = tonumber(sub(at, 1, 12)) + floor(micros / 1000000)
+  local rest = tonumber(sub(at, 13)) + micros % 1000000
+  if rest >= 1000000 then
+    seconds, rest = seconds + 1, rest - 1000000
+  end
+  if seconds < 0 then
+    return time_of(0, 0)
+  end
+  if seconds > 315537897599 then
+    return '315537897599999999'
+  end
+  return time_of(seconds, rest)
+end
+
+local now = A.now
+if not now then
+  local read = call('TIME')
+  now = time_of(tonumber(read[1]) + EPOCH, tonumber(read[2]))
+end
+
+local function later(one, other)
+  return one > other and one or other
+end
+
+-- Write some fields of a hash, and of the table that stands for it; false: none.
+local function write(key, known, values)
+  local set, gone = {}, {}
+  for name, value in pairs(values) do
+    if value == false then
+      known[name], gone[#gone + 1] = nil, name
+    else
+      known[name] = value
+      set[#set + 1], set[#set + 2] = name, value
+    end
+  end
+  if #set > 0 then
+    call('HSET', key, unpack(set))
+  end
+  if #gone > 0 then
+    call('HDEL', key, unpack(gone))
+  end
+end
+
+-- The members of a sorted set up to a time, the earliest first.
+local function up_to(key, at, limit)
+  if limit <= 0 then
+    return {}
+  end
+  return call('ZRANGEBYLEX', P .. key, '-', '[' .. at .. '~', 'LIMIT', 0, limit)
+end
+
+-- The first of several sorted lists together.
+local function merged(lists, limit)
+  if #lists == 1 then
+    return lists[1]
+  end
+  local all = {}
+  for _, each in ipairs(lists) do
+    for _, member in ipairs(each) do
+      all[#all + 1] = member
+    end
+  end
+  table.sort(all)
+  for n = #all, limit + 1, -1 do
+    all[n] = nil
+  end
+  return all
+end
+
+-- What a member of a list in the order of times is of.
+local function id_of(member)
+  return sub(member, -32)
+end
+
+-- Tell nodes that wait of what is due soon, once in a few milliseconds.
+local function hint(about, at)
+  if A.soon and at and at <= plus(now, A.soon) then
+    A.soon = nil
+    if call('SET', P .. 'hinted ' .. about, 1, 'NX', 'PX', 5) then
+      call('PUBLISH', P .. 'hints', about)
+    end
+  end
+end

@@ -1,0 +1,27 @@
+-- How instances are claimed and started.
+local function claim(row)
+  if row.started_at then
+    keep_run(row, 'lost')
+    row.started_at = nil
+  end
+  row.claimed_by, row.worker = A.node, nil
+  row.attempt = row.attempt + 1
+  row.expires_at = plus(later(row.due_at, now), A.lease)
+end
+
+local function start(row)
+  local of = definition(row.of)
+  row.runs = row.runs + 1
+  row.started_at = later(row.due_at, now)
+  local expire_after = tonumber(of.expire_after) or A.expire_after
+  row.expires_at = plus(row.started_at, math.min(A.lease, expire_after))
+end
+
+-- Claim and start what has just been made.
+local function start_made(made)
+  for _, row in ipairs(made) do
+    claim(row)
+    start(row)
+    save(row)
+  end
+end

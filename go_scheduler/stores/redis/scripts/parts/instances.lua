@@ -1,0 +1,380 @@
+-- Instances: a hash for each, and the sorted sets of which its state calls for one.
+local INSTANCE = {
+  'id', 'of', 'fire_time', 'execute_at', 'due_at', 'attempt', 'runs', 'hangs',
+  'claimed_by', 'expires_at', 'started_at', 'outcome', 'error', 'cancel_requested',
+  'payload', 'key', 'backfilled', 'reopened_at', 'created_at', 'completed_at',
+  'ended_attempt', 'parked', 'worker', 'result', 'skipped_first', 'skipped_last',
+  'skipped_count', 'skipped_reason',
+}
+local FIELDS = { 'queue', 'priority', 'slot', 'overlap', 'behind', 'handed_on' }
+for n = 2, #INSTANCE do
+  FIELDS[#FIELDS + 1] = INSTANCE[n]
+end
+local NUMBERS = { 'attempt', 'runs', 'hangs', 'handed_on' }
+local rows, counted, served = {}, {}, {}
+
+local function state_of(row)
+  if row.outcome then
+    return row.outcome
+  end
+  if not row.claimed_by then
+    return 'pending'
+  end
+  return row.started_at and 'running' or 'claimed'
+end
+
+local function is_fired(row)
+  return row.fire_time and not row.backfilled
+end
+
+-- Where it is found: its sorted set, as what, and what it is among the undecided.
+local function place(row)
+  local of = definition(row.of)
+  if row.outcome then
+    return 'e:' .. row.outcome, row.completed_at .. row.id
+  end
+  if of.paused then
+    return nil
+  end
+  if row.claimed_by then
+    return 'l:' .. row.queue, row.expires_at .. row.id
+  end
+  if row.parked then
+    local turn = row.due_at .. row.execute_at .. row.id
+    return 'w:' .. row.slot, row.priority .. turn, row.overlap and turn
+  end
+  return 'p:' .. row.priority .. ':' .. row.queue, row.due_at .. row.id
+end
+
+-- The row of an id, or false.
+local function instance(id)
+  local row = rows[id]
+  if row == nil then
+    local values = call('HGETALL', P .. 'i:' .. id)
+    row = false
+    if #values > 0 then
+      local old = {}
+      row = { id = id, old = old }
+      for n = 1, #values, 2 do
+        old[values[n]] = values[n + 1]
+        row[values[n]] = values[n + 1]
+      end
+      for _, name in ipairs(NUMBERS) do
+        local number = tonumber(row[name])
+        row[name], old[name] = number, number
+      end
+      row.zkey, row.zmember, row.zturn = place(row)
+    end
+    rows[id] = row
+  end
+  return row
+end
+
+-- Whether a slot that nobody has is waited for is known without looking at all.
+local function touch(slot)
+  if call('EXISTS', P .. 'w:' .. slot) == 0 then
+    call('SREM', P .. 'parked', slot)
+    call('ZREM', P .. 'free', slot)
+    return
+  end
+  call('SADD', P .. 'parked', slot)
+  if call('HEXISTS', P .. 'slots', slot) == 1 then
+    call('ZREM', P .. 'free', slot)
+  else
+    call('ZADD', P .. 'free', 0, slot)
+  end
+end
+
+local function move_to(row, zkey, zmember, zturn)
+  local old = row.zkey
+  if old ~= zkey or row.zmember ~= zmember then
+    if old then
+      call('ZREM', P .. old, row.zmember)
+    end
+    if zkey then
+      call('ZADD', P .. zkey, 0, zmember)
+    end
+    for _, each in ipairs({ old or '', zkey or '' }) do
+      if sub(each, 1, 2) == 'w:' then
+        touch(sub(each, 3))
+      end
+    end
+    if zkey and not served[zkey] and sub(zkey, 1, 2) == 'p:' then
+      served[zkey] = true
+      call('SADD', P .. 'queues', row.queue)
+    end
+  end
+  if row.zturn ~= zturn then
+    if row.zturn then
+      call('ZREM', P .. 'undecided', row.zturn)
+    end
+    if zturn then
+      call('ZADD', P .. 'undecided', 0, zturn)
+    end
+  end
+  row.zkey, row.zmember, row.zturn = zkey, zmember, zturn
+end
+
+local function owner_of(row)
+  if row.claimed_by and not row.outcome and row.handed_on ~= row.attempt then
+    return row.claimed_by
+  end
+end
+
+-- Where an open instance stands of its definition: what a trigger may wait for apart.
+local function beside(row)
+  return P .. (is_fired(row) and 'do:' or 'dh:') .. row.of
+end
+
+local function enter(old, row)
+  local was, is = old and state_of(old), state_of(row)
+  if was ~= is then
+    if was then
+      counted[was] = (counted[was] or 0) - 1
+    end
+    counted[is] = (counted[is] or 0) + 1
+  end
+  local class = row.outcome or 'open'
+  local former = old and (old.outcome or 'open')
+  if former ~= class then
+    local member = row.execute_at .. row.id
+    if former then
+      call('ZREM', P .. 'x:' .. former, member)
+    end
+    call('ZADD', P .. 'x:' .. class, 0, member)
+    if class == 'open' then
+      call('SADD', beside(row), row.id)
+    elseif former == 'open' then
+      -- It may have left its fire time, or been backfilled since.
+      call('SREM', P .. 'do:' .. row.of, row.id)
+      call('SREM', P .. 'dh:' .. row.of, row.id)
+    end
+  end
+  local node, before = owner_of(row), old and owner_of(old)
+  if node ~= before then
+    if before then
+      call('ZREM', P .. 'n:' .. before, row.id)
+    end
+    if node then
+      call('ZADD', P .. 'n:' .. node, 0, row.id)
+    end
+  end
+end
+
+-- Keep what has changed of a row, wherever it is to be found.
+local function save(row)
+  local old = row.old
+  enter(old, row)
+  move_to(row, place(row))
+  local values, before, after = {}, old or {}, {}
+  for _, name in ipairs(FIELDS) do
+    local value = row[name]
+    after[name] = value
+    if before[name] ~= value then
+      if value == nil then
+        value = false
+      end
+      values[name] = value
+    end
+  end
+  write(P .. 'i:' .. row.id, row, values)
+  row.old = after
+end
+
+-- Let it exclude what its definition says now.
+local function follow(row)
+  local of = definition(row.of)
+  local fired = is_fired(row)
+  row.slot = slot_of(of, fired, row.backfilled)
+  if not row.backfilled then
+    row.overlap = overlap_of(of, fired)
+  elseif row.backfilled == 'allow' or row.backfilled == 'buffer_all' then
+    row.overlap = nil
+  else
+    row.overlap = row.backfilled
+  end
+end
+
+-- A new row, which nobody finds yet.
+local function new(id, of, execute_at, fire_time, backfilled)
+  local row = {
+    id = id, of = of.life, queue = of.queue, priority = of.priority,
+    execute_at = execute_at, due_at = execute_at, fire_time = fire_time,
+    backfilled = backfilled, created_at = now, attempt = 0, runs = 0, hangs = 0,
+  }
+  follow(row)
+  return row
+end
+
+-- Let a new row be found.
+local function add(row)
+  rows[row.id] = row
+  note_busy(definition(row.of))
+  call('ZADD', P .. 'di:' .. row.of, 0, row.execute_at .. row.id)
+  if row.fire_time then
+    call('ZADD', P .. 'df:' .. row.of, 0, row.fire_time .. row.id)
+  end
+  if row.key then
+    call('HSET', P .. 'dk:' .. row.of, row.key, row.id)
+    call('ZADD', P .. 'keys', 0, row.key .. '\0' .. row.execute_at .. row.id)
+  end
+  save(row)
+end
+
+-- The id of the instance of a fire time, or nil.
+local function fired_at(of, fire_time)
+  local found = call(
+    'ZRANGEBYLEX', P .. 'df:' .. of.life, '[' .. fire_time, '[' .. fire_time .. '~',
+    'LIMIT', 0, 1
+  )
+  return found[1] and id_of(found[1])
+end
+
+local function holder(slot)
+  local id = slot and call('HGET', P .. 'slots', slot)
+  return id and instance(id)
+end
+
+local function has_slot(row)
+  return row.slot and call('HGET', P .. 'slots', row.slot) == row.id
+end
+
+local function free_slot(row)
+  if has_slot(row) then
+    call('HDEL', P .. 'slots', row.slot)
+    touch(row.slot)
+  end
+end
+
+-- Forget a row, whatever its state.
+local function forget(row)
+  move_to(row, nil)
+  local state = state_of(row.old)
+  counted[state] = (counted[state] or 0) - 1
+  call('ZREM', P .. 'x:' .. (row.old.outcome or 'open'), row.execute_at .. row.id)
+  if not row.old.outcome then
+    call('SREM', beside(row.old), row.id)
+  end
+  local node = owner_of(row.old)
+  if node then
+    call('ZREM', P .. 'n:' .. node, row.id)
+  end
+  call('ZREM', P .. 'di:' .. row.of, row.execute_at .. row.id)
+  if row.fire_time then
+    call('ZREM', P .. 'df:' .. row.of, row.fire_time .. row.id)
+  end
+  if row.key then
+    call('HDEL', P .. 'dk:' .. row.of, row.key)
+    call('ZREM', P .. 'keys', row.key .. '\0' .. row.execute_at .. row.id)
+  end
+  call('DEL', P .. 'i:' .. row.id, P .. 'r:' .. row.id)
+  rows[row.id] = false
+end
+
+-- Forget a row that has not ended.
+local function remove(row)
+  free_slot(row)
+  forget(row)
+end
+
+-- End a row for good.
+local function finish(row, outcome)
+  free_slot(row)
+  row.parked, row.outcome, row.completed_at = nil, outcome, now
+  save(row)
+end
+
+-- Make a claimed row pending again.
+local function give_back(row, due_at)
+  row.claimed_by, row.expires_at, row.started_at, row.worker = nil, nil, nil, nil
+  row.due_at = due_at
+  save(row)
+end
+
+-- Make a row that has ended pending again and due now, as if it were new.
+local function begin_anew(row)
+  local of = definition(row.of)
+  row.outcome, row.completed_at, row.ended_attempt = nil, nil, nil
+  row.claimed_by, row.expires_at, row.started_at, row.worker = nil, nil, nil, nil
+  row.cancel_requested = nil
+  row.runs, row.hangs, row.due_at = 0, 0, now
+  row.queue, row.priority = of.queue, of.priority
+  follow(row)
+  row.overlap = nil
+end
+
+-- The row that a claim owns, unless it has been lost.
+local function current(claim)
+  local row = instance(claim.id)
+  if row and row.attempt == claim.attempt and row.claimed_by and not row.outcome then
+    return row
+  end
+end
+
+-- Keep how its present run ended.
+local function keep_run(row, outcome, message)
+  local key = P .. 'r:' .. row.id
+  call('RPUSH', key, concat({
+    row.attempt, row.claimed_by or '', row.started_at or '', now, outcome,
+    row.worker and '=' .. row.worker or '', message and '=' .. message or '',
+  }, '\0'))
+  call('LTRIM', key, -A.runs_kept, -1)
+end
+
+local function rows_in(key)
+  local found = {}
+  for _, id in ipairs(call('SMEMBERS', P .. key)) do
+    found[#found + 1] = instance(id)
+  end
+  return found
+end
+
+-- The instances of a definition that are open and its schedule's.
+local function open_fired(of)
+  return rows_in('do:' .. of.life)
+end
+
+-- All of its instances that are open.
+local function open_rows(of)
+  local found = rows_in('do:' .. of.life)
+  for _, row in ipairs(rows_in('dh:' .. of.life)) do
+    found[#found + 1] = row
+  end
+  return found
+end
+
+local function is_unused(row)
+  local is_waiting = not row.outcome and not row.started_at
+  return is_waiting and row.runs == 0 and not row.reopened_at and is_fired(row)
+end
+
+local function instance_view(row)
+  local view = {}
+  for n, name in ipairs(INSTANCE) do
+    view[n] = row[name] or false
+  end
+  return view
+end
+
+-- What is answered of instances: they, and their definitions, each once.
+local function views(found)
+  local answer, of, seen = {}, {}, {}
+  for n, row in ipairs(found) do
+    answer[n] = instance_view(row)
+    if not seen[row.of] then
+      seen[row.of] = true
+      of[#of + 1] = definition_view(definition(row.of))
+    end
+  end
+  return { answer, of }
+end
+
+-- What a script that may have changed instances ends with.
+local function done(answer)
+  for state, number in pairs(counted) do
+    if number ~= 0 then
+      call('HINCRBY', P .. 'counts', state, number)
+    end
+  end
+  return answer
+end

@@ -1,0 +1,66 @@
+-- How definitions are put, as was decided by what had been read.
+local function is_as_read(plan)
+  local of = by_id(plan.id)
+  if plan.revision then
+    return of and of.life == plan.life and of.revision == plan.revision
+      and of.owner == plan.owner and of.note == plan.note
+      and (plan.action ~= 'rescheduled' or of.next_fire_time == plan.read)
+  end
+  if of then
+    return false
+  end
+  local remembered = call('HGET', P .. 't:' .. plan.id, 'revision')
+  return not plan.looked or (remembered or nil) == plan.remembered
+end
+
+local function all_as_read(plans)
+  for _, plan in ipairs(plans) do
+    if not is_as_read(plan) then
+      return false
+    end
+  end
+  return true
+end
+
+local function create(plan)
+  if plan.looked then
+    forget_tombstone(plan.id)
+  end
+  local life = tostring(call('INCR', P .. 'life'))
+  local of = { life = life }
+  plan.values.revision = tonumber(call('GET', P .. 'first') or 1)
+  lives[life] = of
+  write(P .. 'd:' .. life, of, plan.values)
+  call('HSET', P .. 'ids', of.id, life)
+  call('ZADD', P .. 'all', 0, of.id)
+  enter_facets(of)
+  list(of)
+  return of
+end
+
+local function put(plan)
+  if plan.action == 'over' then
+    return nil
+  end
+  if plan.action == 'new' then
+    return create(plan)
+  end
+  local of = by_id(plan.id)
+  if plan.action == 'kept' then
+    leave_facets(of)
+    write(P .. 'd:' .. of.life, of, plan.values)
+    enter_facets(of)
+    return of
+  end
+  if plan.action == 'rescheduled' then
+    discard(of)
+    if plan.skipped then
+      record_skipped(of, plan.skipped)
+    end
+  elseif plan.takes_back then
+    take_back(of)
+  end
+  plan.values.revision = of.revision + 1
+  replace(of, plan.values)
+  return of
+end

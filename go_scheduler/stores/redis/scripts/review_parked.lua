@@ -1,0 +1,93 @@
+-- with: definitions instances ending
+-- Go over what is parked, and let go on or end what can.
+local skipped, replaced, unparked = {}, {}, {}
+
+local function met(row)
+  local former = row.behind and instance(row.behind)
+  return former and former.of == row.of and former.completed_at
+    and former.completed_at >= row.due_at
+end
+
+local function skip(row, reason)
+  local at = row.fire_time or row.execute_at
+  row.skipped_first, row.skipped_last = at, at
+  row.skipped_count, row.skipped_reason = 1, reason
+  finish(row, 'skipped')
+  skipped[#skipped + 1] = row
+end
+
+-- Those of the same definition that wait for the same slot, and may do so.
+local function waiting(like)
+  local found = {}
+  for _, member in ipairs(call('ZRANGE', P .. 'w:' .. like.slot, 0, -1)) do
+    local row = instance(id_of(member))
+    local is_alike = row.of == like.of and not row.overlap
+    if is_alike and (not row.backfilled) == (not like.backfilled) then
+      found[#found + 1] = row
+    end
+  end
+  return found
+end
+
+local function stop(row)
+  if not definition(row.of).waits then
+    cancel(row)
+  elseif not row.cancel_requested then
+    row.cancel_requested = '1'
+    save(row)
+  end
+end
+
+local function judge(row)
+  local had = holder(row.slot)
+  local runs = had and had.of == row.of
+  local others = waiting(row)
+  local number = #others >= A.most and 'many' or #others > 0 and 'some' or 'none'
+  local is_met = runs or met(row)
+  local fate = A.fates[row.overlap .. (is_met and ' met ' or ' free ') .. number]
+  if fate.replaces then
+    for _, each in ipairs(others) do
+      skip(each, A.replaced)
+    end
+  end
+  if fate.reason then
+    skip(row, fate.reason)
+  else
+    row.overlap = nil
+    save(row)
+  end
+  if fate.stops and runs and not had.cancel_requested then
+    stop(had)
+    replaced[#replaced + 1] = had
+  end
+end
+
+-- A thousand at a time: the next call goes on with those that are left.
+local undecided, more = {}, false
+local looked_at = up_to('undecided', now, 1000 + A.limit)
+for _, member in ipairs(looked_at) do
+  local row = instance(id_of(member))
+  if holder(row.slot) or met(row) then
+    undecided[#undecided + 1] = row
+    if #undecided == A.limit then
+      more = true
+      break
+    end
+  end
+end
+for _, row in ipairs(undecided) do
+  judge(row)
+end
+local free = call('ZRANGE', P .. 'free', 0, A.limit - 1)
+for _, slot in ipairs(free) do
+  local row = instance(id_of(call('ZRANGE', P .. 'w:' .. slot, 0, 0)[1]))
+  if not (row.overlap and row.due_at <= now and met(row)) then
+    row.parked = nil
+    save(row)
+    unparked[#unparked + 1] = row
+  end
+end
+return done({
+  views(unparked), views(skipped), views(replaced),
+  call('EXISTS', P .. 'parked'), (more or #free == A.limit) and 1 or 0,
+})

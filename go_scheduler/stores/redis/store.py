@@ -1,0 +1,163 @@
+"""The Redis store: each method a script, which the server runs as one transaction."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from go_scheduler.checks import check_name, check_positive
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.stores.base import CONTACTS_KEPT, Store
+from go_scheduler.stores.priorities import Turns
+from go_scheduler.stores.redis.definition_calls import RedisDefinitions
+from go_scheduler.stores.redis.instance_calls import RedisInstances
+from go_scheduler.stores.redis.listener import Listener
+from go_scheduler.stores.redis.lists import Lists
+from go_scheduler.stores.redis.puts import Puts
+from go_scheduler.stores.redis.rows import (
+    Reader,
+    given_time,
+    read_contact,
+    write_announcement,
+)
+from go_scheduler.stores.redis.server import Server
+from go_scheduler.stores.redis.texts import micros, time_text
+from go_scheduler.stores.redis.urls import parse
+from go_scheduler.stores.remembered import note_forgotten
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from datetime import datetime
+
+    from go_scheduler.clock import Clock
+    from go_scheduler.stores.hints import Hints
+    from go_scheduler.stores.messages import Announcement, NodeContact, Retention
+
+_TIMEOUT = timedelta(seconds=5)
+
+
+class RedisStore(RedisDefinitions, RedisInstances, Store):
+    """Keeps everything in one Redis or Valkey, for processes on any machines.
+
+    It takes Redis 6.2 or later. What is kept there survives a killed server, and a
+    power failure, as its ``appendonly`` and ``appendfsync`` say: ``initialize`` warns
+    where something may be lost. The store's time is that of the server.
+
+    All keys of a store are in one hash slot: a cluster spreads stores, and not one
+    store.
+
+    Args:
+        url: ``redis://user:password@host:6379/0``, ``rediss://…`` for TLS,
+            ``redis+sentinel://host:26379,other:26379/name-of-master`` or
+            ``redis+cluster://host:6379,other:6379``.
+        clock: Used instead of the server's time, for tests.
+        namespace: What its keys begin with: stores of different ones know nothing of
+            each other.
+        timeout: How long an answer is waited for.
+
+    Raises:
+        ConfigurationError: The URL is not that of a Redis, or the namespace cannot be
+            part of a key.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock | None = None,
+        namespace: str = "go_scheduler",
+        timeout: timedelta = _TIMEOUT,
+    ) -> None:
+        super().__init__(clock)
+        check_name("namespace", namespace)
+        check_positive("timeout", timeout)
+        if set(namespace) & set("{}"):
+            raise ConfigurationError(
+                f"namespace must be without braces, not {namespace!r}: they mark the"
+                " part of a key that all keys have in common"
+            )
+        self._address = parse(url)
+        # In braces: all its keys are in one hash slot.
+        self._server = Server(self._address, f"{{{namespace}}}:", timeout)
+        self._reader = Reader()
+        self._puts = Puts(self._server, self._reader, self._now)
+        self._turns = Turns()
+        self._lists = Lists(self._server, self._reader)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}('{self._address}')"
+
+    def initialize(self) -> None:
+        """Ask the server for an answer, and whether it keeps what it is told."""
+        self.now()
+
+    def connect(self) -> None:
+        """Open a connection."""
+        self.now()
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._server.close()
+
+    def hints(self) -> Hints:
+        """What others publish."""
+        return Listener(self._server.listen, f"{self._server.prefix}hints")
+
+    def now(self) -> datetime:
+        """The time of the clock that was passed, else the server's."""
+        if self.clock is not None:
+            return self.clock.now()
+        return given_time(self._server.run("now"))
+
+    def _now(self) -> str | None:
+        return None if self.clock is None else time_text(self.clock.now())
+
+    # Nodes.
+
+    def note_contact(self, announced: Announcement, *, unbroken: timedelta) -> None:
+        """Record that a node has been in contact with the store up to now."""
+        self._server.run(
+            "note_contact",
+            now=self._now(),
+            node=announced.node.hex,
+            unbroken=micros(unbroken),
+            announced=write_announcement(announced),
+        )
+
+    def list_contacts(self, *, within: timedelta) -> Sequence[NodeContact]:
+        """Read when nodes were in contact with the store."""
+        found = self._server.run(
+            "list_contacts", now=self._now(), within=micros(within)
+        )
+        return [read_contact(node, text) for node, text in found]
+
+    def list_due_queues(self, *, apart_from: Collection[str]) -> Collection[str]:
+        """Name queues in which something is due that nobody has claimed."""
+        found: list[str] = self._server.run(
+            "list_due_queues", now=self._now(), apart=dict.fromkeys(apart_from, True)
+        )
+        return found
+
+    def keep_setting(self, name: str, value: str) -> str:
+        """Agree on a setting: the first to ask has set it."""
+        kept: str = self._server.run("keep_setting", name=name, value=value)
+        return kept
+
+    # Cleanup.
+
+    def delete_finished(self, retention: Retention, *, limit: int) -> int:
+        """Delete what ended long ago."""
+        most = self.most_remembered
+        deleted, forgotten = self._server.run(
+            "delete_finished",
+            now=self._now(),
+            ended=micros(retention.ended),
+            failed=micros(retention.failed),
+            remembered=micros(retention.remembered),
+            contacts=micros(CONTACTS_KEPT),
+            most=most,
+            limit=limit,
+        )
+        note_forgotten(forgotten, most=most)
+        found: int = deleted
+        return found
