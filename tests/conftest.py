@@ -23,7 +23,7 @@ from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import LEASE, NODE, definition
 from go_scheduler.testing.clock import START
 from tests import servers
-from tests.redis_servers import is_required, missing_redis, running_redis
+from tests.redis_servers import REQUIRE_REDIS, missing_redis, running_redis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ os.environ.pop("PYTEST_ADDOPTS", None)
 hypothesis.settings.register_profile("untimed", hypothesis.settings(), deadline=None)
 hypothesis.settings.load_profile("untimed")
 
-ENGINES = ("memory", "sqlite", "postgresql", "cockroachdb")
+ENGINES = ("memory", "sqlite", "postgresql", "cockroachdb", "redis")
 SETTINGS = Settings(
     schedule_window=timedelta(seconds=1),
     runner_window=timedelta(seconds=1),
@@ -62,6 +62,8 @@ SETTINGS = Settings(
 )
 SHARED = [pytest.param(each, marks=pytest.mark.slow) for each in ENGINES[1:]]
 """Those that processes can share: for ``pytest.mark.parametrize("engine", SHARED)``."""
+SQL = SHARED[:3]
+"""Those of them that are databases with tables."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -88,14 +90,19 @@ def pytest_collection_modifyitems(
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what needs a CockroachDB; from here it is one line in the report."""
+    """Skip what needs a server that is not here; so it is one line in the report."""
     fixtures = getattr(item, "fixturenames", ())
-    if _engine(item) != "cockroachdb" and "cockroachdb_url" not in fixtures:
-        return
-    if (reason := servers.missing_cockroachdb()) is not None:
-        if os.environ.get(servers.REQUIRE_COCKROACHDB) == "1":
-            pytest.fail(reason, pytrace=False)
-        pytest.skip(reason)
+    if _engine(item) == "cockroachdb" or "cockroachdb_url" in fixtures:
+        _need(servers.missing_cockroachdb(), servers.REQUIRE_COCKROACHDB)
+    if _engine(item) == "redis" or "redis_server" in fixtures:
+        _need(missing_redis(), REQUIRE_REDIS)
+
+
+def _need(missing: str | None, required: str) -> None:
+    if missing is not None:
+        if os.environ.get(required) == "1":
+            pytest.fail(missing, pytrace=False)
+        pytest.skip(missing)
 
 
 def _engine(item: pytest.Item) -> str | None:
@@ -176,7 +183,10 @@ def store_url(engine: str, tmp_path: Path, request: pytest.FixtureRequest) -> st
     if engine == "sqlite":
         template = request.getfixturevalue("sqlite_file")
         return f"sqlite:///{shutil.copy(template, tmp_path / 'store.db')}"
-    url: str = request.getfixturevalue(f"{engine}_url")
+    if engine == "redis":
+        url: str = request.getfixturevalue("redis_server").url
+    else:
+        url = request.getfixturevalue(f"{engine}_url")
     servers.delete_all_rows(url)
     return url
 

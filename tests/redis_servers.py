@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
 import subprocess
@@ -102,8 +101,3 @@ def free_port() -> int:
         bound.bind(("127.0.0.1", 0))
         port: int = bound.getsockname()[1]
     return port
-
-
-def is_required() -> bool:
-    """Whether to have no Redis is a failure."""
-    return os.environ.get(REQUIRE_REDIS) == "1"

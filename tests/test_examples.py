@@ -29,7 +29,7 @@ from sqlalchemy import make_url
 from go_scheduler.stores import open_store
 from go_scheduler.testing import StoreSuite, TriggerSuite
 from go_scheduler.triggers import registry
-from tests.conftest import SHARED
+from tests.conftest import SHARED, SQL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -171,7 +171,7 @@ def test_hello_makes_the_file_that_its_url_names(tmp_path: Path) -> None:
     assert (tmp_path / "hello.db").exists()
 
 
-@pytest.mark.parametrize("engine", SHARED)
+@pytest.mark.parametrize("engine", SQL)
 @pytest.mark.parametrize("example", TRANSACTIONAL, ids=lambda each: each.name)
 def test_an_example_on_transactions_prints_what_it_says_on_each_database(
     example: Path, engine: str, store_url: str, tmp_path: Path
@@ -290,7 +290,7 @@ def test_the_snippets_of_a_page_run(
         run_python("-W", "error", "-c", runnable(page, request), cwd=tmp_path)
 
 
-@pytest.mark.parametrize("engine", SHARED)
+@pytest.mark.parametrize("engine", SQL)
 @pytest.mark.parametrize(
     "page", [each for each in PAGES if blocks(each, "sql")], ids=lambda each: each.name
 )

@@ -10,7 +10,7 @@ from sqlalchemy import event
 
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.sql.store import SQLStore
-from tests.conftest import SHARED
+from tests.conftest import SQL
 
 if TYPE_CHECKING:
     from go_scheduler.stores.base import Store
@@ -20,7 +20,7 @@ TEN_MINUTES = timedelta(minutes=10)
 MOST_A_SECOND = 3.4
 
 
-@pytest.mark.parametrize("engine", SHARED)
+@pytest.mark.parametrize("engine", SQL)
 def test_an_idle_scheduler_asks_little(store: Store, clock: ManualClock) -> None:
     assert isinstance(store, SQLStore)
     executed: list[str] = []

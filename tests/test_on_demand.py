@@ -26,7 +26,7 @@ from go_scheduler.testing.builders import HOUR, NOBODY, SECOND, TICK
 from go_scheduler.testing.clock import START, ManualClock
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
-from tests.conftest import SHARED
+from tests.conftest import SQL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -304,7 +304,7 @@ def counted(store: PostgreSQLStore) -> Iterator[list[str]]:
         event.remove(engine, "before_cursor_execute", note)
 
 
-@pytest.mark.parametrize("engine", SHARED[1:], indirect=True)
+@pytest.mark.parametrize("engine", SQL[1:], indirect=True)
 def test_to_enqueue_is_one_statement(store: PostgreSQLStore) -> None:
     client = Client(store)
     client.schedule(SEND)

@@ -84,7 +84,7 @@ from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from tests import servers
-from tests.conftest import SHARED, seconds
+from tests.conftest import SQL, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -99,7 +99,7 @@ if TYPE_CHECKING:
 
     Begin = Callable[[], AbstractContextManager[Connection | Session]]
 
-LOCKING = SHARED[1:]
+LOCKING = SQL[1:]
 """Those on which a transaction locks the rows it writes, not the whole database."""
 FAILED_AFTER = 30.0
 LONG_AGO = START - timedelta(days=36_500)
@@ -133,7 +133,7 @@ class Shop:
             return connection.scalar(select(func.count()).select_from(ORDERS)) or 0
 
 
-@pytest.fixture(params=SHARED)
+@pytest.fixture(params=SQL)
 def engine(request: pytest.FixtureRequest) -> str:
     """Those that a user's transaction can be in."""
     kind: str = request.param
@@ -329,7 +329,7 @@ def test_a_connection_in_autocommit_is_refused(client: Client, shop: Shop) -> No
     assert client.list_definitions() == []
 
 
-@pytest.mark.parametrize("engine", SHARED[:1])
+@pytest.mark.parametrize("engine", SQL[:1])
 def test_a_driver_that_is_told_when_to_begin_is_not_in_autocommit(
     client: Client, shop: Shop
 ) -> None:
@@ -975,7 +975,7 @@ def test_an_async_handler_completes_in_a_thread_of_its_own(
     assert shop.orders == 1
 
 
-@pytest.mark.parametrize("engine", SHARED[1:2])
+@pytest.mark.parametrize("engine", SQL[1:2])
 def test_an_async_handler_completes_on_a_connection_of_its_own(
     shift: Shift, shop: Shop
 ) -> None:
@@ -990,7 +990,7 @@ def test_an_async_handler_completes_on_a_connection_of_its_own(
     assert shop.orders == 1
 
 
-@pytest.mark.parametrize("engine", SHARED[1:2])
+@pytest.mark.parametrize("engine", SQL[1:2])
 def test_the_loops_look_once_an_async_session_has_committed(
     client: Watching, shop: Shop
 ) -> None:
@@ -1008,7 +1008,7 @@ def test_the_loops_look_once_an_async_session_has_committed(
     asyncio.run(put())
 
 
-@pytest.mark.parametrize("engine", SHARED[1:2])
+@pytest.mark.parametrize("engine", SQL[1:2])
 @pytest.mark.parametrize("kind", ["session", "connection"])
 def test_the_awaitable_form_takes_part_in_an_async_transaction(
     client: Watching, shop: Shop, kind: str
@@ -1029,7 +1029,7 @@ def test_the_awaitable_form_takes_part_in_an_async_transaction(
         assert len(client.list_definitions()) == count
 
 
-@pytest.mark.parametrize("engine", SHARED[1:2])
+@pytest.mark.parametrize("engine", SQL[1:2])
 def test_an_async_connection_and_a_sync_one_have_their_own_forms(
     client: Watching, shop: Shop
 ) -> None:
@@ -1242,7 +1242,7 @@ def test_who_adds_within_a_transaction_holds_up_edits_and_no_fire(
     assert client.counts()[State.PENDING] == 0
 
 
-@pytest.mark.parametrize("engine", SHARED[1:2])
+@pytest.mark.parametrize("engine", SQL[1:2])
 @pytest.mark.parametrize("kind", ["session", "connection"])
 def test_the_awaitable_forms_enqueue_in_an_async_transaction(
     client: Watching, shop: Shop, kind: str
@@ -1265,7 +1265,7 @@ def test_the_awaitable_forms_enqueue_in_an_async_transaction(
         assert client.counts()[State.PENDING] == count
 
 
-@pytest.mark.parametrize("engine", SHARED[1:2])
+@pytest.mark.parametrize("engine", SQL[1:2])
 def test_each_form_says_which_connection_it_takes(client: Watching, shop: Shop) -> None:
     client.schedule(SEND)
     session = AsyncSession(create_async_engine(shop.engine.url))
@@ -1385,7 +1385,7 @@ def test_a_scheduler_looks_as_soon_as_a_declaration_is_committed(
     assert [each.joined for each in joined] == [True]
 
 
-@pytest.mark.parametrize("engine", SHARED[1:2])
+@pytest.mark.parametrize("engine", SQL[1:2])
 def test_a_set_is_declared_in_an_async_transaction(client: Client, shop: Shop) -> None:
     async def declare() -> None:
         engine = create_async_engine(shop.engine.url)
@@ -1501,7 +1501,7 @@ def test_who_edits_what_is_edited_meanwhile_is_told_to_repeat(
         assert client.pause(new.id, connection=connection).name == "other"
 
 
-@pytest.mark.parametrize("engine", SHARED[1:2])
+@pytest.mark.parametrize("engine", SQL[1:2])
 def test_the_awaitable_forms_change_in_an_async_transaction(
     client: Watching, shop: Shop
 ) -> None:

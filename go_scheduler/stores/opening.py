@@ -24,6 +24,8 @@ _OWN = {
     "cockroachdb": ("go_scheduler.stores.cockroachdb", "CockroachDBStore"),
     "postgres": ("go_scheduler.stores.postgresql.store", "PostgreSQLStore"),
     "postgresql": ("go_scheduler.stores.postgresql.store", "PostgreSQLStore"),
+    "redis": ("go_scheduler.stores.redis.store", "RedisStore"),
+    "rediss": ("go_scheduler.stores.redis.store", "RedisStore"),
     "sqlite": ("go_scheduler.stores.sqlite.store", "SQLiteStore"),
 }
 
@@ -31,8 +33,9 @@ _OWN = {
 def open_store(url: str, *, clock: Clock | None = None, **options: object) -> Store:
     """The store that a URL names.
 
-    ``memory://`` is a new ``MemoryStore``; ``sqlite:///file``, ``postgresql://…`` and
-    ``cockroachdb://…`` are the stores of these databases, not connected yet. For any
+    ``memory://`` is a new ``MemoryStore``; ``sqlite:///file``, ``postgresql://…``,
+    ``cockroachdb://…`` and ``redis://…`` are the stores of these databases, not
+    connected yet. For any
     other scheme, an installed package announces a callable by the entry-point group
     ``go_scheduler.stores``: the scheme is the entry point's name, and the callable
     takes the URL and ``clock=`` and returns a store.

@@ -42,7 +42,7 @@ from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.stored import UnknownTrigger
-from tests.conftest import SHARED
+from tests.conftest import SQL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -489,7 +489,7 @@ class TestTelling:
 class TestInATransaction:
     """With a connection of the user's."""
 
-    @pytest.fixture(params=SHARED)
+    @pytest.fixture(params=SQL)
     def engine(self, request: pytest.FixtureRequest) -> str:
         kind: str = request.param
         return kind
@@ -537,7 +537,7 @@ class TestInATransaction:
         engine.dispose()
 
 
-@pytest.mark.parametrize("engine", SHARED[1:], indirect=True)
+@pytest.mark.parametrize("engine", SQL[1:], indirect=True)
 def test_beside_an_open_transaction_nothing_is_made_twice(
     client: Client, store: Store, store_url: str
 ) -> None:

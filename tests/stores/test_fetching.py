@@ -12,7 +12,7 @@ from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.tables import instances
 from go_scheduler.stores.sql.types import UNREADABLE
-from tests.conftest import SHARED
+from tests.conftest import SQL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.stores.base import Store
 
-pytestmark = pytest.mark.parametrize("engine", SHARED[1:])
+pytestmark = pytest.mark.parametrize("engine", SQL[1:])
 
 VALUES = {
     "id": "CAST('00000000-0000-4000-8000-000000000001' AS uuid)",

@@ -8,6 +8,7 @@ import pytest
 
 from go_scheduler.stores.redis import RedisStore
 from go_scheduler.testing.stores import StoreSuite
+from tests.servers import delete_all_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def store(clock: ManualClock, redis_server: RedisServer) -> Iterator[RedisStore]:
     """An empty, initialized store."""
-    with redis_server.client() as client:
-        client.flushall()
+    delete_all_rows(redis_server.url)
     store = RedisStore(redis_server.url, clock=clock)
     store.initialize()
     yield store

@@ -14,7 +14,7 @@ from go_scheduler.stores.declared import Declaration, Removed
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.testing.builders import definition, put
-from tests.conftest import SHARED
+from tests.conftest import SQL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.base import Store
 
 # On SQLite nobody writes while a transaction is open that will write.
-pytestmark = pytest.mark.parametrize("engine", SHARED[1:])
+pytestmark = pytest.mark.parametrize("engine", SQL[1:])
 
 ONE = definition(key=1)
 READ = "LEFT OUTER JOIN task_contents"

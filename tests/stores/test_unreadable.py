@@ -40,7 +40,7 @@ from go_scheduler.testing.builders import (
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.stored import UnknownTrigger
-from tests.conftest import SHARED
+from tests.conftest import SQL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -64,7 +64,7 @@ UNREADABLE = [
 ]
 
 
-@pytest.fixture(params=SHARED[:2])
+@pytest.fixture(params=SQL[:2])
 def engine(request: pytest.FixtureRequest) -> str:
     """The kind of store."""
     kind: str = request.param
@@ -264,7 +264,7 @@ class TestNumbersOutOfRange:
         assert states == [State.PENDING, State.COMPLETED]
 
 
-@pytest.mark.parametrize("engine", SHARED[:2], indirect=True)
+@pytest.mark.parametrize("engine", SQL[:2], indirect=True)
 def test_what_has_an_unreadable_payload_is_not_run(store: Store, write: Write) -> None:
     of = put(store, definition(None, trigger=OnDemandTrigger()))
     [added] = store.add_instances(of.id, [Addition(payload={"n": 1})])
@@ -276,7 +276,7 @@ def test_what_has_an_unreadable_payload_is_not_run(store: Store, write: Write) -
 
 
 @pytest.mark.parametrize("text", ["[1", "nan", "", "[" * 100_000], ids=len)
-@pytest.mark.parametrize("engine", SHARED[:2], indirect=True)
+@pytest.mark.parametrize("engine", SQL[:2], indirect=True)
 def test_of_a_result_that_cannot_be_read_nothing_is_known(
     store: Store, write: Write, text: str
 ) -> None:

@@ -302,6 +302,7 @@ class RedisInstances(HandOverStore):
         """Read a page of the instances that meet every condition given."""
         walked = self._lists.instances(
             definition_id=definition_id,
+            key=key,
             state=state,
             since=since,
             newest_first=newest_first,
@@ -327,13 +328,12 @@ class RedisInstances(HandOverStore):
     ) -> Mapping[State, int]:
         """How many instances are in each state; every state has a number."""
         if queues is None and owners is None:
-            found = self._server.run("counts", states=[each.value for each in State])
-            return {
-                state: int(number)
-                for state, number in zip(State, found, strict=True)
-            }
+            states = [each.value for each in State]
+            numbers = map(int, self._server.run("counts", states=states))
+            return dict(zip(State, numbers, strict=True))
         walked = self._lists.instances(
             definition_id=None,
+            key=None,
             state=None,
             since=None,
             newest_first=False,

@@ -120,6 +120,7 @@ class Lists:
         self,
         *,
         definition_id: UUID | None,
+        key: str | None,
         state: State | None,
         since: datetime | None,
         newest_first: bool,
@@ -130,25 +131,32 @@ class Lists:
 
         Args are as for ``list_instances``.
         """
+        before = ""
         if definition_id is not None:
             sets: dict[str, object] = {"of": definition_id.hex, "set": "di:"}
+        elif key is not None:
+            before = f"{key}\0"
+            sets = {"sets": ["keys"]}
         elif state is None:
             sets = {"sets": ["x:open", *(f"x:{each}" for each in _ENDED)]}
         else:
             sets = {"sets": [f"x:{_CLASSES.get(state, 'open')}"]}
-        first = "-" if since is None else f"[{time_text(since)}"
-        last = "+"
+        first = f"[{before}" + ("" if since is None else time_text(since))
+        last = f"[{before}~"
         if after is not None:
-            place = f"{maybe_time_text(after.at)}{after.id.hex}"
+            place = f"{before}{maybe_time_text(after.at)}{after.id.hex}"
             if newest_first:
                 last = f"({place}"
             else:
                 first = max(f"({place}", first, key=lambda each: each[1:])
-        return self._walk(
+        if definition_id is not None and key is not None:
+            # It is known by it, and the others need not be walked over.
+            sets["key"] = key
+        return self.walk(
             sets, first, last, newest_first=newest_first, limit=min(limit, _CHUNK)
         )
 
-    def _walk(
+    def walk(
         self,
         sets: Mapping[str, object],
         first: str,
@@ -157,6 +165,7 @@ class Lists:
         newest_first: bool,
         limit: int,
     ) -> Iterator[TaskInstance]:
+        """Instances of some sorted sets between two places, a chunk at a time."""
         while True:
             answer, place = self._server.run(
                 "list_instances",

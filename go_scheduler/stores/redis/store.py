@@ -23,6 +23,7 @@ from go_scheduler.stores.redis.rows import (
 from go_scheduler.stores.redis.server import Server
 from go_scheduler.stores.redis.texts import micros, time_text
 from go_scheduler.stores.redis.urls import parse
+from go_scheduler.stores.redis.views import RedisViews
 from go_scheduler.stores.remembered import note_forgotten
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 _TIMEOUT = timedelta(seconds=5)
 
 
-class RedisStore(RedisDefinitions, RedisInstances, Store):
+class RedisStore(RedisDefinitions, RedisInstances, RedisViews, Store):
     """Keeps everything in one Redis or Valkey, for processes on any machines.
 
     It takes Redis 6.2 or later. What is kept there survives a killed server, and a
@@ -89,11 +90,11 @@ class RedisStore(RedisDefinitions, RedisInstances, Store):
 
     def initialize(self) -> None:
         """Ask the server for an answer, and whether it keeps what it is told."""
-        self.now()
+        self._server.run("now")
 
     def connect(self) -> None:
         """Open a connection."""
-        self.now()
+        self._server.run("now")
 
     def close(self) -> None:
         """Let go of all connections."""

@@ -18,7 +18,7 @@ from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from tests import servers
-from tests.conftest import SHARED
+from tests.conftest import SHARED, SQL
 from tests.http.serving import PATIENCE
 from tests.http.work.house import Server, server
 from tests.http.work.test_leaving import CALLER
@@ -51,7 +51,7 @@ def executed(store: SQLStore) -> Iterator[list[str]]:
         event.remove(each, "before_cursor_execute", note)
 
 
-@pytest.mark.parametrize("engine", SHARED)
+@pytest.mark.parametrize("engine", SQL)
 def test_a_thousand_that_wait_cost_no_more_than_an_idle_node(
     store: Store, clock: ManualClock
 ) -> None:

@@ -7,7 +7,7 @@ for _, queue in ipairs(call('SMEMBERS', P .. 'queues')) do
     waits = waits or first
     is_due = is_due or (first and sub(first, 1, 18) <= now)
   end
-  if not waits then
+  if not waits and call('EXISTS', P .. 'l:' .. queue) == 0 then
     call('SREM', P .. 'queues', queue)
   elseif is_due and not A.apart[queue] then
     found[#found + 1] = queue

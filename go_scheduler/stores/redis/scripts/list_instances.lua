@@ -1,29 +1,43 @@
 -- with: definitions instances
--- A page of instances, of some sorted sets together.
-local sets, lists, found = A.sets, {}, {}
+-- A page of instances, of some sorted sets together, between two places.
+local sets, lists, all, found = A.sets, {}, {}, {}
+local of = A.of and by_id(A.of)
 if A.of then
-  local of = by_id(A.of)
   sets = of and { A.set .. of.life } or {}
+end
+local from, to = A.from, A.to
+if of and A.key then
+  -- Of all its instances at most one has it.
+  local known = call('HGET', P .. 'dk:' .. of.life, A.key)
+  local member = known and instance(known).execute_at .. known
+  local is_after = sub(from, 1, 1) == '(' and member and member <= sub(from, 2)
+  local is_before = member and '[' .. member < '[' .. sub(from, 2)
+  local is_behind = member and sub(to, 1, 1) == '(' and member >= sub(to, 2)
+  sets = {}
+  if member and not is_after and not is_before and not is_behind then
+    all[1] = member
+  end
 end
 for n, key in ipairs(sets) do
   if A.newest then
-    lists[n] = call('ZREVRANGEBYLEX', P .. key, A.to, A.from, 'LIMIT', 0, A.limit)
+    lists[n] = call('ZREVRANGEBYLEX', P .. key, to, from, 'LIMIT', 0, A.limit)
   else
-    lists[n] = call('ZRANGEBYLEX', P .. key, A.from, A.to, 'LIMIT', 0, A.limit)
+    lists[n] = call('ZRANGEBYLEX', P .. key, from, to, 'LIMIT', 0, A.limit)
   end
 end
-local all = {}
 for _, each in ipairs(lists) do
   for _, member in ipairs(each) do
     all[#all + 1] = member
   end
 end
-table.sort(all, function(one, other)
-  if A.newest then
-    return one > other
-  end
-  return one < other
-end)
+if #lists > 1 then
+  table.sort(all, function(one, other)
+    if A.newest then
+      return one > other
+    end
+    return one < other
+  end)
+end
 for n = 1, math.min(#all, A.limit) do
   found[n] = instance(id_of(all[n]))
 end

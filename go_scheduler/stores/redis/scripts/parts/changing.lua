@@ -27,6 +27,7 @@ local function discard(of)
         remove(row)
       else
         call('ZREM', P .. 'df:' .. row.of, row.fire_time .. row.id)
+        call('ZADD', P .. 'du:' .. row.of, 0, row.execute_at .. row.id)
         row.skipped_first, row.skipped_last = row.fire_time, row.fire_time
         row.skipped_count, row.skipped_reason = 1, A.edited
         row.claimed_by, row.worker, row.fire_time = nil, nil, nil
@@ -126,7 +127,7 @@ local function take_away(of)
   leave_facets(of)
   call('HDEL', P .. 'ids', of.id)
   call('ZREM', P .. 'all', of.id)
-  call('DEL', P .. 'df:' .. of.life, P .. 'dk:' .. of.life)
+  call('UNLINK', P .. 'df:' .. of.life, P .. 'du:' .. of.life, P .. 'dk:' .. of.life)
   if call('EXISTS', P .. 'di:' .. of.life) == 1 then
     write(P .. 'd:' .. of.life, of, { gone = '1' })
   else

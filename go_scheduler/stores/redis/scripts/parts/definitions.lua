@@ -93,6 +93,9 @@ local function enter_facets(of)
   if of.owner then
     call('ZADD', P .. 'f:owner ' .. of.owner, 0, of.id)
   end
+  if of.name then
+    call('ZADD', P .. 'names', 0, of.name .. '\0' .. of.id)
+  end
 end
 
 local function leave_facets(of)
@@ -101,6 +104,9 @@ local function leave_facets(of)
   end
   if of.owner then
     call('ZREM', P .. 'f:owner ' .. of.owner, of.id)
+  end
+  if of.name then
+    call('ZREM', P .. 'names', of.name .. '\0' .. of.id)
   end
 end
 

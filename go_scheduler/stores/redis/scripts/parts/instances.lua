@@ -99,7 +99,8 @@ local function move_to(row, zkey, zmember, zturn)
         touch(sub(each, 3))
       end
     end
-    if zkey and not served[zkey] and sub(zkey, 1, 2) == 'p:' then
+    local waits_or_runs = zkey and (sub(zkey, 1, 2) == 'p:' or sub(zkey, 1, 2) == 'l:')
+    if waits_or_runs and not served[zkey] then
       served[zkey] = true
       call('SADD', P .. 'queues', row.queue)
     end
@@ -213,6 +214,8 @@ local function add(row)
   call('ZADD', P .. 'di:' .. row.of, 0, row.execute_at .. row.id)
   if row.fire_time then
     call('ZADD', P .. 'df:' .. row.of, 0, row.fire_time .. row.id)
+  else
+    call('ZADD', P .. 'du:' .. row.of, 0, row.execute_at .. row.id)
   end
   if row.key then
     call('HSET', P .. 'dk:' .. row.of, row.key, row.id)
@@ -262,6 +265,8 @@ local function forget(row)
   call('ZREM', P .. 'di:' .. row.of, row.execute_at .. row.id)
   if row.fire_time then
     call('ZREM', P .. 'df:' .. row.of, row.fire_time .. row.id)
+  else
+    call('ZREM', P .. 'du:' .. row.of, row.execute_at .. row.id)
   end
   if row.key then
     call('HDEL', P .. 'dk:' .. row.of, row.key)

@@ -1,0 +1,121 @@
+"""The part of a Redis store that people look at: each read is of the end of a set."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from go_scheduler.models import State
+from go_scheduler.models.looked_up import Backlog, Counted
+from go_scheduler.stores.messages import Position
+from go_scheduler.stores.redis.rows import given_time
+from go_scheduler.stores.redis.texts import maybe_time_text, time_text
+from go_scheduler.stores.view_store import (
+    KEYS_LOOKED_AT,
+    LOOKED_AT,
+    Stretch,
+    ViewStore,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from go_scheduler.models import Outcome, TaskDefinition, TaskInstance
+    from go_scheduler.stores.redis.lists import Lists
+    from go_scheduler.stores.redis.rows import Reader
+    from go_scheduler.stores.redis.server import Server
+
+_QUEUES = 100
+
+
+class RedisViews(ViewStore):
+    """What pages show of a Redis store."""
+
+    _server: Server
+    _reader: Reader
+    _lists: Lists
+
+    def _now(self) -> str | None:
+        raise NotImplementedError
+
+    def counts_up_to(self, most: int) -> Mapping[State, Counted]:
+        """How many instances are in each state: all numbers are at hand."""
+        counts = self.counts()
+        return {state: Counted.up_to(most, counts[state]) for state in State}
+
+    def list_backlog(self, most: int) -> Sequence[Backlog]:
+        """What is due and has not been claimed, by queue."""
+        found = self._server.run("list_backlog", now=self._now(), limit=_QUEUES)
+        return [
+            Backlog(
+                queue=queue,
+                due=Counted.up_to(most, number),
+                oldest=given_time(oldest),
+            )
+            for queue, number, oldest in found
+        ]
+
+    def list_ended(
+        self, outcome: Outcome, *, before: Position | None = None, limit: int
+    ) -> Stretch:
+        """Read instances that ended in one way, those that ended last first."""
+        last = "+"
+        if before is not None:
+            last = f"({maybe_time_text(before.at)}{before.id.hex}"
+        sets = {"sets": [f"e:{outcome.value}"]}
+        walked = self._lists.walk(sets, "-", last, newest_first=True, limit=limit + 1)
+        found = list(islice(walked, limit + 1))
+        if len(found) <= limit:
+            return Stretch(found=found, next=None)
+        page = found[:limit]
+        end = Position(at=page[-1].completed_at, id=page[-1].id)
+        return Stretch(found=page, next=end)
+
+    def list_claims(self, *, limit: int) -> Sequence[TaskInstance]:
+        """Read what nodes hold and run, those first whose claims expire first."""
+        return self._reader.instances(self._server.run("list_claims", limit=limit))
+
+    def list_fired(
+        self,
+        definition_id: UUID,
+        *,
+        since: datetime,
+        before: datetime,
+        newest_first: bool = False,
+        limit: int,
+    ) -> Sequence[TaskInstance]:
+        """Read what a definition has fired, in the order of fire times."""
+        walked = self._lists.walk(
+            {"of": definition_id.hex, "set": "df:"},
+            f"[{time_text(since)}",
+            f"({time_text(before)}",
+            newest_first=newest_first,
+            limit=limit,
+        )
+        return list(islice(walked, limit))
+
+    def list_unscheduled(
+        self, definition_id: UUID, *, limit: int
+    ) -> Sequence[TaskInstance]:
+        """Read what a definition has without a fire time, the latest first."""
+        sets = {"of": definition_id.hex, "set": "du:"}
+        walked = self._lists.walk(sets, "-", "+", newest_first=True, limit=limit)
+        return list(islice(walked, limit))
+
+    def search_names(self, prefix: str, *, limit: int) -> Sequence[TaskDefinition]:
+        """Read definitions whose name begins with a text, of ten thousand such."""
+        return self._reader.definitions(
+            self._server.run(
+                "search_names", prefix=prefix, limit=limit, most=LOOKED_AT
+            )
+        )
+
+    def search_key(self, key: str, *, limit: int) -> Sequence[TaskInstance]:
+        """Read the instances that have a key, of a thousand such at most."""
+        return self._reader.instances(
+            self._server.run(
+                "search_key", key=key, limit=limit, most=KEYS_LOOKED_AT
+            )
+        )
