@@ -137,8 +137,8 @@ def cockroachdb_url() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    """The session's Redis, which keeps nothing."""
-    with running_redis(tmp_path_factory.mktemp("redis")) as server:
+    """The session's Redis."""
+    with running_redis(tmp_path_factory.mktemp("redis"), appendonly="yes") as server:
         yield server
 
 

@@ -11,6 +11,7 @@ from go_scheduler.stores.changes import check_each_once
 from go_scheduler.stores.hand_over_store import HandOverStore
 from go_scheduler.stores.hints import SOON
 from go_scheduler.stores.messages import Answer, Fired
+from go_scheduler.stores.redis.calls import RedisCalls
 from go_scheduler.stores.redis.puts import write_skipped
 from go_scheduler.stores.redis.rows import read_tombstone
 from go_scheduler.stores.redis.texts import (
@@ -31,22 +32,13 @@ if TYPE_CHECKING:
     from go_scheduler.models import DefinitionState, TaskDefinition, TaskInstance
     from go_scheduler.stores.declared import Declaration, Declared
     from go_scheduler.stores.messages import Claimant, Firing, Position, Tombstone
-    from go_scheduler.stores.redis.lists import Lists
     from go_scheduler.stores.redis.puts import Puts
-    from go_scheduler.stores.redis.rows import Reader
-    from go_scheduler.stores.redis.server import Server
 
 
-class RedisDefinitions(HandOverStore):
+class RedisDefinitions(RedisCalls, HandOverStore):
     """What a ``RedisStore`` does with definitions."""
 
-    _server: Server
-    _reader: Reader
     _puts: Puts
-    _lists: Lists
-
-    def _now(self) -> str | None:
-        raise NotImplementedError
 
     def put_definitions(
         self, definitions: Sequence[TaskDefinition]

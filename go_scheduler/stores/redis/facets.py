@@ -48,9 +48,8 @@ def choices_of(
         found.append([f"queue {each}" for each in set(queues)])
     if owners is not None:
         found.append([f"owner {each}" for each in set(owners)])
-    for part in islice(_parts(metadata or {}), _MOST):
-        found.append([part, _ANY])
-    return found
+    parts = islice(_parts(metadata or {}), _MOST)
+    return [*found, *([part, _ANY] for part in parts)]
 
 
 def _parts(metadata: Mapping[str, JSON]) -> Iterator[str]:

@@ -6,7 +6,7 @@ import socket
 import threading
 from datetime import timedelta
 from selectors import EVENT_READ, DefaultSelector
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from go_scheduler.errors import StoreError, StoreUnavailableError
 from go_scheduler.stores.hints import Hints, News
@@ -15,7 +15,6 @@ from go_scheduler.stores.redis.server import told
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from redis.client import PubSub
 
 _NEWS = {"d": News.DEFINITIONS, "i": News.INSTANCES}
 _EVERY = timedelta(milliseconds=5)
@@ -32,10 +31,10 @@ class Listener(Hints):
 
     blind = 2 * _EVERY
 
-    def __init__(self, listen: Callable[[], PubSub], channel: str) -> None:
+    def __init__(self, listen: Callable[[], Any], channel: str) -> None:
         self._listen = listen
         self._channel = channel
-        self._pubsub: PubSub | None = None
+        self._pubsub: Any = None
         self._closed = False
         # Whoever closes this does not wait for the thread that waits.
         self._lock = threading.Lock()
@@ -94,7 +93,7 @@ class Listener(Hints):
                 selector.select()
         return News.NOTHING
 
-    def _news(self, pubsub: PubSub) -> News:
+    def _news(self, pubsub: Any) -> News:
         """What was published, all that has come."""
         found = News.NOTHING
         while pubsub.connection.can_read(0):

@@ -11,12 +11,12 @@ from go_scheduler.stores.redis.facets import choices_of
 from go_scheduler.stores.redis.texts import maybe_time_text, time_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
     from go_scheduler.json import JSON
-    from go_scheduler.models import DefinitionState, TaskDefinition, TaskInstance
+    from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.messages import Position
     from go_scheduler.stores.redis.rows import Reader
     from go_scheduler.stores.redis.server import Server

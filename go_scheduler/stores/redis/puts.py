@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.stores.changes import (
@@ -43,7 +42,7 @@ from go_scheduler.stores.remembered import ended_before, is_over
 from go_scheduler.stores.unfired import unfired
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -57,16 +56,23 @@ _TRIES = 100
 """So often a put that others overtake is planned anew."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _Found(NamedTuple):
     """What was read: a moment, definitions with their lives, and what is remembered."""
 
     now: str
     at: datetime
-    stored: dict[UUID, TaskDefinition]
-    lives: dict[UUID, str]
-    remembered: dict[UUID, Tombstone]
+    stored: Mapping[UUID, TaskDefinition]
+    lives: Mapping[UUID, str]
+    remembered: Mapping[UUID, Tombstone]
     version: str | None
+
+    @property
+    def last_version(self) -> int | None:
+        """The version of the owner's last declaration, if it had one."""
+        if self.version is None:
+            return None
+        last: int | None = json.loads(self.version)["version"]
+        return last
 
 
 class Puts:
@@ -122,7 +128,7 @@ class Puts:
         owner, given = declaration.owner, declaration.definitions
         for _ in range(_TRIES):
             found = self._read(given, owner)
-            last = None if found.version is None else json.loads(found.version)["version"]
+            last = found.last_version
             if is_outdated(declaration.version, last):
                 return Declared(outdated_by=last)
             check_owners(declaration, found.stored)
@@ -168,9 +174,7 @@ class Puts:
             now=now,
             at=given_time(now),
             stored={each.id: each for each in stored},
-            lives={
-                each.id: view[0] for each, view in zip(stored, views, strict=True)
-            },
+            lives={each.id: view[0] for each, view in zip(stored, views, strict=True)},
             remembered={each.id: each for each in tombstones},
             version=version,
         )
@@ -229,9 +233,7 @@ def _plan(
     return plan
 
 
-def _plan_new(
-    new: TaskDefinition, found: _Found, owner: str | None
-) -> dict[str, Any]:
+def _plan_new(new: TaskDefinition, found: _Found, owner: str | None) -> dict[str, Any]:
     remembered = found.remembered.get(new.id) if new.named else None
     check_revision(new, remembered)
     plan: dict[str, Any] = {"id": new.id.hex, "looked": new.named}

@@ -7,6 +7,7 @@ gets an ``UnknownTrigger`` that says why.
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from go_scheduler.errors import GoSchedulerError
@@ -20,7 +21,6 @@ from go_scheduler.stores.redis.texts import (
     micros,
     read_id,
     read_time,
-    time_text,
 )
 from go_scheduler.stores.sql.contents import ContentsCache
 from go_scheduler.stores.sql.instance_rows import read_instance
@@ -40,7 +40,6 @@ from go_scheduler.triggers.stored import load_trigger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime
     from uuid import UUID
 
 _ENDS = {end.value: end for end in RunEnd}
@@ -197,9 +196,9 @@ def _number(text: Any) -> Any:
 
 
 def given_time(text: str) -> datetime:
+    """The time of a text that a script has written."""
     found = read_time(text)
-    assert not isinstance(found, type(UNREADABLE))
-    assert found is not None
+    assert isinstance(found, datetime)
     return found
 
 

@@ -6,22 +6,17 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import redis
-from redis.backoff import NoBackoff
-from redis.cluster import ClusterNode
-from redis.retry import Retry
-from redis.sentinel import Sentinel
 
 from go_scheduler.errors import StoreError, StoreUnavailableError
 from go_scheduler.json import to_text
+from go_scheduler.stores.redis.clients import client_of
 from go_scheduler.stores.redis.scripts import script
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from datetime import timedelta
 
     from go_scheduler.stores.redis.urls import Address
-
-_MOST_CONNECTIONS = 64
 
 _PASSING = (
     redis.exceptions.ConnectionError,
@@ -50,12 +45,13 @@ class Server:
 
     def __init__(self, address: Address, prefix: str, timeout: timedelta) -> None:
         self.prefix = prefix
-        self._client = _client(address, timeout.total_seconds())
+        self._is_cluster = address.kind == "redis+cluster"
+        self._client = client_of(address, timeout.total_seconds())
 
     def run(self, name: str, /, **arguments: object) -> Any:
         """Run a script; arguments that are None are left out."""
         given = {key: each for key, each in arguments.items() if each is not None}
-        text = to_text(given)  # type: ignore[arg-type]
+        text = to_text(given)
         return self.run_text(name, text)
 
     def run_text(self, name: str, text: str) -> Any:
@@ -68,16 +64,31 @@ class Server:
                 # It has restarted, or another one has taken over.
                 return self._client.eval(known.text, 1, self.prefix, text)
 
-    def configuration(self, *names: str) -> dict[str, str]:
+    def version(self) -> tuple[int, ...]:
+        """The version of Redis that the server is, or is like."""
+        with told():
+            found = self._client.info("server", **self._there())["redis_version"]
+        return tuple(int(part) for part in str(found).split(".")[:2])
+
+    def settings(self, names: Sequence[str]) -> dict[str, str]:
         """What the server says of its settings; nothing if it does not say."""
+        found: dict[str, str] = {}
         with told():
             try:
-                return dict(self._client.config_get(*names))
+                for name in names:
+                    found |= self._client.config_get(name, **self._there())
             except redis.exceptions.ResponseError:
                 # Where others run the server, they often forbid it.
                 return {}
+        return found
 
-    def listen(self) -> redis.client.PubSub:
+    def _there(self) -> dict[str, object]:
+        """Of a cluster: that node which has the store."""
+        if not self._is_cluster:
+            return {}
+        return {"target_nodes": self._client.get_node_from_key(self.prefix)}
+
+    def listen(self) -> Any:
         """What hears hints, on a connection of its own once it has subscribed."""
         return self._client.pubsub(ignore_subscribe_messages=True)
 
@@ -96,43 +107,3 @@ def told() -> Iterator[None]:
         if passes or str(error).startswith(_PASSING_WORDS):
             raise StoreUnavailableError(f"Redis: {error}") from error
         raise StoreError(f"Redis: {error}") from error
-
-
-def _client(address: Address, timeout: float) -> Any:
-    common = {
-        "username": address.username,
-        "password": address.password,
-        "decode_responses": True,
-        # Reading never fails, whatever somebody has written.
-        "encoding_errors": "replace",
-        "socket_timeout": timeout,
-        "socket_connect_timeout": timeout,
-        "socket_keepalive": True,
-        "protocol": 2,
-    }
-    [host, port], *_ = address.hosts
-    if address.kind == "redis+cluster":
-        return redis.RedisCluster(
-            startup_nodes=[ClusterNode(*each) for each in address.hosts],
-            ssl=address.tls,
-            **common,
-        )
-    # A call that was perhaps done is not repeated here: the loops know what to do.
-    common |= {"db": address.database, "retry": Retry(NoBackoff(), 0)}
-    if address.tls:
-        common["ssl"] = True
-    if address.kind == "redis+sentinel":
-        sentinels = Sentinel(address.hosts, socket_timeout=timeout)
-        return sentinels.master_for(
-            address.master, max_connections=_MOST_CONNECTIONS, **common
-        )
-    kind = redis.SSLConnection if common.pop("ssl", False) else redis.Connection
-    pool = redis.BlockingConnectionPool(
-        max_connections=_MOST_CONNECTIONS,
-        timeout=timeout,
-        connection_class=kind,
-        host=host,
-        port=port,
-        **common,
-    )
-    return redis.Redis(connection_pool=pool)

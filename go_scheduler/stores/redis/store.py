@@ -9,8 +9,11 @@ from go_scheduler.checks import check_name, check_positive
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.stores.base import CONTACTS_KEPT, Store
 from go_scheduler.stores.priorities import Turns
+from go_scheduler.stores.redis.additions import RedisAdditions
 from go_scheduler.stores.redis.definition_calls import RedisDefinitions
+from go_scheduler.stores.redis.durability import check_version, warn
 from go_scheduler.stores.redis.instance_calls import RedisInstances
+from go_scheduler.stores.redis.instance_lists import RedisInstanceLists
 from go_scheduler.stores.redis.listener import Listener
 from go_scheduler.stores.redis.lists import Lists
 from go_scheduler.stores.redis.puts import Puts
@@ -21,7 +24,7 @@ from go_scheduler.stores.redis.rows import (
     write_announcement,
 )
 from go_scheduler.stores.redis.server import Server
-from go_scheduler.stores.redis.texts import micros, time_text
+from go_scheduler.stores.redis.texts import micros
 from go_scheduler.stores.redis.urls import parse
 from go_scheduler.stores.redis.views import RedisViews
 from go_scheduler.stores.remembered import note_forgotten
@@ -37,7 +40,14 @@ if TYPE_CHECKING:
 _TIMEOUT = timedelta(seconds=5)
 
 
-class RedisStore(RedisDefinitions, RedisInstances, RedisViews, Store):
+class RedisStore(
+    RedisDefinitions,
+    RedisAdditions,
+    RedisInstances,
+    RedisInstanceLists,
+    RedisViews,
+    Store,
+):
     """Keeps everything in one Redis or Valkey, for processes on any machines.
 
     It takes Redis 6.2 or later. What is kept there survives a killed server, and a
@@ -83,14 +93,19 @@ class RedisStore(RedisDefinitions, RedisInstances, RedisViews, Store):
         self._reader = Reader()
         self._puts = Puts(self._server, self._reader, self._now)
         self._turns = Turns()
+        self._has_warned = False
         self._lists = Lists(self._server, self._reader)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}('{self._address}')"
 
     def initialize(self) -> None:
-        """Ask the server for an answer, and whether it keeps what it is told."""
+        """Find the server, and look how it keeps what it is told."""
+        check_version(self._server)
         self._server.run("now")
+        if not self._has_warned:
+            warn(self._server)
+            self._has_warned = True
 
     def connect(self) -> None:
         """Open a connection."""
@@ -109,9 +124,6 @@ class RedisStore(RedisDefinitions, RedisInstances, RedisViews, Store):
         if self.clock is not None:
             return self.clock.now()
         return given_time(self._server.run("now"))
-
-    def _now(self) -> str | None:
-        return None if self.clock is None else time_text(self.clock.now())
 
     # Nodes.
 

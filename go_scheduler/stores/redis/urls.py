@@ -52,9 +52,7 @@ def parse(url: str) -> Address:
     try:
         return _parse(url)
     except (ValueError, TypeError, AttributeError) as error:
-        raise ConfigurationError(
-            f"the URL of a Redis store is like {_LIKE}"
-        ) from error
+        raise ConfigurationError(f"the URL of a Redis store is like {_LIKE}") from error
 
 
 def _parse(url: str) -> Address:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.models import State
 from go_scheduler.models.looked_up import Backlog, Counted
 from go_scheduler.stores.messages import Position
+from go_scheduler.stores.redis.calls import RedisCalls
 from go_scheduler.stores.redis.rows import given_time
 from go_scheduler.stores.redis.texts import maybe_time_text, time_text
 from go_scheduler.stores.view_store import (
@@ -23,22 +24,12 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.models import Outcome, TaskDefinition, TaskInstance
-    from go_scheduler.stores.redis.lists import Lists
-    from go_scheduler.stores.redis.rows import Reader
-    from go_scheduler.stores.redis.server import Server
 
 _QUEUES = 100
 
 
-class RedisViews(ViewStore):
+class RedisViews(RedisCalls, ViewStore):
     """What pages show of a Redis store."""
-
-    _server: Server
-    _reader: Reader
-    _lists: Lists
-
-    def _now(self) -> str | None:
-        raise NotImplementedError
 
     def counts_up_to(self, most: int) -> Mapping[State, Counted]:
         """How many instances are in each state: all numbers are at hand."""
@@ -107,15 +98,11 @@ class RedisViews(ViewStore):
     def search_names(self, prefix: str, *, limit: int) -> Sequence[TaskDefinition]:
         """Read definitions whose name begins with a text, of ten thousand such."""
         return self._reader.definitions(
-            self._server.run(
-                "search_names", prefix=prefix, limit=limit, most=LOOKED_AT
-            )
+            self._server.run("search_names", prefix=prefix, limit=limit, most=LOOKED_AT)
         )
 
     def search_key(self, key: str, *, limit: int) -> Sequence[TaskInstance]:
         """Read the instances that have a key, of a thousand such at most."""
         return self._reader.instances(
-            self._server.run(
-                "search_key", key=key, limit=limit, most=KEYS_LOOKED_AT
-            )
+            self._server.run("search_key", key=key, limit=limit, most=KEYS_LOOKED_AT)
         )

@@ -1,4 +1,4 @@
--- with: definitions instances claiming
+-- with: definitions rows instances claiming
 -- Make instances that are no fire times', and start those of them that are due here.
 local of = by_id(A.of)
 if not of then

@@ -1,4 +1,4 @@
--- with: definitions instances
+-- with: definitions rows instances
 -- Make instances for fire times of a definition that have none.
 local of = by_id(A.of)
 if not of then

@@ -1,4 +1,4 @@
--- with: definitions instances ending
+-- with: definitions rows instances ending
 -- Cancel what has not started; ask what runs to stop.
 local answer = {}
 for _, each in ipairs(A.cancellations) do

@@ -1,4 +1,4 @@
--- with: definitions instances claiming
+-- with: definitions rows instances claiming
 -- Hand due instances to one node, and to no other.
 local found = {}
 local function take(members)

@@ -1,4 +1,4 @@
--- with: definitions instances changing
+-- with: definitions rows instances changing
 -- Delete definitions, at once and with all that is not running.
 local deleted = {}
 for _, id in ipairs(A.ids) do

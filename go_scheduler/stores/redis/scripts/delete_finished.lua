@@ -1,4 +1,4 @@
--- with: definitions instances changing
+-- with: definitions rows instances changing
 -- Delete what ended long ago, and what is remembered for long enough.
 for node, contact in pairs((function()
   local read, contacts = call('HGETALL', P .. 'nodes'), {}

@@ -1,4 +1,4 @@
--- with: definitions instances ending
+-- with: definitions rows instances ending
 -- Record what became of runs.
 local function unsuccessful(claim)
   local row = instance(claim.id)

@@ -1,4 +1,4 @@
--- with: definitions instances firing claiming
+-- with: definitions rows instances firing claiming
 -- Fire definitions, and start what they make.
 local won, started = {}, {}
 for _, firing in ipairs(A.firings) do

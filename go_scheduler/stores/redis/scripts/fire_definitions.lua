@@ -1,4 +1,4 @@
--- with: definitions instances firing
+-- with: definitions rows instances firing
 -- Create the instances of each firing, and move its definition on.
 local won = {}
 for _, firing in ipairs(A.firings) do

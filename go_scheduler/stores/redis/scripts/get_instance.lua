@@ -1,4 +1,4 @@
--- with: definitions instances
+-- with: definitions rows instances
 -- One instance, by its id or as the holder of a slot.
 local row
 if A.slot then

@@ -1,4 +1,4 @@
--- with: definitions instances
+-- with: definitions rows instances
 -- A page of what a node has claimed and has not ended.
 local from = A.after and '(' .. A.after or '-'
 local found = {}

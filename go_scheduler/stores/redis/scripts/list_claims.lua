@@ -1,4 +1,4 @@
--- with: definitions instances
+-- with: definitions rows instances
 -- What nodes hold and run, those first whose claims expire first.
 local lists, found = {}, {}
 for n, queue in ipairs(call('SMEMBERS', P .. 'queues')) do

@@ -1,4 +1,4 @@
--- with: definitions instances
+-- with: definitions rows instances
 -- A page of instances, of some sorted sets together, between two places.
 local sets, lists, all, found = A.sets, {}, {}, {}
 local of = A.of and by_id(A.of)

@@ -1,4 +1,4 @@
--- with: definitions instances changing
+-- with: definitions rows instances changing
 -- Pause definitions, so that nothing of theirs starts.
 local found = {}
 for _, id in ipairs(A.ids) do

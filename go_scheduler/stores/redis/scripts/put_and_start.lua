@@ -1,4 +1,4 @@
--- with: definitions instances firing changing putting claiming
+-- with: definitions rows instances firing changing putting claiming
 -- Put one definition as planned, and have it fire and start if it is new.
 local plan = A.plan
 if not is_as_read(plan) then

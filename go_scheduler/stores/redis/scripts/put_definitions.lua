@@ -1,4 +1,4 @@
--- with: definitions instances firing changing putting
+-- with: definitions rows instances firing changing putting
 -- Put what was planned, if all that was read is as it was.
 if not all_as_read(A.plans) then
   return false

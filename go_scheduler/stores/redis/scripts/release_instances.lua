@@ -1,4 +1,4 @@
--- with: definitions instances
+-- with: definitions rows instances
 -- Give back what was claimed and not called.
 local released = {}
 for _, each in ipairs(A.releases) do

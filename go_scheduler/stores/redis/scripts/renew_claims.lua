@@ -1,4 +1,4 @@
--- with: definitions instances
+-- with: definitions rows instances
 -- Let claims hold longer; answer which are current, and whether they are to stop.
 local answer = {}
 for _, each in ipairs(A.renewals) do

@@ -1,4 +1,4 @@
--- with: definitions instances
+-- with: definitions rows instances
 -- Make failed instances run again, the latest of those that exclude each other.
 local failed, reopened = {}, {}
 for _, id in ipairs(A.ids) do

@@ -1,4 +1,4 @@
--- with: definitions instances changing
+-- with: definitions rows instances changing
 -- End pauses.
 local found = {}
 for _, id in ipairs(A.ids) do

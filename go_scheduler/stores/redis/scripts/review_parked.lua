@@ -1,4 +1,4 @@
--- with: definitions instances ending
+-- with: definitions rows instances ending
 -- Go over what is parked, and let go on or end what can.
 local skipped, replaced, unparked = {}, {}, {}
 

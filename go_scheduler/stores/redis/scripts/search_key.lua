@@ -1,4 +1,4 @@
--- with: definitions instances
+-- with: definitions rows instances
 -- Instances that have a key, of definitions that are there.
 local found = {}
 local from, to = '[' .. A.key .. '\0', '[' .. A.key .. '\0~'

@@ -1,4 +1,4 @@
--- with: definitions instances claiming
+-- with: definitions rows instances claiming
 -- Record that handlers are about to be called; park what does not get its slot.
 local found = {}
 for _, each in ipairs(A.claims) do

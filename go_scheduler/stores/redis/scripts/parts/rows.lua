@@ -1,0 +1,197 @@
+-- Instances: a hash for each, and the sorted sets of which its state calls for one.
+local INSTANCE = {
+  'id', 'of', 'fire_time', 'execute_at', 'due_at', 'attempt', 'runs', 'hangs',
+  'claimed_by', 'expires_at', 'started_at', 'outcome', 'error', 'cancel_requested',
+  'payload', 'key', 'backfilled', 'reopened_at', 'created_at', 'completed_at',
+  'ended_attempt', 'parked', 'worker', 'result', 'skipped_first', 'skipped_last',
+  'skipped_count', 'skipped_reason',
+}
+local FIELDS = { 'queue', 'priority', 'slot', 'overlap', 'behind', 'handed_on' }
+for n = 2, #INSTANCE do
+  FIELDS[#FIELDS + 1] = INSTANCE[n]
+end
+local NUMBERS = { 'attempt', 'runs', 'hangs', 'handed_on' }
+local rows, counted, served = {}, {}, {}
+
+local function state_of(row)
+  if row.outcome then
+    return row.outcome
+  end
+  if not row.claimed_by then
+    return 'pending'
+  end
+  return row.started_at and 'running' or 'claimed'
+end
+
+local function is_fired(row)
+  return row.fire_time and not row.backfilled
+end
+
+-- Where it is found: its sorted set, as what, and what it is among the undecided.
+local function place(row)
+  local of = definition(row.of)
+  if row.outcome then
+    return 'e:' .. row.outcome, row.completed_at .. row.id
+  end
+  if of.paused then
+    return nil
+  end
+  if row.claimed_by then
+    return 'l:' .. row.queue, row.expires_at .. row.id
+  end
+  if row.parked then
+    local turn = row.due_at .. row.execute_at .. row.id
+    return 'w:' .. row.slot, row.priority .. turn, row.overlap and turn
+  end
+  return 'p:' .. row.priority .. ':' .. row.queue, row.due_at .. row.id
+end
+
+-- The row of an id, or false.
+local function instance(id)
+  local row = rows[id]
+  if row == nil then
+    local values = call('HGETALL', P .. 'i:' .. id)
+    row = false
+    if #values > 0 then
+      local old = {}
+      row = { id = id, old = old }
+      for n = 1, #values, 2 do
+        old[values[n]] = values[n + 1]
+        row[values[n]] = values[n + 1]
+      end
+      for _, name in ipairs(NUMBERS) do
+        local number = tonumber(row[name])
+        row[name], old[name] = number, number
+      end
+      row.zkey, row.zmember, row.zturn = place(row)
+    end
+    rows[id] = row
+  end
+  return row
+end
+
+-- Whether a slot that nobody has is waited for is known without looking at all.
+local function touch(slot)
+  if call('EXISTS', P .. 'w:' .. slot) == 0 then
+    call('SREM', P .. 'parked', slot)
+    call('ZREM', P .. 'free', slot)
+    return
+  end
+  call('SADD', P .. 'parked', slot)
+  if call('HEXISTS', P .. 'slots', slot) == 1 then
+    call('ZREM', P .. 'free', slot)
+  else
+    call('ZADD', P .. 'free', 0, slot)
+  end
+end
+
+local function move_to(row, zkey, zmember, zturn)
+  local old = row.zkey
+  if old ~= zkey or row.zmember ~= zmember then
+    if old then
+      call('ZREM', P .. old, row.zmember)
+    end
+    if zkey then
+      call('ZADD', P .. zkey, 0, zmember)
+    end
+    for _, each in ipairs({ old or '', zkey or '' }) do
+      if sub(each, 1, 2) == 'w:' then
+        touch(sub(each, 3))
+      end
+    end
+    local waits_or_runs = zkey and (sub(zkey, 1, 2) == 'p:' or sub(zkey, 1, 2) == 'l:')
+    if waits_or_runs and not served[zkey] then
+      served[zkey] = true
+      call('SADD', P .. 'queues', row.queue)
+    end
+  end
+  if row.zturn ~= zturn then
+    if row.zturn then
+      call('ZREM', P .. 'undecided', row.zturn)
+    end
+    if zturn then
+      call('ZADD', P .. 'undecided', 0, zturn)
+    end
+  end
+  row.zkey, row.zmember, row.zturn = zkey, zmember, zturn
+end
+
+local function owner_of(row)
+  if row.claimed_by and not row.outcome and row.handed_on ~= row.attempt then
+    return row.claimed_by
+  end
+end
+
+-- Where an open instance stands of its definition: what a trigger may wait for apart.
+local function beside(row)
+  return P .. (is_fired(row) and 'do:' or 'dh:') .. row.of
+end
+
+local function enter(old, row)
+  local was, is = old and state_of(old), state_of(row)
+  if was ~= is then
+    if was then
+      counted[was] = (counted[was] or 0) - 1
+    end
+    counted[is] = (counted[is] or 0) + 1
+  end
+  local class = row.outcome or 'open'
+  local former = old and (old.outcome or 'open')
+  if former ~= class then
+    local member = row.execute_at .. row.id
+    if former then
+      call('ZREM', P .. 'x:' .. former, member)
+    end
+    call('ZADD', P .. 'x:' .. class, 0, member)
+    if class == 'open' then
+      call('SADD', beside(row), row.id)
+    elseif former == 'open' then
+      -- It may have left its fire time, or been backfilled since.
+      call('SREM', P .. 'do:' .. row.of, row.id)
+      call('SREM', P .. 'dh:' .. row.of, row.id)
+    end
+  end
+  local node, before = owner_of(row), old and owner_of(old)
+  if node ~= before then
+    if before then
+      call('ZREM', P .. 'n:' .. before, row.id)
+    end
+    if node then
+      call('ZADD', P .. 'n:' .. node, 0, row.id)
+    end
+  end
+end
+
+-- Keep what has changed of a row, wherever it is to be found.
+local function save(row)
+  local old = row.old
+  enter(old, row)
+  move_to(row, place(row))
+  local values, before, after = {}, old or {}, {}
+  for _, name in ipairs(FIELDS) do
+    local value = row[name]
+    after[name] = value
+    if before[name] ~= value then
+      if value == nil then
+        value = false
+      end
+      values[name] = value
+    end
+  end
+  write(P .. 'i:' .. row.id, row, values)
+  row.old = after
+end
+
+-- Let it exclude what its definition says now.
+local function follow(row)
+  local of = definition(row.of)
+  local fired = is_fired(row)
+  row.slot = slot_of(of, fired, row.backfilled)
+  if not row.backfilled then
+    row.overlap = overlap_of(of, fired)
+  elseif row.backfilled == 'allow' or row.backfilled == 'buffer_all' then
+    row.overlap = nil
+  else
+    row.overlap = row.backfilled
+  end
+end
