@@ -104,7 +104,7 @@ class Lists:
     ) -> Iterator[TaskDefinition]:
         limit = max(1, min(chunk, _CHUNK))
         while True:
-            views, after = self._server.run(
+            views, number, after = self._server.run(
                 "list_definitions",
                 after=after,
                 choices=choices,
@@ -112,7 +112,7 @@ class Lists:
                 limit=limit,
             )
             yield from self._reader.definitions(views)
-            if len(views) < limit:
+            if number < limit:
                 return
             limit = _CHUNK
 
@@ -167,16 +167,15 @@ class Lists:
     ) -> Iterator[TaskInstance]:
         """Instances of some sorted sets between two places, a chunk at a time."""
         while True:
-            answer, place = self._server.run(
+            answer, number, place = self._server.run(
                 "list_instances",
                 **sets,
                 **{"from": first, "to": last},
                 newest=newest_first or None,
                 limit=limit,
             )
-            found = self._reader.instances(answer)
-            yield from found
-            if len(found) < limit:
+            yield from self._reader.instances(answer)
+            if number < limit:
                 return
             limit = _CHUNK
             if newest_first:

@@ -39,8 +39,10 @@ from go_scheduler.stores.sql.types import (
 from go_scheduler.triggers.stored import load_trigger
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from uuid import UUID
+
+    from go_scheduler.json import JSON
 
 _ENDS = {end.value: end for end in RunEnd}
 
@@ -171,7 +173,7 @@ def _values(view: Sequence[Any]) -> list[Any]:
         outcome,
         error,
         cancel_requested,
-        None if payload is None else read_object(payload),
+        _json(payload, read_object),
         key,
         backfilled,
         read_time(reopened_at),
@@ -180,12 +182,19 @@ def _values(view: Sequence[Any]) -> list[Any]:
         _number(ended_attempt),
         parked,
         worker,
-        None if result is None else read_frozen(result),
+        _json(result, read_frozen),
         read_time(first),
         read_time(last),
         _number(count),
         reason,
     ]
+
+
+def _json(text: str | None, read: Callable[[str], JSON]) -> Any:
+    try:
+        return None if text is None else read(text)
+    except (ValueError, RecursionError):
+        return UNREADABLE
 
 
 def _number(text: Any) -> Any:

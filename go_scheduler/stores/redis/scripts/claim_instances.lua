@@ -2,8 +2,8 @@
 -- Hand due instances to one node, and to no other.
 local found = {}
 local function take(members)
-  for _, member in ipairs(members) do
-    found[#found + 1] = instance(id_of(member))
+  for _, row in ipairs(instances_of(members)) do
+    found[#found + 1] = row
   end
 end
 

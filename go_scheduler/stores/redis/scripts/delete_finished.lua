@@ -18,8 +18,7 @@ local function delete_ended(outcomes, at)
   for n, outcome in ipairs(outcomes) do
     lists[n] = up_to('e:' .. outcome, at, left)
   end
-  for _, member in ipairs(merged(lists, left)) do
-    local row = instance(id_of(member))
+  for _, row in ipairs(instances_of(merged(lists, left))) do
     local of = definition(row.of)
     forget(row)
     if not of.gone then

@@ -1,6 +1,6 @@
 -- with: definitions
 -- A page of definitions in the order of their ids, or of their next fire times.
-local page, views = {}, {}
+local page = {}
 local from = A.after and '(' .. A.after or '-'
 if A.soonest then
   page = call('ZRANGEBYLEX', P .. 'soon', from, '+', 'LIMIT', 0, A.limit)
@@ -28,7 +28,4 @@ else
     end
   end
 end
-for n, member in ipairs(page) do
-  views[n] = definition_view(by_id(id_of(member)))
-end
-return { views, page[#page] or false }
+return { views_of(page), #page, page[#page] or false }

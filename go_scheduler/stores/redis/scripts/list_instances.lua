@@ -1,6 +1,6 @@
 -- with: definitions rows instances
 -- A page of instances, of some sorted sets together, between two places.
-local sets, lists, all, found = A.sets, {}, {}, {}
+local sets, lists, all, page = A.sets, {}, {}, {}
 local of = A.of and by_id(A.of)
 if A.of then
   sets = of and { A.set .. of.life } or {}
@@ -39,6 +39,6 @@ if #lists > 1 then
   end)
 end
 for n = 1, math.min(#all, A.limit) do
-  found[n] = instance(id_of(all[n]))
+  page[n] = all[n]
 end
-return { views(found), all[#found] or false }
+return { views(instances_of(page)), #page, page[#page] or false }

@@ -19,8 +19,8 @@ end
 -- Those of the same definition that wait for the same slot, and may do so.
 local function waiting(like)
   local found = {}
-  for _, member in ipairs(call('ZRANGE', P .. 'w:' .. like.slot, 0, -1)) do
-    local row = instance(id_of(member))
+  local all = call('ZRANGE', P .. 'w:' .. like.slot, 0, -1)
+  for _, row in ipairs(instances_of(all)) do
     local is_alike = row.of == like.of and not row.overlap
     if is_alike and (not row.backfilled) == (not like.backfilled) then
       found[#found + 1] = row
@@ -65,8 +65,7 @@ end
 -- A thousand at a time: the next call goes on with those that are left.
 local undecided, more = {}, false
 local looked_at = up_to('undecided', now, 1000 + A.limit)
-for _, member in ipairs(looked_at) do
-  local row = instance(id_of(member))
+for _, row in ipairs(instances_of(looked_at)) do
   if holder(row.slot) or met(row) then
     undecided[#undecided + 1] = row
     if #undecided == A.limit then
@@ -80,8 +79,8 @@ for _, row in ipairs(undecided) do
 end
 local free = call('ZRANGE', P .. 'free', 0, A.limit - 1)
 for _, slot in ipairs(free) do
-  local row = instance(id_of(call('ZRANGE', P .. 'w:' .. slot, 0, 0)[1]))
-  if not (row.overlap and row.due_at <= now and met(row)) then
+  local row = instances_of(call('ZRANGE', P .. 'w:' .. slot, 0, 0))[1]
+  if row and not (row.overlap and row.due_at <= now and met(row)) then
     row.parked = nil
     save(row)
     unparked[#unparked + 1] = row

@@ -2,8 +2,8 @@
 -- Instances that have a key, of definitions that are there.
 local found = {}
 local from, to = '[' .. A.key .. '\0', '[' .. A.key .. '\0~'
-for _, member in ipairs(call('ZRANGEBYLEX', P .. 'keys', from, to, 'LIMIT', 0, A.most)) do
-  local row = instance(id_of(member))
+local page = call('ZRANGEBYLEX', P .. 'keys', from, to, 'LIMIT', 0, A.most)
+for _, row in ipairs(instances_of(page)) do
   if #found < A.limit and not definition(row.of).gone then
     found[#found + 1] = row
   end

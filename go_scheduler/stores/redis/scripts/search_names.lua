@@ -7,6 +7,6 @@ for n, member in ipairs(call('ZRANGEBYLEX', P .. 'names', from, to, 'LIMIT', 0, 
 end
 table.sort(ids)
 for n = 1, math.min(#ids, A.limit) do
-  found[n] = definition_view(by_id(ids[n]))
+  found[n] = ids[n]
 end
-return found
+return views_of(found)

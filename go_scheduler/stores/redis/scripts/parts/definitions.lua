@@ -38,6 +38,16 @@ local function definition_view(of)
   return view
 end
 
+-- The views of the definitions of members, but for what somebody has removed by hand.
+local function views_of(members)
+  local views = {}
+  for _, member in ipairs(members) do
+    local of = by_id(id_of(member))
+    views[#views + 1] = of and definition_view(of) or nil
+  end
+  return views
+end
+
 local function definition_views(found)
   local views = {}
   for n, each in ipairs(found) do

@@ -131,11 +131,7 @@ local function keep_run(row, outcome, message)
 end
 
 local function rows_in(key)
-  local found = {}
-  for _, id in ipairs(call('SMEMBERS', P .. key)) do
-    found[#found + 1] = instance(id)
-  end
-  return found
+  return instances_of(call('SMEMBERS', P .. key))
 end
 
 -- The instances of a definition that are open and its schedule's.

@@ -52,22 +52,33 @@ local function instance(id)
   if row == nil then
     local values = call('HGETALL', P .. 'i:' .. id)
     row = false
-    if #values > 0 then
-      local old = {}
+    local old = {}
+    for n = 1, #values, 2 do
+      old[values[n]] = values[n + 1]
+    end
+    -- What somebody has broken by hand is left alone, as if it were not there.
+    if old.due_at and old.execute_at and old.of and definition(old.of) then
       row = { id = id, old = old }
-      for n = 1, #values, 2 do
-        old[values[n]] = values[n + 1]
-        row[values[n]] = values[n + 1]
-      end
       for _, name in ipairs(NUMBERS) do
-        local number = tonumber(row[name])
-        row[name], old[name] = number, number
+        old[name] = tonumber(old[name])
+      end
+      for name, value in pairs(old) do
+        row[name] = value
       end
       row.zkey, row.zmember, row.zturn = place(row)
     end
     rows[id] = row
   end
   return row
+end
+
+-- The rows of members.
+local function instances_of(members)
+  local found = {}
+  for _, member in ipairs(members) do
+    found[#found + 1] = instance(id_of(member)) or nil
+  end
+  return found
 end
 
 -- Whether a slot that nobody has is waited for is known without looking at all.
