@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import socket
 import subprocess
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import redis
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 REQUIRE_REDIS = "GO_SCHEDULER_REQUIRE_REDIS"
+_READY = re.compile("Ready to accept connections|Sentinel ID is")
 PROGRAMS = ("redis-server", "valkey-server")
 
 
@@ -35,13 +37,15 @@ class RedisServer:
 
     Args:
         folder: Its folder.
+        lines: Of its configuration, if it is a sentinel.
         settings: Such as ``appendonly="yes"``.
     """
 
-    def __init__(self, folder: Path, **settings: str) -> None:
+    def __init__(self, folder: Path, *lines: str, **settings: str) -> None:
         self.folder = folder
         self.port = free_port()
-        self._settings = settings
+        self._lines = lines
+        self.settings = settings
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -57,30 +61,45 @@ class RedisServer:
             "port": str(self.port),
             "bind": "127.0.0.1",
             "dir": str(self.folder),
-            "save": "",
-            **self._settings,
+            "save": "" if not self._lines else None,
+            **self.settings,
         }
         options = [
-            part for name, value in settings.items() for part in (f"--{name}", value)
+            part
+            for name, value in settings.items()
+            if value is not None
+            for part in (f"--{name}", value)
         ]
         self._process = subprocess.Popen(
-            [named, *options], stdout=subprocess.PIPE, text=True
+            [named, *self._configuration(), *options],
+            stdout=subprocess.PIPE,
+            text=True,
         )
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            if "Ready to accept connections" in line:
+            if _READY.search(line):
                 break
         else:
+            self.kill()
             raise AssertionError(f"{named} has ended by itself")
         return self
 
-    def kill(self) -> None:
-        """End it as a crash does."""
-        assert self._process is not None
-        self._process.kill()
-        self._process.communicate()
+    def _configuration(self) -> list[str]:
+        """What makes a sentinel of it, which keeps what it finds out there."""
+        if not self._lines:
+            return []
+        file = self.folder / "sentinel.conf"
+        file.write_text("\n".join(self._lines))
+        return [str(file), "--sentinel"]
 
-    def client(self) -> redis.Redis:
+    def kill(self) -> None:
+        """End it as a crash does; harmless if it has ended."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+    def client(self) -> Any:
         """A connection to look and write by hand."""
         return redis.Redis(port=self.port, decode_responses=True)
 

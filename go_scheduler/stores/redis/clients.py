@@ -39,6 +39,7 @@ def client_of(address: Address, timeout: float) -> Any:
         "socket_connect_timeout": timeout,
         "socket_keepalive": True,
         "protocol": 2,
+        **({"ssl_ca_certs": address.ca} if address.tls else {}),
     }
     if address.kind == "redis+cluster":
         return _cluster.RedisCluster(

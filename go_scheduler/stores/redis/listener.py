@@ -27,13 +27,15 @@ class Listener(Hints):
     Args:
         listen: Makes what subscribes, on a connection of its own.
         channel: Where hints are published.
+        timeout: How many seconds an answer is waited for.
     """
 
     blind = 2 * _EVERY
 
-    def __init__(self, listen: Callable[[], Any], channel: str) -> None:
+    def __init__(self, listen: Callable[[], Any], channel: str, timeout: float) -> None:
         self._listen = listen
         self._channel = channel
+        self._timeout = timeout
         self._pubsub: Any = None
         self._closed = False
         # Whoever closes this does not wait for the thread that waits.
@@ -78,6 +80,8 @@ class Listener(Hints):
     def _subscribe(self) -> News:
         self._pubsub = self._listen()
         self._pubsub.subscribe(self._channel)
+        if self._pubsub.get_message(timeout=self._timeout) is None:
+            raise StoreUnavailableError("Redis: it takes no subscription")
         # For what was put in meanwhile.
         return News.ANYTHING
 
@@ -98,7 +102,7 @@ class Listener(Hints):
         found = News.NOTHING
         while pubsub.connection.can_read(0):
             message = pubsub.get_message()
-            if message is not None:
+            if message is not None and message["type"] == "message":
                 found |= _NEWS.get(message["data"], News.ANYTHING)
         return found
 

@@ -45,8 +45,9 @@ class Server:
 
     def __init__(self, address: Address, prefix: str, timeout: timedelta) -> None:
         self.prefix = prefix
+        self.timeout = timeout.total_seconds()
         self._is_cluster = address.kind == "redis+cluster"
-        self._client = client_of(address, timeout.total_seconds())
+        self._client = client_of(address, self.timeout)
 
     def run(self, name: str, /, **arguments: object) -> Any:
         """Run a script; arguments that are None are left out."""
@@ -90,7 +91,7 @@ class Server:
 
     def listen(self) -> Any:
         """What hears hints, on a connection of its own once it has subscribed."""
-        return self._client.pubsub(ignore_subscribe_messages=True)
+        return self._client.pubsub()
 
     def close(self) -> None:
         """Let go of all connections."""

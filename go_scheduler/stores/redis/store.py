@@ -117,7 +117,8 @@ class RedisStore(
 
     def hints(self) -> Hints:
         """What others publish."""
-        return Listener(self._server.listen, f"{self._server.prefix}hints")
+        server = self._server
+        return Listener(server.listen, f"{server.prefix}hints", server.timeout)
 
     def now(self) -> datetime:
         """The time of the clock that was passed, else the server's."""

@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from go_scheduler.errors import ConfigurationError
 
 _SCHEMES = ("redis", "rediss", "redis+sentinel", "redis+cluster")
+_OPTIONS = {"tls", "tls_ca"}
 _LIKE = (
     "redis://user:password@host:6379/0, rediss://… for TLS,"
     " redis+sentinel://host:26379,other:26379/name-of-master or"
@@ -27,6 +28,7 @@ class Address:
         username: Who asks.
         password: By what that is known.
         tls: Whether connections are encrypted.
+        ca: The file of whoever vouches for the servers; None: the machine's.
     """
 
     kind: str
@@ -36,6 +38,7 @@ class Address:
     username: str | None = None
     password: str | None = None
     tls: bool = False
+    ca: str | None = None
 
     def __str__(self) -> str:
         hosts = ",".join(f"{host}:{port}" for host, port in self.hosts)
@@ -51,15 +54,16 @@ def parse(url: str) -> Address:
     """
     try:
         return _parse(url)
-    except (ValueError, TypeError, AttributeError) as error:
-        raise ConfigurationError(f"the URL of a Redis store is like {_LIKE}") from error
+    # What it is raised from would repeat a part of it.
+    except (ValueError, IndexError, AttributeError):
+        raise ConfigurationError(f"the URL of a Redis store is like {_LIKE}") from None
 
 
 def _parse(url: str) -> Address:
     parts = urlsplit(url)
     kind = parts.scheme
     options = parse_qs(parts.query, strict_parsing=bool(parts.query))
-    if kind not in _SCHEMES or parts.fragment or not options.keys() <= {"tls"}:
+    if kind not in _SCHEMES or parts.fragment or not options.keys() <= _OPTIONS:
         raise ValueError
     logged_in, _, hosts = parts.netloc.rpartition("@")
     username, _, password = logged_in.partition(":")
@@ -79,6 +83,7 @@ def _parse(url: str) -> Address:
         username=unquote(username) or None,
         password=unquote(password) or None,
         tls=kind == "rediss" or options.get("tls") == ["true"],
+        ca=options.get("tls_ca", [None])[0],
     )
 
 

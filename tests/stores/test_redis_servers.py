@@ -1,0 +1,219 @@
+"""Redis servers die, take over, share stores and encrypt: real ones, as processes."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack, closing, contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+import trustme
+
+from go_scheduler.errors import StoreError, StoreUnavailableError
+from go_scheduler.stores.hints import News
+from go_scheduler.stores.opening import open_store
+from go_scheduler.testing.builders import definition
+from tests.redis_servers import RedisServer, free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+    from uuid import UUID
+
+    from go_scheduler.stores.base import Store
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("redis_server")]
+
+FAILED_AFTER = 30
+"""Seconds that nothing takes unless it has failed."""
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., RedisServer]]:
+    """Starts servers, each in a folder of its own, and ends those that run."""
+    servers: list[RedisServer] = []
+
+    def begin(*sections: str, **settings: str) -> RedisServer:
+        folder = tmp_path / str(len(servers))
+        folder.mkdir()
+        servers.append(RedisServer(folder, *sections, **settings))
+        return servers[-1].start()
+
+    yield begin
+    for each in servers:
+        each.kill()
+
+
+def put_until_it_fails(store: Store) -> list[UUID]:
+    """Put definitions; the ids of those that the store has said it has put."""
+    kept: list[UUID] = []
+    while True:
+        new = definition(key=len(kept) + 1)
+        try:
+            store.put_definitions([new])
+        except StoreError:
+            return kept
+        kept.append(new.id)
+
+
+@pytest.mark.parametrize("durability", ["always", "everysec"])
+def test_a_killed_server_has_lost_nothing(
+    start: Callable[..., RedisServer], durability: str
+) -> None:
+    server = start(appendonly="yes", appendfsync=durability)
+    kept: list[UUID] = []
+    with closing(open_store(server.url)) as store:
+        store.initialize()
+        many = threading.Event()
+
+        def put() -> None:
+            kept.extend(put_until_it_fails(store))
+
+        def count() -> None:
+            with server.client() as client:
+                while int(client.execute_command("HLEN", "{go_scheduler}:ids")) < 200:
+                    pass
+            many.set()
+
+        writer, counter = threading.Thread(target=put), threading.Thread(target=count)
+        writer.start()
+        counter.start()
+        assert many.wait(FAILED_AFTER)
+        server.kill()
+        writer.join(FAILED_AFTER)
+        counter.join(FAILED_AFTER)
+        server.start()
+        found = {each.id for each in store.list_definitions(limit=100_000)}
+    assert len(kept) >= 199
+    assert found.issuperset(kept)
+    # What was under way may have been done, and was not answered.
+    assert len(found) <= len(kept) + 1
+
+
+def test_without_a_log_a_restarted_server_is_empty_and_goes_on(
+    start: Callable[..., RedisServer],
+) -> None:
+    server = start(appendonly="no")
+    with closing(open_store(server.url)) as store:
+        store.put_definitions([definition()])
+        server.kill()
+        with pytest.raises(StoreUnavailableError):
+            store.now()
+        server.start()
+        assert store.list_definitions() == []
+        store.put_definitions([definition()])
+
+
+def test_a_replica_takes_over_when_the_sentinels_say_so(
+    start: Callable[..., RedisServer],
+) -> None:
+    master = start()
+    replica = start(replicaof=f"127.0.0.1 {master.port}")
+    sentinel = start(
+        f"sentinel monitor mine 127.0.0.1 {master.port} 1",
+        "sentinel down-after-milliseconds mine 500",
+        "sentinel failover-timeout mine 2000",
+    )
+    with master.client() as client:
+        assert client.wait(1, 1000 * FAILED_AFTER) == 1
+    url = f"redis+sentinel://127.0.0.1:{free_port()},127.0.0.1:{sentinel.port}/mine"
+    with closing(open_store(url)) as store:
+        store.initialize()
+        store.put_definitions([definition()])
+        with master.client() as client:
+            client.set("written", "last")
+            assert client.wait(1, 1000 * FAILED_AFTER) == 1
+        with sentinel.client() as ears, ears.pubsub() as heard:
+            heard.subscribe("+switch-master")
+            heard.get_message(timeout=FAILED_AFTER)
+            master.kill()
+            with pytest.raises(StoreUnavailableError):
+                store.now()
+            switched = heard.get_message(timeout=FAILED_AFTER)
+        assert switched is not None
+        assert switched["data"].endswith(f" {replica.port}")
+        store.put_definitions([definition(key=2)])
+        assert len(store.list_definitions()) == 2
+
+
+def test_a_cluster_spreads_stores_and_each_is_whole(
+    start: Callable[..., RedisServer],
+) -> None:
+    nodes = [
+        start(**{"cluster-enabled": "yes", "cluster-port": str(free_port())})
+        for _ in range(2)
+    ]
+    for node, slots in zip(nodes, [range(8192), range(8192, 16384)], strict=True):
+        with node.client() as client:
+            client.execute_command("CLUSTER", "ADDSLOTS", *slots)
+    with nodes[0].client() as client:
+        bus = nodes[1].settings["cluster-port"]
+        client.execute_command("CLUSTER", "MEET", "127.0.0.1", nodes[1].port, bus)
+    for node in nodes:
+        wait_until_ok(node)
+    url = f"redis+cluster://127.0.0.1:{nodes[0].port}"
+    with ExitStack() as stack:
+        for namespace in ("a", "b", "c", "d"):
+            store = open_store(url, namespace=namespace)
+            stack.callback(store.close)
+            store.initialize()
+            store.put_definitions([definition()])
+            hints = store.hints()
+            assert hints is not None
+            stack.callback(hints.close)
+            end = threading.Timer(FAILED_AFTER, hints.close)
+            end.start()
+            stack.callback(end.cancel)
+            assert hints.wait() is News.ANYTHING
+            store.put_definitions([definition(store.now(), key=2)])
+            assert hints.wait() is News.DEFINITIONS
+            assert len(store.list_definitions()) == 2
+    sizes = []
+    for node in nodes:
+        with node.client() as client:
+            sizes.append(client.dbsize())
+    assert all(sizes)
+
+
+def wait_until_ok(node: RedisServer) -> None:
+    """Until it knows of all slots."""
+    end = threading.Timer(FAILED_AFTER, node.kill)
+    end.start()
+    with node.client() as client:
+        while "cluster_state:ok" not in str(
+            client.execute_command("CLUSTER", "INFO")
+        ) or "cluster_known_nodes:2" not in str(
+            client.execute_command("CLUSTER", "INFO")
+        ):
+            pass
+    end.cancel()
+
+
+@contextmanager
+def certified(folder: Path) -> Iterator[dict[str, str]]:
+    """Settings of a server that proves who it is, and the file that vouches for it."""
+    authority = trustme.CA()
+    own = authority.issue_cert("127.0.0.1")
+    names = {"tls-cert-file": "cert.pem", "tls-key-file": "key.pem"}
+    own.private_key_pem.write_to_path(folder / "key.pem")
+    own.cert_chain_pems[0].write_to_path(folder / "cert.pem")
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    files = {name: str(folder / file) for name, file in names.items()}
+    yield {**files, "tls-ca-cert-file": str(folder / "ca.pem")}
+
+
+def test_connections_are_encrypted_and_the_server_known(
+    start: Callable[..., RedisServer], tmp_path: Path
+) -> None:
+    port = free_port()
+    with certified(tmp_path) as settings:
+        start(**settings, **{"tls-port": str(port), "tls-auth-clients": "no"})
+    url = f"rediss://127.0.0.1:{port}/0"
+    with closing(open_store(f"{url}?tls_ca={tmp_path / 'ca.pem'}")) as store:
+        store.initialize()
+        store.put_definitions([definition()])
+    with (
+        closing(open_store(url)) as store,
+        pytest.raises(StoreUnavailableError, match="certificate"),
+    ):
+        store.initialize()
