@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import signal
 import socket
 import subprocess
 from contextlib import contextmanager
@@ -98,6 +99,16 @@ class RedisServer:
             self._process.kill()
             self._process.communicate()
             self._process = None
+
+    def freeze(self) -> None:
+        """Let it take connections and answer nothing."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
 
     def client(self) -> Any:
         """A connection to look and write by hand."""

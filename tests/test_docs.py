@@ -22,6 +22,7 @@ from go_scheduler.health import Health
 from go_scheduler.stores import Store, opening
 from go_scheduler.stores.cockroachdb import CockroachDBStore
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
+from go_scheduler.stores.redis import RedisStore
 from go_scheduler.stores.sql.schema import schema_sql
 from go_scheduler.stores.sql.tables import metadata
 from go_scheduler.stores.sqlite.store import SQLiteStore
@@ -50,6 +51,7 @@ BASES = (Event, DefinitionEvent, InstanceEvent, RequestEvent)
 DATABASES = {
     "CockroachDB": CockroachDBStore,
     "PostgreSQL": PostgreSQLStore,
+    "Redis": RedisStore,
     "SQLite": SQLiteStore,
 }
 NOT_OURS = ("timedelta", "subprocess.")
@@ -137,8 +139,8 @@ def test_every_argument_of_a_store_is_explained_with_its_default(
 
 @pytest.mark.parametrize(
     "scheme",
-    # A second name of postgresql is told in that store's section.
-    ["memory", *(each for each in opening._OWN if each != "postgres")],
+    # Second names are told in the sections of their stores.
+    ["memory", *(each for each in opening._OWN if each not in ("postgres", "rediss"))],
 )
 def test_every_scheme_of_a_url_is_in_the_tables_of_stores(scheme: str) -> None:
     for page in (README, STORES):

@@ -30,6 +30,7 @@ PACKAGES = [
 DATABASES = [
     ("go_scheduler.stores.cockroachdb", "CockroachDBStore"),
     ("go_scheduler.stores.postgresql", "PostgreSQLStore"),
+    ("go_scheduler.stores.redis", "RedisStore"),
     ("go_scheduler.stores.sqlite", "SQLiteStore"),
 ]
 NOT_LOADED = [
@@ -39,6 +40,7 @@ NOT_LOADED = [
     "psycopg",
     "psycopg2",
     "pytest",
+    "redis",
     "sqlalchemy",
     "sqlalchemy_cockroachdb",
     "sqlite3",

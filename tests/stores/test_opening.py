@@ -27,6 +27,7 @@ DRIVERS = {
     "alembic",
     "psycopg",
     "psycopg2",
+    "redis",
     "sqlalchemy",
     "sqlalchemy_cockroachdb",
     "sqlite3",
@@ -232,7 +233,7 @@ def test_an_option_that_a_store_does_not_have_is_refused(url: str, known: str) -
 def test_an_unknown_scheme_is_refused_with_those_that_are_known() -> None:
     assert str(refusal("oracle://user:secret@host")) == (
         "no store has the scheme 'oracle'; known: cockroachdb, foreign, memory,"
-        " missing, nothing, postgres, postgresql, sqlite"
+        " missing, nothing, postgres, postgresql, redis, rediss, sqlite"
     )
 
 

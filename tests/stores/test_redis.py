@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import re
+import shlex
 import threading
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
@@ -496,6 +499,26 @@ class TestDurability:
             store.initialize()
         by_hand.execute_command("ACL", "DELUSER", "plain")
         assert caplog.records == []
+
+
+class TestUsers:
+    def test_one_who_may_do_what_the_page_says_can_use_it(
+        self, redis_server: RedisServer, by_hand: Any, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO)
+        page = (Path(__file__).parents[2] / "docs/redis.md").read_text()
+        [line] = re.findall(r"^\$ redis-cli ACL SETUSER (.+)$", page, re.MULTILINE)
+        by_hand.execute_command("ACL", "SETUSER", *shlex.split(line))
+        name, _, password, *_ = shlex.split(line)
+        url = redis_server.url.replace("//", f"//{name}:{password[1:]}@")
+        with closing(RedisStore(url)) as store:
+            store.initialize()
+            put(store, definition(store.now()))
+            hints = store.hints()
+            assert hints.wait() is News.ANYTHING
+            hints.close()
+        by_hand.execute_command("ACL", "DELUSER", name)
+        assert "appendfsync everysec" in caplog.text
 
 
 class TestHints:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import ExitStack, closing, contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,7 @@ import trustme
 from go_scheduler.errors import StoreError, StoreUnavailableError
 from go_scheduler.stores.hints import News
 from go_scheduler.stores.opening import open_store
+from go_scheduler.stores.redis import RedisStore
 from go_scheduler.testing.builders import definition
 from tests.redis_servers import RedisServer, free_port
 
@@ -101,6 +103,23 @@ def test_without_a_log_a_restarted_server_is_empty_and_goes_on(
             store.now()
         server.start()
         assert store.list_definitions() == []
+        store.put_definitions([definition()])
+
+
+def test_a_server_that_hangs_is_not_waited_for_long(
+    start: Callable[..., RedisServer],
+) -> None:
+    server = start()
+    short = timedelta(milliseconds=100)
+    with closing(RedisStore(server.url, timeout=short)) as store:
+        store.connect()
+        with closing(store.hints()) as hints:
+            server.freeze()
+            with pytest.raises(StoreUnavailableError, match="nothing is heard"):
+                hints.wait()
+            with pytest.raises(StoreUnavailableError, match="Redis"):
+                store.put_definitions([definition()])
+            server.thaw()
         store.put_definitions([definition()])
 
 

@@ -81,8 +81,8 @@ class Listener(Hints):
         self._pubsub = self._listen()
         self._pubsub.subscribe(self._channel)
         if self._pubsub.get_message(timeout=self._timeout) is None:
-            raise StoreUnavailableError("Redis: it takes no subscription")
-        # For what was put in meanwhile.
+            raise StoreUnavailableError("Redis: no answer to a subscription")
+        # Confirmed: from here on nothing is missed. What was put in meanwhile is new.
         return News.ANYTHING
 
     def _wait(self) -> News:
@@ -101,9 +101,8 @@ class Listener(Hints):
         """What was published, all that has come."""
         found = News.NOTHING
         while pubsub.connection.can_read(0):
-            message = pubsub.get_message()
-            if message is not None and message["type"] == "message":
-                found |= _NEWS.get(message["data"], News.ANYTHING)
+            message: dict[str, Any] = pubsub.get_message() or {}
+            found |= _NEWS.get(message.get("data", ""), News.ANYTHING)
         return found
 
     def _disconnect(self) -> None:
