@@ -23,6 +23,7 @@ _NOT_LOADED = {
     "InlineExecutor": "go_scheduler.testing",
     "ManualClock": "go_scheduler.testing",
     "PostgreSQLStore": "go_scheduler.stores.postgresql",
+    "RedisStore": "go_scheduler.stores.redis",
     "SQLiteStore": "go_scheduler.stores.sqlite",
     "StoreMachine": "go_scheduler.testing",
     "StoreSuite": "go_scheduler.testing",

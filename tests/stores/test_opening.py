@@ -153,8 +153,9 @@ def test_a_url_that_its_store_cannot_use_is_refused(url: str) -> None:
     [
         ("memory://", set()),
         ("sqlite:///tasks.db", {"sqlalchemy", "sqlite3"}),
+        ("redis://user:secret@127.0.0.1:1", {"redis", "sqlalchemy"}),
         (f"postgresql://{NOWHERE}", {"psycopg", "sqlalchemy"}),
-        (f"cockroachdb://{NOWHERE}", DRIVERS - {"psycopg2", "sqlite3"}),
+        (f"cockroachdb://{NOWHERE}", DRIVERS - {"psycopg2", "redis", "sqlite3"}),
     ],
 )
 def test_a_driver_is_loaded_when_its_store_is_asked_for(
