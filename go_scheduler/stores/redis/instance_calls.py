@@ -177,6 +177,7 @@ def _outcome(outcome: RunOutcome) -> dict[str, object]:
             "error": outcome.error,
             "next_fire_time": maybe_time_text(outcome.next_fire_time),
             "result": outcome.result,
+            "client": outcome.client,
             "kept": run_end(outcome).value if outcome.is_kept else None,
         }
     )

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from go_scheduler.errors import GoSchedulerError
 from go_scheduler.json import read_frozen, read_object, to_text
-from go_scheduler.models import Pause, RunEnd, TaskDefinition, TaskInstance, TaskRun
+from go_scheduler.models import (
+    Histogram,
+    Pause,
+    QueueStats,
+    RunEnd,
+    TaskDefinition,
+    TaskInstance,
+    TaskRun,
+)
 from go_scheduler.models.changed import changed
 from go_scheduler.stores.messages import Announcement, NodeContact, Tombstone
 from go_scheduler.stores.redis.facets import facets_of
@@ -21,6 +29,7 @@ from go_scheduler.stores.redis.texts import (
     micros,
     read_id,
     read_time,
+    time_text,
 )
 from go_scheduler.stores.sql.contents import ContentsCache
 from go_scheduler.stores.sql.instance_rows import read_instance
@@ -40,6 +49,7 @@ from go_scheduler.triggers.stored import load_trigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from datetime import timedelta
     from uuid import UUID
 
     from go_scheduler.json import JSON
@@ -157,7 +167,7 @@ def _values(view: Sequence[Any]) -> list[Any]:
     id, of, fire_time, execute_at, due_at, attempt, runs, hangs, *rest = view
     claimed_by, expires_at, started_at, outcome, error, cancel_requested, *rest = rest
     payload, key, backfilled, reopened_at, created_at, completed_at, *rest = rest
-    ended_attempt, parked, worker, result, first, last, count, reason = rest
+    ended_attempt, parked, worker, result, client, first, last, count, reason = rest
     return [
         read_id(id),
         of,
@@ -183,6 +193,7 @@ def _values(view: Sequence[Any]) -> list[Any]:
         parked,
         worker,
         _json(result, read_frozen),
+        _json(client, read_frozen),
         read_time(first),
         read_time(last),
         _number(count),
@@ -262,4 +273,34 @@ def read_contact(node: str, text: str) -> NodeContact:
     announced = Announcement(node=read_id(node), **values)  # type: ignore[arg-type]
     return NodeContact(
         announced=announced, since=given_time(text[:18]), until=given_time(text[18:36])
+    )
+
+
+def write_stats(stats: QueueStats) -> dict[str, object]:
+    """What a script keeps of counts."""
+    buckets = [
+        [None if bound is None else to_microseconds(bound), count]
+        for bound, count in stats.lateness.buckets()
+    ]
+    return {
+        "every": str(micros(stats.every)),
+        "at": time_text(stats.at),
+        "queue": stats.queue,
+        "value": json.dumps({"ended": dict(stats.ended), "lateness": buckets}),
+    }
+
+
+def read_stats(every: timedelta, member: str, text: str) -> QueueStats:
+    """The counts that a script has kept."""
+    values = json.loads(text)
+    buckets = (
+        (None if bound is None else from_microseconds(bound), count)
+        for bound, count in values["lateness"]
+    )
+    return QueueStats(
+        at=given_time(member[:18]),
+        every=every,
+        queue=member[18:].partition("\0")[0],
+        ended=values["ended"],
+        lateness=Histogram.of(buckets),
     )

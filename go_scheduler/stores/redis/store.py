@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.checks import check_name, check_positive
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.stores.base import CONTACTS_KEPT, Store
+from go_scheduler.stores.base import CONTACTS_KEPT, STATS_KEPT, Store
 from go_scheduler.stores.priorities import Turns
 from go_scheduler.stores.redis.additions import RedisAdditions
 from go_scheduler.stores.redis.definition_calls import RedisDefinitions
@@ -21,10 +21,12 @@ from go_scheduler.stores.redis.rows import (
     Reader,
     given_time,
     read_contact,
+    read_stats,
     write_announcement,
+    write_stats,
 )
 from go_scheduler.stores.redis.server import Server
-from go_scheduler.stores.redis.texts import micros
+from go_scheduler.stores.redis.texts import micros, time_text
 from go_scheduler.stores.redis.urls import parse
 from go_scheduler.stores.redis.views import RedisViews
 from go_scheduler.stores.remembered import note_forgotten
@@ -32,8 +34,10 @@ from go_scheduler.stores.remembered import note_forgotten
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from datetime import datetime
+    from uuid import UUID
 
     from go_scheduler.clock import Clock
+    from go_scheduler.models import QueueStats
     from go_scheduler.stores.hints import Hints
     from go_scheduler.stores.messages import Announcement, NodeContact, Retention
 
@@ -145,6 +149,23 @@ class RedisStore(
         )
         return [read_contact(node, text) for node, text in found]
 
+    def note_stats(self, node: UUID, stats: Sequence[QueueStats]) -> None:
+        """Keep what a node has counted."""
+        written = [write_stats(each) for each in stats]
+        self._server.run("note_stats", node=node.hex, stats=written)
+
+    def list_stats(
+        self, *, every: timedelta, since: datetime, until: datetime
+    ) -> Sequence[QueueStats]:
+        """Read what was counted."""
+        found = self._server.run(
+            "list_stats",
+            every=micros(every),
+            since=time_text(since),
+            until=time_text(until),
+        )
+        return [read_stats(every, *each) for each in found]
+
     def list_due_queues(self, *, apart_from: Collection[str]) -> Collection[str]:
         """Name queues in which something is due that nobody has claimed."""
         found: list[str] = self._server.run(
@@ -169,6 +190,7 @@ class RedisStore(
             failed=micros(retention.failed),
             remembered=micros(retention.remembered),
             contacts=micros(CONTACTS_KEPT),
+            stats={micros(every): micros(kept) for every, kept in STATS_KEPT.items()},
             most=most,
             limit=limit,
         )

@@ -48,6 +48,10 @@ class RedisViews(RedisCalls, ViewStore):
             for queue, number, oldest in found
         ]
 
+    def list_waiting(self, *, limit: int) -> Sequence[TaskInstance]:
+        """Read what can be claimed, or will be when it is due, earliest due first."""
+        return self._reader.instances(self._server.run("list_waiting", limit=limit))
+
     def list_ended(
         self, outcome: Outcome, *, before: Position | None = None, limit: int
     ) -> Stretch:

@@ -12,6 +12,16 @@ end)()) do
   end
 end
 
+for every, kept in pairs(A.stats) do
+  for _, member in ipairs(up_to('s:' .. every, plus(now, -kept), 1000)) do
+    -- What began exactly so long ago is still kept.
+    if sub(member, 1, 18) < plus(now, -kept) then
+      call('ZREM', P .. 's:' .. every, member)
+      call('HDEL', P .. 'v:' .. every, member)
+    end
+  end
+end
+
 local left, deleted = A.limit, 0
 local function delete_ended(outcomes, at)
   local lists = {}

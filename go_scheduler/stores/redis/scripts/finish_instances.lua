@@ -48,6 +48,7 @@ local function record(each)
     return false
   end
   note_error(row, each)
+  row.client = each.client or row.client
   end_run(row, each, is_current)
   if not each.outcome then
     give_back(row, plus(now, each.retry_in))
