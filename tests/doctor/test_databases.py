@@ -31,7 +31,7 @@ from go_scheduler.stores.sql.questions import (
 )
 from go_scheduler.stores.sqlite import questions as sqlite_questions
 from tests import servers
-from tests.conftest import SHARED
+from tests.conftest import SQL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 FAILED_AFTER = 30.0
 DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]
 HEAD = history().head
-NOT_SQLITE = SHARED[1:]
+NOT_SQLITE = SQL[1:]
 
 
 def examined(url: str) -> list[Finding]:
@@ -93,7 +93,7 @@ def own_url(
         yield url
 
 
-@pytest.mark.parametrize("engine", SHARED, indirect=True)
+@pytest.mark.parametrize("engine", SQL, indirect=True)
 def test_what_is_broken_is_found_and_its_statement_mends_it(
     engine: str, own_url: str
 ) -> None:
