@@ -28,7 +28,7 @@ BOUNDS = tuple(timedelta(seconds=each) for each in BOUNDS_IN_SECONDS)
 """The same; what is later than the last stands in one bucket more."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Histogram:
     """How many runs began how late, by fixed bounds.
 
@@ -46,7 +46,7 @@ class Histogram:
         for bound, count in buckets:
             number = len(BOUNDS) if bound is None else bisect_left(BOUNDS, bound)
             counts[number] += count
-        return cls(tuple(counts))
+        return cls(counts=tuple(counts))
 
     def buckets(self) -> Iterator[tuple[timedelta | None, int]]:
         """The upper bound of each bucket that is not empty, and how many are in it.
@@ -79,6 +79,5 @@ class Histogram:
         return BOUNDS[min(number, len(BOUNDS) - 1)]
 
     def __add__(self, other: Histogram) -> Histogram:
-        return Histogram(
-            tuple(a + b for a, b in zip(self.counts, other.counts, strict=True))
-        )
+        both = zip(self.counts, other.counts, strict=True)
+        return Histogram(counts=tuple(a + b for a, b in both))

@@ -130,7 +130,9 @@ class Tally:
     def recent(self) -> Recent:
         """How late runs have begun lately."""
         with self._lock:
-            return Recent(*(Histogram(tuple(each[:-1])) for each in self._sums()))
+            return Recent(
+                *(Histogram(counts=tuple(each[:-1])) for each in self._sums())
+            )
 
     def last_minute(self) -> tuple[int, int]:
         """How many runs began in the last minute, and how many later than wanted."""
@@ -260,7 +262,7 @@ class _Counts:
             every=every,
             queue=queue,
             ended=self._by_outcome(),
-            lateness=Histogram(tuple(self.late[:-1])),
+            lateness=Histogram(counts=tuple(self.late[:-1])),
         )
 
     def counts(self, queue: str, name: str | None) -> Counts:
@@ -270,9 +272,9 @@ class _Counts:
             name=name,
             fired=self.fired,
             ended=self._by_outcome(),
-            lateness=Histogram(tuple(self.late[:-1])),
+            lateness=Histogram(counts=tuple(self.late[:-1])),
             late=timedelta(seconds=self.seconds_late),
-            durations=Histogram(tuple(self.took)),
+            durations=Histogram(counts=tuple(self.took)),
             took=timedelta(seconds=self.seconds_taken),
         )
 
