@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
+from go_scheduler.client import Client
 from go_scheduler.clock import ZERO, SystemClock
 from go_scheduler.events.lines.requests import ANSWERED
 from go_scheduler.http.app import create_app
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-    from go_scheduler.client import Client
     from go_scheduler.handlers.job_types import JobTypes
     from go_scheduler.http.access.guard import Access
     from go_scheduler.http.beside import Pages
@@ -139,11 +139,13 @@ class _Serving:
         metrics = Gathering()
         scheduler = self._scheduler = _scheduler(settings, types, store, metrics)
         self._runs = runs
+        # A scheduler that is never started is not well, and what only answers has none.
+        client = self._client = scheduler if runs else Client(store)
         # Crews run as nodes of their own, and hand out what nobody here may run.
         self._work = settings.work.hand_out(scheduler) if runs else None
         self._access = settings.access.access()
         self._app = create_app(
-            scheduler,
+            client,
             access=self._access,
             work=self._work,
             types=types,
@@ -165,7 +167,7 @@ class _Serving:
         self._path = path
         if make is not None:
             context: Context = self._app.state.context
-            self._pages = make(self._settings, self._scheduler, self._access)
+            self._pages = make(self._settings, self._client, self._access)
             limited = Limited(self._pages, context.limits, context.threads)
             app = Beside(app, limited, path)
         self._server = _Server(_uvicorn(self._settings, app))

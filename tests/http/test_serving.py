@@ -80,7 +80,8 @@ def served(
 
 
 def answers(url: str) -> None:
-    assert httpx.get(f"{url}/healthz").json() == {"status": "ok"}
+    for path in ("/healthz", "/readyz"):
+        assert httpx.get(url + path).json() == {"status": "ok"}
 
 
 @pytest.mark.slow
