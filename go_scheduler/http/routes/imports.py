@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Annotated
 
@@ -60,12 +61,28 @@ async def import_jobs(
             "the lines must not be compressed: leave out Content-Encoding",
         )
     each = Import(here, caller, asked)
+    parts = request.stream()
+    if "expect" in request.headers:
+        parts = await _asked_for(parts)
 
     async def told() -> AsyncIterator[bytes]:
-        async with aclosing(each.events(request.stream())) as events:
+        async with aclosing(each.events(parts)) as events:
             async for event in events:
                 yield json.dumps(event, ensure_ascii=True).encode() + b"\n"
 
     # It may end before the body does, of which the rest must be nobody's next request.
     headers = {"Cache-Control": "no-store", "Connection": "close"}
     return _Told(told(), headers=headers)
+
+
+async def _asked_for(parts: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    """Have the sender told to go on, which a server does until the answer begins."""
+    first = asyncio.ensure_future(anext(parts, b""))
+    await asyncio.sleep(0)
+
+    async def all_of_them() -> AsyncGenerator[bytes]:
+        yield await first
+        async for part in parts:
+            yield part
+
+    return all_of_them()

@@ -435,9 +435,9 @@ def test_progress_is_told_each_second_and_later_less_often(
     ask(client, asking, clock=clock)
 
 
-def head(length: int) -> bytes:
+def head(length: int, more: str = "") -> bytes:
     return (
-        f"POST {PATH}?import=may HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        f"POST {PATH}?import=may HTTP/1.1\r\nHost: 127.0.0.1\r\n{more}"
         f"Content-Type: application/x-ndjson\r\nContent-Length: {length}\r\n\r\n"
     ).encode()
 
@@ -450,6 +450,23 @@ def answered(to: socket.socket) -> str:
         if b'"done"' in found:
             break
     return found.decode()
+
+
+@pytest.mark.parametrize("http", ["h11", "httptools"])
+def test_a_sender_that_waits_to_be_told_to_go_on_is_told(
+    client: Client, http: str
+) -> None:
+    body = lines(orders(3))
+    with (
+        served(create_app(client), http=http) as where,
+        socket.create_connection(where, PATIENCE) as sender,
+    ):
+        sender.sendall(head(len(body), "Expect: 100-continue\r\n"))
+        assert sender.recv(12) == b"HTTP/1.1 100"
+        sender.sendall(body)
+        text = answered(sender)
+    assert '"read": 3, "made": 3' in text
+    assert len(stored(client)) == 3
 
 
 @pytest.mark.slow
