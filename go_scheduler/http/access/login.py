@@ -157,7 +157,7 @@ class Logins:
         key = server_key(server)
         said: dict[str, Any] = {}
         if issuer is None or client_id is None:
-            said = fetch(f"{key}{_METADATA}", tls=self._tls)
+            said = self._said_by(server, f"{key}{_METADATA}")
         servers = said.get("authorization_servers")
         issuer = issuer or (servers[0] if isinstance(servers, list) and servers else "")
         client_id = client_id or said.get("client_id")
@@ -166,6 +166,15 @@ class Logins:
         return LoginProvider.discover(
             str(issuer), client_id=client_id, scope=scope or _SCOPE, tls=self._tls
         )
+
+    def _said_by(self, server: str, url: str) -> dict[str, Any]:
+        try:
+            return fetch(url, tls=self._tls)
+        except RefusedError as error:
+            raise LoginError(
+                f"{server} names no issuer where anybody could sign in: send an API key,"
+                f" which the command line takes from GO_SCHEDULER_TOKEN ({error})"
+            ) from error
 
     def _provider_of(self, login: Login) -> LoginProvider:
         return LoginProvider.discover(

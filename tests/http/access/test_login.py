@@ -147,6 +147,13 @@ class TestWholeWay:
 
         asyncio.run(asked())
 
+    def test_for_one_without_an_issuer_a_key_is_asked_for(self, logins: Logins) -> None:
+        with (
+            served(lambda _: probing()) as port,
+            pytest.raises(LoginError, match="no issuer .* from GO_SCHEDULER_TOKEN"),
+        ):
+            logins.login_by_device(f"http://127.0.0.1:{port}", nothing)
+
     def test_a_server_says_what_it_takes(self, oidc: Provider, server: str) -> None:
         answer = httpx.get(f"{server}/.well-known/oauth-protected-resource")
         assert answer.json() == {
