@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import QueueStats
 
+_MILLISECOND = timedelta(milliseconds=1)
 _HOUR = timedelta(hours=1)
 _DAY = timedelta(days=1)
 _HEATS = tuple(timedelta(seconds=each) for each in (0.01, 0.1, 1, 10, 60, 600))
@@ -103,12 +104,19 @@ def bars(histogram: Histogram) -> list[Bar]:
     largest = max((count for _, count in found), default=1)
     return [
         Bar(
-            text="later" if bound is None else f"up to {span(bound)}",
+            text="later" if bound is None else f"up to {_bound(bound)}",
             count=count,
             share=count / largest,
         )
         for bound, count in found
     ]
+
+
+def _bound(bound: timedelta) -> str:
+    """It exactly: the first ones lie less than a millisecond apart."""
+    if bound < 10 * _MILLISECOND:
+        return f"{bound / _MILLISECOND:g} ms"
+    return span(bound)
 
 
 def heat_map(

@@ -82,10 +82,10 @@ def took(instance: TaskInstance, now: datetime) -> timedelta | None:
 
 
 def late(instance: TaskInstance) -> timedelta | None:
-    """How long after it was to run its last run began; None: it has not begun."""
+    """How long after it was due its last run began; None: it has not begun."""
     if instance.started_at is None:
         return None
-    return instance.started_at - instance.execute_at
+    return instance.started_at - instance.due_at
 
 
 def fires(definition: TaskDefinition) -> str:
