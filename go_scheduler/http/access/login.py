@@ -172,8 +172,8 @@ class Logins:
             return fetch(url, tls=self._tls)
         except RefusedError as error:
             raise LoginError(
-                f"{server} names no issuer where anybody could sign in: send an API key,"
-                f" which the command line takes from GO_SCHEDULER_TOKEN ({error})"
+                f"{server} names no issuer where anybody could sign in: send an API"
+                f" key, which the command line takes from GO_SCHEDULER_TOKEN ({error})"
             ) from error
 
     def _provider_of(self, login: Login) -> LoginProvider:
