@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from go_scheduler.checks import check_definition_id, check_type
-from go_scheduler.client.arguments import check_limit, check_searched, one_of
+from go_scheduler.client.arguments import (
+    check_limit,
+    check_searched,
+    checked_names,
+    one_of,
+)
 from go_scheduler.client.awaitable import awaitable
 from go_scheduler.client.pages import Order, Page, cursor_of, read_cursor
 from go_scheduler.client.store_access import StoreAccess
@@ -15,7 +20,7 @@ from go_scheduler.shown import shown
 from go_scheduler.triggers.base import utc
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -57,32 +62,45 @@ class Views(StoreAccess):
     acounts_up_to = awaitable(counts_up_to)
     """Await what ``counts_up_to`` does; see there."""
 
-    def backlog(self, most: int = COUNTED) -> Sequence[Backlog]:
+    def backlog(
+        self, most: int = COUNTED, *, queues: Collection[str] | None = None
+    ) -> Sequence[Backlog]:
         """What is due and no node has taken, by queue.
 
         What is paused, or waits for another instance to end, is not counted.
 
         Args:
             most: So many are counted of a queue; 1 to 1,000,000.
+            queues: Of these alone; None: of all.
 
         Returns:
             At most a hundred queues in which anything is due, by their names.
 
         Raises:
-            ConfigurationError: It is out of range.
+            ConfigurationError: An argument is wrong.
         """
-        return self._ready().list_backlog(_checked_most(most))
+        return self._ready().list_backlog(
+            _checked_most(most), queues=checked_names("queues", queues)
+        )
 
     abacklog = awaitable(backlog)
     """Await what ``backlog`` does; see there."""
 
     def list_ended(
-        self, outcome: Outcome | str, *, after: str | None = None, limit: int = 100
+        self,
+        outcome: Outcome | str,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        after: str | None = None,
+        limit: int = 100,
     ) -> Page[TaskInstance]:
         """Read a page of the instances that ended in one way, the last first.
 
         Args:
             outcome: How they ended, such as ``"failed"``.
+            queues: Their definition's queue is among these; None: any.
+            owners: It is in the declared set of one of these; None: of any, or none.
             after: They come after a page: its ``next``.
             limit: The most to return, 1 to 1,000.
 
@@ -97,7 +115,11 @@ class Views(StoreAccess):
         check_limit(limit)
         order = Order.INSTANCES_ENDED_LAST_FIRST
         found = self._ready().list_ended(
-            one_of(Outcome, outcome), before=read_cursor(after, order), limit=limit
+            one_of(Outcome, outcome),
+            queues=checked_names("queues", queues),
+            owners=checked_names("owners", owners),
+            before=read_cursor(after, order),
+            limit=limit,
         )
         after = None if found.next is None else cursor_of(order, found.next)
         return Page(found.found, next=after)
@@ -105,36 +127,61 @@ class Views(StoreAccess):
     alist_ended = awaitable(list_ended)
     """Await what ``list_ended`` does; see there."""
 
-    def list_waiting(self, *, limit: int = 100) -> Sequence[TaskInstance]:
+    def list_waiting(
+        self,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        limit: int = 100,
+    ) -> Sequence[TaskInstance]:
         """Read what waits for a node, or will when it is due, earliest due first.
 
-        What is paused, or waits for another instance to end, is not among it.
+        What is paused, or waits for another instance to end, is not among it. Where
+        owners are asked for, some that come behind many of others may be missing.
 
         Args:
+            queues: Their definition's queue is among these; None: any.
+            owners: It is in the declared set of one of these; None: of any, or none.
             limit: The most to return, 1 to 1,000.
 
         Raises:
-            ConfigurationError: It is out of range.
+            ConfigurationError: An argument is wrong.
         """
         check_limit(limit)
-        return self._ready().list_waiting(limit=limit)
+        return self._ready().list_waiting(
+            queues=checked_names("queues", queues),
+            owners=checked_names("owners", owners),
+            limit=limit,
+        )
 
     alist_waiting = awaitable(list_waiting)
     """Await what ``list_waiting`` does; see there."""
 
-    def list_claims(self, *, limit: int = 100) -> Sequence[TaskInstance]:
+    def list_claims(
+        self,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        limit: int = 100,
+    ) -> Sequence[TaskInstance]:
         """Read what nodes hold and run, in the order in which their claims expire.
 
         What was held of a definition when it was paused may be left out.
 
         Args:
+            queues: Their definition's queue is among these; None: any.
+            owners: It is in the declared set of one of these; None: of any, or none.
             limit: The most to return, 1 to 1,000.
 
         Raises:
-            ConfigurationError: It is out of range.
+            ConfigurationError: An argument is wrong.
         """
         check_limit(limit)
-        return self._ready().list_claims(limit=limit)
+        return self._ready().list_claims(
+            queues=checked_names("queues", queues),
+            owners=checked_names("owners", owners),
+            limit=limit,
+        )
 
     alist_claims = awaitable(list_claims)
     """Await what ``list_claims`` does; see there."""
@@ -227,12 +274,19 @@ class Views(StoreAccess):
     """Await what ``list_unscheduled`` does; see there."""
 
     def search_names(
-        self, prefix: str, *, limit: int = 100
+        self,
+        prefix: str,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        limit: int = 100,
     ) -> Sequence[TaskDefinition]:
         """Read definitions whose name begins with a text, in the order of their ids.
 
         Args:
             prefix: How it begins; capitals are not small letters.
+            queues: Their queue is among these; None: any.
+            owners: They are in the set of one of these; None: of any, or none.
             limit: The most to return, 1 to 1,000.
 
         Raises:
@@ -241,16 +295,30 @@ class Views(StoreAccess):
         check_limit(limit)
         check_type("prefix", prefix, str)
         check_searched("prefix", prefix)
-        return self._ready().search_names(prefix, limit=limit)
+        return self._ready().search_names(
+            prefix,
+            queues=checked_names("queues", queues),
+            owners=checked_names("owners", owners),
+            limit=limit,
+        )
 
     asearch_names = awaitable(search_names)
     """Await what ``search_names`` does; see there."""
 
-    def search_key(self, key: str, *, limit: int = 100) -> Sequence[TaskInstance]:
+    def search_key(
+        self,
+        key: str,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        limit: int = 100,
+    ) -> Sequence[TaskInstance]:
         """Read the instances that have a key, of a thousand definitions at most.
 
         Args:
             key: The whole key.
+            queues: Their definition's queue is among these; None: any.
+            owners: It is in the declared set of one of these; None: of any, or none.
             limit: The most to return, 1 to 1,000.
 
         Returns:
@@ -262,7 +330,12 @@ class Views(StoreAccess):
         check_limit(limit)
         check_type("key", key, str)
         check_searched("key", key)
-        return self._ready().search_key(key, limit=limit)
+        return self._ready().search_key(
+            key,
+            queues=checked_names("queues", queues),
+            owners=checked_names("owners", owners),
+            limit=limit,
+        )
 
     asearch_key = awaitable(search_key)
     """Await what ``search_key`` does; see there."""

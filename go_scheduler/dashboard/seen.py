@@ -2,53 +2,116 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 from go_scheduler.client.pages import Page
+from go_scheduler.http.problems import Problem, invalid
+from go_scheduler.http.routes.seen import is_restricted
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Set
 
+    from go_scheduler.dashboard.visit import Visit
     from go_scheduler.http.access.caller import Caller
 
 _Item = TypeVar("_Item")
 
 LISTED = 50
-"""As many a list shows, or a few more."""
-_ROUNDS = 2
+"""As many a list shows."""
+_ROUNDS = 4
+_PURPOSE = "cursor"
+_LASTS = timedelta(days=1)
 
 
-def sees_queue(caller: Caller, queue: str) -> bool:
-    """Whether the numbers of a queue are shown to a caller.
+class Theirs(TypedDict):
+    """What lists are asked for, so that they are a caller's; None: all are."""
+
+    queues: Set[str] | None
+    owners: Set[str] | None
+
+
+def theirs(caller: Caller) -> Theirs:
+    """What lists are asked for, so that all in them is there for a caller."""
+    return {"queues": caller.queues, "owners": caller.owners}
+
+
+def sees_queues(caller: Caller) -> bool:
+    """Whether the numbers of any queue are shown to a caller.
 
     They are of all owners together.
     """
-    if caller.owners is not None:
+    return caller.owners is None
+
+
+def sees_queue(caller: Caller, queue: str) -> bool:
+    """Whether the numbers of a queue are."""
+    if not sees_queues(caller):
         return False
     return caller.queues is None or queue in caller.queues
 
 
-async def seen_page(
-    read: Callable[[str | None], Awaitable[Page[_Item]]],
-    *,
-    after: str | None,
-    sees: Callable[[_Item], bool],
+def sees_nodes(caller: Caller) -> bool:
+    """Whether nodes are shown to a caller: they serve everybody's queues and names."""
+    return "admin" in caller.scopes and not is_restricted(caller)
+
+
+def check_sees_nodes(caller: Caller) -> None:
+    """Refuse one to whom nodes are not shown.
+
+    Raises:
+        Problem: 403.
+    """
+    caller.check_scopes("admin")
+    if not sees_nodes(caller):
+        raise Problem(
+            403,
+            "restricted",
+            "Not allowed",
+            "nodes serve the queues of all, and are not shown to those who are"
+            " restricted to some queues or owners",
+        )
+
+
+async def full_page(
+    visit: Visit, read: Callable[[str | None, int], Awaitable[Page[_Item]]]
 ) -> Page[_Item]:
-    """A page of what the caller may know of, made of a few that were read.
+    """A page of a list of which a part that was read may have less than was asked for.
 
     Args:
-        read: Reads a page that comes after another.
-        after: Where the first begins.
-        sees: Whether the caller may know of one.
+        visit: The request; it may say after what the page comes.
+        read: Reads so many that come after others.
 
     Returns:
-        What was found; it may be nothing, and go on all the same.
+        What was found; it may be less, even nothing, and go on all the same.
     """
     found: list[_Item] = []
+    after = await _opened(visit)
     for _ in range(_ROUNDS):
-        page = await read(after)
-        found += [each for each in page if sees(each)]
+        page = await read(after, LISTED - len(found))
+        found += page
         after = page.next
-        if after is None or len(found) >= LISTED:
+        if after is None or len(found) == LISTED:
             break
-    return Page(found, next=after)
+    return Page(found, next=await _sealed(visit, after))
+
+
+async def _sealed(visit: Visit, after: str | None) -> str | None:
+    """Where a list goes on, without a word of what is there that is not theirs."""
+    if after is None or not is_restricted(visit.caller):
+        return after
+    until = visit.here.clock.now() + _LASTS
+    seal = await visit.here.sessions.seal()
+    return seal.close(_PURPOSE, {"after": after}, until)
+
+
+async def _opened(visit: Visit) -> str | None:
+    after = visit.request.query_params.get("after") or None
+    if after is None or not is_restricted(visit.caller):
+        return after
+    seal = await visit.here.sessions.seal()
+    found = seal.open(_PURPOSE, after, visit.here.clock.now())
+    if found is None:
+        raise invalid("after", "it is none of this list, or too old: begin anew")
+    opened: str = found["after"]
+    return opened

@@ -9,6 +9,7 @@ from starlette.datastructures import ImmutableMultiDict
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from go_scheduler.dashboard.rendering import version_of
+from go_scheduler.dashboard.seen import sees_nodes
 from go_scheduler.http.access.caller import Caller
 from go_scheduler.http.paths import path_from_outside, path_within
 
@@ -88,7 +89,7 @@ class Visit:
         """The pages that are linked from each, by what they are called."""
         return [
             *PAGES,
-            *([("Nodes", "/nodes")] if self.may("admin") else []),
+            *([("Nodes", "/nodes")] if sees_nodes(self.caller) else []),
             ("Search", "/search"),
         ]
 

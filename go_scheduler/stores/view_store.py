@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -68,20 +68,23 @@ class ViewStore(InstanceStore, DefinitionStore):
         counts = self.counts()
         return {state: Counted.up_to(most, counts[state]) for state in State}
 
-    def list_backlog(self, most: int) -> Sequence[Backlog]:
+    def list_backlog(
+        self, most: int, *, queues: Collection[str] | None = None
+    ) -> Sequence[Backlog]:
         """What is due and has not been claimed, by queue.
 
         What is frozen or parked is not due.
 
         Args:
             most: So many are counted of a queue.
+            queues: Of these alone; None: of all.
 
         Returns:
             At most a hundred queues in which anything is due, by their names.
         """
         now = self.now()
         due: dict[str, list[datetime]] = {}
-        for each in self._every(State.PENDING):
+        for each in self._every(State.PENDING, queues=queues):
             definition = each.definition
             if each.due_at <= now and not (each.parked or definition.paused):
                 due.setdefault(definition.queue, []).append(each.due_at)
@@ -91,12 +94,20 @@ class ViewStore(InstanceStore, DefinitionStore):
         ]
 
     def list_ended(
-        self, outcome: Outcome, *, before: Position | None = None, limit: int
+        self,
+        outcome: Outcome,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        before: Position | None = None,
+        limit: int,
     ) -> Stretch:
         """Read instances that ended in one way, those that ended last first.
 
         Args:
             outcome: How they ended.
+            queues: Their definition's queue is among these; None: any.
+            owners: It is in the declared set of one of these; None: of any, or none.
             before: They come after this: the ``next`` of a stretch, whose ``at`` is a
                 ``completed_at``.
             limit: Most instances to return; at least 1.
@@ -105,7 +116,8 @@ class ViewStore(InstanceStore, DefinitionStore):
             They, in the order of ``(completed_at, id)`` backwards. With fewer than
             ``limit`` there may be more behind ``next``.
         """
-        found = sorted(self._every(State(outcome.value)), key=_end, reverse=True)
+        ended = self._every(State(outcome.value), queues=queues, owners=owners)
+        found = sorted(ended, key=_end, reverse=True)
         if before is not None:
             last = (before.at, before.id)
             found = [each for each in found if _end(each) < last]
@@ -113,30 +125,51 @@ class ViewStore(InstanceStore, DefinitionStore):
         page = found[:limit]
         return Stretch(found=page, next=_ended_position(page[-1]) if more else None)
 
-    def list_waiting(self, *, limit: int) -> Sequence[TaskInstance]:
+    def list_waiting(
+        self,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        limit: int,
+    ) -> Sequence[TaskInstance]:
         """Read what can be claimed, or will be when it is due, earliest due first.
 
-        What is frozen or parked is not among it.
+        What is frozen or parked is not among it. Where owners are asked for, some that
+        come behind many of others may be missing.
 
         Args:
+            queues: Their definition's queue is among these; None: any.
+            owners: It is in the declared set of one of these; None: of any, or none.
             limit: Most instances to return; at least 1.
         """
         found = [
             each
-            for each in self._every(State.PENDING)
+            for each in self._every(State.PENDING, queues=queues, owners=owners)
             if not (each.parked or each.definition.paused)
         ]
         return sorted(found, key=_due)[:limit]
 
-    def list_claims(self, *, limit: int) -> Sequence[TaskInstance]:
+    def list_claims(
+        self,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        limit: int,
+    ) -> Sequence[TaskInstance]:
         """Read what nodes hold and run, those first whose claims expire first.
 
         What is frozen, as its definition has been paused, may be left out.
 
         Args:
+            queues: Their definition's queue is among these; None: any.
+            owners: It is in the declared set of one of these; None: of any, or none.
             limit: Most instances to return; at least 1.
         """
-        found = [*self._every(State.RUNNING), *self._every(State.CLAIMED)]
+        found = [
+            each
+            for state in (State.RUNNING, State.CLAIMED)
+            for each in self._every(state, queues=queues, owners=owners)
+        ]
         return sorted(found, key=_expiry)[:limit]
 
     def list_fired(
@@ -158,7 +191,7 @@ class ViewStore(InstanceStore, DefinitionStore):
             limit: Most instances to return; at least 1.
         """
         found = sorted(
-            self._every(None, definition_id, since, before),
+            self._every(None, definition_id, since=since, before=before),
             key=_fire_time,
             reverse=newest_first,
         )
@@ -204,34 +237,56 @@ class ViewStore(InstanceStore, DefinitionStore):
         ]
         return sorted(found, key=_execution, reverse=True)[:limit]
 
-    def search_names(self, prefix: str, *, limit: int) -> Sequence[TaskDefinition]:
+    def search_names(
+        self,
+        prefix: str,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        limit: int,
+    ) -> Sequence[TaskDefinition]:
         """Read definitions whose name begins with a text, in the order of their ids.
 
         Args:
             prefix: How it begins.
+            queues: Their queue is among these; None: any.
+            owners: They are in the set of one of these; None: of any, or none.
             limit: Most definitions to return; at least 1.
         """
         found: list[TaskDefinition] = []
         after = None
         while len(found) < limit:
-            page = self.list_definitions(after=after, limit=_PAGE)
+            page = self.list_definitions(
+                queues=queues, owners=owners, after=after, limit=_PAGE
+            )
             found += [each for each in page if (each.name or "").startswith(prefix)]
             if len(page) < _PAGE:
                 break
             after = Position.of_definition(page[-1])
         return found[:limit]
 
-    def search_key(self, key: str, *, limit: int) -> Sequence[TaskInstance]:
+    def search_key(
+        self,
+        key: str,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        limit: int,
+    ) -> Sequence[TaskInstance]:
         """Read the instances that have a key, of a thousand definitions at most.
 
         Args:
             key: The key.
+            queues: Their definition's queue is among these; None: any.
+            owners: It is in the declared set of one of these; None: of any, or none.
             limit: Most instances to return; at least 1.
 
         Returns:
             They, in the order of ``(execute_at, id)``.
         """
-        definitions = self.list_definitions(limit=KEYS_LOOKED_AT)
+        definitions = self.list_definitions(
+            queues=queues, owners=owners, limit=KEYS_LOOKED_AT
+        )
         found = [
             each
             for definition in definitions
@@ -244,8 +299,11 @@ class ViewStore(InstanceStore, DefinitionStore):
         self,
         state: State | None,
         definition_id: UUID | None = None,
+        *,
         since: datetime | None = None,
         before: datetime | None = None,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
     ) -> Iterator[TaskInstance]:
         """All that there are, a page at a time."""
         after = None
@@ -255,6 +313,8 @@ class ViewStore(InstanceStore, DefinitionStore):
                 definition_id=definition_id,
                 fired_since=since,
                 fired_before=before,
+                queues=queues,
+                owners=owners,
                 after=after,
                 limit=_PAGE,
             )

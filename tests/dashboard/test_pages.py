@@ -21,10 +21,8 @@ from go_scheduler.testing.builders import (
     HOUR,
     MINUTE,
     SECOND,
-    claim,
     definition,
     ended,
-    finish,
     fire,
     pending,
     put,
@@ -244,24 +242,6 @@ def test_of_too_many_a_strip_shows_the_numbers(browser: Calling, store: Store) -
     assert len(rows) == 48
     assert rows[-1][2] == "10+ planned"
     assert any("10+ planned" in each for each in page.titles)
-
-
-def test_a_restricted_caller_is_shown_on_until_there_is_something(
-    store: Store, clock: ManualClock
-) -> None:
-    pending(store, definition(queue="mine"))
-    [mine] = claim(store, queues=["mine"], lead=0 * SECOND)
-    finish(store, mine, Outcome.FAILED)
-    for _ in range(110):
-        clock.advance(SECOND)
-        ended(store, outcome=Outcome.FAILED)
-    caller = replace(ANN, queues=frozenset({"mine"}))
-    app = create_dashboard(Client(store), authorize=lambda _: caller, clock=clock)
-    with Calling(app) as browser:
-        first = Parsed(browser.get("/instances?state=failed"))
-        rest = Parsed(browser.get(first.links["Earlier"]))
-    assert first.rows("are failed") == []
-    assert [row[0] for row in rest.rows("are failed")] == [str(mine.id)[:8]]
 
 
 def test_why_is_said_of_an_instant(browser: Calling, store: Store) -> None:

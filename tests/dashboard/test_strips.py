@@ -113,6 +113,22 @@ def test_planned_fires_stand_behind_those_that_were_made(store: MemoryStore) -> 
     assert (before.marks, before.now) == ([], None)
 
 
+def test_planned_marks_that_would_overlap_are_shown_in_numbers(
+    store: MemoryStore,
+) -> None:
+    every = CronTrigger("* * * * *")
+    made = put(store, definition(START + MINUTE, trigger=every))
+    fire(store, made, START, next_fire_time=START + MINUTE)
+    hour = lane(store, made)
+    assert not hour.heaps
+    assert len(hour.marks) == 60
+    wider = lane(store, made, Window(start=START - 4 * HOUR, zoom="6-hours"))
+    assert [each.kind for each in wider.marks] == ["pending"]
+    assert sum(each.total for each in wider.heaps) == 119
+    assert all(set(each.counts) == {"planned"} for each in wider.heaps)
+    assert not any(each.more for each in wider.heaps)
+
+
 def test_a_planned_fire_says_what_the_clocks_do_to_it(store: MemoryStore) -> None:
     at = datetime(2030, 3, 31, 1, tzinfo=UTC)
     daily = CronTrigger("30 2 * * *", timezone="Europe/Berlin")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.dashboard import asked
 from go_scheduler.dashboard.routing import page
-from go_scheduler.dashboard.seen import LISTED
+from go_scheduler.dashboard.seen import LISTED, theirs
 from go_scheduler.models import DefinitionState
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ async def definitions(visit: Visit) -> Response:
         owner=owner,
         state=state,
         metadata=asked.json_object(query, "metadata"),
-        queues=visit.caller.queues,
-        owners=visit.caller.owners,
+        **theirs(visit.caller),
         soonest_first=order == "soonest",
         after=asked.text(query, "after"),
         limit=LISTED,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.client.pages import Page
 from go_scheduler.dashboard import asked
 from go_scheduler.dashboard.routing import page
-from go_scheduler.dashboard.seen import LISTED, seen_page
+from go_scheduler.dashboard.seen import Theirs, full_page, theirs
 from go_scheduler.models import Outcome, State
 
 if TYPE_CHECKING:
@@ -28,11 +28,8 @@ async def instances(visit: Visit) -> Response:
     query = visit.request.query_params
     states = [each.value for each in State]
     state = asked.word(query, "state", states) or State.RUNNING.value
-    found = await seen_page(
-        _reader(visit.client, state),
-        after=asked.text(query, "after"),
-        sees=lambda each: visit.caller.sees(each.definition),
-    )
+    asked.text(query, "after")
+    found = await full_page(visit, _reader(visit.client, state, theirs(visit.caller)))
     return visit.show(
         "instances.html",
         instances=found,
@@ -44,16 +41,16 @@ async def instances(visit: Visit) -> Response:
 
 
 def _reader(
-    client: Client, state: str
-) -> Callable[[str | None], Awaitable[Page[TaskInstance]]]:
-    async def ended(after: str | None) -> Page[TaskInstance]:
-        return await client.alist_ended(state, after=after, limit=LISTED)
+    client: Client, state: str, of: Theirs
+) -> Callable[[str | None, int], Awaitable[Page[TaskInstance]]]:
+    async def ended(after: str | None, limit: int) -> Page[TaskInstance]:
+        return await client.alist_ended(state, **of, after=after, limit=limit)
 
-    async def waiting(after: str | None) -> Page[TaskInstance]:
-        return Page(await client.alist_waiting(limit=_MOST))
+    async def waiting(after: str | None, limit: int) -> Page[TaskInstance]:
+        return Page(await client.alist_waiting(**of, limit=_MOST))
 
-    async def claimed(after: str | None) -> Page[TaskInstance]:
-        found = await client.alist_claims(limit=_MOST)
+    async def claimed(after: str | None, limit: int) -> Page[TaskInstance]:
+        found = await client.alist_claims(**of, limit=_MOST)
         return Page(each for each in found if each.state.value == state)
 
     if state in _OUTCOMES:

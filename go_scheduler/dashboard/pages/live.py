@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import StreamingResponse
 
 from go_scheduler.dashboard.routing import page
+from go_scheduler.dashboard.seen import check_sees_nodes
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -16,8 +17,11 @@ if TYPE_CHECKING:
 
 async def live(visit: Visit) -> Response:
     """Events of one kind, for as long as somebody views it."""
+    kind = visit.request.path_params["kind"]
+    if kind == "nodes":
+        check_sees_nodes(visit.caller)
     return StreamingResponse(
-        visit.here.live.stream(visit.request.path_params["kind"]),
+        visit.here.live.stream(kind),
         media_type="text/event-stream",
         # A proxy that gathers what it passes on would keep events back.
         headers={"X-Accel-Buffering": "no"},

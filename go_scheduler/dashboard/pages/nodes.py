@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from go_scheduler.dashboard.routing import page
+from go_scheduler.dashboard.seen import check_sees_nodes
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -17,6 +18,7 @@ _CLAIMS = 500
 
 async def nodes(visit: Visit) -> Response:
     """Those that the store has seen within the last hour."""
+    check_sees_nodes(visit.caller)
     found = await visit.client.anodes()
     claims = await visit.client.alist_claims(limit=_CLAIMS)
     held = Counter((each.claimed_by, each.state.value) for each in claims)

@@ -12,7 +12,7 @@ from uuid import UUID
 from go_scheduler.client.awaitable import on_thread
 from go_scheduler.dashboard.lateness import QueueFigures, by_queue
 from go_scheduler.dashboard.routing import page
-from go_scheduler.dashboard.seen import sees_queue
+from go_scheduler.dashboard.seen import sees_nodes, sees_queue, sees_queues, theirs
 from go_scheduler.http.routes.seen import is_restricted
 from go_scheduler.models import Backlog, Counted, NodeInfo, State, TaskInstance
 
@@ -64,27 +64,23 @@ class Overview:
 
 def read_overview(client: Client, caller: Caller, now: datetime) -> Overview:
     """Read what the overview shows to a caller."""
-    failures = client.list_ended("failed", limit=_FAILURES)
-    if is_restricted(caller):
-        failures = client.list_ended("failed", limit=_LOOKED_AT)
-    claims = client.list_claims(limit=_LOOKED_AT)
-    in_hand = [each for each in claims if caller.sees(each.definition)]
+    of = theirs(caller)
+    in_hand = client.list_claims(**of, limit=_LOOKED_AT)
+    backlog = client.backlog(queues=caller.queues) if sees_queues(caller) else []
     return Overview(
         now=now,
         counts=None if is_restricted(caller) else client.counts_up_to(),
-        backlog=[each for each in client.backlog() if sees_queue(caller, each.queue)],
-        failures=[each for each in failures if caller.sees(each.definition)][
-            :_FAILURES
-        ],
+        backlog=backlog,
+        failures=client.list_ended("failed", **of, limit=_FAILURES),
         in_hand=in_hand,
-        in_hand_more=len(claims) == _LOOKED_AT,
+        in_hand_more=len(in_hand) == _LOOKED_AT,
         by_node=Counter(each.claimed_by for each in in_hand),
         figures=by_queue(
             each
             for each in client.stats_since(now - _HOUR, now)
             if sees_queue(caller, each.queue)
         ),
-        nodes=client.nodes() if "admin" in caller.scopes else None,
+        nodes=client.nodes() if sees_nodes(caller) else None,
     )
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from go_scheduler.dashboard import asked
 from go_scheduler.dashboard.routing import page
-from go_scheduler.dashboard.seen import LISTED
+from go_scheduler.dashboard.seen import LISTED, theirs
 from go_scheduler.errors import TaskDefinitionNotFoundError, TaskInstanceNotFoundError
 from go_scheduler.http.routes.seen import seen_definition, seen_instance
 
@@ -30,10 +30,9 @@ async def search(visit: Visit) -> Response:
         path = await _of_id(visit, text)
         if path is not None:
             return visit.go(path)
-        found = await visit.client.asearch_names(text, limit=10 * LISTED)
-        definitions = [each for each in found if visit.caller.sees(each)][:LISTED]
-        keyed = await visit.client.asearch_key(text, limit=LISTED)
-        instances = [each for each in keyed if visit.caller.sees(each.definition)]
+        of = theirs(visit.caller)
+        definitions = await visit.client.asearch_names(text, **of, limit=LISTED)
+        instances = await visit.client.asearch_key(text, **of, limit=LISTED)
     return visit.show(
         "search.html",
         text=text,

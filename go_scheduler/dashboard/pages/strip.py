@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.client.awaitable import on_thread
 from go_scheduler.dashboard import asked
 from go_scheduler.dashboard.routing import page
-from go_scheduler.dashboard.seen import seen_page
+from go_scheduler.dashboard.seen import theirs
 from go_scheduler.dashboard.strips.lane import MOST_HEAPS, Lane, read_lane
 from go_scheduler.dashboard.strips.window import ZOOMS, Window
 from go_scheduler.http.routes.seen import seen_definition
@@ -17,7 +17,6 @@ from go_scheduler.http.routes.seen import seen_definition
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from go_scheduler.client.pages import Page
     from go_scheduler.dashboard.visit import Visit
     from go_scheduler.models import TaskDefinition
 
@@ -87,6 +86,7 @@ async def read_strip(
 async def strip(visit: Visit) -> Response:
     """The definitions that were asked for, or those that fire next."""
     given = asked.ids(visit.request.query_params, "of", most=MOST_LANES)
+    definitions: Sequence[TaskDefinition]
     if given:
         definitions = [
             await seen_definition(visit.here, visit.caller, each) for each in given
@@ -98,14 +98,10 @@ async def strip(visit: Visit) -> Response:
     return visit.show("strip.html", strip=found, most=MOST_LANES)
 
 
-async def _next_to_fire(visit: Visit) -> list[TaskDefinition]:
-    async def read(after: str | None) -> Page[TaskDefinition]:
-        return await visit.client.alist_definitions(
-            state="active", soonest_first=True, after=after, limit=MOST_LANES * 5
-        )
-
-    found = await seen_page(read, after=None, sees=visit.caller.sees)
-    return found[:MOST_LANES]
+async def _next_to_fire(visit: Visit) -> Sequence[TaskDefinition]:
+    return await visit.client.alist_definitions(
+        **theirs(visit.caller), state="active", soonest_first=True, limit=MOST_LANES
+    )
 
 
 ROUTES = [page("/strip", strip)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
 from go_scheduler.dashboard.strips.clock_changes import ClockChange, clock_changes
@@ -31,6 +31,8 @@ MOST_MARKS = 200
 """Of more of them in a window only the numbers are shown, part by part."""
 MOST_HEAPS = 48
 """Parts of a window, for one definition; several share them."""
+NEAREST = 0.01
+"""Marks of what is planned are so far from each other, or heaps."""
 MOST_COUNTED = 10
 """So many are counted in a part."""
 _BEFORE = 10
@@ -48,7 +50,8 @@ class Lane:
         window: The part of time.
         now: Where the present is, from 0 to 1; None: it is not in it.
         marks: What fires, fired or was to run there, earliest first.
-        heaps: Instead of marks, where those would be too many.
+        heaps: Instead of marks, where those would be too many; of what is planned also
+            where its marks would overlap.
         changes: When the clocks of its zone are changed.
     """
 
@@ -86,19 +89,22 @@ def read_lane(
         definition.id, since=window.start, before=window.end, limit=MOST_MARKS + 1
     )
     planned = _planned(definition, window.start, window.end, MOST_MARKS + 1)
-    is_dense = len(fired) + len(planned) > MOST_MARKS
     marks: list[Mark] = []
-    if not is_dense:
+    if len(fired) + len(planned) > MOST_MARKS:
+        binned = _heaps(client, definition, window, heaps)
+    else:
         others = _others(client, definition, window)
         marks = [mark_of(each, window, now) for each in chain(others, fired)]
-        marks += [planned_mark(each, window) for each in planned]
+        binned = _planned_heaps(planned, window, heaps)
+        if not binned:
+            marks += [planned_mark(each, window) for each in planned]
         marks.sort(key=lambda each: each.at)
     return Lane(
         definition=definition,
         window=window,
         now=window.share(now) if window.has(now) else None,
         marks=marks,
-        heaps=_heaps(client, definition, window, heaps) if is_dense else [],
+        heaps=binned,
         changes=clock_changes(zone_of(definition.trigger), window),
     )
 
@@ -137,6 +143,24 @@ def _heaps(
                 most=MOST_COUNTED,
             )
         )
+    return found
+
+
+def _planned_heaps(
+    planned: Sequence[PreviewedTime], window: Window, number: int
+) -> list[Heap]:
+    """Those of what is planned, if its marks would overlap."""
+    times = [each.at for each in planned]
+    if all((b - a) / window.length >= NEAREST for a, b in pairwise(times)):
+        return []
+    found = []
+    for since, until in window.parts(number):
+        count = sum(since <= each < until for each in times)
+        if count:
+            heap = heap_of(
+                window, since, until, fired={}, planned=count, most=MOST_MARKS
+            )
+            found.append(heap)
     return found
 
 

@@ -67,14 +67,17 @@ async def readyz(here: Here) -> HealthAnswer:
 async def metrics(here: Here, caller: Admin) -> str:
     """What there is, as Prometheus reads it; of queues and owners, if restricted."""
     client, restricted = here.client, is_restricted(caller)
-    counted = await client.acounts_up_to()
     if restricted:
         counts = await client.acounts(queues=caller.queues, owners=caller.owners)
         counted = {state: Counted(count=count) for state, count in counts.items()}
-    backlog = await client.abacklog()
+    else:
+        counted = dict(await client.acounts_up_to())
+    # Queues hold what is of all owners together.
+    hides = caller.owners is not None
+    backlog = [] if hides else await client.abacklog(queues=caller.queues)
     of_store = OfStore(
         instances=counted,
-        backlog=[each for each in backlog if _sees(caller, each.queue)],
+        backlog=backlog,
         nodes=await client.anodes(),
         workers=None if here.work is None or restricted else here.work.waiting_workers,
         now=await on_thread(client._ready().now),
@@ -139,11 +142,6 @@ def _is_well(here: Context) -> bool:
         return True
     health = here.client.health()
     return health.node is not None and all(each.ok for each in health.loops.values())
-
-
-def _sees(caller: Caller, queue: str) -> bool:
-    """Whether a caller may know what is in a queue, whoever owns it."""
-    return caller.owners is None and (caller.queues is None or queue in caller.queues)
 
 
 async def _stats(here: Context, caller: Caller) -> StatsAnswer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import func, literal, or_, select, true, union_all
@@ -23,6 +23,7 @@ from go_scheduler.stores.sql.counting import (
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.edits import LIVE, definition_of
 from go_scheduler.stores.sql.instance_lists import InstanceLists
+from go_scheduler.stores.sql.lists import among
 from go_scheduler.stores.sql.tables import contents, definitions, instances
 from go_scheduler.stores.view_store import (
     KEYS_LOOKED_AT,
@@ -32,7 +33,7 @@ from go_scheduler.stores.view_store import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from uuid import UUID
 
     from sqlalchemy import ColumnElement, Connection, ScalarSelect, Select, Subquery
@@ -52,16 +53,18 @@ class SQLViews(InstanceLists, ViewStore):
         """How many instances are in each state, as far as they have to be counted."""
         return self._list(lambda connection: counts_up_to(connection, most))
 
-    def list_backlog(self, most: int) -> Sequence[Backlog]:
+    def list_backlog(
+        self, most: int, *, queues: Collection[str] | None = None
+    ) -> Sequence[Backlog]:
         """What is due and has not been claimed, by queue."""
 
         def read(connection: Connection) -> Sequence[Backlog]:
             now = self._dialect.now(connection)
             found = (
                 self._backlog(connection, queue, now, most)
-                for queue in _queues(connection)
+                for queue in _queues(connection, queues)
             )
-            return [each for each in found if each is not None]
+            return list(islice(filter(None, found), _QUEUES))
 
         return self._list(read)
 
@@ -84,7 +87,7 @@ class SQLViews(InstanceLists, ViewStore):
     ) -> Sequence[Subquery]:
         """What can be claimed first in each part of the index."""
         return [
-            select(_column.id, _column.due_at)
+            select(_column.id, _column.due_at, _column.definition_key)
             .where(
                 _column.queue == queue,
                 _column.priority == priority,
@@ -99,33 +102,47 @@ class SQLViews(InstanceLists, ViewStore):
             for shard in range(self._dialect.shards)
         ]
 
-    def list_waiting(self, *, limit: int) -> Sequence[TaskInstance]:
+    def list_waiting(
+        self,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        limit: int,
+    ) -> Sequence[TaskInstance]:
         """Read what can be claimed, or will be when it is due, earliest due first."""
 
         def read(connection: Connection) -> Sequence[UUID]:
             found: list[Any] = []
-            for queue in _queues(connection):
-                places = self._places(queue, limit, true())
-                heads = union_all(
-                    *(select(each.c.id, each.c.due_at) for each in places)
+            for queue in _queues(connection, queues):
+                most = limit if owners is None else LOOKED_AT
+                heads = (
+                    _of(each, select(each.c.id, each.c.due_at), None, owners)
+                    for each in self._places(queue, most, true())
                 )
-                found += connection.execute(heads)
+                found += connection.execute(union_all(*heads))
             return [id for id, _ in sorted(found, key=_due)[:limit]]
 
         return self._in_order(self._list(read))
 
     def list_ended(
-        self, outcome: Outcome, *, before: Position | None = None, limit: int
+        self,
+        outcome: Outcome,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        before: Position | None = None,
+        limit: int,
     ) -> Stretch:
         """Read instances that ended in one way, those that ended last first."""
         latest = _latest_ended(outcome, before)
         looked_at = latest.limit(LOOKED_AT).subquery()
-        ids = (
+        found = (
             select(looked_at.c.id, looked_at.c.completed_at)
             .where(looked_at.c.outcome == outcome.value)
             .order_by(looked_at.c.completed_at.desc(), looked_at.c.id.desc())
             .limit(limit)
         )
+        ids = _of(looked_at, found, queues, owners)
 
         def read(connection: Connection) -> tuple[Sequence[Any], Position | None]:
             rows = connection.execute(ids).all()
@@ -138,9 +155,16 @@ class SQLViews(InstanceLists, ViewStore):
         rows, end = self._list(read)
         return Stretch(found=self._in_order([row.id for row in rows]), next=end)
 
-    def list_claims(self, *, limit: int) -> Sequence[TaskInstance]:
+    def list_claims(
+        self,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        limit: int,
+    ) -> Sequence[TaskInstance]:
         """Read what nodes hold and run, those first whose claims expire first."""
         query = self._both.where(CLAIMED, _column.expires_at.is_not(None))
+        query = query.where(*among(queues, owners))
         return self._listed(query.order_by(_column.expires_at).limit(limit))
 
     def list_fired(
@@ -209,28 +233,43 @@ class SQLViews(InstanceLists, ViewStore):
         ids = self._list(lambda connection: connection.execute(latest).scalars().all())
         return self._in_order(ids)
 
-    def search_names(self, prefix: str, *, limit: int) -> Sequence[TaskDefinition]:
+    def search_names(
+        self,
+        prefix: str,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        limit: int,
+    ) -> Sequence[TaskDefinition]:
         """Read definitions whose name begins with a text, in the order of their ids."""
         begins = func.substr(contents.c.name, 1, len(prefix)) == prefix
-        query = LIVE.where(begins).order_by(definitions.c.id).limit(limit)
+        query = LIVE.where(begins, *among(queues, owners))
+        query = query.order_by(definitions.c.id).limit(limit)
         return self._list(
             lambda connection: [definition_of(row) for row in connection.execute(query)]
         )
 
-    def search_key(self, key: str, *, limit: int) -> Sequence[TaskInstance]:
+    def search_key(
+        self,
+        key: str,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        limit: int,
+    ) -> Sequence[TaskInstance]:
         """Read the instances that have a key, of a thousand definitions at most."""
         keys = (
             select(definitions.c.key)
-            .where(definitions.c.deleted_at.is_(None))
+            .where(definitions.c.deleted_at.is_(None), *among(queues, owners))
             .order_by(definitions.c.id)
             .limit(KEYS_LOOKED_AT)
         )
 
         def read(connection: Connection) -> Sequence[UUID]:
-            among = self._dialect.among(
+            of_these = self._dialect.among(
                 _column.definition_key, connection.execute(keys).scalars().all()
             )
-            query = select(_column.id).where(among, _column.key == key)
+            query = select(_column.id).where(of_these, _column.key == key)
             query = query.order_by(_column.execute_at, _column.id).limit(limit)
             return connection.execute(query).scalars().all()
 
@@ -265,9 +304,9 @@ def _due(row: Any) -> tuple[datetime, UUID]:
 
 def _latest_ended(outcome: Outcome, before: Position | None) -> Select[Any]:
     """What ended last of what an index has beside those with this outcome."""
-    query = select(_column.id, _column.completed_at, _column.outcome).where(
-        HAS_FAILED if outcome is Outcome.FAILED else HAS_ENDED
-    )
+    query = select(
+        _column.id, _column.completed_at, _column.outcome, _column.definition_key
+    ).where(HAS_FAILED if outcome is Outcome.FAILED else HAS_ENDED)
     if before is not None:
         query = query.where(
             _column.completed_at <= before.at,
@@ -276,8 +315,25 @@ def _latest_ended(outcome: Outcome, before: Position | None) -> Select[Any]:
     return query.order_by(_column.completed_at.desc(), _column.id.desc())
 
 
-def _queues(connection: Connection) -> Iterator[str]:
-    """The queues in which anything can be claimed, or will be: one step for each."""
+def _of(
+    some: Subquery,
+    query: Select[Any],
+    queues: Collection[str] | None,
+    owners: Collection[str] | None,
+) -> Select[Any]:
+    """Those of a query on some instances that are of these queues and owners."""
+    wanted = among(queues, owners)
+    if not wanted:
+        return query
+    keys = select(definitions.c.key).where(*wanted)
+    return query.where(some.c.definition_key.in_(keys))
+
+
+def _queues(connection: Connection, queues: Collection[str] | None) -> Iterator[str]:
+    """These, or those in which anything waits or will: one step for each."""
+    if queues is not None:
+        yield from sorted(queues)
+        return
     last = ""
     for _ in range(_QUEUES):
         query = (

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from go_scheduler.models import Counted, Outcome, State
+from go_scheduler.stores.declared import Declaration
 from go_scheduler.stores.messages import Addition
 from go_scheduler.testing.builders import (
     HOUR,
     MINUTE,
     SECOND,
     TICK,
+    claim,
     claimed,
     definition,
     ended,
+    finish,
     fire,
     ids,
     pending,
@@ -157,6 +160,24 @@ class ViewTests:
         assert ids(store.list_waiting(limit=10)) == [first.id, later.id]
         assert ids(store.list_waiting(limit=1)) == [first.id]
 
+    def test_views_are_of_some_queues_and_owners(self, store: Store) -> None:
+        mine = _declared(store, "mine", "me")
+        other = _declared(store, "other", "you")
+        made = {id: _one_of_each(store, id) for id in (other, mine)}
+        expected = [*made[mine], mine, made[mine][0]]
+        for of in (["mine"], None), (None, ["me"]):
+            assert _first_of_each_view(store, *of, limit=1) == expected
+            assert _first_of_each_view(store, *of, limit=10) == expected
+        assert [each.queue for each in store.list_backlog(9, queues=["mine"])] == [
+            "mine"
+        ]
+        assert store.list_backlog(9, queues=[]) == []
+        both = store.list_ended(
+            Outcome.FAILED, queues=["mine"], owners=["you"], limit=10
+        )
+        assert (list(both.found), both.next) == ([], None)
+        assert list(store.list_waiting(queues=["mine"], owners=["you"], limit=9)) == []
+
     def test_what_was_fired_is_in_the_order_of_fire_times(self, store: Store) -> None:
         made = put(store)
         times = [START - HOUR, START - MINUTE, START - SECOND, START]
@@ -234,6 +255,45 @@ class ViewTests:
         assert [each.key for each in found] == ["order 7"] * 2
         assert len(store.search_key("order 7", limit=1)) == 1
         assert list(store.search_key("order 9", limit=10)) == []
+
+
+def _declared(store: Store, queue: str, owner: str) -> UUID:
+    """A definition of a queue and an owner."""
+    made = replace(_new(), name=f"name {queue}", queue=queue)
+    made = replace(made, trigger=OnDemandTrigger(), next_fire_time=None)
+    store.declare_definitions(Declaration(owner=owner, definitions=[made]))
+    return made.id
+
+
+def _first_of_each_view(
+    store: Store, queues: list[str] | None, owners: list[str] | None, *, limit: int
+) -> list[UUID]:
+    """The ids of what each view has, which is but one."""
+    ended = store.list_ended(
+        Outcome.FAILED, queues=queues, owners=owners, limit=limit
+    ).found
+    claims = store.list_claims(queues=queues, owners=owners, limit=limit)
+    waiting = store.list_waiting(queues=queues, owners=owners, limit=limit)
+    named = store.search_names("na", queues=queues, owners=owners, limit=limit)
+    keyed = store.search_key("order 7", queues=queues, owners=owners, limit=limit)
+    views = (ended, claims, waiting, named, keyed)
+    assert [len(each) for each in views] == [1] * 5
+    return [each.id for view in views for each in view]
+
+
+def _one_of_each(store: Store, of: UUID) -> list[UUID]:
+    """The ids of one that failed, one that runs, and one that waits."""
+    made = []
+    for lasting in (False, True):
+        key = None if lasting else "order 7"
+        store.add_instances(of, [_at(-SECOND, key=key)])
+        queue = store.get_definition(of).queue
+        [started] = claim(store, queues=[queue], lead=0 * SECOND)
+        made.append(started.id)
+        if not lasting:
+            finish(store, started, Outcome.FAILED)
+    [waiting] = store.add_instances(of, [_at(-SECOND)])
+    return [*made, waiting.id]
 
 
 def _new() -> TaskDefinition:

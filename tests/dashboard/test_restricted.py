@@ -1,0 +1,97 @@
+"""Callers that are restricted: their pages are full, and tell nothing of others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from go_scheduler.client import Client
+from go_scheduler.dashboard import create_dashboard, seen
+from go_scheduler.models import Outcome
+from go_scheduler.stores.sql import views
+from go_scheduler.testing.builders import (
+    SECOND,
+    claim,
+    definition,
+    ended,
+    finish,
+    pending,
+)
+from tests.dashboard.house import ANN
+from tests.dashboard.parsed import Parsed
+from tests.dashboard.seeds import sow
+from tests.http.serving import Calling
+
+if TYPE_CHECKING:
+    from go_scheduler.http.access.caller import Caller
+    from go_scheduler.stores.base import Store
+    from go_scheduler.testing import ManualClock
+
+
+def browsing(caller: Caller, store: Store, clock: ManualClock) -> Calling:
+    """What asks for pages as a caller."""
+    client = Client(store)
+    return Calling(create_dashboard(client, authorize=lambda _: caller, clock=clock))
+
+
+@pytest.mark.slow
+def test_pages_of_a_restricted_caller_are_full_and_tell_nothing_of_others(
+    store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "LOOKED_AT", 40)
+    mine = []
+    for number in range(60):
+        clock.advance(SECOND)
+        queue = "mine" if number % 3 == 0 else "other"
+        pending(store, definition(clock.now(), queue=queue))
+        [started] = claim(store, queues=[queue], lead=0 * SECOND)
+        finish(store, started, Outcome.FAILED)
+        mine += [started] if queue == "mine" else []
+    monkeypatch.setattr(seen, "LISTED", 8)
+    caller = replace(ANN, queues=frozenset({"mine"}))
+    app = create_dashboard(Client(store), authorize=lambda _: caller, clock=clock)
+    path, pages = "/instances?state=failed", []
+    with Calling(app) as browser:
+        while path:
+            page = Parsed(browser.get(path))
+            pages.append([row[0] for row in page.rows("are failed")])
+            path = page.links.get("Earlier", "")
+            assert not path or "after=gAAAA" in path
+        wrong = browser.get("/instances?state=failed&after=1")
+    assert [len(each) for each in pages] == [8, 8, 4]
+    shown = [each for page in pages for each in page]
+    assert shown == [str(each.id)[:8] for each in reversed(mine)]
+    assert wrong.status_code == 422
+
+
+def test_where_the_end_of_what_was_looked_at_is_anothers_a_list_goes_on(
+    store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "LOOKED_AT", 2)
+    pending(store, definition(queue="mine"))
+    [mine] = claim(store, queues=["mine"], lead=0 * SECOND)
+    finish(store, mine, Outcome.FAILED)
+    for _ in range(5):
+        clock.advance(SECOND)
+        ended(store, outcome=Outcome.FAILED)
+    caller = replace(ANN, queues=frozenset({"mine"}))
+    with browsing(caller, store, clock) as browser:
+        page = Parsed(browser.get("/instances?state=failed"))
+    assert [row[0] for row in page.rows("are failed")] == [str(mine.id)[:8]]
+
+
+def test_nodes_are_not_shown_to_restricted_callers(
+    store: Store, clock: ManualClock
+) -> None:
+    sow(store, clock)
+    for caller in (
+        replace(ANN, queues=frozenset({"default"})),
+        replace(ANN, owners=frozenset({"shop"})),
+        replace(ANN, scopes=frozenset({"jobs:read"})),
+    ):
+        with browsing(caller, store, clock) as browser:
+            for path in ("/nodes", "/live/nodes"):
+                assert browser.get(path).status_code == 403
+            assert "/nodes" not in browser.get("/").text
