@@ -31,7 +31,7 @@ from go_scheduler.stores.messages import (
     Retention,
 )
 from go_scheduler.stores.opening import open_store
-from go_scheduler.stores.redis import RedisStore, durability, puts
+from go_scheduler.stores.redis import RedisStore, durability, puts, views
 from go_scheduler.stores.redis.texts import time_text
 from go_scheduler.stores.redis.urls import parse
 from go_scheduler.testing.builders import (
@@ -42,6 +42,7 @@ from go_scheduler.testing.builders import (
     claimant,
     definition,
     ended,
+    finish,
     fire,
     ids,
     pending,
@@ -246,6 +247,25 @@ class TestLists:
         after = Position.of_definition(many[0])
         found = store.list_definitions(ids=wanted, soonest_first=True, after=after)
         assert ids(found) == wanted[1:]
+
+    def test_of_a_list_that_is_picked_from_so_many_are_looked_at(
+        self, store: RedisStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(views, "LOOKED_AT", 2)
+        made = []
+        for queue in ("mine", "other", "other"):
+            clock.advance(SECOND)
+            pending(store, definition(clock.now(), queue=queue))
+            [started] = claim(store, queues=[queue], lead=timedelta())
+            finish(store, started, Outcome.FAILED)
+            made.append(started.id)
+        first = store.list_ended(Outcome.FAILED, queues=["mine"], limit=2)
+        assert list(first.found) == []
+        rest = store.list_ended(
+            Outcome.FAILED, queues=["mine"], before=first.next, limit=2
+        )
+        assert [each.id for each in rest.found] == made[:1]
+        assert rest.next is None
 
 
 class TestTime:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.models import State
 from go_scheduler.models.looked_up import Backlog, Counted
+from go_scheduler.stores.memory.lists import is_among
 from go_scheduler.stores.messages import Position
 from go_scheduler.stores.redis.calls import RedisCalls
 from go_scheduler.stores.redis.rows import given_time
@@ -19,7 +20,7 @@ from go_scheduler.stores.view_store import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -36,9 +37,12 @@ class RedisViews(RedisCalls, ViewStore):
         counts = self.counts()
         return {state: Counted.up_to(most, counts[state]) for state in State}
 
-    def list_backlog(self, most: int) -> Sequence[Backlog]:
+    def list_backlog(
+        self, most: int, *, queues: Collection[str] | None = None
+    ) -> Sequence[Backlog]:
         """What is due and has not been claimed, by queue."""
-        found = self._server.run("list_backlog", now=self._now(), limit=_QUEUES)
+        limit = _QUEUES if queues is None else LOOKED_AT
+        found = self._server.run("list_backlog", now=self._now(), limit=limit)
         return [
             Backlog(
                 queue=queue,
@@ -46,14 +50,29 @@ class RedisViews(RedisCalls, ViewStore):
                 oldest=given_time(oldest),
             )
             for queue, number, oldest in found
-        ]
+            if queues is None or queue in queues
+        ][:_QUEUES]
 
-    def list_waiting(self, *, limit: int) -> Sequence[TaskInstance]:
+    def list_waiting(
+        self,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        limit: int,
+    ) -> Sequence[TaskInstance]:
         """Read what can be claimed, or will be when it is due, earliest due first."""
-        return self._reader.instances(self._server.run("list_waiting", limit=limit))
+        most = _looked_at(limit, queues, owners)
+        found = self._reader.instances(self._server.run("list_waiting", limit=most))
+        return list(islice(_among(found, queues, owners), limit))
 
     def list_ended(
-        self, outcome: Outcome, *, before: Position | None = None, limit: int
+        self,
+        outcome: Outcome,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        before: Position | None = None,
+        limit: int,
     ) -> Stretch:
         """Read instances that ended in one way, those that ended last first."""
         last = "+"
@@ -61,16 +80,26 @@ class RedisViews(RedisCalls, ViewStore):
             last = f"({maybe_time_text(before.at)}{before.id.hex}"
         sets = {"sets": [f"e:{outcome.value}"]}
         walked = self._lists.walk(sets, "-", last, newest_first=True, limit=limit + 1)
-        found = list(islice(walked, limit + 1))
-        if len(found) <= limit:
-            return Stretch(found=found, next=None)
-        page = found[:limit]
-        end = Position(at=page[-1].completed_at, id=page[-1].id)
-        return Stretch(found=page, next=end)
+        page: list[TaskInstance] = []
+        most, end = _looked_at(limit, queues, owners), None
+        for number, each in enumerate(walked):
+            if number == most or len(page) == limit:
+                return Stretch(found=page, next=end)
+            page += _among([each], queues, owners)
+            end = Position(at=each.completed_at, id=each.id)
+        return Stretch(found=page, next=None)
 
-    def list_claims(self, *, limit: int) -> Sequence[TaskInstance]:
+    def list_claims(
+        self,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        limit: int,
+    ) -> Sequence[TaskInstance]:
         """Read what nodes hold and run, those first whose claims expire first."""
-        return self._reader.instances(self._server.run("list_claims", limit=limit))
+        most = _looked_at(limit, queues, owners)
+        found = self._reader.instances(self._server.run("list_claims", limit=most))
+        return list(islice(_among(found, queues, owners), limit))
 
     def list_fired(
         self,
@@ -99,14 +128,47 @@ class RedisViews(RedisCalls, ViewStore):
         walked = self._lists.walk(sets, "-", "+", newest_first=True, limit=limit)
         return list(islice(walked, limit))
 
-    def search_names(self, prefix: str, *, limit: int) -> Sequence[TaskDefinition]:
+    def search_names(
+        self,
+        prefix: str,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        limit: int,
+    ) -> Sequence[TaskDefinition]:
         """Read definitions whose name begins with a text, of ten thousand such."""
-        return self._reader.definitions(
-            self._server.run("search_names", prefix=prefix, limit=limit, most=LOOKED_AT)
+        most = _looked_at(limit, queues, owners)
+        found = self._reader.definitions(
+            self._server.run("search_names", prefix=prefix, limit=most, most=LOOKED_AT)
         )
+        return [each for each in found if is_among(each, queues, owners)][:limit]
 
-    def search_key(self, key: str, *, limit: int) -> Sequence[TaskInstance]:
+    def search_key(
+        self,
+        key: str,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        limit: int,
+    ) -> Sequence[TaskInstance]:
         """Read the instances that have a key, of a thousand such at most."""
-        return self._reader.instances(
-            self._server.run("search_key", key=key, limit=limit, most=KEYS_LOOKED_AT)
+        most = _looked_at(limit, queues, owners)
+        found = self._reader.instances(
+            self._server.run("search_key", key=key, limit=most, most=KEYS_LOOKED_AT)
         )
+        return list(islice(_among(found, queues, owners), limit))
+
+
+def _looked_at(
+    limit: int, queues: Collection[str] | None, owners: Collection[str] | None
+) -> int:
+    """Of how many some are picked."""
+    return limit if queues is None and owners is None else LOOKED_AT
+
+
+def _among(
+    instances: Iterable[TaskInstance],
+    queues: Collection[str] | None,
+    owners: Collection[str] | None,
+) -> Iterable[TaskInstance]:
+    return (each for each in instances if is_among(each.definition, queues, owners))
