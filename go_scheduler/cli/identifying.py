@@ -11,6 +11,7 @@ from go_scheduler.cli.output import at
 from go_scheduler.client.pages import from_id
 from go_scheduler.errors import ConfigurationError, GoSchedulerError
 from go_scheduler.shown import shown
+from go_scheduler.triggers.on_demand import OnDemandTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,8 +91,16 @@ def anything_meant(client: Connected, text: str) -> UUID:
 
 def _definitions(client: Connected, text: str) -> dict[UUID, TaskDefinition]:
     """Those that may be meant, by their ids."""
-    found = {each.id: each for each in client.list_definitions(name=text, limit=_SHOWN)}
+    named = client.list_definitions(name=text, limit=_PAGE)
+    # A job with settings of its own has a definition, of the name of its type.
+    lasting = [each for each in named if not _is_of_one_job(each)]
+    found = {each.id: each for each in lasting or named}
     return found | {each.id: each for each in _definitions_from(client, text)}
+
+
+def _is_of_one_job(definition: TaskDefinition) -> bool:
+    trigger = definition.trigger
+    return isinstance(trigger, OnDemandTrigger) and not trigger.lasting
 
 
 def _near(client: Connected, text: str) -> str:
