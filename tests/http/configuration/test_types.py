@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import json
+import re
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -53,6 +55,19 @@ def load(text: str, **environment: str) -> Configuration:
 
 def types_of(text: str) -> JobTypes:
     return load(text).types.job_types()
+
+
+def test_what_the_page_configures_is_right() -> None:
+    page = (Path(__file__).parents[3] / "docs/executors.md").read_text()
+    [shown] = re.findall(r"^```yaml[^\n]*\n(.*?)^```$", page, re.M | re.S)
+    Path("secret").write_text("a secret")
+    loaded = load(re.sub(r"/run/secrets/\w+", "secret", shown))
+    types = loaded.types.job_types()
+    assert [each.name for each in types.types] == ["email", "shell", "webhook"]
+    commands = re.findall(r"(?:payload|metadata) '(.*?)'$", page, re.M)
+    assert len(commands) == 2
+    for each in commands:
+        assert types.check("shell", json.loads(each))["command"] == "sort"
 
 
 def test_work_is_handed_out_as_the_parts_have_it_by_default() -> None:
