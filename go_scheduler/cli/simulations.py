@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from go_scheduler.cli.output import at, document, line, note, table
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import TaskDefinition
     from go_scheduler.simulation import Effect, Simulated, Simulation
+
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 def draw(file: Path, simulation: Simulation) -> None:
@@ -45,7 +48,7 @@ def show(simulation: Simulation, *, json: bool) -> None:
             f"{each.skipped:,}",
             f"{each.waited:,}",
             str(each.most_at_once),
-            write_duration(each.duration),
+            write_duration(_rounded(each.duration)),
             at(each.starts[0] if each.starts else None),
         )
         for each in simulation.definitions
@@ -53,12 +56,14 @@ def show(simulation: Simulation, *, json: bool) -> None:
     columns = ("DEFINITION", "FIRES", "SKIPPED", "WAIT", "AT ONCE", "LASTING", "FIRST")
     table(columns, rows)
     busiest = simulation.busiest
+    times = "fire time" if simulation.fires == 1 else "fire times"
     line(
-        f"\n{simulation.fires:,} fire times from {at(simulation.start)} to"
+        f"\n{simulation.fires:,} {times} from {at(simulation.start)} to"
         f" {at(simulation.end)}, at most {simulation.most_at_once:,} run at once"
     )
     if busiest is not None:
-        line(f"the busiest minute is {at(busiest[0])}, in which {busiest[1]:,} begin")
+        begin = "begins" if busiest[1] == 1 else "begin"
+        line(f"the busiest minute is {at(busiest[0])}, in which {busiest[1]:,} {begin}")
     for effect in simulation.changes:
         line(f"{at(effect.at)}  {effect.text}")
     for each in simulation.definitions:
@@ -68,6 +73,12 @@ def show(simulation: Simulation, *, json: bool) -> None:
             note(f"beware: {_label(each.definition)}: {warning}")
     for warning in simulation.warnings:
         note(f"beware: {warning}")
+
+
+def _rounded(duration: timedelta) -> timedelta:
+    """To milliseconds, as far as it has any."""
+    rounded = round(duration / _MILLISECOND) * _MILLISECOND
+    return rounded or duration
 
 
 def _label(definition: TaskDefinition) -> str:

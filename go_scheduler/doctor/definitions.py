@@ -58,7 +58,8 @@ def nodes(facts: Facts) -> Iterator[Finding]:
             unknown[each.queue, each.name] += 1
     for queue, count in unserved.most_common(SHOWN):
         yield QUEUE_UNSERVED.found(
-            f"no living node serves queue {queue!r}, in which {_so_many(count)} run"
+            f"no living node serves queue {queue!r}, in which {_so_many(count)}"
+            f" {'runs' if count == 1 else 'run'}"
         )
     for queue in _due_elsewhere(facts) - unserved.keys():
         yield QUEUE_UNSERVED.found(

@@ -21,7 +21,8 @@ VERSIONS_DIFFER = Kind(
 QUEUE_UNSERVED = Kind(
     "queue-unserved",
     _ERROR,
-    "Name the queue in the queues= of a scheduler, or mind its spelling.",
+    "Name the queue in the queues= of a scheduler, have a worker ask the server for it,"
+    " or mind its spelling.",
 )
 NAME_UNKNOWN = Kind(
     "name-unknown",

@@ -24,6 +24,8 @@ from tests.cli.shell import Shell
 from tests.conftest import SHARED
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from go_scheduler import Trigger
 
 
@@ -199,7 +201,7 @@ def test_lists_are_filtered_and_go_on_to_a_limit(shell: Shell) -> None:
     assert found["name"] == "xc"
     soonest = shell.json("list", "--soonest-first", "--limit", "3")
     assert [each["name"] for each in soonest] == ["xa", "xb", "xc"]
-    assert shell.errors == "there are more than these 3: see --limit\n"
+    assert shell.errors == "there are more than 3: see --limit\n"
     assert len(shell.json("list", "--limit", "4")) == 4
     assert shell.errors == ""
     header, *rows = shell("list").splitlines()
@@ -227,7 +229,7 @@ def test_more_than_a_page_is_read_on(
     for _ in range(5):
         shell("add", "x", "--on-demand")
     assert len(shell.json("list", "--limit", "4")) == 4
-    assert "more than these 4" in shell.errors
+    assert "more than 4" in shell.errors
     assert len(shell("delete", "--all", "--yes").splitlines()) == 5
 
 
@@ -244,6 +246,20 @@ def test_an_id_may_be_shortened_until_it_may_mean_several(shell: Shell) -> None:
     # With a dash at another place it is no beginning of any id.
     shell.refusal("show", "abc-def13", code=1)
     shell.refusal("show", "abcdef130000400080000000000000000", code=1)
+
+
+def test_jobs_with_settings_of_their_own_leave_its_name_to_their_type(
+    shell: Shell, tmp_path: Path
+) -> None:
+    shell("types", "put", "send")
+    jobs = tmp_path / "jobs"
+    jobs.write_text('{"type": "send", "priority": 3, "delay": 60}\n' * 3)
+    shell("import", str(jobs))
+    [type] = shell.json("types", "show", "send")
+    [run] = shell.json("run", "send")
+    assert run["definition_id"] == type["definition_id"]
+    shell("delete", type["definition_id"])
+    assert "'send' may mean several" in shell.refusal("run", "send")
 
 
 @pytest.mark.slow

@@ -48,7 +48,7 @@ def test_definitions_and_jobs_are_imported_and_once_if_repeated(
         {"type": "send", "key": "8", "delay": 60},
     )
     for _ in range(2):
-        assert shell("import", file) == "1 definitions, 2 jobs, 0 wrong\n"
+        assert shell("import", file) == "1 definition, 2 jobs, 0 wrong\n"
     assert shell.json("show", ID)[0]["name"] == "report"
     jobs = shell.json("list", "-i")
     assert {each["key"] for each in jobs} == {"7", "8"}
@@ -224,7 +224,7 @@ def test_lines_come_from_standard_input(
 ) -> None:
     stdin = io.TextIOWrapper(io.BytesIO(b'{"trigger": {"on_demand": true}}\n'))
     monkeypatch.setattr(sys, "stdin", stdin)
-    assert shell("import", "-") == "1 definitions, 0 jobs, 0 wrong\n"
+    assert shell("import", "-") == "1 definition, 0 jobs, 0 wrong\n"
     assert shell("import", written()) == "0 definitions, 0 jobs, 0 wrong\n"
     assert shell.refusal("import", "none.jsonl") == (
         "go_scheduler: none.jsonl cannot be read: No such file or directory\n"

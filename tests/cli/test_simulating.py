@@ -65,6 +65,17 @@ def test_what_is_stored_is_simulated_on_each_store(
     assert len(all["minutes"]) == 24
 
 
+def test_one_fire_is_told_as_one_and_how_long_it_takes_in_milliseconds(
+    shell: Shell,
+) -> None:
+    shell("add", "report", "--cron", "0 9 * * *")
+    printed = shell("simulate", *FROM, "--span", "1d", "--duration", "0.021117")
+    assert "\n1 fire time from" in printed
+    assert "in which 1 begins" in printed
+    assert " 0.021s " in printed
+    assert " 0.000117s " in shell("simulate", *FROM, "--duration", "0.000117")
+
+
 def test_what_a_module_declares_is_simulated_without_a_store(
     shell: Shell, declaring: str, tmp_path: Path
 ) -> None:

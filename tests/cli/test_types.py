@@ -55,7 +55,7 @@ def test_types_are_declared_alike_in_a_store_and_by_a_server(
     assert (shown["overlap"], shown["owner"], shown["lock"]) == ("skip", "ann", "smtp")
     assert "runs            by workers\n" in lines
     assert names == ["send / 7"]
-    assert more == "there are more than these 1: see --limit\n"
+    assert more == "there are more than 1: see --limit\n"
     assert rest[:3] == [
         "other",
         "plain  deleted\n",

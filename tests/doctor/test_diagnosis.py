@@ -129,6 +129,7 @@ def memory(clock: ManualClock) -> MemoryStore:
 def test_a_queue_that_no_living_node_serves_is_an_error(memory: MemoryStore) -> None:
     live(memory)
     put(memory, definition(START + HOUR, queue="mail"))
+    assert "in which 1 definition runs" in found(memory, "queue-unserved").seen
     put(memory, definition(START + HOUR, queue="mail"))
     put(memory, replace(definition(START + HOUR, queue="paused"), paused=True))
     one = found(memory, "queue-unserved")

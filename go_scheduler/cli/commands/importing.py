@@ -103,9 +103,14 @@ def import_(
     if json:
         document(imported.counts)
     else:
-        line(", ".join(f"{count} {name}" for name, count in imported.counts.items()))
+        line(", ".join(f"{n} {_named(n, what)}" for what, n in imported.counts.items()))
     if imported.counts["wrong"]:
         raise typer.Exit(ExitCode.NOT_SO)
+
+
+def _named(count: int, what: str) -> str:
+    """Such as ``definitions``, or ``definition`` if it is one."""
+    return what.removesuffix("s") if count == 1 else what
 
 
 def _seconds(length: timedelta | None) -> float | None:

@@ -45,7 +45,7 @@ def list_(listed: Listed, where: Where, json: Json = False) -> None:
         else:
             more = _list_definitions(*definitions_of(client, listed), json=json)
     if more:
-        note(f"there are more than these {listed.limit}: see --limit")
+        note(f"there are more than {listed.limit}: see --limit")
 
 
 def _list_definitions(

@@ -44,7 +44,7 @@ def list_(where: Where, limit: Limit = 100, json: Json = False) -> None:
         ]
         table(("TYPE", "QUEUE", "RUNS", "DESCRIPTION"), rows)
     if more:
-        note(f"there are more than these {limit}: see --limit")
+        note(f"there are more than {limit}: see --limit")
 
 
 @app.command()
