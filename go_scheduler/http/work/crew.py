@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import TaskInstance
 
+_TURNS = 4
+
 
 class Waiter:
     """A worker that waits, on the event loop in which it is made.
@@ -50,6 +52,9 @@ class Waiter:
             await self._woken.wait()
         finally:
             timer.cancel()
+        # That somebody has hung up is known some turns of the event loop later.
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
 
 
 class Crew(ElasticExecutor):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+from contextlib import ExitStack
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 CALLER = Caller(subject="somebody", scopes=frozenset(SCOPES))
 STEP = 0.001
+ASKS = b"GET /v1/work?queues=default&wait=20 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 MINUTE = timedelta(minutes=1)
 
 
@@ -181,6 +183,26 @@ def test_what_a_worker_was_handed_that_hung_up_is_given_back(cancelled: bool) ->
         assert house.given_back.wait(PATIENCE)
 
     running(test)
+
+
+def test_who_has_hung_up_as_it_is_handed_over_is_not_taken_to_be_there() -> None:
+    with server(MemoryStore()) as one, ExitStack() as stack:
+        host, port = urlsplit(one.url).netloc.split(":")
+        hung_up = stack.enter_context(socket.create_connection((host, int(port))))
+        hung_up.sendall(ASKS)
+        one.wait_for_waiting("default", 1)
+        loop, goes_on = one.crews._loop, threading.Event()
+        assert loop is not None
+        loop.call_soon_threadsafe(goes_on.wait, PATIENCE)
+        try:
+            [served] = one.crews._roster._served.values()
+            [waiter] = served._crew._waiters
+            one.once()
+            one.wait_until(lambda: bool(waiter.found))
+            hung_up.close()
+        finally:
+            goes_on.set()
+        assert one.take_one()["attempt"] == 2
 
 
 def test_what_is_being_given_back_is_by_the_time_all_has_stopped() -> None:
