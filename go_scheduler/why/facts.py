@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from go_scheduler.errors import GoSchedulerError
 from go_scheduler.firing.latest import latest_fire_time
 from go_scheduler.models import NodeInfo, TaskDefinition, TaskInstance
+from go_scheduler.triggers.asking import asked
 from go_scheduler.triggers.base import next_fire_time_of
 from go_scheduler.triggers.instants import MICROSECOND
 from go_scheduler.triggers.previews import PreviewedTime, preview
@@ -75,15 +75,21 @@ class Facts:
         """The fire time before the instant, and the one after it."""
         found = (self._before(), self.next_after(self.at))
         trigger = self.definition.trigger
-        times = [each for each in found if each is not None]
-        return tuple(preview(trigger, 1, each - MICROSECOND)[0] for each in times)
+        times = [each - MICROSECOND for each in found if each is not None]
+        try:
+            return asked(
+                trigger, lambda: tuple(preview(trigger, 1, each)[0] for each in times)
+            )
+        except Exception:
+            return ()
 
     def next_after(self, after: datetime) -> datetime | None:
         """The next fire time after an instant, if there is one and it can be known."""
         # A trigger that cannot tell is no reason to tell nothing at all.
+        trigger = self.definition.trigger
         try:
-            return next_fire_time_of(self.definition.trigger, after)
-        except GoSchedulerError:
+            return asked(trigger, lambda: next_fire_time_of(trigger, after))
+        except Exception:
             return None
 
     def _before(self) -> datetime | None:
@@ -92,7 +98,14 @@ class Facts:
         while step < self.at - _BEGINNING:
             found = self.next_after(self.at - step)
             if found is not None and found < self.at:
-                until = self.at - MICROSECOND
-                return latest_fire_time(self.definition.trigger, found, until)
+                return self._latest(found)
             step *= 2
         return None
+
+    def _latest(self, known: datetime) -> datetime | None:
+        """The latest fire time before the instant, from one that is."""
+        trigger, until = self.definition.trigger, self.at - MICROSECOND
+        try:
+            return asked(trigger, lambda: latest_fire_time(trigger, known, until))
+        except Exception:
+            return None

@@ -16,6 +16,7 @@ from go_scheduler.dashboard.words import fires, span
 from go_scheduler.http.routes.seen import seen_definition, seen_why
 from go_scheduler.models import TaskDefinition, TaskInstance
 from go_scheduler.shown import shown
+from go_scheduler.triggers.asking import asked as asked_of
 from go_scheduler.triggers.previews import PreviewedTime, preview
 from go_scheduler.triggers.wall.zones import zone_of
 
@@ -140,8 +141,9 @@ def _of_trigger(
     try:
         coming: Sequence[PreviewedTime] = []
         if first is not None:
-            coming = preview(trigger, _NEXT, first - _MICROSECOND)
-        return coming, list(trigger.warnings(now))
+            after = first - _MICROSECOND
+            coming = asked_of(trigger, lambda: preview(trigger, _NEXT, after))
+        return coming, asked_of(trigger, lambda: list(trigger.warnings(now)))
     except Exception as error:
         # That of a third party may raise anything.
         return [], [f"its fire times cannot be shown: {shown(error)}"]

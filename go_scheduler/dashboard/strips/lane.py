@@ -19,6 +19,7 @@ from go_scheduler.dashboard.strips.marks import (
 )
 from go_scheduler.dashboard.strips.window import Window
 from go_scheduler.models import TaskDefinition
+from go_scheduler.triggers.asking import asked
 from go_scheduler.triggers.previews import preview
 from go_scheduler.triggers.wall.zones import zone_of
 
@@ -88,7 +89,7 @@ def read_lane(
     fired = client.list_fired(
         definition.id, since=window.start, before=window.end, limit=MOST_MARKS + 1
     )
-    planned = _planned(definition, window.start, window.end, MOST_MARKS + 1)
+    [planned] = _planned(definition, [(window.start, window.end)], MOST_MARKS + 1)
     marks: list[Mark] = []
     if len(fired) + len(planned) > MOST_MARKS:
         binned = _heaps(client, definition, window, heaps)
@@ -131,15 +132,15 @@ def _heaps(
     spans = window.parts(number)
     bounds = [window.start, *(until for _, until in spans)]
     counted = client.count_fired(definition.id, bounds, most=MOST_COUNTED + 1)
-    for (since, until), fired in zip(spans, counted, strict=True):
-        planned = len(_planned(definition, since, until, MOST_COUNTED + 1))
+    planned = _planned(definition, spans, MOST_COUNTED + 1)
+    for (since, until), fired, coming in zip(spans, counted, planned, strict=True):
         found.append(
             heap_of(
                 window,
                 since,
                 until,
                 fired=fired,
-                planned=planned,
+                planned=len(coming),
                 most=MOST_COUNTED,
             )
         )
@@ -165,25 +166,34 @@ def _planned_heaps(
 
 
 def _planned(
+    definition: TaskDefinition, spans: Sequence[tuple[datetime, datetime]], most: int
+) -> list[list[PreviewedTime]]:
+    """Fire times within each span that have no instance yet."""
+    try:
+        return asked(
+            definition.trigger,
+            lambda: [_planned_within(definition, *each, most) for each in spans],
+        )
+    except Exception:
+        # This process cannot read the trigger, or it is a third party's and raises, or
+        # hangs: the page of the definition says so.
+        return [[] for _ in spans]
+
+
+def _planned_within(
     definition: TaskDefinition, since: datetime, until: datetime, most: int
 ) -> list[PreviewedTime]:
-    """Fire times within a span that have no instance yet."""
     first = definition.next_fire_time
     if first is None or first >= until:
         return []
     found: list[PreviewedTime] = []
     after, number = max(first, since) - _MICROSECOND, _FEW
-    try:
-        while len(found) < most:
-            number = min(number, most - len(found))
-            more = preview(definition.trigger, number, after)
-            found += [each for each in more if each.at < until]
-            if len(more) < number or more[-1].at >= until:
-                break
-            # Each costs time, and commonly there are few.
-            after, number = more[-1].at, number * 5
-    except Exception:
-        # This process cannot read the trigger, or it is a third party's and raises: the
-        # page of the definition says so.
-        return []
+    while len(found) < most:
+        number = min(number, most - len(found))
+        more = preview(definition.trigger, number, after)
+        found += [each for each in more if each.at < until]
+        if len(more) < number or more[-1].at >= until:
+            break
+        # Each costs time, and commonly there are few.
+        after, number = more[-1].at, number * 5
     return found

@@ -1,0 +1,159 @@
+"""Foreign triggers are asked by who looks at them, and harm nobody."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, ClassVar
+
+import pytest
+
+from go_scheduler import MemoryStore
+from go_scheduler.client import Client
+from go_scheduler.dashboard import create_dashboard
+from go_scheduler.errors import InvalidTriggerError
+from go_scheduler.testing import ManualClock
+from go_scheduler.testing.builders import HOUR, definition, put
+from go_scheduler.testing.clock import START
+from go_scheduler.triggers import asking
+from go_scheduler.triggers.asking import asked
+from go_scheduler.triggers.base import Trigger
+from go_scheduler.triggers.instants import MICROSECOND
+from go_scheduler.triggers.interval import IntervalTrigger
+from go_scheduler.why.facts import Facts
+from tests.dashboard.house import as_ann
+from tests.http.serving import Calling
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LONG = 30
+"""Seconds that nothing takes unless it has failed."""
+
+
+class Gate:
+    """What holds triggers up until it is opened."""
+
+    opened = threading.Event()
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    monkeypatch.setattr(asking, "PATIENCE", 0.05)
+    monkeypatch.setattr(asking, "_hanging", {})
+    Gate.opened = threading.Event()
+    yield Gate.opened
+    Gate.opened.set()
+
+
+@dataclass(frozen=True)
+class Hanging(Trigger):
+    """A third party's, which answers when the gate is open."""
+
+    kind: ClassVar[str] = "tests.hanging"
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        Gate.opened.wait(LONG)
+        return None
+
+    def describe(self) -> str:
+        Gate.opened.wait(LONG)
+        return "now and then"
+
+
+@dataclass(frozen=True)
+class Odd(Trigger):
+    """One that can tell a time, and fails at the one after it."""
+
+    kind: ClassVar[str] = "tests.odd"
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        if after >= START:
+            raise ZeroDivisionError
+        return START
+
+
+@dataclass(frozen=True)
+class Fickle(Trigger):
+    """One that tells everything but once."""
+
+    kind: ClassVar[str] = "tests.fickle"
+    told: ClassVar[set[datetime]] = set()
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        if after in self.told:
+            raise ZeroDivisionError
+        self.told.add(after)
+        return after + HOUR
+
+
+def test_one_that_hangs_is_left_behind_until_it_answers(gate: threading.Event) -> None:
+    ended = threading.Event()
+
+    def question() -> str:
+        answer = Hanging().describe()
+        ended.set()
+        return answer
+
+    with pytest.raises(InvalidTriggerError, match="did not answer within"):
+        asked(Hanging(), question)
+    with pytest.raises(InvalidTriggerError, match="has not answered yet"):
+        asked(Hanging(), lambda: "at once")
+    assert asked(IntervalTrigger(HOUR, anchor=START), lambda: 1) == 1
+    gate.set()
+    assert ended.wait(LONG)
+    asking._hanging[Hanging].result(LONG)
+    assert asked(Hanging(), Hanging().describe) == "now and then"
+
+
+@pytest.mark.parametrize(
+    ("raised", "heard"),
+    [(SystemExit, InvalidTriggerError), (TimeoutError, TimeoutError)],
+)
+def test_what_is_raised_is_heard(
+    raised: type[BaseException], heard: type[Exception]
+) -> None:
+    def question() -> object:
+        raise raised
+
+    with pytest.raises(heard):
+        asked(Hanging(), question)
+
+
+@pytest.mark.slow
+def test_pages_do_not_wait_for_one_that_hangs(gate: threading.Event) -> None:
+    found = pages_of(Hanging())
+    assert "hangs: it" in found["/definitions"]
+    assert "cannot be shown" in found["page"]
+
+
+def test_why_is_said_of_what_a_trigger_cannot_tell() -> None:
+    assert "ZeroDivisionError" in pages_of(Odd())["page"]
+    store = MemoryStore(ManualClock())
+    store.initialize()
+    fickle = put(store, replace(definition(START + HOUR), trigger=Fickle()))
+    facts = Facts(definition=fickle, at=START, now=START, instances=[], nodes=[])
+    Fickle.told.add(START + HOUR - MICROSECOND)
+    assert facts.nearest() == ()
+
+
+def pages_of(trigger: Trigger) -> dict[str, str]:
+    """The pages on which a trigger is looked at, all of which are there."""
+    clock = ManualClock()
+    store = MemoryStore(clock)
+    store.initialize()
+    made = put(store, replace(definition(START + HOUR), trigger=trigger))
+    app = create_dashboard(Client(store), authorize=as_ann, clock=clock)
+    at = f"/definitions/{made.id}?at="
+    paths = {
+        "/definitions": "/definitions",
+        "strip": f"/strip?of={made.id}&zoom=day",
+        "page": f"/definitions/{made.id}",
+        "why before": f"{at}2029-12-31T23:59:59",
+        "why": f"{at}2030-01-01T05:00",
+    }
+    with Calling(app) as browser:
+        answers = {name: browser.get(path) for name, path in paths.items()}
+    assert {each.status_code for each in answers.values()} == {200}
+    return {name: each.text for name, each in answers.items()}
