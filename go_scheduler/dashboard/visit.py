@@ -96,7 +96,7 @@ class Visit:
     @property
     def itself(self) -> str:
         """The path and query that was asked for, as browsers have it."""
-        return self._asked(self.request.scope["path"])
+        return self._asked(self.outside(path_within(self.request.scope)))
 
     def _asked(self, path: str) -> str:
         query = self.request.scope["query_string"].decode("latin-1")

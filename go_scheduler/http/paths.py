@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 def path_within(scope: Scope) -> str:
     """The path of a request as the routes have it."""
     path: str = scope["path"]
-    return path.removeprefix(scope.get("root_path", ""))
+    root: str = scope.get("root_path", "")
+    # Some proxies and servers take the root off, and some do not.
+    return path[len(root) :] if f"{path}/".startswith(f"{root}/") else path
 
 
 def path_from_outside(request: Request, path: str) -> str:

@@ -93,7 +93,7 @@ dashboard: {{client_secret: s3cret, origin: "https://tasks.example.org"}}
         assert answer.headers["Location"] == "/dashboard/login?next=%2F"
         login = httpx.get(f"{url}/dashboard/login")
         assert login.status_code == 200
-        assert "__Host-go_scheduler=" in login.headers["Set-Cookie"]
+        assert "__Host-go_scheduler-" in login.headers["Set-Cookie"]
 
     served(settings_of(text), use, pages=configured)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import pytest
 from fastapi import FastAPI
@@ -13,8 +14,23 @@ from go_scheduler import ConfigurationError, MemoryStore
 from go_scheduler.client import Client
 from go_scheduler.dashboard import create_dashboard
 from go_scheduler.testing import ManualClock
+from tests.dashboard.house import OWN, as_ann, probing, token_in
 from tests.dashboard.parsed import Parsed
 from tests.http.serving import Calling
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+
+class AtRoot:
+    """Has an application be below ``/d``, as a server behind a proxy does."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        await self._app({**scope, "root_path": "/d"}, receive, send)
 
 
 def test_the_overview_is_shown(browser: Calling) -> None:
@@ -34,6 +50,29 @@ def test_all_its_links_are_where_it_is_mounted(outer: type[Starlette]) -> None:
             assert each.startswith("/ops/tasks/")
             assert browser.get(each).status_code == 200
         assert browser.get("/ops/tasks").headers["Location"].endswith("/ops/tasks/")
+
+
+def test_two_in_one_application_are_used_in_turns() -> None:
+    paths = ("/shop", "/mail")
+    mounted = [
+        Mount(path, probing(Client(MemoryStore()), authorize=as_ann)) for path in paths
+    ]
+    with Calling(Starlette(routes=mounted)) as browser:
+        tokens = [token_in(browser.get(f"{path}/")) for path in paths]
+        for path, token in zip(paths, tokens, strict=True):
+            form = {"csrf": token, "note": "mine"}
+            answer = browser.post(f"{path}/probe/press", headers=OWN, data=form)
+            assert answer.text == "pressed: mine"
+
+
+@pytest.mark.parametrize("sent", ["", "/d"])
+def test_a_proxy_may_take_the_root_off_or_leave_it(sent: str) -> None:
+    app = create_dashboard(Client(MemoryStore()))
+    app.add_middleware(AtRoot)
+    with Calling(app) as browser:
+        page = browser.get(f"{sent}/instances?state=failed").text
+    assert 'href="/d/instances" aria-current="page"' in page
+    assert 'hx-get="/d/instances?state=failed"' in page
 
 
 def test_a_static_file_of_a_version_is_kept_for_ever(browser: Calling) -> None:

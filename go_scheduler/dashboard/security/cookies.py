@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import TYPE_CHECKING, Literal
 
@@ -18,7 +19,7 @@ _PORT = re.compile(r":([0-9]{1,5})$")
 
 def cookie_of(request: Request, name: str) -> str:
     """What a browser keeps; empty, if it keeps nothing."""
-    return request.cookies.get(_name(name, _origin(request)), "")
+    return request.cookies.get(_name(name, request), "")
 
 
 def keep(
@@ -42,7 +43,7 @@ def keep(
     """
     origin = _origin(request)
     response.set_cookie(
-        _name(name, origin),
+        _name(name, request),
         value,
         max_age=None if lasts is None else int(lasts.total_seconds()),
         path="/",
@@ -54,10 +55,8 @@ def keep(
 
 def forget(request: Request, response: Response, name: str) -> None:
     """Have a browser forget what it keeps."""
-    origin = _origin(request)
-    response.delete_cookie(
-        _name(name, origin), secure=_is_secure(origin), httponly=True
-    )
+    is_secure = _is_secure(_origin(request))
+    response.delete_cookie(_name(name, request), secure=is_secure, httponly=True)
 
 
 def _origin(request: Request) -> str:
@@ -69,8 +68,12 @@ def _is_secure(origin: str) -> bool:
     return origin.startswith("https:")
 
 
-def _name(name: str, origin: str) -> str:
+def _name(name: str, request: Request) -> str:
     """What it is called: so that no other host can have set it, if that can be."""
+    origin, root = _origin(request), request.scope.get("root_path", "")
+    if root:
+        # Another dashboard beside it has cookies of its own, of the same path.
+        name = f"{name}-{hashlib.sha256(root.encode()).hexdigest()[:8]}"
     if _is_secure(origin):
         return f"__Host-{name}"
     # Ports of this machine have their cookies in common.
