@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+_CHANGED = ("/definitions/", "/instances/")
 _LOG = logging.getLogger("go_scheduler.dashboard")
 
 
@@ -29,7 +30,13 @@ def _page(request: Request, problem: Problem) -> Response:
     if problem.slug == SIGNED_OUT and not shown.is_stream:
         asked = shown.path if request.method == "GET" and not shown.is_partial else None
         return shown.go("/login", next=asked)
-    response = shown.show("error.html", status=problem.status, problem=problem)
+    page = ""
+    if request.method == "POST" and shown.path.startswith(_CHANGED):
+        # The last part is which of the page's forms was sent.
+        page = shown.path.rpartition("/")[0]
+    response = shown.show(
+        "error.html", status=problem.status, problem=problem, page=page
+    )
     response.headers.update(problem.headers or {})
     return response
 

@@ -89,7 +89,7 @@ async def _broken(visit: Visit) -> Response:
 
 async def _hostile(visit: Visit) -> Response:
     problem = {"title": visit.request.query_params["text"], "detail": ""}
-    return visit.show("error.html", problem=problem)
+    return visit.show("error.html", problem=problem, page="")
 
 
 async def _buttons(visit: Visit) -> Response:

@@ -144,6 +144,16 @@ def test_a_wrong_field_is_told(
     answer = press(browser, f"/definitions/{report.id}/{path}", **fields)
     assert answer.status_code == 422
     assert field in answer.text
+    assert f'<a href="/definitions/{report.id}">Back</a>' in answer.text
+
+
+@pytest.mark.parametrize("path", ["/login", "//example.org/pause"])
+def test_what_is_no_form_of_a_page_has_no_way_back_to_one(
+    browser: Calling, path: str
+) -> None:
+    answer = browser.post(path, headers=OWN)
+    assert answer.status_code == 404
+    assert "Back" not in answer.text
 
 
 def test_those_who_may_not_have_no_buttons_and_change_nothing(client: Client) -> None:
