@@ -65,6 +65,17 @@ def test_what_is_stored_is_simulated_on_each_store(
     assert len(all["minutes"]) == 24
 
 
+def test_what_is_completed_is_left_out(shell: Shell, tmp_path: Path) -> None:
+    shell("add", "report", "--every", "1h")
+    shell("add", "paused", "--every", "1h", "--paused")
+    shell("types", "put", "send")
+    job = tmp_path / "job"
+    job.write_text('{"type": "send", "priority": 3}')
+    shell("import", str(job))
+    *found, _ = shell.json("simulate", *FROM, "--span", "1d")
+    assert sorted(each["name"] for each in found) == ["paused", "report", "send"]
+
+
 def test_one_fire_is_told_as_one_and_how_long_it_takes_in_milliseconds(
     shell: Shell,
 ) -> None:

@@ -14,6 +14,7 @@ from go_scheduler.cli.reading import duration_of, instant_of
 from go_scheduler.cli.where import Where
 from go_scheduler.clock import ZERO, SystemClock
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.models import DefinitionState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,7 +87,10 @@ def simulate_(
         else:
             client = stack.enter_context(where.client())
             filters: dict[str, Any] = {"name": name, "queue": queue}
-            found, _ = pages(client.list_definitions, filters, None)
+            stored, _ = pages(client.list_definitions, filters, None)
+            # Of one-offs that are over, and of single jobs, there may be any number.
+            ended = DefinitionState.COMPLETED
+            found = [each for each in stored if each.state is not ended]
             if duration is None:
                 durations = durations_of(client, found)
     simulation = simulate(
