@@ -16,6 +16,7 @@ from go_scheduler.http.configuration.loading import settings_below
 from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores import MemoryStore
+from go_scheduler.stores.opening import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,6 +54,8 @@ def check(settings: Configuration, near: Callable[[Place], str] | None = None) -
 
 def _parts(settings: Configuration) -> Iterator[tuple[Place, Callable[[], object]]]:
     """What is made of the settings, and where these are."""
+    if (url := settings.store.url) is not None:
+        yield ("store", "url"), lambda: open_store(url.get_secret_value()).close()
     yield from _access(settings.access)
     server, types = settings.server, settings.types
     yield ("server", "host"), partial(_check_host, settings)

@@ -94,6 +94,7 @@ def test_all_that_a_server_would_refuse_is_told_with_its_line() -> None:
             "types.shell: it runs commands, and without authentication",
         ),
         ("dashboard: {origin: nowhere}", "dashboard.origin: an origin is written as"),
+        ("store: {url: 'mysql://a:secret@b'}", "store.url: no store has the scheme"),
         ("scheduler:\n  lease: 0.1", "scheduler.lease: lease must be at least 1 s"),
     ],
 )
