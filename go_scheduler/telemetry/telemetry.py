@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import metrics, trace
 from opentelemetry.metrics import Observation
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from go_scheduler.events.bounded_log import BoundedLog
 from go_scheduler.models import Histogram
 from go_scheduler.models.histogram import BOUNDS_IN_SECONDS
 from go_scheduler.telemetry import figures
 from go_scheduler.telemetry.gathering import Gathering
+from go_scheduler.telemetry.harmless import Harmless
 from go_scheduler.telemetry.readings import COUNTED, PRESENT
 from go_scheduler.version import __version__
 
@@ -63,6 +65,8 @@ class Telemetry(Gathering):
         tracer_provider: TracerProvider | None = None,
     ) -> None:
         super().__init__()
+        # A few lines, and no more: each run may have one.
+        self._log = BoundedLog(logging.getLogger("go_scheduler.telemetry"))
         meter = metrics.get_meter(_SCOPE, __version__, meter_provider)
         self._is_global = tracer_provider is None
         self._tracer = trace.get_tracer(_SCOPE, __version__, tracer_provider)
@@ -87,12 +91,11 @@ class Telemetry(Gathering):
         """The span of a run, if anybody keeps spans."""
         if self._is_global and isinstance(trace.get_tracer_provider(), _NOBODY):
             return super().around(instance)
-        return self._span(instance)
+        return Harmless(lambda: self._span(instance), self._log)
 
-    @contextmanager
-    def _span(self, instance: TaskInstance) -> Iterator[None]:
+    def _span(self, instance: TaskInstance) -> AbstractContextManager[object]:
         definition = instance.definition
-        with self._tracer.start_as_current_span(
+        return self._tracer.start_as_current_span(
             f"process {definition.name or definition.queue}",
             kind=trace.SpanKind.CONSUMER,
             links=_links(instance),
@@ -107,8 +110,7 @@ class Telemetry(Gathering):
                 "go_scheduler.attempt": instance.attempt,
                 "go_scheduler.due_at": instance.due_at.isoformat(),
             },
-        ):
-            yield
+        )
 
     def _observed(self, figure: Figure, read: Read) -> dict[str, Any]:
         """What an instrument is made of that is read when it is exported."""
