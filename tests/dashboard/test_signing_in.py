@@ -143,7 +143,11 @@ def test_who_has_no_right_to_change_anything_does_not() -> None:
         assert press(browser).status_code == 403
 
 
-@pytest.mark.parametrize("key", ["", "none", new_key().key, NEW.key[:-1], NEW.kept])
+@pytest.mark.parametrize(
+    "key",
+    ["", "none", new_key().key, NEW.key[:-1], NEW.kept],
+    ids=["nothing", "a word", "another's", "cut off", "what is kept"],
+)
 def test_what_is_no_key_lets_nobody_in(key: str) -> None:
     with known_to(with_keys()) as browser:
         answer = sign_in_by_key(browser, key)
