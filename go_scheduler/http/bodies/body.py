@@ -182,6 +182,9 @@ def of_field(
         yield
     except ConfigurationError as error:
         text = str(error)
+        path, _, rest = text.partition(": ")
+        if field and path.startswith(f"{field}.") and " " not in path:
+            raise invalid(path, rest) from None
         first = text.partition(" ")[0].partition("[")[0].rstrip(",:")
         below = first if first in names else otherwise
         raise invalid(".".join(filter(None, (field, below))), text) from None

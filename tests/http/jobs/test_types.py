@@ -115,7 +115,7 @@ def test_a_name_may_have_any_letters(client: Client) -> None:
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        ({"schema": {"type": "nonsense"}}, "schema"),
+        ({"schema": {"type": "nonsense"}}, "schema.type"),
         ({"schema": {"$ref": "https://example.org/schema"}}, "schema"),
         ({"schema": {"properties": {"a": {"pattern": "^(a+)+$"}}}}, "schema"),
         ({"schema": {"patternProperties": {"^(a+)+$": False}}}, "schema"),
