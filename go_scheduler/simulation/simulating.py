@@ -147,7 +147,7 @@ def _runs(
                 f"there are more than {most:,} fire times up to {end:%Y-%m-%d %H:%M}:"
                 " choose a shorter span, fewer definitions or a larger most"
             ) from None
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             # A trigger may be anybody's, or of a kind that is not known here.
             refused[of] = shown(error)
     return sorted(runs, key=attrgetter("at")), refused

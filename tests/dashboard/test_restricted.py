@@ -6,9 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from starlette.responses import Response
 
 from go_scheduler.client import Client
+from go_scheduler.client.pages import Page
 from go_scheduler.dashboard import create_dashboard, seen
+from go_scheduler.dashboard.routing import page
 from go_scheduler.models import Outcome
 from go_scheduler.stores.sql import views
 from go_scheduler.testing.builders import (
@@ -25,6 +28,7 @@ from tests.dashboard.seeds import sow
 from tests.http.serving import Calling
 
 if TYPE_CHECKING:
+    from go_scheduler.dashboard.visit import Visit
     from go_scheduler.http.access.caller import Caller
     from go_scheduler.stores.base import Store
     from go_scheduler.testing import ManualClock
@@ -55,9 +59,9 @@ def test_pages_of_a_restricted_caller_are_full_and_tell_nothing_of_others(
     path, pages = "/instances?state=failed", []
     with Calling(app) as browser:
         while path:
-            page = Parsed(browser.get(path))
-            pages.append([row[0] for row in page.rows("are failed")])
-            path = page.links.get("Earlier", "")
+            shown_page = Parsed(browser.get(path))
+            pages.append([row[0] for row in shown_page.rows("are failed")])
+            path = shown_page.links.get("Earlier", "")
             assert not path or "after=gAAAA" in path
         wrong = browser.get("/instances?state=failed&after=1")
     assert [len(each) for each in pages] == [8, 8, 4]
@@ -78,8 +82,34 @@ def test_where_the_end_of_what_was_looked_at_is_anothers_a_list_goes_on(
         ended(store, outcome=Outcome.FAILED)
     caller = replace(ANN, queues=frozenset({"mine"}))
     with browsing(caller, store, clock) as browser:
-        page = Parsed(browser.get("/instances?state=failed"))
-    assert [row[0] for row in page.rows("are failed")] == [str(mine.id)[:8]]
+        found = Parsed(browser.get("/instances?state=failed"))
+    assert [row[0] for row in found.rows("are failed")] == [str(mine.id)[:8]]
+
+
+def test_where_much_of_others_was_looked_at_a_list_may_be_gone_on_with(
+    store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seen, "_ROUNDS", 1)
+
+    async def nothing(after: str | None, limit: int) -> Page[int]:
+        assert after in (None, "what others have")
+        return Page([] if after is None else [7], next="what others have")
+
+    told = []
+
+    async def answer(visit: Visit) -> Response:
+        found = await seen.full_page(visit, nothing)
+        told.append(list(found))
+        return Response(found.next)
+
+    caller = replace(ANN, queues=frozenset({"mine"}))
+    app = create_dashboard(Client(store), authorize=lambda _: caller, clock=clock)
+    app.router.routes.append(page("/probe", answer))
+    with Calling(app) as browser:
+        after = browser.get("/probe").text
+        assert "others" not in after
+        browser.get("/probe", params={"after": after})
+    assert told == [[], [7]]
 
 
 def test_nodes_are_not_shown_to_restricted_callers(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 from xml.etree import ElementTree as ET
 
@@ -44,6 +44,7 @@ from go_scheduler.testing.builders import (
     running,
 )
 from go_scheduler.testing.clock import START
+from go_scheduler.triggers.base import Trigger
 from go_scheduler.triggers.stored import UnknownTrigger
 
 if TYPE_CHECKING:
@@ -139,6 +140,22 @@ def test_what_is_overdue_in_a_store_runs_at_the_start(clock: ManualClock) -> Non
 def test_what_is_paused_does_not_fire_and_says_so() -> None:
     found = one(every(HOUR, paused=True))
     assert (found.fires, found.warnings) == (0, ("it is paused",))
+
+
+@dataclass(frozen=True)
+class Leaving(Trigger):
+    """A third party's, which would have the process end."""
+
+    kind: ClassVar[str] = "tests.leaving"
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        raise SystemExit
+
+
+def test_a_trigger_that_would_end_the_process_harms_no_other() -> None:
+    bad, good = simulated(TaskDefinition(trigger=Leaving()), every(DAY)).definitions
+    assert "SystemExit" in "".join(bad.warnings)
+    assert good.warnings == ()
 
 
 def test_a_trigger_that_cannot_be_asked_says_so_and_harms_no_other() -> None:
