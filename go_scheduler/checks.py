@@ -21,6 +21,9 @@ NAME_LIMIT = 200
 NOTE_LIMIT = 10_000
 """The most characters that the note of a pause may have."""
 
+TRACE_CONTEXT_LIMIT = 512
+"""The most characters that the context of a trace may have."""
+
 _LATEST_VERSION = 2**63 - 1
 
 PRIORITIES = range(4)
@@ -154,6 +157,30 @@ def check_note(value: object) -> str:
             f"note has {len(value)} characters; at most {NOTE_LIMIT} are kept"
         )
     return check_text(value, "note")
+
+
+def check_trace_context(value: object) -> str:
+    """The context of a trace, if every store can keep it.
+
+    Returns:
+        The text, as a plain one if it was of a subclass of ``str``.
+
+    Raises:
+        ConfigurationError: It is no text of visible ASCII characters, or too long.
+    """
+    check_type("trace_context", value, str)
+    assert isinstance(value, str)
+    if not 0 < len(value) <= TRACE_CONTEXT_LIMIT:
+        raise ConfigurationError(
+            f"trace_context has {len(value)} characters; it must have at least one, and"
+            f" at most {TRACE_CONTEXT_LIMIT}"
+        )
+    if not (value.isascii() and value.isprintable()):
+        raise ConfigurationError(
+            "trace_context must be ASCII, such as the traceparent of W3C:"
+            f" {shown(value)}"
+        )
+    return str(value)
 
 
 def check_id(value: object) -> None:

@@ -277,9 +277,9 @@ class Scheduler(Lifecycle, Tasks, Client):
         )
 
     def _prepare(
-        self, definitions: Sequence[TaskDefinition], *, joins: bool
+        self, operation: str, definitions: Sequence[TaskDefinition], *, joins: bool
     ) -> tuple[Sequence[TaskDefinition], Sequence[str]]:
-        prepared = super()._prepare(definitions, joins=joins)
+        prepared = super()._prepare(operation, definitions, joins=joins)
         if self._handler is not None:
             for each in definitions:
                 self._look_at(each)

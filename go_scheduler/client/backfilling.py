@@ -21,6 +21,7 @@ from go_scheduler.errors import (
 from go_scheduler.events.definition_events import InstancesBackfilled
 from go_scheduler.events.event import of_definition
 from go_scheduler.instead import write_instead
+from go_scheduler.models.changed import changed
 from go_scheduler.policies import Overlap
 from go_scheduler.shown import shown
 from go_scheduler.triggers.base import next_fire_time_of, utc
@@ -152,6 +153,8 @@ class Backfilling(StoreAccess):
             _check_joined(times, limit)
             times = _fire_times(definition.trigger, start, end)
         found = Backfill()
+        context = self._trace_context("backfill", definition.name)
+        definition = _within(definition, context)
         overlap = definition.overlap if overlap is None else overlap
         try:
             while batch := list(islice(times, _room(found, limit))):
@@ -197,6 +200,13 @@ def _read(store: JoinedStore, definition_id: UUID) -> TaskDefinition:
     return found[0]
 
 
+def _within(definition: TaskDefinition, context: str | None) -> TaskDefinition:
+    """The same in the trace in which it is backfilled, if there is one."""
+    if context is None:
+        return definition
+    return changed(definition, trace_context=context)
+
+
 def _check_trigger(definition: TaskDefinition) -> None:
     """Refuse what has no fire times that anybody could name."""
     if isinstance(definition.trigger, OnDemandTrigger):
@@ -236,12 +246,12 @@ def _fill(
         try:
             made = store.backfill_instances(definition, fire_times, overlap=overlap)
         except ConflictError:
-            changed = _read(store, definition.id)
+            stored = _read(store, definition.id)
             # By another trigger these are no fire times; by anything else they are.
-            is_other = dump_trigger(changed.trigger) != dump_trigger(definition.trigger)
-            if is_other or changed.revision == definition.revision:
+            is_other = dump_trigger(stored.trigger) != dump_trigger(definition.trigger)
+            if is_other or stored.revision == definition.revision:
                 raise
-            definition = changed
+            definition = _within(stored, definition.trace_context)
         else:
             return definition, made
 

@@ -30,7 +30,9 @@ class Client(
 
     Args:
         store: Where definitions and instances are kept.
+        telemetry: Has what is put carry its trace to the handlers, such as a
+            ``Telemetry``; None: nobody traces. A scheduler takes it as a listener.
 
     Raises:
-        ConfigurationError: It is no store.
+        ConfigurationError: An argument is wrong.
     """

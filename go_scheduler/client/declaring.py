@@ -150,7 +150,7 @@ class Declaring(Scheduling):
                 f"removed must be 'delete', 'pause' or 'keep', not {shown(removed)}"
             )
         check_type("adopt", adopt, bool)
-        prepared, odd = self._prepare(definitions, joins=joins)
+        prepared, odd = self._prepare("declare", definitions, joins=joins)
         _check_named(prepared)
         declaration = Declaration(
             owner=owner,

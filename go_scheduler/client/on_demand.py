@@ -81,8 +81,8 @@ class OnDemand(StoreAccess):
         job = Job(payload=payload, at=at, delay=delay, key=key)
         if id is not None:
             job = replace(job, id=id)
-        addition = self._addition(task, job, connection)
-        return self._add(definition_id, [addition], connection)[0]
+        additions = self._additions("run_now", task, [job], connection)
+        return self._add(definition_id, additions, connection)[0]
 
     arun_now = awaitable(run_now)
     """Await what ``run_now`` does; see there."""
@@ -138,8 +138,8 @@ class OnDemand(StoreAccess):
                 "give what it is to be done with as payload or by keyword, not both"
             )
         job = Job(payload=arguments or payload, at=at, delay=delay, key=key)
-        addition = self._addition(task, job, connection)
-        return self._enqueue(task, [addition], connection)[0]
+        additions = self._additions("enqueue", task, [job], connection)
+        return self._enqueue(task, additions, connection)[0]
 
     aenqueue = awaitable(enqueue)
     """Await what ``enqueue`` does; see there."""
@@ -180,8 +180,8 @@ class OnDemand(StoreAccess):
         """
         task = _checked_name(name)
         given = several("payloads", payloads, such_as="[{'order': 7}]")
-        jobs = (each if isinstance(each, Job) else Job(payload=each) for each in given)
-        additions = [self._addition(task, each, connection) for each in jobs]
+        jobs = [each if isinstance(each, Job) else Job(payload=each) for each in given]
+        additions = self._additions("enqueue_all", task, jobs, connection)
         rest = iter(additions)
         enqueued: list[TaskInstance] = []
         while batch := list(islice(rest, _MOST_AT_ONCE)):
@@ -190,6 +190,16 @@ class OnDemand(StoreAccess):
 
     aenqueue_all = awaitable(enqueue_all)
     """Await what ``enqueue_all`` does; see there."""
+
+    def _additions(
+        self, operation: str, task: str | None, jobs: Sequence[Job], connection: object
+    ) -> Sequence[Addition]:
+        """What jobs come to, all in the trace in which they are asked for."""
+        additions = [self._addition(task, each, connection) for each in jobs]
+        context = self._trace_context(operation, task, len(jobs))
+        if context is None:
+            return additions
+        return [replace(each, trace_context=context) for each in additions]
 
     def _addition(self, task: str | None, job: Job, connection: object) -> Addition:
         if job.at is not None and job.delay is not None:

@@ -17,6 +17,7 @@ from go_scheduler.errors import (
 from go_scheduler.events.definition_events import DefinitionScheduled
 from go_scheduler.events.event import of_definition
 from go_scheduler.instead import write_instead
+from go_scheduler.models.changed import changed
 from go_scheduler.stores.base import Store, transactional
 from go_scheduler.stores.remembered import is_over
 from go_scheduler.triggers.base import is_own
@@ -83,7 +84,9 @@ class Scheduling(StoreAccess):
         Warns:
             ScheduleWarning: The trigger is one that people often do not mean.
         """
-        prepared, odd = self._prepare([definition], joins=connection is not None)
+        prepared, odd = self._prepare(
+            "schedule", [definition], joins=connection is not None
+        )
         warn_author(odd)
         return self._put(prepared, connection)[0]
 
@@ -112,7 +115,9 @@ class Scheduling(StoreAccess):
             ScheduleWarning: The trigger of one is one that people often do not mean.
         """
         given = several("definitions", definitions)
-        prepared, odd = self._prepare(given, joins=connection is not None)
+        prepared, odd = self._prepare(
+            "schedule_all", given, joins=connection is not None
+        )
         warn_author(odd)
         return self._put(prepared, connection)
 
@@ -129,7 +134,7 @@ class Scheduling(StoreAccess):
         """
         run_sync = None if connection is None else run_sync_of(connection, "schedule")
         prepared, odd = await on_thread(
-            self._prepare, [definition], joins=run_sync is not None
+            self._prepare, "schedule", [definition], joins=run_sync is not None
         )
         warn_author(odd)
         return (await self._aput(prepared, run_sync))[0]
@@ -149,17 +154,18 @@ class Scheduling(StoreAccess):
         if connection is not None:
             run_sync = run_sync_of(connection, "schedule_all")
         prepared, odd = await on_thread(
-            self._prepare, given, joins=run_sync is not None
+            self._prepare, "schedule_all", given, joins=run_sync is not None
         )
         warn_author(odd)
         return await self._aput(prepared, run_sync)
 
     def _prepare(
-        self, definitions: Sequence[TaskDefinition], *, joins: bool
+        self, operation: str, definitions: Sequence[TaskDefinition], *, joins: bool
     ) -> tuple[Sequence[TaskDefinition], Sequence[str]]:
         """Definitions as they are put, and what is odd about their triggers.
 
         Args:
+            operation: What they are put by.
             definitions: The definitions.
             joins: Whether they are put within a transaction of the user's.
         """
@@ -175,7 +181,18 @@ class Scheduling(StoreAccess):
         # Whoever schedules at every start has been told at the first one.
         told = _unchanged(store, [each for each in prepared if each.id in odd])
         texts = [text for id in odd if id not in told for text in odd[id]]
-        return prepared, texts
+        return self._traced(operation, prepared), texts
+
+    def _traced(
+        self, operation: str, prepared: Sequence[TaskDefinition]
+    ) -> Sequence[TaskDefinition]:
+        """The same in the trace in which they are put, if there is one."""
+        size = len(prepared)
+        name = prepared[0].name if size == 1 else None
+        context = self._trace_context(operation, name, size)
+        if context is None:
+            return prepared
+        return [changed(each, trace_context=context) for each in prepared]
 
     def _put(
         self, definitions: Sequence[TaskDefinition], connection: object

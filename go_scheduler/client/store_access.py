@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
-from go_scheduler.checks import check_type
+from go_scheduler.checks import check_trace_context, check_type
 from go_scheduler.client.awaitable import awaitable
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.events.hub import LOG_ALONE, Events, Teller
+from go_scheduler.events.instrument import Instrument, Put
 from go_scheduler.stores.base import Store, transactional
 
 if TYPE_CHECKING:
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from go_scheduler.models import Outcome, TaskDefinition, TaskInstance
     from go_scheduler.stores.joined_store import JoinedStore
     from go_scheduler.stores.messages import Addition
+
+CARRIED: ContextVar[str | None] = ContextVar("CARRIED", default=None)
+"""The context of the trace that whoever calls from elsewhere has sent with the call."""
 
 _NOBODYS = UUID(int=0)
 
@@ -44,11 +49,15 @@ class StoreAccess:
 
     Args:
         store: Where definitions and instances are kept.
+        telemetry: Says in which trace what is put is; None: nobody does.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, telemetry: Instrument | None = None) -> None:
         _check_store(store)
+        if telemetry is not None:
+            check_type("telemetry", telemetry, Instrument)
         self._store = store
+        self._telemetry = telemetry
         self._initialized = False
         # In which queue definitions were, when somebody asked for a run of them.
         self._queues: dict[UUID, str] = {}
@@ -102,6 +111,16 @@ class StoreAccess:
         if connection is None:
             return self._ready()
         return transactional(self._store).join(connection, committed=committed)
+
+    def _trace_context(
+        self, operation: str, name: str | None, size: int = 1
+    ) -> str | None:
+        """The context that what is put now carries to its handlers; None: none."""
+        context = CARRIED.get()
+        instrument = self._telemetry or self._hub.instrument
+        if instrument is not None and size:
+            context = instrument.carry(Put(operation, name, size, context))
+        return None if context is None else check_trace_context(context)
 
     def _schedule_tasks(self) -> None:
         """Schedule the tasks that a scheduler has, and that are not yet."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from go_scheduler.events.listening import Hears
 
@@ -40,6 +40,23 @@ class Watched(Protocol):
         ...
 
 
+class Put(NamedTuple):
+    """What is put into the store by one call.
+
+    Attributes:
+        operation: The call's name, such as *schedule* or *enqueue*.
+        name: Of the definition; None: it has none, nobody knows, or there are several.
+        size: How many are put.
+        carried: The context of the trace in which a caller from elsewhere, such as over
+            HTTP, has asked for it; None: there is none.
+    """
+
+    operation: str
+    name: str | None
+    size: int
+    carried: str | None
+
+
 class Instrument(Hears, ABC):
     """A listener of a scheduler that hears next to nothing, and looks instead.
 
@@ -56,6 +73,17 @@ class Instrument(Hears, ABC):
     @abstractmethod
     def watch(self, node: Watched) -> None:
         """Look at a node from now on, until it has stopped."""
+
+    def carry(self, put: Put) -> str | None:
+        """The context of a trace that what is put now carries to its handlers.
+
+        It is called once for a call, on whatever thread it is made.
+
+        Returns:
+            At most 512 characters of ASCII, which ``trace_context`` of instances then
+            is; None: it carries none.
+        """
+        return put.carried
 
     @abstractmethod
     def around(self, instance: TaskInstance) -> AbstractContextManager[object]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from go_scheduler.checks import check_at_least, check_name, check_type
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.events.instrument import Instrument
 from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.http.access.loopback import check_safe_url
 from go_scheduler.http.working.calling import check_handler
@@ -64,6 +65,8 @@ class Worker:
         name: What the server shows to people; None: this machine's name, and the
             number of this process.
         wait: How long to wait for work before asking anew, at most a minute.
+        telemetry: Has a span around each call of a handler, in the trace in which it
+            was asked for, such as a ``Telemetry``; None: nobody traces.
 
     Raises:
         ConfigurationError: An argument is wrong.
@@ -80,6 +83,7 @@ class Worker:
         plain_http: bool = False,
         name: str | None = None,
         wait: timedelta = timedelta(seconds=30),
+        telemetry: Instrument | None = None,
     ) -> None:
         if not isinstance(handler, HandlerRegistry):
             check_handler(handler)
@@ -95,6 +99,8 @@ class Worker:
         check_at_least("wait", wait, ZERO)
         if wait > _LONGEST_WAIT:
             raise ConfigurationError(f"wait must be a minute at most: {shown(wait)}")
+        if telemetry is not None:
+            check_type("telemetry", telemetry, Instrument)
         if name is None:
             name = f"{socket.gethostname()[:100]} {os.getpid()}"
         self._settings = Settings(
@@ -105,6 +111,7 @@ class Worker:
             token=token,
             name=check_name("name", name),
             wait=wait,
+            telemetry=telemetry,
         )
         self._lock = threading.Lock()
         self._life: Life | None = None

@@ -16,6 +16,7 @@ from go_scheduler.checks import (
     check_policy,
     check_positive,
     check_priority,
+    check_trace_context,
     check_type,
 )
 from go_scheduler.instead import write_instead
@@ -38,9 +39,9 @@ class TaskDefinition:
 
     Two definitions are equal if all that a user sets is; what the store keeps
     (``named``, ``owner``, ``next_fire_time``, ``paused``, ``note``, ``paused_at``,
-    ``last_pause``, ``overdue``, ``completed_at``, ``revision``) is not compared. A copy
-    with another ``id`` is a new definition, at no revision; that of a paused one is
-    paused, too.
+    ``last_pause``, ``overdue``, ``completed_at``, ``revision``) is not compared, nor is
+    ``trace_context``. A copy with another ``id`` is a new definition, at no revision;
+    that of a paused one is paused, too.
 
     Attributes:
         trigger: Says when it fires.
@@ -81,6 +82,9 @@ class TaskDefinition:
         overdue: Whether its one fire time had passed when it was scheduled: of its
             ``catch_up`` only ``drop_after`` holds for it. Nothing is said by it of one
             that was scheduled in time and is late now. Kept by the store.
+        trace_context: In which trace it was put or last changed, as whoever traces
+            wrote it, such as the traceparent of W3C: at most 512 characters of ASCII.
+            ``schedule`` sets it where there is a trace; a store may leave it out.
         completed_at: When its last fire time was given its instance. Kept by the store.
         revision: Rises with every change. Kept by the store; set it, or pass on a
             definition that was read, and scheduling it raises ``ConflictError`` if
@@ -113,6 +117,7 @@ class TaskDefinition:
     paused_at: datetime | None = field(default=None, compare=False)
     last_pause: Pause | None = field(default=None, compare=False)
     overdue: bool = field(default=False, compare=False)
+    trace_context: str | None = field(default=None, compare=False)
     completed_at: datetime | None = field(default=None, compare=False)
     revision: int | None = field(default=None, compare=False)
     # Whose revision it is: dataclasses.replace() passes it on, with whatever new id.
@@ -142,6 +147,8 @@ class TaskDefinition:
             object.__setattr__(self, "owner", check_name("owner", self.owner))
         if self.note is not None:
             object.__setattr__(self, "note", check_note(self.note))
+        if (context := self.trace_context) is not None:
+            object.__setattr__(self, "trace_context", check_trace_context(context))
         frozen = freeze(self.metadata, name="metadata", limit=METADATA_LIMIT)
         object.__setattr__(self, "metadata", frozen)
         if self.revision is not None:

@@ -79,6 +79,8 @@ class TaskInstance:
         created_at: When it was made; None: nobody knows.
         client: What a worker elsewhere has said of the last run of which it did: when
             that began and ended by its own clock; a read-only JSON value, or None.
+        own_trace_context: In which trace it was asked for; None: in that of its
+            definition, or nobody knows.
     """
 
     id: UUID
@@ -107,11 +109,17 @@ class TaskInstance:
     result: JSON = field(default=None, hash=False)
     created_at: datetime | None = None
     client: JSON = field(default=None, hash=False)
+    own_trace_context: str | None = None
 
     @property
     def metadata(self) -> Mapping[str, JSON]:
         """Its definition's metadata."""
         return self.definition.metadata
+
+    @property
+    def trace_context(self) -> str | None:
+        """In which trace it was asked for, or else its definition was put."""
+        return self.own_trace_context or self.definition.trace_context
 
     @property
     def state(self) -> State:

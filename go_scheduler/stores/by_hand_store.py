@@ -68,7 +68,8 @@ class ByHandStore(ABC):
         any other instance nothing is made, whoever makes it at the same moment.
 
         Args:
-            definition: The definition as it was read, completed or not.
+            definition: The definition as it was read, completed or not; but its
+                ``trace_context`` is that of the instances. A store may leave it out.
             fire_times: Each once, none later than the store's time.
             overlap: By which they are judged when they are due.
 

@@ -20,18 +20,21 @@ from go_scheduler.telemetry.readings import COUNTED, PRESENT
 from go_scheduler.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
     from contextlib import AbstractContextManager
 
+    from opentelemetry.context import Context
     from opentelemetry.metrics import CallbackOptions, MeterProvider
     from opentelemetry.trace import TracerProvider
 
+    from go_scheduler.events.instrument import Put
     from go_scheduler.models import TaskInstance
     from go_scheduler.telemetry.figures import Figure
     from go_scheduler.telemetry.gathering import Gathered, Labels
     from go_scheduler.telemetry.readings import Read
 
 _SCOPE = "go_scheduler"
+_HEADER = "traceparent"
 # A value takes some microseconds, and more than so many would be felt.
 _MOST_VALUES = 10_000
 # Until a program sets a provider.
@@ -49,7 +52,8 @@ class Telemetry(Gathering):
 
     One may be a listener of several schedulers, whose figures are added up. A metric is
     read when it is exported, of what nodes count anyway; each run of a handler, but for
-    those in processes, is a span.
+    those in processes, is a span, and so is each call that puts something to be run. A
+    ``Client`` and a ``Worker`` take it as ``telemetry``, for spans alone.
 
     Args:
         meter_provider: Has the metrics; None: the global one.
@@ -93,14 +97,56 @@ class Telemetry(Gathering):
             return super().around(instance)
         return Harmless(lambda: self._span(instance), self._log)
 
+    def carry(self, put: Put) -> str | None:
+        """The traceparent of a span of the call, or of what it is called within."""
+        try:
+            return self._carried(put)
+        # What is put is not lost by what others have set up to keep spans.
+        except Exception as error:
+            self._log.write(
+                logging.WARNING,
+                "a span could not be %s",
+                "made of what is put",
+                ids={},
+                error=error,
+            )
+            return put.carried
+
+    def _carried(self, put: Put) -> str | None:
+        within = None
+        if put.carried and not trace.get_current_span().get_span_context().is_valid:
+            within = _W3C.extract({_HEADER: put.carried})
+        attributes: dict[str, str | int] = {
+            "messaging.system": _SCOPE,
+            "messaging.operation.name": put.operation,
+            "messaging.operation.type": "create",
+        }
+        if put.size != 1:
+            attributes["messaging.batch.message_count"] = put.size
+        span = self._tracer.start_span(
+            f"{put.operation} {put.name}" if put.name else put.operation,
+            context=within,
+            kind=trace.SpanKind.PRODUCER,
+            attributes=attributes,
+        )
+        span.end()
+        carrier: dict[str, str] = {}
+        _W3C.inject(carrier, trace.set_span_in_context(span))
+        return carrier.get(_HEADER)
+
     def _span(self, instance: TaskInstance) -> AbstractContextManager[object]:
         definition = instance.definition
+        created = _created(instance)
+        found = trace.get_current_span(created).get_span_context()
+        # A schedule that goes on for years would be one trace that never ends.
+        is_once = instance.fire_time is None or not definition.recurring
         return self._tracer.start_as_current_span(
             f"process {definition.name or definition.queue}",
             kind=trace.SpanKind.CONSUMER,
-            links=_links(instance),
+            context=created if is_once else None,
+            links=[trace.Link(found)] if found.is_valid else [],
             attributes={
-                "messaging.system": "go_scheduler",
+                "messaging.system": _SCOPE,
                 "messaging.operation.name": "process",
                 "messaging.operation.type": "process",
                 "messaging.destination.name": definition.queue,
@@ -149,14 +195,18 @@ class Telemetry(Gathering):
                         self._histograms[figure].record(value, labels)
 
 
-def _links(instance: TaskInstance) -> Sequence[trace.Link]:
-    """To the span whose ``traceparent`` its payload or metadata has, if either does."""
-    for values in (instance.payload or {}, instance.definition.metadata):
-        if isinstance(text := values.get("traceparent"), str):
-            found = _W3C.extract({"traceparent": text})
-            context = trace.get_current_span(found).get_span_context()
-            return [trace.Link(context)] if context.is_valid else []
-    return []
+def _created(instance: TaskInstance) -> Context | None:
+    """The trace whose ``traceparent`` its payload, metadata or row has, if one does."""
+    for text in (
+        (instance.payload or {}).get(_HEADER),
+        instance.metadata.get(_HEADER),
+        instance.trace_context,
+    ):
+        if isinstance(text, str):
+            found = _W3C.extract({_HEADER: text})
+            if trace.get_current_span(found).get_span_context().is_valid:
+                return found
+    return None
 
 
 def _risen(before: Histogram, now: Histogram) -> Iterator[tuple[float, int]]:

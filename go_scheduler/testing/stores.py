@@ -60,6 +60,7 @@ from go_scheduler.testing.store.starts import RenewTests, StartTests
 from go_scheduler.testing.store.stats import StatsTests
 from go_scheduler.testing.store.successes import SuccessTests
 from go_scheduler.testing.store.threads import ThreadTests
+from go_scheduler.testing.store.traces import TraceTests
 from go_scheduler.testing.store.unfired import UnfiredTests
 from go_scheduler.testing.store.unknown_triggers import UnknownTriggerTests
 from go_scheduler.testing.store.values import OpenTests, TimeTests, ValueTests
@@ -108,6 +109,7 @@ class StoreSuite(
     ResultTests,
     ClientTests,
     MadeTests,
+    TraceTests,
     NextFireTimeTests,
     SuccessTests,
     HistoryTests,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 _VALUES = """'00000000000040008000000000000001', NULL, 0, 0, 'no time', 1, 1, 0, NULL,
-    7, NULL, NULL, NULL, 1, '{}', NULL, NULL, NULL, NULL"""
+    7, NULL, NULL, NULL, 1, '{}', NULL, NULL, NULL, NULL, NULL"""
 _ROWS = f"WITH x ({INSTANCE}) AS (VALUES ({_VALUES}), ({_VALUES}))"
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 
+from go_scheduler.client import Client
 from go_scheduler.models import State, TaskDefinition
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory.store import MemoryStore
@@ -53,10 +54,10 @@ def test_a_span_that_cannot_be_made_harms_no_run(
 
     store = MemoryStore(clock)
     telemetry = Telemetry(tracer_provider=tracers)
-    with Scheduler(handler, store, clock=clock, listeners=[telemetry]) as scheduler:
+    with Scheduler(handler, store, clock=clock, listeners=[telemetry]):
         for name in ("bad", *"abcdef"):
             trigger = ExecuteOnceTrigger(START)
-            scheduler.schedule(TaskDefinition(trigger=trigger, name=name))
+            Client(store).schedule(TaskDefinition(trigger=trigger, name=name))
         clock.advance(seconds(1))
     counts = store.counts()
     assert sorted(ran) == [*"ab", "bad", *"cdef"]

@@ -71,6 +71,12 @@ class WorkItem(Answer):
     payload: Object | None
     metadata: Object
     execute_at: Instant
+    definition_id: UUID
+    queue: str
+    traceparent: str | None = Field(
+        description="The trace in which it was asked for, or else its definition was"
+        " put, as the header of that name."
+    )
     lease: Seconds = Field(
         description="So long the worker has it, unless it asks for more by a heartbeat:"
         " then it is handed to somebody else."
@@ -95,6 +101,9 @@ class WorkAnswer(Answer):
                     payload=if_given(instance.payload, dict),
                     metadata=unmarked(instance.metadata),
                     execute_at=instance.execute_at,
+                    definition_id=instance.definition.id,
+                    queue=instance.definition.queue,
+                    traceparent=instance.trace_context,
                     lease=lease,
                 )
                 for instance, token, lease in found

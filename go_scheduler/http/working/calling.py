@@ -8,6 +8,7 @@ import json
 import logging
 import threading
 from concurrent.futures import Future
+from contextlib import nullcontext
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,9 @@ from go_scheduler.running.failure import failure_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
+    from go_scheduler.events.instrument import Instrument
     from go_scheduler.http.working.given import Given
 
 _LOG = logging.getLogger("go_scheduler.http.worker")
@@ -40,9 +43,13 @@ class Calling:
 
     Args:
         handler: What is called, with the work; a registry's with the instance.
+        telemetry: Has a span around each call; None: there is none.
     """
 
-    def __init__(self, handler: Callable[[Any], object]) -> None:
+    def __init__(
+        self, handler: Callable[[Any], object], telemetry: Instrument | None = None
+    ) -> None:
+        self._telemetry = telemetry
         self._handler = handler
         self._by_type = isinstance(handler, HandlerRegistry)
         self._is_async = async_test(handler)
@@ -88,13 +95,14 @@ class Calling:
     def _call(self, given: Given) -> Ending:
         token = enter_run(given)
         try:
-            result = self._handler(given.instance if self._by_type else given.work)
-            refuse_generator(result)
-            if inspect.isawaitable(result):
-                result = asyncio.run_coroutine_threadsafe(
-                    await_here(result), self._event_loop()
-                ).result()
-            return _success(result)
+            with self._around(given):
+                result = self._handler(given.instance if self._by_type else given.work)
+                refuse_generator(result)
+                if inspect.isawaitable(result):
+                    result = asyncio.run_coroutine_threadsafe(
+                        await_here(result), self._event_loop()
+                    ).result()
+                return _success(result)
         except BaseException as error:
             return Ending(failure_of(error, callers=_CALLERS))
         finally:
@@ -103,11 +111,17 @@ class Calling:
     async def _call_async(self, argument: Any, given: Given) -> Ending:
         enter_run(given)
         try:
-            result: Any = self._handler(argument)
-            return _success(await result)
+            with self._around(given):
+                result: Any = self._handler(argument)
+                return _success(await result)
         # SystemExit would end the event loop, and with it every other handler.
         except BaseException as error:
             return Ending(failure_of(error, callers=_CALLERS))
+
+    def _around(self, given: Given) -> AbstractContextManager[object]:
+        if self._telemetry is None:
+            return nullcontext()
+        return self._telemetry.around(given.instance)
 
     def _event_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:

@@ -20,6 +20,7 @@ from go_scheduler.http.working.server import AwayError, Server
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
+    from go_scheduler.events.instrument import Instrument
     from go_scheduler.http.working.server import Token
 
 _LOG = logging.getLogger("go_scheduler.http.worker")
@@ -40,6 +41,7 @@ class Settings:
         token: Says who asks.
         name: What the server knows it by.
         wait: How long it waits for work before it asks anew.
+        telemetry: Has a span around each call of a handler; None: there is none.
         beyond: For how long after the lease is over what came of a run is still told.
     """
 
@@ -50,6 +52,7 @@ class Settings:
     token: Token
     name: str
     wait: timedelta
+    telemetry: Instrument | None = None
     beyond: timedelta = BEYOND
 
 
@@ -63,7 +66,7 @@ class Life:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._over: Future[None] = Future()
-        self._calling = Calling(settings.handler)
+        self._calling = Calling(settings.handler, settings.telemetry)
         self._called = 0
         self._runs: set[asyncio.Task[None]] = set()
         self._ready = threading.Event()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from go_scheduler.json import JSON, NOTHING, freeze
 from go_scheduler.models import TaskDefinition, TaskInstance
@@ -29,6 +29,9 @@ class Work:
         metadata: Its definition's; read-only.
         attempt: Rises with each time it is handed out.
         execute_at: When it was to run.
+        definition_id: Of what it is a run; None: the server does not say it.
+        queue: From which queue it comes; likewise.
+        traceparent: The trace in which it was asked for, as W3C writes it; None: none.
     """
 
     instance_id: UUID
@@ -37,11 +40,15 @@ class Work:
     metadata: Mapping[str, JSON] = field(hash=False)
     attempt: int
     execute_at: datetime
+    definition_id: UUID | None = None
+    queue: str | None = None
+    traceparent: str | None = None
 
 
 def work_of(item: Mapping[str, Any]) -> Work:
     """That of an item as the server sends it."""
     payload, metadata = item["payload"], item["metadata"]
+    definition_id: str | None = item.get("definition_id")
     return Work(
         instance_id=UUID(item["instance_id"]),
         type=item["type"],
@@ -49,13 +56,21 @@ def work_of(item: Mapping[str, Any]) -> Work:
         metadata=_frozen(metadata, "metadata") if metadata else NOTHING,
         attempt=item["attempt"],
         execute_at=datetime.fromisoformat(item["execute_at"]),
+        # A server may be of a version without these.
+        definition_id=None if definition_id is None else UUID(definition_id),
+        queue=item.get("queue"),
+        traceparent=item.get("traceparent"),
     )
 
 
 def instance_of(work: Work) -> TaskInstance:
     """What handlers of a registry take, as far as a worker knows it."""
     definition = TaskDefinition(
-        name=work.type, trigger=OnDemandTrigger(), metadata=work.metadata
+        id=work.definition_id or uuid4(),
+        name=work.type,
+        queue=work.queue or "default",
+        trigger=OnDemandTrigger(),
+        metadata=work.metadata,
     )
     return TaskInstance(
         id=work.instance_id,
@@ -65,6 +80,7 @@ def instance_of(work: Work) -> TaskInstance:
         due_at=work.execute_at,
         attempt=work.attempt,
         payload=work.payload,
+        own_trace_context=work.traceparent,
     )
 
 

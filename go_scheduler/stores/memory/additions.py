@@ -40,6 +40,7 @@ def _row(
         addition.id, of, addition.execute_at(now), fire_time=None, created_at=now
     )
     made.payload, made.key = addition.payload, addition.key
+    made.own_trace_context = addition.trace_context
     rows.add(made)
     tables.definitions.note_busy(of)
     return made

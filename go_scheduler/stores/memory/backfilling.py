@@ -32,7 +32,11 @@ def backfill(
     if of is None:
         raise TaskDefinitionNotFoundError(definition.id)
     check_is_as_read(definition, of.definition.revision)
-    return [each for each in fire_times if _make(of, each, overlap, tables, now)]
+    done = [each for each in fire_times if _make(of, each, overlap, tables, now)]
+    for each in done:
+        if (row := of.fired_at(each)) is not None:
+            row.own_trace_context = definition.trace_context
+    return done
 
 
 def _make(

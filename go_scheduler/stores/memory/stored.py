@@ -71,6 +71,7 @@ class StoredInstance:
         "of",
         "outcome",
         "overlap",
+        "own_trace_context",
         "parked",
         "past",
         "payload",
@@ -127,6 +128,7 @@ class StoredInstance:
         self.skipped: Skipped | None = None
         self.payload: Mapping[str, JSON] | None = None
         self.key: str | None = None
+        self.own_trace_context: str | None = None
         self.state = _PENDING
         self.past: tuple[TaskRun, ...] = ()
 
@@ -277,6 +279,7 @@ _RESTORED = (
     "hangs",
     "key",
     "outcome",
+    "own_trace_context",
     "parked",
     "payload",
     "reopened_at",

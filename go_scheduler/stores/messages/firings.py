@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID, uuid4
 
-from go_scheduler.checks import check_at_least, check_name
+from go_scheduler.checks import check_at_least, check_name, check_trace_context
 from go_scheduler.clock import ZERO
 from go_scheduler.json import JSON, freeze_and_write
 from go_scheduler.models import PAYLOAD_LIMIT, Skipped, TaskDefinition, TaskInstance
@@ -53,6 +53,8 @@ class Addition:
         payload: What it is for: a JSON object of at most 64 KiB.
         key: As long as an instance of its definition has this key, no second one is
             made; at most 200 characters.
+        trace_context: In which trace it is asked for, see ``TaskDefinition``; None: in
+            none. A store may leave it out.
         payload_text: The payload as JSON text; made of it.
 
     Raises:
@@ -65,6 +67,7 @@ class Addition:
     delay: timedelta = ZERO
     payload: Mapping[str, JSON] | None = field(default=None, hash=False)
     key: str | None = None
+    trace_context: str | None = None
     payload_text: str | None = field(
         default=None, init=False, repr=False, compare=False
     )
@@ -81,6 +84,8 @@ class Addition:
             object.__setattr__(self, "payload_text", text)
         if self.key is not None:
             object.__setattr__(self, "key", check_name("key", self.key))
+        if (context := self.trace_context) is not None:
+            object.__setattr__(self, "trace_context", check_trace_context(context))
 
     def execute_at(self, now: datetime) -> datetime:
         """When it is to run, if it is made now."""
@@ -98,4 +103,5 @@ class Addition:
             payload=self.payload,
             key=self.key,
             created_at=now,
+            own_trace_context=self.trace_context,
         )

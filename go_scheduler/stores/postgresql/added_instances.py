@@ -142,6 +142,7 @@ class AddedInstances:
             "payloads": arrays.texts(each.payload_text for each in new),
             "times": arrays.times(each.at for each in new),
             "delays": arrays.numbers(to_microseconds(each.delay) for each in new),
+            "trace_contexts": arrays.texts(each.trace_context for each in new),
         }
 
 

@@ -73,6 +73,7 @@ class RedisAdditions(RedisCalls, HandOverStore):
                         "delay": micros(each.delay),
                         "payload": each.payload_text,
                         "key": each.key,
+                        "trace_context": each.trace_context,
                     }
                 )
                 for each in additions
@@ -97,6 +98,7 @@ class RedisAdditions(RedisCalls, HandOverStore):
             of=definition.id.hex,
             revision=definition.revision,
             overlap=overlap.value,
+            trace_context=definition.trace_context,
             soon=micros(SOON),
             fire_times=[[time_text(each), fresh_id()] for each in fire_times],
         )

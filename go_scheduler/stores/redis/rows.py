@@ -166,8 +166,9 @@ def _values(view: Sequence[Any]) -> list[Any]:
     """The values of an instance's columns, as ``read_instance`` takes them."""
     id, of, fire_time, execute_at, due_at, attempt, runs, hangs, *rest = view
     claimed_by, expires_at, started_at, outcome, error, cancel_requested, *rest = rest
-    payload, key, backfilled, reopened_at, created_at, completed_at, *rest = rest
-    ended_attempt, parked, worker, result, client, first, last, count, reason = rest
+    payload, key, backfilled, reopened_at, created_at, trace_context, *rest = rest
+    completed_at, ended_attempt, parked, worker, result, client, *rest = rest
+    first, last, count, reason = rest
     return [
         read_id(id),
         of,
@@ -188,6 +189,7 @@ def _values(view: Sequence[Any]) -> list[Any]:
         backfilled,
         read_time(reopened_at),
         read_time(created_at),
+        trace_context,
         read_time(completed_at),
         _number(ended_attempt),
         parked,

@@ -154,4 +154,5 @@ class Additions:
                 "due_at": execute_at,
                 "claimable_at": None if of.paused else max(execute_at, now),
                 "payload": each.payload,
+                "trace_context": each.trace_context,
             }

@@ -54,6 +54,7 @@ _FOLLOWING = (
     "overlap",
     "frozen",
     "backfilled",
+    "trace_context",
 )
 
 
@@ -85,7 +86,10 @@ def backfill(
         return []
     now = dialect.now(connection)
     # One order for all nodes, so that none waits for another in a circle.
-    rows = list(_rows(of, sorted(fire_times), overlap, dialect, now))
+    rows = [
+        {**each, "trace_context": definition.trace_context}
+        for each in _rows(of, sorted(fire_times), overlap, dialect, now)
+    ]
     made = dialect.insert(instances)
     made = made.on_conflict_do_update(
         index_elements=[instances.c.definition_key, instances.c.fire_time],

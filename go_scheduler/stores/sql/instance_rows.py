@@ -40,6 +40,7 @@ CLAIMED_COLUMNS = (
     "backfilled",
     "reopened_at",
     "created_at",
+    "trace_context",
 )
 """The columns to be read of an instance that is claimed."""
 INSTANCE_COLUMNS = (
@@ -81,7 +82,7 @@ def read_instance(values: Sequence[Any], definition: TaskDefinition) -> TaskInst
     id, _, fire_time, execute_at, due_at, attempt, runs, hangs, *rest = values
     claimed_by, expires_at, started_at, outcome, error, *rest = rest
     cancel_requested, payload, key, backfilled, reopened_at, *rest = rest
-    created_at, *rest = rest
+    created_at, trace_context, *rest = rest
     completed_at, ended_attempt, parked, worker, result, *rest = rest or _NOT_READ
     client, *of_skipped = rest
     return _instance(
@@ -111,6 +112,7 @@ def read_instance(values: Sequence[Any], definition: TaskDefinition) -> TaskInst
         result,
         created_at,
         client,
+        trace_context,
     )
 
 

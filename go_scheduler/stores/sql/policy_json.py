@@ -93,6 +93,7 @@ _READERS: Mapping[str, Callable[[Any], object]] = {
     "lock": str,
     "last_pause": _read_pause,
     "overdue": bool,
+    "trace_context": str,
 }
 _DEFAULTS = {
     each.name: each.default for each in fields(TaskDefinition) if each.name in _READERS

@@ -189,6 +189,7 @@ def read_definition(
         row.paused_at,
         like.last_pause,
         like.overdue,
+        like.trace_context,
         row.completed_at,
         row.revision,
         row.id,

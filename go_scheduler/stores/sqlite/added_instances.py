@@ -121,6 +121,7 @@ def _insert(
             to_sqlite_time(each.execute_at),
             None if each.claimed_by is None else each.claimed_by.hex,
             time_of(each.expires_at),
+            each.own_trace_context,
         )
         for each in made
     ]

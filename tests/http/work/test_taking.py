@@ -37,6 +37,9 @@ def test_a_worker_is_handed_what_is_due(shared: Server) -> None:
         "metadata": {"to": "all"},
         "execute_at": work["execute_at"],
         "lease": 30,
+        "definition_id": str(task.id),
+        "queue": "a",
+        "traceparent": None,
     }
     assert datetime.fromisoformat(work["execute_at"]) == made.execute_at
     shared.wait_until(lambda: shared.instance(work).worker == "w-1")

@@ -81,6 +81,8 @@ def test_a_handler_is_called_with_its_work(one: Server) -> None:
         metadata={"to": "all"},
         attempt=1,
         execute_at=made.execute_at,
+        definition_id=task.id,
+        queue="default",
     )
 
 

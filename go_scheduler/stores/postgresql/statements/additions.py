@@ -68,22 +68,22 @@ WITH d AS MATERIALIZED (
         start.definition
     }
 x AS MATERIALIZED (
-  SELECT id, shard, key, payload,
+  SELECT id, shard, key, payload, trace_context,
          coalesce(at, now() + delay * interval '1 microsecond') AS at
     FROM unnest(
          CAST(:ids AS uuid[]), CAST(:shards AS bigint[]), CAST(:keys AS text[]),
          CAST(:payloads AS text[]), CAST(:times AS timestamptz[]),
-         CAST(:delays AS bigint[]))
-         AS x (id, shard, key, payload, at, delay)),
+         CAST(:delays AS bigint[]), CAST(:trace_contexts AS text[]))
+         AS x (id, shard, key, payload, at, delay, trace_context)),
 made AS (
   INSERT INTO task_instances
          (id, definition_key, shard, queue, priority, expire_after, slot, overlap,
           frozen, key, execute_at, due_at, claimable_at, payload,
-          created_at{start.columns})
+          trace_context, created_at{start.columns})
   SELECT x.id, d.key, x.shard, d.queue, d.priority, d.expire_after, d.slot, d.overlap,
          d.paused, x.key, x.at, x.at,
          CASE WHEN NOT d.paused{start.unless} THEN greatest(x.at, now()) END, x.payload,
-         now(){start.values}
+         x.trace_context, now(){start.values}
     FROM d CROSS JOIN x{start.join}
    WHERE NOT EXISTS (SELECT 1 FROM task_instances@task_instances_pkey AS i
                       WHERE i.id = x.id OFFSET 0)

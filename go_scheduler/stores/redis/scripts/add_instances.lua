@@ -14,6 +14,7 @@ for n, each in ipairs(A.additions) do
   if not row then
     row = new(each.id, of, each.at or plus(now, each.delay))
     row.payload, row.key = each.payload, each.key
+    row.trace_context = each.trace_context
     add(row)
     hint('i', row.due_at)
   end

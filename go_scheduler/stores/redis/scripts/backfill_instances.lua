@@ -12,10 +12,12 @@ for _, each in ipairs(A.fire_times) do
   local id = fired_at(of, each[1])
   local row = id and instance(id)
   if not row then
-    add(new(each[2], of, each[1], each[1], A.overlap))
+    row = new(each[2], of, each[1], each[1], A.overlap)
+    row.trace_context = A.trace_context
+    add(row)
     made[#made + 1] = each[1]
   elseif row.outcome == 'skipped' and not row.backfilled then
-    row.backfilled = A.overlap
+    row.backfilled, row.trace_context = A.overlap, A.trace_context
     row.skipped_first, row.skipped_last = nil, nil
     row.skipped_count, row.skipped_reason = nil, nil
     begin_anew(row)

@@ -28,14 +28,19 @@ ADD = f"""
 INSERT INTO task_instances
        (id, definition_key, queue, priority, expire_after, slot, overlap, frozen, key,
         payload, created_at, execute_at, due_at, claimable_at, claimed_by, attempt,
-        runs, started_at, expires_at)
-{batch("id", "key", "payload", "execute_at", "claimed_by", "expires_at")}
+        runs, started_at, expires_at, trace_context)
+{
+    batch(
+        *("id", "key", "payload", "execute_at", "claimed_by", "expires_at"),
+        "trace_context",
+    )
+}
 SELECT x.id, d.key, d.queue, d.priority, d.expire_after, d.slot, d.overlap, d.paused,
        x.key, x.payload, :now, x.execute_at, x.execute_at,
        CASE WHEN NOT d.paused AND x.claimed_by IS NULL
        THEN max(x.execute_at, :now) END,
        x.claimed_by, x.claimed_by IS NOT NULL, x.claimed_by IS NOT NULL,
-       CASE WHEN x.claimed_by IS NOT NULL THEN :now END, x.expires_at
+       CASE WHEN x.claimed_by IS NOT NULL THEN :now END, x.expires_at, x.trace_context
   FROM x CROSS JOIN task_definitions AS d
  WHERE d.key = :definition_key
 ON CONFLICT DO NOTHING

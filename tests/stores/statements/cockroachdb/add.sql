@@ -2,22 +2,22 @@ WITH d AS MATERIALIZED (
   SELECT * FROM task_definitions@{FORCE_INDEX=task_definitions_id_key,NO_FULL_SCAN}
    WHERE id = CAST(:definition_id AS uuid) AND deleted_at IS NULL FOR KEY SHARE),
 x AS MATERIALIZED (
-  SELECT id, shard, key, payload,
+  SELECT id, shard, key, payload, trace_context,
          coalesce(at, now() + delay * interval '1 microsecond') AS at
     FROM unnest(
          CAST(:ids AS uuid[]), CAST(:shards AS bigint[]), CAST(:keys AS text[]),
          CAST(:payloads AS text[]), CAST(:times AS timestamptz[]),
-         CAST(:delays AS bigint[]))
-         AS x (id, shard, key, payload, at, delay)),
+         CAST(:delays AS bigint[]), CAST(:trace_contexts AS text[]))
+         AS x (id, shard, key, payload, at, delay, trace_context)),
 made AS (
   INSERT INTO task_instances
          (id, definition_key, shard, queue, priority, expire_after, slot, overlap,
           frozen, key, execute_at, due_at, claimable_at, payload,
-          created_at)
+          trace_context, created_at)
   SELECT x.id, d.key, x.shard, d.queue, d.priority, d.expire_after, d.slot, d.overlap,
          d.paused, x.key, x.at, x.at,
          CASE WHEN NOT d.paused THEN greatest(x.at, now()) END, x.payload,
-         now()
+         x.trace_context, now()
     FROM d CROSS JOIN x
    WHERE NOT EXISTS (SELECT 1 FROM task_instances@{FORCE_INDEX=task_instances_pkey,NO_FULL_SCAN} AS i
                       WHERE i.id = x.id OFFSET 0)

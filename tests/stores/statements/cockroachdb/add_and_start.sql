@@ -9,23 +9,23 @@ mine AS MATERIALIZED (
                             AND c.name = ANY(CAST(:names AS text[])))) AS starts
     FROM d),
 x AS MATERIALIZED (
-  SELECT id, shard, key, payload,
+  SELECT id, shard, key, payload, trace_context,
          coalesce(at, now() + delay * interval '1 microsecond') AS at
     FROM unnest(
          CAST(:ids AS uuid[]), CAST(:shards AS bigint[]), CAST(:keys AS text[]),
          CAST(:payloads AS text[]), CAST(:times AS timestamptz[]),
-         CAST(:delays AS bigint[]))
-         AS x (id, shard, key, payload, at, delay)),
+         CAST(:delays AS bigint[]), CAST(:trace_contexts AS text[]))
+         AS x (id, shard, key, payload, at, delay, trace_context)),
 made AS (
   INSERT INTO task_instances
          (id, definition_key, shard, queue, priority, expire_after, slot, overlap,
           frozen, key, execute_at, due_at, claimable_at, payload,
-          created_at,
+          trace_context, created_at,
           claimed_by, attempt, runs, started_at, expires_at)
   SELECT x.id, d.key, x.shard, d.queue, d.priority, d.expire_after, d.slot, d.overlap,
          d.paused, x.key, x.at, x.at,
          CASE WHEN NOT d.paused AND NOT (mine.starts AND x.at <= now()) THEN greatest(x.at, now()) END, x.payload,
-         now(),
+         x.trace_context, now(),
          CASE WHEN mine.starts AND x.at <= now() THEN CAST(:node AS uuid) END,
          CASE WHEN mine.starts AND x.at <= now() THEN 1 ELSE 0 END,
          CASE WHEN mine.starts AND x.at <= now() THEN 1 ELSE 0 END,

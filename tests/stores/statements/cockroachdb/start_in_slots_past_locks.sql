@@ -40,11 +40,11 @@ t AS (
   RETURNING t.id, t.definition_key, t.fire_time, t.execute_at, t.due_at, t.attempt, t.runs,
          t.hangs, t.claimed_by, t.expires_at, t.started_at, t.outcome, t.error,
          t.cancel_requested, t.payload, t.key, t.backfilled, t.reopened_at,
-         t.created_at)
+         t.created_at, t.trace_context)
 SELECT t.id, t.definition_key, t.fire_time, t.execute_at, t.due_at, t.attempt, t.runs,
          t.hangs, t.claimed_by, t.expires_at, t.started_at, t.outcome, t.error,
          t.cancel_requested, t.payload, t.key, t.backfilled, t.reopened_at,
-         t.created_at,
+         t.created_at, t.trace_context,
        d.id AS d_id, d.queue AS d_queue, d.priority AS d_priority, d.expire_after AS
          d_expire_after, d.next_fire_time AS d_next_fire_time, d.paused AS
          d_paused, d.note AS d_note, d.paused_at AS d_paused_at, d.completed_at

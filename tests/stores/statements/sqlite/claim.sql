@@ -52,4 +52,4 @@ UPDATE task_instances
     ORDER BY turn, claimable_at, due_at LIMIT :limit)
 RETURNING id, definition_key, fire_time, execute_at, due_at, attempt, runs, hangs,
           claimed_by, expires_at, started_at, outcome, error, cancel_requested,
-          payload, key, backfilled, reopened_at, created_at;
+          payload, key, backfilled, reopened_at, created_at, trace_context;

@@ -18,4 +18,4 @@ UPDATE task_instances AS t
  WHERE t.id = x.id
 RETURNING id, definition_key, fire_time, execute_at, due_at, attempt, runs, hangs,
           claimed_by, expires_at, started_at, outcome, error, cancel_requested,
-          payload, key, backfilled, reopened_at, created_at;
+          payload, key, backfilled, reopened_at, created_at, trace_context;

@@ -2,8 +2,8 @@
 local INSTANCE = {
   'id', 'of', 'fire_time', 'execute_at', 'due_at', 'attempt', 'runs', 'hangs',
   'claimed_by', 'expires_at', 'started_at', 'outcome', 'error', 'cancel_requested',
-  'payload', 'key', 'backfilled', 'reopened_at', 'created_at', 'completed_at',
-  'ended_attempt', 'parked', 'worker', 'result', 'client', 'skipped_first', 'skipped_last',
+  'payload', 'key', 'backfilled', 'reopened_at', 'created_at', 'trace_context',
+  'completed_at', 'ended_attempt', 'parked', 'worker', 'result', 'client', 'skipped_first', 'skipped_last',
   'skipped_count', 'skipped_reason',
 }
 local FIELDS = { 'queue', 'priority', 'slot', 'overlap', 'behind', 'handed_on' }

@@ -1,0 +1,433 @@
+"""A trace goes on from whoever puts something to the handler that runs it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.propagate import inject
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from go_scheduler.client import Client
+from go_scheduler.client.job import Job
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.http import create_app
+from go_scheduler.http.traceparent import traceparent_of
+from go_scheduler.http.worker import Worker
+from go_scheduler.models import TaskDefinition, TaskInstance
+from go_scheduler.scheduler import Scheduler
+from go_scheduler.stores.memory.store import MemoryStore
+from go_scheduler.stores.messages import Addition
+from go_scheduler.telemetry import Telemetry
+from go_scheduler.telemetry.gathering import Gathering
+from go_scheduler.testing.clock import START
+from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
+from go_scheduler.triggers.interval import IntervalTrigger
+from go_scheduler.triggers.on_demand import OnDemandTrigger
+from tests.client.test_backfilling import connected
+from tests.conftest import SQL, seconds
+from tests.http.serving import Calling
+from tests.http.work.house import server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from go_scheduler.events.instrument import Put
+    from go_scheduler.stores.base import Store
+    from go_scheduler.testing.clock import ManualClock
+
+ELSEWHERE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+TASK = TaskDefinition(
+    id=TaskDefinition.id_for("task send"), name="send", trigger=OnDemandTrigger()
+)
+HOURLY = TaskDefinition(
+    id=TaskDefinition.id_for("hourly"),
+    trigger=IntervalTrigger(timedelta(hours=1), anchor=START - timedelta(days=1)),
+)
+
+
+class House:
+    """A telemetry whose spans are looked at."""
+
+    def __init__(self, tracers: TracerProvider) -> None:
+        self._exporter = InMemorySpanExporter()
+        tracers.add_span_processor(SimpleSpanProcessor(self._exporter))
+        self.tracers = tracers
+        self.tracer = tracers.get_tracer("test")
+        self.telemetry = Telemetry(tracer_provider=tracers)
+
+    def spans(self, name: str = "") -> list[ReadableSpan]:
+        """Those that have ended whose name begins so, in their order."""
+        found = self._exporter.get_finished_spans()
+        return [each for each in found if each.name.startswith(name)]
+
+    def one(self, name: str) -> ReadableSpan:
+        [span] = self.spans(name)
+        return span
+
+    @contextmanager
+    def order(self) -> Iterator[None]:
+        """Within a span of the user's."""
+        with self.tracer.start_as_current_span("order"):
+            yield
+
+    def scheduler(self, store: Store, clock: ManualClock, handler: Any) -> Scheduler:
+        return Scheduler(handler, store, clock=clock, listeners=[self.telemetry])
+
+    def client(self, store: Store) -> Client:
+        return Client(store, telemetry=self.telemetry)
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    tracers = TracerProvider()
+    yield House(tracers)
+    tracers.shutdown()
+
+
+def context(span: ReadableSpan) -> trace.SpanContext:
+    found: trace.SpanContext | None = span.context
+    assert found is not None
+    return found
+
+
+def linked(span: ReadableSpan) -> list[int]:
+    return [each.context.span_id for each in span.links]
+
+
+def parent(span: ReadableSpan) -> int | None:
+    return None if span.parent is None else span.parent.span_id
+
+
+def check_one_trace(house: House, put: str) -> None:
+    """Check that the order led to a put and that to a run, all in one trace."""
+    order, put_span, run = house.one("order"), house.one(put), house.one("process")
+    assert len({context(each).trace_id for each in (order, put_span, run)}) == 1
+    assert parent(put_span) == context(order).span_id
+    assert parent(run) == context(put_span).span_id
+    assert linked(run) == [context(put_span).span_id]
+
+
+def test_one_trace_leads_from_schedule_to_the_run(
+    house: House, clock: ManualClock, store: Store
+) -> None:
+    def handler(instance: TaskInstance) -> None:
+        found.append(instance.trace_context)
+        inside.append(trace.get_current_span().get_span_context())
+
+    found: list[str | None] = []
+    inside: list[trace.SpanContext] = []
+    with house.scheduler(store, clock, handler) as scheduler:
+        with house.order():
+            given = replace(TASK, trigger=ExecuteOnceTrigger(START + seconds(5)))
+            scheduler.schedule(given)
+        clock.advance(seconds(10))
+    check_one_trace(house, "schedule send")
+    put, run = house.one("schedule"), house.one("process")
+    assert put.kind is trace.SpanKind.PRODUCER
+    assert dict(put.attributes or {}) == {
+        "messaging.system": "go_scheduler",
+        "messaging.operation.name": "schedule",
+        "messaging.operation.type": "create",
+    }
+    [text] = found
+    assert text is not None
+    assert text.startswith(f"00-{context(put).trace_id:032x}-")
+    assert inside == [context(run)]
+
+
+def test_the_same_scheduled_again_stays_in_its_trace(
+    house: House, store: Store
+) -> None:
+    client = house.client(store)
+    given = replace(HOURLY, name="report")
+    first = client.schedule(given)
+    again = client.schedule(given)
+    assert (again.trace_context, again.revision) == (first.trace_context, 1)
+    edited = client.schedule(replace(given, name="other"))
+    assert edited.trace_context not in (None, first.trace_context)
+    assert client.get_definition(given.id).trace_context == edited.trace_context
+
+
+def enqueue(client: Client) -> object:
+    return client.enqueue("send", order=7)
+
+
+def enqueue_all(client: Client) -> object:
+    return client.enqueue_all("send", [Job(payload={"order": 7}, key="7")])
+
+
+def run_now(client: Client) -> object:
+    return client.run_now(TASK.id)
+
+
+async def aenqueue(client: Client) -> object:
+    return await client.aenqueue("send")
+
+
+@pytest.mark.parametrize("put", [enqueue, enqueue_all, run_now, aenqueue])
+def test_one_trace_leads_from_a_call_to_the_run(
+    house: House, clock: ManualClock, store: Store, put: Callable[[Client], Any]
+) -> None:
+    Client(store).schedule(TASK)
+    with house.scheduler(store, clock, lambda _: None) as scheduler:
+        with house.order():
+            found = put(scheduler)
+            if asyncio.iscoroutine(found):
+                asyncio.run(found)
+        clock.advance(seconds(10))
+    check_one_trace(house, put.__name__.removeprefix("a"))
+
+
+def test_what_is_put_by_one_process_is_run_in_its_trace_by_another(
+    house: House, clock: ManualClock, store: Store
+) -> None:
+    client = house.client(store)
+    client.schedule_all([TASK, HOURLY])
+    assert (
+        dict(house.one("schedule_all").attributes or {})[
+            "messaging.batch.message_count"
+        ]
+        == 2
+    )
+    with house.order():
+        client.enqueue("send")
+    with house.scheduler(store, clock, lambda _: None):
+        clock.advance(seconds(10))
+    [run] = [each for each in house.spans("process") if each.name == "process send"]
+    assert parent(run) == context(house.one("enqueue")).span_id
+
+
+def test_runs_of_a_schedule_are_linked_and_have_traces_of_their_own(
+    house: House, clock: ManualClock, store: Store
+) -> None:
+    with house.scheduler(store, clock, lambda _: None) as scheduler:
+        with house.order():
+            scheduler.schedule(HOURLY)
+        clock.advance(timedelta(hours=2, minutes=1))
+    put = context(house.one("schedule"))
+    runs = house.spans("process")
+    assert len(runs) == 2
+    for run in runs:
+        assert (parent(run), linked(run)) == (None, [put.span_id])
+    assert len({put.trace_id, *(context(each).trace_id for each in runs)}) == 3
+
+
+def test_what_is_backfilled_is_linked_to_that(
+    house: House, clock: ManualClock, store: Store
+) -> None:
+    with house.scheduler(store, clock, lambda _: None) as scheduler:
+        scheduler.schedule(HOURLY)
+        scheduler.backfill(HOURLY.id, START - timedelta(hours=2), START)
+        clock.advance(seconds(10))
+    put = context(house.one("backfill")).span_id
+    assert [linked(run) for run in house.spans("process")] == [[put]] * 2
+
+
+@pytest.mark.parametrize("engine", SQL, indirect=True)
+def test_it_is_kept_within_a_transaction_of_the_users(
+    house: House, store: Store, store_url: str
+) -> None:
+    client = house.client(store)
+    client.schedule(TASK)
+    engine = connected(store_url)
+    with engine.begin() as connection:
+        made = client.enqueue("send", connection=connection)
+        put = client.schedule(HOURLY, connection=connection)
+    engine.dispose()
+    for own, found in (
+        (made.trace_context, client.get_instance(made.id)),
+        (put.trace_context, client.get_definition(put.id)),
+    ):
+        assert own is not None
+        assert found.trace_context == own
+
+
+def test_nothing_put_is_no_span(house: House, store: Store) -> None:
+    client = house.client(store)
+    assert client.schedule_all([]) == []
+    assert house.spans() == []
+
+
+def test_without_telemetry_nothing_is_carried(store: Store, house: House) -> None:
+    client = Client(store)
+    with house.order():
+        client.schedule_all([TASK, HOURLY])
+        made = client.enqueue("send")
+        client.backfill(HOURLY.id, START - timedelta(hours=2), START)
+    found = [client.get_instance(made.id), *client.list_instances()]
+    assert {each.trace_context for each in found} == {None}
+    assert client.get_definition(TASK.id).trace_context is None
+
+
+def test_without_a_provider_what_is_current_is_carried_as_it_is() -> None:
+    client = Client(MemoryStore(), telemetry=Telemetry())
+    assert client.schedule(TASK).trace_context is None
+    span = trace.NonRecordingSpan(
+        trace.SpanContext(0xA, 0xB, is_remote=True, trace_flags=trace.TraceFlags(1))
+    )
+    with trace.use_span(span):
+        made = client.enqueue("send")
+    assert made.trace_context == f"00-{0xA:032x}-{0xB:016x}-01"
+
+
+class Odd(Gathering):
+    """Says what no store can keep."""
+
+    def carry(self, put: Put) -> str | None:
+        return "ä"
+
+
+@pytest.mark.parametrize(
+    "put",
+    [
+        lambda client: client.schedule(TASK),
+        lambda client: client.enqueue("send"),
+        lambda client: client.backfill(HOURLY.id, START - timedelta(hours=2), START),
+    ],
+)
+def test_what_no_store_can_keep_is_refused(
+    put: Callable[[Client], object], clock: ManualClock
+) -> None:
+    store = MemoryStore(clock)
+    Client(store).schedule_all([TASK, HOURLY])
+    with pytest.raises(ConfigurationError, match="trace_context must be ASCII"):
+        put(Client(store, telemetry=Odd()))
+
+
+@pytest.mark.parametrize("context", ["", "ä", "a\n", "x" * 513, b"x", 1])
+def test_a_context_is_short_and_ascii(context: Any) -> None:
+    with pytest.raises(ConfigurationError, match="trace_context"):
+        Addition(trace_context=context)
+    with pytest.raises(ConfigurationError, match="trace_context"):
+        replace(TASK, trace_context=context)
+
+
+@pytest.mark.parametrize(
+    "make", [Client, lambda _, **given: Worker("http://a", print, **given)]
+)
+def test_what_is_no_telemetry_is_refused(make: Callable[..., object]) -> None:
+    with pytest.raises(ConfigurationError, match="telemetry"):
+        make(MemoryStore(), telemetry=print)
+
+
+@pytest.mark.parametrize("traced", [True, False])
+def test_the_trace_of_a_request_is_carried(
+    house: House, store: Store, traced: bool
+) -> None:
+    client = house.client(store) if traced else Client(store)
+    headers = {"traceparent": ELSEWHERE}
+    with Calling(create_app(client)) as http:
+        body = {"id": str(TASK.id), "name": "send", "trigger": {"on_demand": True}}
+        assert http.post("/v1/definitions", json=body, headers=headers).is_success
+        job = {"type": "send", "payload": {}}
+        found = http.post("/v1/jobs", json=job, headers=headers)
+        assert found.is_success, found.text
+        later = http.post("/v1/jobs", json=job)
+    made = client.get_instance(UUID(found.json()["instance_id"]))
+    put = client.get_definition(TASK.id)
+    assert put.metadata == {}
+    if not traced:
+        assert [put.trace_context, made.own_trace_context] == [ELSEWHERE] * 2
+        assert (
+            client.get_instance(UUID(later.json()["instance_id"])).own_trace_context
+            is None
+        )
+        return
+    spans = [house.one("schedule"), house.spans("enqueue_all")[0]]
+    for span, text in zip(
+        spans, [put.trace_context, made.own_trace_context], strict=True
+    ):
+        assert f"{parent(span):016x}" in ELSEWHERE
+        assert text is not None
+        assert text[:36] == ELSEWHERE[:36]
+        assert f"{context(span).span_id:016x}" in text
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ([], None),
+        ([ELSEWHERE], ELSEWHERE),
+        ([ELSEWHERE, ELSEWHERE], None),
+        (["odd"], None),
+        (["00" + ELSEWHERE[2:] + "-more"], None),
+        (["01" + ELSEWHERE[2:] + "-more"], "01" + ELSEWHERE[2:]),
+        (["ff" + ELSEWHERE[2:]], None),
+        ([ELSEWHERE.replace("0af7651916cd43dd8448eb211c80319c", "0" * 32)], None),
+        ([ELSEWHERE.replace("b7ad6b7169203331", "0" * 16)], None),
+    ],
+)
+def test_a_header_that_is_none_is_ignored(given: list[str], found: str | None) -> None:
+    headers = [(b"traceparent", each.encode()) for each in given]
+    assert traceparent_of({"type": "http", "headers": headers}) == found
+
+
+async def later(_: object) -> object:
+    await asyncio.sleep(0)
+    return carrier()
+
+
+def carrier(_: object = None) -> dict[str, str]:
+    found: dict[str, str] = {}
+    inject(found)
+    return found
+
+
+@pytest.mark.parametrize("handler", [carrier, later])
+def test_one_trace_leads_to_a_worker_elsewhere(
+    house: House, handler: Callable[[object], object]
+) -> None:
+    with server(MemoryStore()) as one:
+        task = one.task(id=TASK.id, name="send", queue="mail")
+        headers = {"traceparent": ELSEWHERE}
+        answer = one.client.post("/v1/jobs", json={"type": "send"}, headers=headers)
+        assert answer.is_success, answer.text
+        id = UUID(answer.json()["instance_id"])
+        assert one.scheduler.get_instance(id).trace_context == ELSEWHERE
+        with Worker(one.url, handler, queues=["mail"], telemetry=house.telemetry):
+            one.wait_until(
+                lambda: one.scheduler.get_instance(id).completed_at is not None
+            )
+        result = one.scheduler.get_instance(id).result
+    run = house.one("process send")
+    assert f"{context(run).trace_id:032x}-{parent(run):016x}" in ELSEWHERE
+    attributes = dict(run.attributes or {})
+    assert attributes["messaging.destination.name"] == "mail"
+    assert attributes["go_scheduler.definition.id"] == str(task.id)
+    assert result == {"traceparent": f"{ELSEWHERE[:36]}{context(run).span_id:016x}-01"}
+
+
+def test_work_says_its_trace() -> None:
+    with server(MemoryStore()) as one:
+        headers = {"traceparent": ELSEWHERE}
+        one.task(id=TASK.id, name="send")
+        for each in ({}, headers):
+            one.client.post("/v1/jobs", json={"type": "send"}, headers=each)
+        found = [one.take_one()["traceparent"] for _ in range(2)]
+    assert set(found) == {None, ELSEWHERE}
+
+
+class Broken(SpanProcessor):
+    """Is set up wrongly."""
+
+    def on_start(self, span: object, parent_context: object = None) -> None:
+        raise ZeroDivisionError
+
+
+def test_spans_that_cannot_be_made_keep_nothing_from_being_put(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    house.tracers.add_span_processor(Broken())
+    client = house.client(MemoryStore())
+    assert client.schedule(TASK).trace_context is None
+    assert client.enqueue("send").trace_context is None
+    assert "a span could not be made of what is put" in caplog.text
