@@ -44,7 +44,7 @@ def nodes(facts: Facts) -> Iterator[Finding]:
     if not living:
         yield NO_NODES.found("no node that takes on work was seen of late")
         return
-    yield well("nodes", f"{len(living)} live and take on work")
+    yield well("nodes", f"alive, and take on work: {len(living)}")
     versions = sorted({str(each.version) for each in living})
     if len(versions) > 1:
         yield VERSIONS_DIFFER.found(f"nodes are of version {', '.join(versions)}")

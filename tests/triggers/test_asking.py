@@ -13,6 +13,7 @@ from go_scheduler import MemoryStore
 from go_scheduler.client import Client
 from go_scheduler.dashboard import create_dashboard
 from go_scheduler.errors import InvalidTriggerError
+from go_scheduler.http import create_app
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import HOUR, definition, put
 from go_scheduler.testing.clock import START
@@ -126,6 +127,18 @@ def test_pages_do_not_wait_for_one_that_hangs(gate: threading.Event) -> None:
     found = pages_of(Hanging())
     assert "hangs: it" in found["/definitions"]
     assert "cannot be shown" in found["page"]
+
+
+def test_nobody_waits_over_http_for_one_that_hangs(gate: threading.Event) -> None:
+    store = MemoryStore(ManualClock())
+    store.initialize()
+    made = put(store, replace(definition(START + HOUR), trigger=Hanging()))
+    with Calling(create_app(Client(store))) as http:
+        [listed] = http.get("/v1/definitions").json()["items"]
+        refused = http.get(f"/v1/definitions/{made.id}/preview")
+    assert (listed["id"], listed["description"]) == (str(made.id), None)
+    assert refused.status_code == 422
+    assert "hangs: it has not answered yet" in refused.json()["detail"]
 
 
 def test_why_is_said_of_what_a_trigger_cannot_tell() -> None:

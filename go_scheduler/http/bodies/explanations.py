@@ -18,6 +18,7 @@ from go_scheduler.http.bodies.triggers import (
     warnings_of,
 )
 from go_scheduler.triggers import PreviewedTime, Trigger, preview
+from go_scheduler.triggers.asking import asked
 from go_scheduler.triggers.base import utc
 from go_scheduler.why.answer import Because, Why
 
@@ -50,10 +51,11 @@ class PreviewAnswer(Answer):
     @classmethod
     def of(cls, trigger: Trigger, n: int, after: datetime) -> Self:
         """That of a trigger; it is asked here."""
+        times = asked(trigger, lambda: preview(trigger, n, after))
         return cls(
             trigger=TriggerAnswer.of(trigger),
             description=description_of(trigger),
-            times=[PreviewedAnswer.of(each) for each in preview(trigger, n, after)],
+            times=[PreviewedAnswer.of(each) for each in times],
             warnings=warnings_of(trigger, after),
         )
 

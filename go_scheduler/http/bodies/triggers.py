@@ -24,6 +24,7 @@ from go_scheduler.triggers import (
     load_trigger,
     parse_phrase,
 )
+from go_scheduler.triggers.asking import asked
 from go_scheduler.triggers.base import STATE_LIMIT, is_own
 from go_scheduler.triggers.registry import find
 
@@ -209,11 +210,9 @@ def description_of(trigger: Trigger) -> str | None:
     """A trigger in words; None: it is not known here, or does not say."""
     if isinstance(trigger, UnknownTrigger):
         return None
-    if is_own(trigger):
-        return trigger.describe()
     try:
-        return str(trigger.describe())
-    # It is somebody else's code.
+        return str(asked(trigger, trigger.describe))
+    # It may be somebody else's code.
     except Exception:
         return None
 
