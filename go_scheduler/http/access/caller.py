@@ -72,6 +72,22 @@ class Caller:
                 " them",
             )
 
+    def check_work(self, queue: str) -> None:
+        """Refuse one who may not run what a queue has, whoever owns it.
+
+        Raises:
+            Problem: 403.
+        """
+        self.check_queue(queue)
+        if self.owners is not None:
+            raise Problem(
+                403,
+                "owner",
+                "Not allowed",
+                "the caller is restricted to some owners, and work is handed out by"
+                " queue: let it be restricted to queues instead",
+            )
+
     def owner_for(self, owner: str | None) -> str | None:
         """Whose a new definition of theirs is.
 

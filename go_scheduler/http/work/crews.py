@@ -305,15 +305,7 @@ class Crews:
     def _check_taking(self, queues: Sequence[str], caller: Caller) -> None:
         self._check_going()
         for each in queues:
-            caller.check_queue(each)
-        if caller.owners is not None:
-            raise Problem(
-                403,
-                "owner",
-                "Not allowed",
-                "the caller is restricted to some owners, and work is handed out by"
-                " queue: let it be restricted to queues instead",
-            )
+            caller.check_work(each)
 
     def _check_going(self) -> None:
         if self._stopping:

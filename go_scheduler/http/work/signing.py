@@ -45,12 +45,12 @@ class Signing:
         """What a token claims.
 
         Raises:
-            Problem: 403, it is not theirs.
+            Problem: 403, it is not theirs, or they may not work any more.
             StoreError: As ``tokens``.
         """
         tokens = await self.tokens()
         signed = tokens.read(token, instance_id, caller.subject)
-        caller.check_queue(signed.queue)
+        caller.check_work(signed.queue)
         return Claim(instance_id=instance_id, attempt=signed.attempt)
 
     def _read_key(self) -> Tokens:

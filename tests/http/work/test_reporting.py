@@ -296,12 +296,13 @@ def test_a_caller_is_restricted_to_its_queues(
         del shared.client.headers["X-Queues"]
 
 
-def test_a_caller_who_is_restricted_to_owners_is_handed_nothing(
-    shared: Server,
+def test_a_caller_who_is_restricted_to_owners_is_handed_nothing_and_ends_nothing(
+    shared: Server, work: dict[str, Any]
 ) -> None:
     shared.client.headers["X-Owners"] = "mine"
     try:
         assert slug(shared.ask("default", wait=0)) == (403, "owner")
+        assert slug(shared.tell(work, "complete")) == (403, "owner")
     finally:
         del shared.client.headers["X-Owners"]
 
