@@ -221,8 +221,9 @@ class RunTimedOut(InstanceEvent):
 
     Attributes:
         timeout: How long it might run.
-        ended: Whether it could be told to end: its task is cancelled, or its process
-            ended. Otherwise it is left behind, and counts as hung.
+        ended: Whether it could be told to end: its task is cancelled, its process
+            ended, or who runs it elsewhere told. Otherwise it is left behind, and
+            counts as hung.
     """
 
     timeout: timedelta

@@ -176,7 +176,7 @@ class Desk:
         for (number, each), answer in zip(over.items(), answers, strict=True):
             if answer is True:
                 ids, timeout = of_instance(each.instance), each.timeout
-                self._tell_event(RunTimedOut(**ids, timeout=timeout, ended=False))
+                self._tell_event(RunTimedOut(**ids, timeout=timeout, ended=True))
             found[number] = answer if isinstance(answer, StoreError) else Extension.LOST
         return found
 

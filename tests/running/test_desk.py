@@ -192,10 +192,8 @@ class TestExtend:
         assert again.error == over.error
         assert str(again.error).startswith("timed out after 0:01:00")
         timed_out = [each for each in told if isinstance(each, RunTimedOut)]
-        assert [(each.instance_id, each.timeout) for each in timed_out] == [
-            (run.id, MINUTE),
-            (last.id, MINUTE),
-        ]
+        found = [(each.instance_id, each.timeout, each.ended) for each in timed_out]
+        assert found == [(run.id, MINUTE, True), (last.id, MINUTE, True)]
         told.clear()
         assert desk.extend_all(given)[:2] == [Extension.LOST] * 2
         assert desk.complete(claim_of(run))
