@@ -11,7 +11,7 @@ from starlette.routing import Mount
 
 from go_scheduler.clock import StoreClock, SystemClock
 from go_scheduler.dashboard.context import Context
-from go_scheduler.dashboard.failures import Unexpected, answer_failure
+from go_scheduler.dashboard.failures import UnexpectedPage, answer_failure
 from go_scheduler.dashboard.live import Live
 from go_scheduler.dashboard.pages import PAGES
 from go_scheduler.dashboard.rendering import environment
@@ -108,7 +108,7 @@ def create_dashboard(
             *routes.ROUTES,
             *(route for page in PAGES for route in page.ROUTES),
         ],
-        middleware=[Middleware(SecurityHeaders), Middleware(Unexpected)],
+        middleware=[Middleware(SecurityHeaders), Middleware(UnexpectedPage)],
         exception_handlers=dict.fromkeys(
             (Problem, GoSchedulerError, HTTPException), answer_failure
         ),

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 from starlette.requests import Request
 
 from go_scheduler.dashboard.signing_in.doors import SIGNED_OUT
 from go_scheduler.dashboard.visit import Visit
-from go_scheduler.http.problems import Problem, of_error
+from go_scheduler.http.problems import Problem, Unexpected, of_error
 
 if TYPE_CHECKING:
     from starlette.responses import Response
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.types import Scope
 
 _CHANGED = ("/definitions/", "/instances/")
-_LOG = logging.getLogger("go_scheduler.dashboard")
 
 
 async def answer_failure(request: Request, error: Exception) -> Response:
@@ -41,37 +38,9 @@ def _page(request: Request, problem: Problem) -> Response:
     return response
 
 
-class Unexpected:
-    """Answers what nobody expected, and has the log tell of it once.
+class UnexpectedPage(Unexpected):
+    """Likewise of what nobody expected."""
 
-    Args:
-        app: What may raise it.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request."""
-        started = False
-
-        async def note(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
-        try:
-            await self._app(scope, receive, note)
-        except Exception:
-            # What has begun to be answered can only be broken off, by the server.
-            if started or scope["type"] != "http":
-                raise
-            id = uuid4()
-            _LOG.exception("a page failed, and showed the id %s", id)
-            problem = Problem(
-                500,
-                "unexpected",
-                "Something unexpected happened",
-                f"the server's log says more of it, by the id {id}",
-            )
-            await _page(Request(scope), problem)(scope, receive, send)
+    def answer(self, scope: Scope, problem: Problem) -> Response:
+        """The page that says so."""
+        return _page(Request(scope), problem)

@@ -199,7 +199,11 @@ class Unexpected:
                 "Something unexpected happened",
                 f"the server's log says more of it, by the id {id}",
             )
-            await problem.answer()(scope, receive, send)
+            await self.answer(scope, problem)(scope, receive, send)
+
+    def answer(self, scope: Scope, problem: Problem) -> Response:
+        """What says so to who asked."""
+        return problem.answer()
 
 
 def of_error(request: Request, error: Exception) -> Problem:

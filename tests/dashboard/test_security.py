@@ -96,7 +96,7 @@ def test_every_answer_tells_browsers_to_be_careful(
 def test_what_fails_is_told_to_the_log_alone(
     anns: Calling, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.ERROR, "go_scheduler.dashboard"):
+    with caplog.at_level(logging.ERROR, "go_scheduler.http"):
         answer = anns.get("/probe/failing")
     assert answer.status_code == 500
     assert "ZeroDivisionError" not in answer.text
