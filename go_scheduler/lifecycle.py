@@ -8,6 +8,7 @@ import threading
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from datetime import timedelta
+from itertools import islice
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Self
 from weakref import ref
@@ -251,9 +252,8 @@ class Lifecycle(ABC):
         outcome: Outcome | None,
         took: timedelta | None,
     ) -> None:
-        for each in self._fellows.nodes():
+        for each in islice(self._fellows.nodes(), 1):
             each.tally.ended(definition, outcome, took)
-            return
 
     def _live_node(self) -> Node | None:
         node = self._node

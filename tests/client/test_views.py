@@ -98,7 +98,9 @@ def test_only_so_many_queues_are_looked_at(
     for queue in ("a", "b"):
         pending(store, definition(queue=queue))
     found = [each.queue for each in store.list_backlog(1)]
-    assert found == (["a"] if isinstance(store, SQLStore) else ["a", "b"])
+    waiting = sorted(each.definition.queue for each in store.list_waiting(limit=5))
+    expected = ["a"] if isinstance(store, SQLStore) else ["a", "b"]
+    assert found == waiting == expected
 
 
 def test_it_can_be_awaited(store: Store) -> None:

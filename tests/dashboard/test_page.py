@@ -14,7 +14,8 @@ from go_scheduler.http.configuration.loading import load_configuration
 from tests.http.serving import Calling
 
 PAGE = (Path(__file__).parents[2] / "docs/dashboard.md").read_text()
-MOUNTED, WITH_DJANGO = re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S)
+# What is of a Django project runs in one alone, and so is marked otherwise.
+MOUNTED, WITH_DJANGO = re.findall(r"^```py(?:thon)?\n(.*?)^```$", PAGE, re.M | re.S)
 DJANGO = f"""
 import asyncio
 import httpx
