@@ -698,6 +698,7 @@ class TestRefusals:
             "last_pause",
             "completed_at",
             "revision",
+            "trace_context",
         )
         others = {"id", "name", "trigger", "named", "owner", "_revision_of", *kept}
         known = {each.name for each in fields(TaskDefinition)}
