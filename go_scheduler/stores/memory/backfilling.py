@@ -34,8 +34,9 @@ def backfill(
     check_is_as_read(definition, of.definition.revision)
     done = [each for each in fire_times if _make(of, each, overlap, tables, now)]
     for each in done:
-        if (row := of.fired_at(each)) is not None:
-            row.own_trace_context = definition.trace_context
+        made = of.fired_at(each)
+        assert made is not None
+        made.own_trace_context = definition.trace_context
     return done
 
 
