@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.json import JSON
-    from go_scheduler.models import TaskInstance
+    from go_scheduler.models import TaskDefinition, TaskInstance
 
 _MOST_AT_ONCE = 500
 _MOST_REMEMBERED = 10_000
@@ -260,14 +260,14 @@ class OnDemand(StoreAccess):
             self._look_for_instances(queues)
         if not taken:
             tell(found)
-        self._remember_queues(found)
+        if found:
+            self._remember_queue(found[0].definition)
         return found
 
-    def _remember_queues(self, found: Sequence[TaskInstance]) -> None:
+    def _remember_queue(self, definition: TaskDefinition) -> None:
         if len(self._queues) >= _MOST_REMEMBERED:
             self._queues.clear()
-        for each in found:
-            self._queues[each.definition.id] = each.definition.queue
+        self._queues[definition.id] = definition.queue
 
     def _tell_added(self, instance: TaskInstance, *, joined: bool) -> None:
         self._events.tell(

@@ -22,6 +22,7 @@ from go_scheduler.stores.postgresql.questions import (
     INDEXES,
     LONG,
     LONG_WAIT,
+    ago,
     rows_of,
 )
 from go_scheduler.stores.sql.questions import (
@@ -124,11 +125,11 @@ def _indexes(connection: Connection) -> Iterator[Finding]:
 def _transactions(connection: Connection) -> Iterator[Finding]:
     oldest = "none is open"
     for row in rows_of(connection, _TRANSACTIONS):
-        oldest = f"the oldest is open for {_ago(row.age)}"
+        oldest = f"the oldest is open for {ago(row.age)}"
         if row.age > LONG.total_seconds():
             yield LONG_TRANSACTION.found(
                 f"session {row.session_id} ({named(row.application_name)}) has had one"
-                f" open for {_ago(row.age)}",
+                f" open for {ago(row.age)}",
                 f"CANCEL SESSION '{row.session_id}';",
             )
     yield well("transactions", oldest)
@@ -138,7 +139,7 @@ def _locks(connection: Connection) -> Iterator[Finding]:
     for row in rows_of(connection, _LOCKS, wait=f"{LONG_WAIT.total_seconds()}s"):
         yield LONG_LOCK.found(
             f"transaction {row.txn_id} has had a row of {row.table_name} locked for"
-            f" {_ago(row.age)}, and others wait for it",
+            f" {ago(row.age)}, and others wait for it",
             "SELECT session_id FROM crdb_internal.cluster_transactions WHERE id ="
             f" '{row.txn_id}'; -- and CANCEL SESSION",
         )
@@ -168,7 +169,7 @@ def _ranges(connection: Connection) -> Iterator[Finding]:
 def _statistics(connection: Connection) -> Iterator[Finding]:
     for table in HOT:
         [row] = rows_of(connection, _STATISTICS.format(table), most=MANY_ROWS)
-        age = "never made" if row.age is None else f"made {_ago(row.age)} ago"
+        age = "never made" if row.age is None else f"made {ago(row.age)} ago"
         if row.rows >= MANY_ROWS and (row.age is None or _is_old(row.age)):
             yield OLD_STATISTICS.found(
                 f"those of {table} were {age}", f"ANALYZE {table};"
@@ -179,11 +180,6 @@ def _statistics(connection: Connection) -> Iterator[Finding]:
 
 def _is_old(seconds: float) -> bool:
     return seconds > OLD.total_seconds()
-
-
-def _ago(seconds: float) -> str:
-    """A duration as people read it, in whole seconds."""
-    return str(timedelta(seconds=round(seconds)))
 
 
 QUESTIONS: Mapping[str, Question] = {

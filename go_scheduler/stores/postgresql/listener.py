@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import selectors
-import socket
-import threading
 from typing import TYPE_CHECKING, TypeAlias
 
 import psycopg
 
 from go_scheduler.errors import StoreUnavailableError
-from go_scheduler.stores.hints import Hints, News
+from go_scheduler.stores.heard_hints import HeardHints
+from go_scheduler.stores.hints import News
 from go_scheduler.stores.postgresql.notices import CHANNEL, NEWS, NOTIFY_EVERY
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ Connection: TypeAlias = "psycopg.Connection[tuple[object, ...]]"
 _log = logging.getLogger(__name__)
 
 
-class Listener(Hints):
+class Listener(HeardHints):
     """Listens for one node.
 
     A pooler that gives a connection to another client after each transaction takes
@@ -43,36 +42,7 @@ class Listener(Hints):
         self._through_pooler = through_pooler
         self._connection: Connection | None = None
         self._is_deaf = False
-        self._closed = False
-        # Whoever closes this does not wait for the thread that waits.
-        self._lock = threading.Lock()
-        self._end, self._ended = socket.socketpair()
-
-    def wait(self) -> News:
-        """Wait for a notification; a new connection is as good as one."""
-        try:
-            with self._lock:
-                return News.NOTHING if self._closed else self._hear()
-        except psycopg.Error as error:
-            raise StoreUnavailableError(f"nothing is heard: {error}") from error
-        finally:
-            if self._closed:
-                self._let_go()
-
-    def close(self) -> None:
-        """Close the connection, or leave that to the thread that waits."""
-        self._closed = True
-        # The other end can be read from then on.
-        self._end.close()
-        self._let_go()
-
-    def _let_go(self) -> None:
-        if self._lock.acquire(blocking=False):
-            try:
-                self._disconnect()
-                self._ended.close()
-            finally:
-                self._lock.release()
+        super().__init__()
 
     def _hear(self) -> News:
         try:
@@ -82,9 +52,8 @@ class Listener(Hints):
                 # For what was put in meanwhile.
                 return News.ANYTHING
             return self._wait()
-        except BaseException:
-            self._disconnect()
-            raise
+        except psycopg.Error as error:
+            raise StoreUnavailableError(f"nothing is heard: {error}") from error
 
     def _listen(self, connection: Connection) -> None:
         asked = f"SELECT pg_backend_pid(), {CHANNEL}"
@@ -104,10 +73,10 @@ class Listener(Hints):
     def _wait(self) -> News:
         """Wait until something comes, or for the end."""
         with selectors.DefaultSelector() as selector:
-            selector.register(self._ended, selectors.EVENT_READ)
+            selector.register(self.ended, selectors.EVENT_READ)
             if self._connection is not None:
                 selector.register(self._connection.fileno(), selectors.EVENT_READ)
-            while not self._closed:
+            while not self.is_closed:
                 selector.select()
                 if self._connection is not None and (news := _news(self._connection)):
                     return news

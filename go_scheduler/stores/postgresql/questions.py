@@ -147,7 +147,7 @@ def _dead_rows(connection: Connection) -> Iterator[Finding]:
     for row in rows_of(connection, _ROWS, tables=list(TABLES)):
         size, dead = size + row.size, dead + row.dead
         if row.dead > max(MANY_DEAD, row.live // 2):
-            vacuumed = "never" if row.vacuumed is None else f"{_ago(row.vacuumed)} ago"
+            vacuumed = "never" if row.vacuumed is None else f"{ago(row.vacuumed)} ago"
             yield DEAD_ROWS.found(
                 f"{row.name} has {row.dead:,} dead rows beside {row.live:,}, and was"
                 f" vacuumed {vacuumed}",
@@ -170,15 +170,15 @@ def _transactions(connection: Connection) -> Iterator[Finding]:
         )
     oldest = "none is open"
     for row in rows_of(connection, _TRANSACTIONS):
-        oldest = f"the oldest is open for {_ago(row.age)}"
+        oldest = f"the oldest is open for {ago(row.age)}"
         if row.age > LONG.total_seconds():
             yield LONG_TRANSACTION.found(
-                f"{_session(row)} has had one open for {_ago(row.age)}", _end(row)
+                f"{_session(row)} has had one open for {ago(row.age)}", _end(row)
             )
     for row in rows_of(connection, _PREPARED):
         if row.age > LONG.total_seconds():
             yield PREPARED_TRANSACTION.found(
-                f"{named(row.gid)} of {row.owner} was prepared {_ago(row.age)} ago",
+                f"{named(row.gid)} of {row.owner} was prepared {ago(row.age)} ago",
                 f"ROLLBACK PREPARED {literal(row.gid)};",
             )
     yield well("transactions", oldest)
@@ -188,13 +188,13 @@ def _locks(connection: Connection) -> Iterator[Finding]:
     waits = f"{LONG_WAIT.total_seconds()}s"
     for row in rows_of(connection, _WAITING, wait=waits):
         yield LONG_LOCK.found(
-            f"process {row.waiting} has waited {_ago(row.age)} for {_session(row)}",
+            f"process {row.waiting} has waited {ago(row.age)} for {_session(row)}",
             _end(row),
         )
     for row in rows_of(connection, _WHOLE, wait=waits, tables=list(TABLES)):
         yield LONG_LOCK.found(
             f"{_session(row)} has had all of {row.name} locked ({row.mode}) for"
-            f" {_ago(row.age)}",
+            f" {ago(row.age)}",
             _end(row),
         )
 
@@ -208,7 +208,7 @@ def _end(row: Row[Any]) -> str:
     return f"SELECT pg_terminate_backend({row.pid});"
 
 
-def _ago(seconds: float) -> str:
+def ago(seconds: float) -> str:
     """A duration as people read it, in whole seconds."""
     return str(timedelta(seconds=round(seconds)))
 

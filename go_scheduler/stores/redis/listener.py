@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import socket
-import threading
 from datetime import timedelta
 from selectors import EVENT_READ, DefaultSelector
 from typing import TYPE_CHECKING, Any
 
 from go_scheduler.errors import StoreError, StoreUnavailableError
-from go_scheduler.stores.hints import Hints, News
+from go_scheduler.stores.heard_hints import HeardHints
+from go_scheduler.stores.hints import News
 from go_scheduler.stores.redis.server import told
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ _EVERY = timedelta(milliseconds=5)
 """So often at most a hint is published; scripts have the same number."""
 
 
-class Listener(Hints):
+class Listener(HeardHints):
     """Listens for one node.
 
     Args:
@@ -37,45 +36,14 @@ class Listener(Hints):
         self._channel = channel
         self._timeout = timeout
         self._pubsub: Any = None
-        self._closed = False
-        # Whoever closes this does not wait for the thread that waits.
-        self._lock = threading.Lock()
-        self._end, self._ended = socket.socketpair()
-
-    def wait(self) -> News:
-        """Wait for a message; a new connection is as good as one."""
-        try:
-            with self._lock:
-                return News.NOTHING if self._closed else self._hear()
-        finally:
-            if self._closed:
-                self._let_go()
-
-    def close(self) -> None:
-        """Close the connection, or leave that to the thread that waits."""
-        self._closed = True
-        # The other end can be read from then on.
-        self._end.close()
-        self._let_go()
-
-    def _let_go(self) -> None:
-        if self._lock.acquire(blocking=False):
-            try:
-                self._disconnect()
-                self._ended.close()
-            finally:
-                self._lock.release()
+        super().__init__()
 
     def _hear(self) -> News:
         try:
             with told():
                 return self._wait() if self._pubsub else self._subscribe()
         except StoreError as error:
-            self._disconnect()
             raise StoreUnavailableError(f"nothing is heard: {error}") from error
-        except BaseException:
-            self._disconnect()
-            raise
 
     def _subscribe(self) -> News:
         self._pubsub = self._listen()
@@ -88,11 +56,11 @@ class Listener(Hints):
     def _wait(self) -> News:
         """Wait until something comes, or for the end."""
         assert self._pubsub is not None, "it has subscribed"
-        while not self._closed:
+        while not self.is_closed:
             if news := self._news(self._pubsub):
                 return news
             with DefaultSelector() as selector:
-                selector.register(self._ended, EVENT_READ)
+                selector.register(self.ended, EVENT_READ)
                 selector.register(self._pubsub.connection._sock, EVENT_READ)
                 selector.select()
         return News.NOTHING

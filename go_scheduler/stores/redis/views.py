@@ -61,9 +61,7 @@ class RedisViews(RedisCalls, ViewStore):
         limit: int,
     ) -> Sequence[TaskInstance]:
         """Read what can be claimed, or will be when it is due, earliest due first."""
-        most = _looked_at(limit, queues, owners)
-        found = self._reader.instances(self._server.run("list_waiting", limit=most))
-        return list(islice(_among(found, queues, owners), limit))
+        return self._first("list_waiting", queues, owners, limit)
 
     def list_ended(
         self,
@@ -97,8 +95,17 @@ class RedisViews(RedisCalls, ViewStore):
         limit: int,
     ) -> Sequence[TaskInstance]:
         """Read what nodes hold and run, those first whose claims expire first."""
+        return self._first("list_claims", queues, owners, limit)
+
+    def _first(
+        self,
+        script: str,
+        queues: Collection[str] | None,
+        owners: Collection[str] | None,
+        limit: int,
+    ) -> Sequence[TaskInstance]:
         most = _looked_at(limit, queues, owners)
-        found = self._reader.instances(self._server.run("list_claims", limit=most))
+        found = self._reader.instances(self._server.run(script, limit=most))
         return list(islice(_among(found, queues, owners), limit))
 
     def list_fired(
