@@ -23,6 +23,11 @@ from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import LEASE, NODE, definition
 from go_scheduler.testing.clock import START
 from tests import servers
+from tests.rabbitmq_servers import (
+    REQUIRE_RABBITMQ,
+    missing_rabbitmq,
+    running_rabbitmq,
+)
 from tests.redis_servers import REQUIRE_REDIS, missing_redis, running_redis
 
 if TYPE_CHECKING:
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from go_scheduler.stores.base import Store
+    from tests.rabbitmq_servers import RabbitMQServer
     from tests.redis_servers import RedisServer
 
 # A pytest that a test starts is not told what this one was.
@@ -96,6 +102,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         _need(servers.missing_cockroachdb(), servers.REQUIRE_COCKROACHDB)
     if _engine(item) == "redis" or "redis_server" in fixtures:
         _need(missing_redis(), REQUIRE_REDIS)
+    if {"rabbitmq_server", "own_rabbitmq"}.intersection(fixtures):
+        _need(missing_rabbitmq(), REQUIRE_RABBITMQ)
 
 
 def _need(missing: str | None, required: str) -> None:
@@ -139,6 +147,24 @@ def cockroachdb_url() -> Iterator[str]:
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     """The session's Redis."""
     with running_redis(tmp_path_factory.mktemp("redis"), appendonly="yes") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_server(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[RabbitMQServer]:
+    """The session's RabbitMQ, which no test stops; what tests leave there stays there."""
+    with running_rabbitmq(tmp_path_factory.mktemp("rabbitmq")) as server:
+        yield server
+
+
+@pytest.fixture
+def own_rabbitmq(tmp_path: Path) -> Iterator[RabbitMQServer]:
+    """A RabbitMQ of the test's own, which it may stop, kill and start again."""
+    folder = tmp_path / "rabbitmq"
+    folder.mkdir()
+    with running_rabbitmq(folder) as server:
         yield server
 
 
