@@ -154,7 +154,7 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
 def rabbitmq_server(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[RabbitMQServer]:
-    """The session's RabbitMQ, which no test stops; what tests leave there stays there."""
+    """The session's RabbitMQ, which no test stops, and nobody empties."""
     with running_rabbitmq(tmp_path_factory.mktemp("rabbitmq")) as server:
         yield server
 

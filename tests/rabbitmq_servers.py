@@ -29,15 +29,15 @@ disk_free_limit.absolute = 1MB
 vm_memory_high_watermark.absolute = 1GB
 log.file.level = warning
 """
-# The group outlives nobody: once standard input ends, as it does with whoever has started
-# this, everything in it is killed.
+# The group outlives nobody: once standard input ends, as it does with whoever has
+# started this, everything in it is killed.
 _TOGETHER = 'epmd >epmd.log 2>&1 & "$0" & exec >/dev/null; cat; kill -KILL 0'
 
 
 def program() -> str | None:
     """The broker that is installed here."""
-    debians = sorted(_DEBIAN.glob("rabbitmq_server-*/sbin/rabbitmq-server"))
-    return str(debians[-1]) if debians else shutil.which("rabbitmq-server")
+    packaged = sorted(_DEBIAN.glob("rabbitmq_server-*/sbin/rabbitmq-server"))
+    return str(packaged[-1]) if packaged else shutil.which("rabbitmq-server")
 
 
 def missing_rabbitmq() -> str | None:
