@@ -23,7 +23,11 @@ from go_scheduler.errors import (
     TaskInstanceStateError,
 )
 from go_scheduler.events.event import of_instance
-from go_scheduler.events.instance_events import InstanceFinished, InstanceReopened
+from go_scheduler.events.instance_events import (
+    InstanceCancelRequested,
+    InstanceFinished,
+    InstanceReopened,
+)
 from go_scheduler.instead import write_instead
 from go_scheduler.models import (
     Cancelled,
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from go_scheduler.client.pages import Page
+    from go_scheduler.events.event import Event
     from go_scheduler.models import TaskRun
 
 _BATCH = 500
@@ -184,14 +189,17 @@ class Instances(StoreAccess):
                 at the same moment; repeat the transaction.
         """
         check_type("instance_id", instance_id, UUID)
-        ended: list[TaskInstance] = []
-        tell = partial(self._tell_cancelled, ended)
+        happened: list[Event] = []
+        tell = partial(self._tell_all, happened)
         store = self._within(connection, tell)
         instance = store.get_instance(instance_id)
         next_fire_time = next_after_end(instance.definition, self._store.now())
         answer = store.cancel_instances({instance_id: next_fire_time}).get(instance_id)
         if answer is Cancelled.CANCELLED:
-            ended.append(instance)
+            happened.append(_cancelled(instance))
+        elif answer is Cancelled.REQUESTED:
+            ids, worker = of_instance(instance), instance.worker
+            happened.append(InstanceCancelRequested(**ids, worker=worker))
         if connection is None:
             tell()
         return answer
@@ -199,17 +207,9 @@ class Instances(StoreAccess):
     acancel = awaitable(cancel)
     """Await what ``cancel`` does; see there."""
 
-    def _tell_cancelled(self, ended: Sequence[TaskInstance]) -> None:
-        for each in ended:
-            self._events.tell(
-                InstanceFinished(
-                    **of_instance(each),
-                    outcome=Outcome.CANCELLED,
-                    started_at=None,
-                    took=None,
-                    error=None,
-                )
-            )
+    def _tell_all(self, happened: Sequence[Event]) -> None:
+        for each in happened:
+            self._events.tell(each)
 
     def retry(self, instance_id: UUID) -> TaskInstance:
         """Run an instance again that has failed, as soon as a node can.
@@ -307,3 +307,13 @@ class Instances(StoreAccess):
             raise TaskDefinitionNotFoundError(definition_id)
         problem = "its definition waits for the end of another instance"
         raise TaskInstanceStateError(instance_id, instance.state.value, problem)
+
+
+def _cancelled(instance: TaskInstance) -> InstanceFinished:
+    return InstanceFinished(
+        **of_instance(instance),
+        outcome=Outcome.CANCELLED,
+        started_at=None,
+        took=None,
+        error=None,
+    )

@@ -21,6 +21,7 @@ from go_scheduler.events.event import DefinitionEvent, Event, InstanceEvent
 from go_scheduler.events.instance_events import (
     ClaimAnswerLost,
     CompletedRunFailed,
+    InstanceCancelRequested,
     InstanceClaimed,
     InstanceDropped,
     InstanceFinished,
@@ -85,6 +86,7 @@ __all__ = [
     "ExecutorFailed",
     "ExecutorRecovered",
     "InstanceAdded",
+    "InstanceCancelRequested",
     "InstanceClaimed",
     "InstanceCreated",
     "InstanceDropped",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import contextmanager
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,7 @@ from go_scheduler.events.run_log import RunLog
 from go_scheduler.events.store_watch import StoreWatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import timedelta
 
     from go_scheduler.clock import Clock
@@ -55,6 +57,7 @@ class Events:
         self.instrument = next(instruments, None)
         self.count_fired: Callable[[Sequence[Any]], None] = lambda firings: None
         # Of each kind who takes it, once it was asked for.
+        self._lock = threading.Lock()
         self._taking: dict[type[Event], tuple[Callable[[Event], None], ...]] = {}
         if self.wanted(StoreAway) or self.wanted(StoreBack):
             watch = StoreWatch(self._clock, self.pass_on)
@@ -78,6 +81,28 @@ class Events:
         """Tell the users' listeners."""
         for take in self._takers_of(type(event)):
             take(event)
+
+    @contextmanager
+    def told(
+        self, take: Callable[[Event], None], *kinds: type[Event]
+    ) -> Iterator[None]:
+        """Tell one more within this, in place: it neither waits nor raises.
+
+        Args:
+            take: Told of each.
+            kinds: Of events that are told as they happen, and not only if somebody
+                listens from the start.
+        """
+        taker = take, kinds
+        with self._lock:
+            self._takers.append(taker)
+            self._taking.clear()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._takers.remove(taker)
+                self._taking.clear()
 
     def counting(self, count: Callable[[Sequence[Any]], None]) -> Events:
         """The same, for a node that counts what fires."""
@@ -112,10 +137,11 @@ class Events:
     def _takers_of(self, kind: type[Event]) -> tuple[Callable[[Event], None], ...]:
         found = self._taking.get(kind)
         if found is None:
-            found = tuple(
-                take for take, kinds in self._takers if issubclass(kind, kinds)
-            )
-            self._taking[kind] = found
+            with self._lock:
+                found = tuple(
+                    take for take, kinds in self._takers if issubclass(kind, kinds)
+                )
+                self._taking[kind] = found
         return found
 
 

@@ -72,6 +72,17 @@ class InstanceUnparked(InstanceEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceCancelRequested(InstanceEvent):
+    """It runs, or is about to, and somebody has asked it to stop by ``cancel``.
+
+    Attributes:
+        worker: Who runs it outside of its node; None: nobody, or nobody knows.
+    """
+
+    worker: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceReplaced(InstanceEvent):
     """It is to end for a later instance of its definition, by ``Overlap.REPLACE``.
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
+from copy import copy
+from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, cast
 
 from go_scheduler.checks import check_name, check_takes_one, check_version
 from go_scheduler.errors import ConfigurationError
@@ -172,6 +173,38 @@ class HandlerRegistry:
         self._names[task.definition.id] = task.name
         if self._scheduler is not None:
             task.bind(self._scheduler)
+
+    def routed(self, handlers: Mapping[str, Handler]) -> Self:
+        """The same tasks and names, of which some are run by other handlers.
+
+        It is for a scheduler that hands some of its work to somebody else, who has the
+        handlers of this registry. Both have the same tasks: what is enqueued by one of
+        them goes to the scheduler that was made last.
+
+        ```python
+        scheduler = Scheduler(handlers.routed({"resize": dispatcher}), store)
+        ```
+
+        Args:
+            handlers: By the names that they are to run, which are registered here.
+
+        Raises:
+            ConfigurationError: A name is not registered, or a handler cannot be called
+                with an instance.
+        """
+        for name, each in handlers.items():
+            if name not in self:
+                raise ConfigurationError(
+                    f"no handler is registered as {shown(name)}: there is nothing to"
+                    " route"
+                )
+            check_handler(each)
+        routed = copy(self)
+        routed._handlers = self._handlers.copy()
+        routed._handlers.update(handlers)
+        now_async = {name for name, each in handlers.items() if _is_async(each)}
+        routed._async = (self._async - handlers.keys()) | now_async
+        return routed
 
     def bind(self, scheduler: Enqueues) -> None:
         """Let a scheduler take what is enqueued by the tasks, by later ones as well."""

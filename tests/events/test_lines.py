@@ -28,6 +28,7 @@ from go_scheduler.events import (
     ExecutorFailed,
     ExecutorRecovered,
     InstanceAdded,
+    InstanceCancelRequested,
     InstanceClaimed,
     InstanceCreated,
     InstanceDropped,
@@ -356,6 +357,7 @@ SILENT = [
     InstanceCreated(**OF_D, fire_time=NOON),
     InstanceAdded(**OF_D, instance_id=ONE, execute_at=NOON, key=None, joined=False),
     InstanceClaimed(**OF_I, due_at=NOON),
+    InstanceCancelRequested(**OF_I, worker="anna"),
     InstanceStarted(
         **OF_I, fire_time=NOON, execute_at=NOON, started_at=NOON, late=SECOND
     ),

@@ -31,6 +31,7 @@ from go_scheduler.events import (
     DefinitionScheduled,
     DefinitionSetAside,
     Event,
+    InstanceCancelRequested,
     InstanceCreated,
     InstanceFinished,
     InstanceSkipped,
@@ -46,7 +47,8 @@ from go_scheduler.events import (
     hears,
 )
 from go_scheduler.firing import telling
-from go_scheduler.models import Outcome
+from go_scheduler.models import Cancelled, Outcome, TaskInstance
+from go_scheduler.run import HandedOn
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Answer
 from go_scheduler.testing.builders import HOUR, SECOND
@@ -148,6 +150,25 @@ class TestDefinitions:
             clock.advance(SECOND)
         assert len(house.of(InstanceCreated)) == 1
         assert house.of(DefinitionCompleted) == []
+
+    def test_a_run_was_asked_to_stop(self, clock: ManualClock, store: Store) -> None:
+        def handler(instance: TaskInstance) -> HandedOn:
+            return HandedOn(worker="anna")
+
+        house = House(clock, store, handler)
+        told: list[Event] = []
+        with house.scheduler as scheduler:
+            with scheduler._hub.told(told.append, InstanceCancelRequested):
+                scheduler.schedule(once(START))
+                clock.advance(SECOND)
+                [instance] = scheduler.list_instances()
+                assert scheduler.cancel(instance.id) is Cancelled.REQUESTED
+            scheduler.cancel(instance.id)
+        first, again = house.of(InstanceCancelRequested)
+        assert first == again
+        assert told == [first]
+        assert (first.instance_id, first.attempt) == (instance.id, instance.attempt)
+        assert first.worker == "anna"
 
     def test_a_cancelled_instance_has_finished(
         self, house: House, clock: ManualClock, store: Store

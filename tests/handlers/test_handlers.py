@@ -11,7 +11,9 @@ import pytest
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.handlers.registry import HandlerRegistry, async_test, find_handler
 from go_scheduler.scheduler import Scheduler
-from go_scheduler.testing.builders import definition
+from go_scheduler.stores.memory.store import MemoryStore
+from go_scheduler.testing import ManualClock
+from go_scheduler.testing.builders import SECOND, definition
 from tests.conftest import instance
 
 if TYPE_CHECKING:
@@ -184,3 +186,45 @@ def test_what_cannot_be_called_with_an_instance_is_refused(
 )
 def test_what_can_be_called_with_one_argument_is_a_handler(handler: Handler) -> None:
     Scheduler(handler)
+
+
+class TestRouted:
+    """A registry of which some names are run by other handlers."""
+
+    def test_other_handlers_are_called_by_the_names_given(self) -> None:
+        handlers = HandlerRegistry()
+        handlers.register("here")(coroutine)
+        handlers.register("there")(coroutine)
+        handlers.register("later")(plain)
+        routed = handlers.routed({"there": plain, "later": coroutine})
+        assert routed(named("there")) == "plain"
+        asked = [routed.is_async(named(each)) for each in ("here", "there", "later")]
+        assert asked == [True, False, True]
+        assert handlers.is_async(named("there"))
+        assert routed.names == handlers.names
+
+    def test_the_tasks_are_the_same_and_are_enqueued(self) -> None:
+        handlers = HandlerRegistry(owner="pictures", version=7)
+        ran: list[TaskInstance] = []
+
+        @handlers.task("resize")
+        def resize(width: int) -> None:
+            pytest.fail("it is run elsewhere")
+
+        clock = ManualClock()
+        routed = handlers.routed({"resize": ran.append})
+        with Scheduler(routed, MemoryStore(clock), clock=clock):
+            resize.enqueue(width=7)
+            clock.advance(SECOND)
+        [instance] = ran
+        assert instance.payload == {"width": 7}
+
+    def test_a_name_that_nobody_has_is_refused(self) -> None:
+        with pytest.raises(ConfigurationError, match="registered as 'resise'"):
+            HandlerRegistry().routed({"resise": plain})
+
+    def test_what_cannot_be_called_is_refused(self) -> None:
+        handlers = HandlerRegistry()
+        handlers.register("plain")(plain)
+        with pytest.raises(ConfigurationError, match="cannot be called"):
+            handlers.routed({"plain": 7})  # type: ignore[dict-item]
