@@ -28,6 +28,7 @@ ROOMS = (
     "running",
     "running/calling",
     "stores/messages",
+    "working",
 )
 
 MOST_LINES = 350

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import threading
 from datetime import timedelta
-from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from go_scheduler.checks import check_at_least, check_name, check_type
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.events.instrument import Instrument
-from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.http.access.loopback import check_safe_url
-from go_scheduler.http.working.calling import check_handler
 from go_scheduler.http.working.life import Life, Settings
 from go_scheduler.http.working.server import checked_url
-from go_scheduler.http.working.work import Work
 from go_scheduler.shown import shown
-from go_scheduler.signals import caught_signals, next_request
+from go_scheduler.working.arguments import check_arguments, checked_queues, own_name
+from go_scheduler.working.work import Work
+from go_scheduler.working.worker import LivingWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from types import TracebackType
 
     from go_scheduler.http.working.server import Token
 
@@ -34,7 +28,7 @@ _UNLESS = "; plain_http=True sends it there all the same, for others to read"
 _LONGEST_WAIT = timedelta(seconds=60)
 
 
-class Worker:
+class Worker(LivingWorker):
     """Waits for work of a server by long-poll, and runs it here.
 
     ```python
@@ -85,11 +79,7 @@ class Worker:
         wait: timedelta = timedelta(seconds=30),
         telemetry: Instrument | None = None,
     ) -> None:
-        if not isinstance(handler, HandlerRegistry):
-            check_handler(handler)
-        check_type("max_workers", max_workers, int)
-        if max_workers < 1:
-            raise ConfigurationError(f"max_workers must be at least 1: {max_workers}")
+        check_arguments(handler, max_workers, telemetry)
         check_type("plain_http", plain_http, bool)
         if token is not None:
             if not callable(token):
@@ -99,114 +89,25 @@ class Worker:
         check_at_least("wait", wait, ZERO)
         if wait > _LONGEST_WAIT:
             raise ConfigurationError(f"wait must be a minute at most: {shown(wait)}")
-        if telemetry is not None:
-            check_type("telemetry", telemetry, Instrument)
-        if name is None:
-            name = f"{socket.gethostname()[:100]} {os.getpid()}"
-        self._settings = Settings(
+        settings = Settings(
             url=checked_url(url),
             handler=handler,
             queues=_joined(queues),
             max_workers=max_workers,
             token=token,
-            name=check_name("name", name),
+            name=own_name() if name is None else check_name("name", name),
             wait=wait,
             telemetry=telemetry,
         )
-        self._lock = threading.Lock()
-        self._life: Life | None = None
-
-    def start(self) -> None:
-        """Begin to wait for work, on threads of its own; harmless if it does."""
-        self._started(_nobody)
-
-    def stop(self, timeout: timedelta | None = None) -> bool:
-        """Take no more work, and await what runs and what is still to be told.
-
-        Args:
-            timeout: How long to wait before leaving that behind, which then runs again
-                elsewhere; None: until all has ended.
-
-        Returns:
-            Whether all has ended; true if it was not running.
-
-        Raises:
-            NotAllowedError: It had ended: the server does not know who it is, or does
-                not let them work.
-            GoSchedulerError: It had ended, as the server refused it for another reason.
-        """
-        if timeout is not None:
-            check_at_least("timeout", timeout, ZERO)
-        with self._lock:
-            life, self._life = self._life, None
-        if life is None:
-            return True
-        life.request_stop()
-        done = life.join(None if timeout is None else timeout.total_seconds())
-        if not done:
-            life.leave()
-            life.join(None)
-        if life.error is not None:
-            raise life.error
-        return done
-
-    def run(self) -> None:
-        """Work until SIGINT, SIGTERM or ``stop()``.
-
-        The first signal awaits the running handlers; a second one leaves them behind.
-        Signals are caught on the main thread only, and only while this runs.
-
-        Raises:
-            NotAllowedError: The server does not know who asks, or does not let them
-                work.
-            GoSchedulerError: The server refuses it for another reason.
-        """
-        requests: SimpleQueue[int | None] = SimpleQueue()
-        with caught_signals(requests):
-            life = self._started(lambda: requests.put(None))
-            if next_request(requests) is not None:
-                life.request_stop()
-                if next_request(requests) is not None:
-                    life.leave()
-        self.stop()
-
-    def __enter__(self) -> Self:
-        """Start."""
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop, and wait for what runs."""
-        self.stop()
-
-    def _started(self, ended: Callable[[], None]) -> Life:
-        with self._lock:
-            if self._life is None or self._life.is_over:
-                self._life = Life(self._settings)
-                self._life.start()
-            self._life.when_over(ended)
-            return self._life
+        super().__init__(lambda: Life(settings))
 
 
 def _joined(queues: Iterable[str]) -> str:
     """Queues as they are asked for."""
-    if isinstance(queues, str):
-        raise ConfigurationError(f"queues must be several texts, such as ({queues!r},)")
-    names = [check_name("queue", each) for each in queues]
-    if not names:
-        raise ConfigurationError("queues must name one at least")
+    names = checked_queues(queues)
     for each in names:
         if "," in each:
             raise ConfigurationError(
                 f"over HTTP a queue is named without a comma: {shown(each)}"
             )
     return ",".join(names)
-
-
-def _nobody() -> None:
-    """Nobody is told."""

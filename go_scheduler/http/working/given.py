@@ -1,73 +1,51 @@
-"""A run as a worker has it: what its handler may ask, and what came of it."""
+"""A run that a server has handed to a worker."""
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
-from go_scheduler.errors import ConfigurationError
-from go_scheduler.http.working.work import instance_of, work_of
+from go_scheduler.json import NOTHING
+from go_scheduler.working import given
+from go_scheduler.working.work import Work, frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import timedelta
 
-    from go_scheduler.json import JSON
-    from go_scheduler.models import TaskInstance
-    from go_scheduler.running.failure import Failure
 
-
-class Ending(NamedTuple):
-    """What came of a run.
-
-    Attributes:
-        failure: Why it did not succeed; None: it did.
-        result: What its handler returned, a JSON value.
-    """
-
-    failure: Failure | None = None
-    result: JSON = None
-
-
-class Given:
-    """What a worker was handed and still has, as ``current_run()`` shows it.
+class Given(given.Given):
+    """What a worker was handed and still has.
 
     Args:
         item: As the server sends it.
         extend: Asks the server for more time, without waiting for its answer.
     """
 
-    joined = False
+    place = "a worker of an HTTP server"
+    recorder = "the server"
 
     def __init__(
         self, item: Mapping[str, Any], extend: Callable[[Given, timedelta], None]
     ) -> None:
-        self.work = work_of(item)
+        super().__init__(_work_of(item), extend)
         self.token: str = item["token"]
         self.lease: float = item["lease"]
-        self.lost = False
-        self.cancel_requested = False
-        self._extend = extend
 
-    @cached_property
-    def instance(self) -> TaskInstance:
-        """What is run, as far as a worker knows it."""
-        return instance_of(self.work)
 
-    def extend(self, by: timedelta) -> bool:
-        """Ask for more time; false: it is too late for that."""
-        if self.lost:
-            return False
-        self._extend(self, by)
-        return True
-
-    def complete_in(self, connection: object) -> bool:
-        """Refuse: the store is the server's.
-
-        Raises:
-            ConfigurationError: Always.
-        """
-        raise ConfigurationError(
-            "complete_in() is for handlers next to their store, and this one runs in a"
-            " worker of an HTTP server: return, and the server records it"
-        )
+def _work_of(item: Mapping[str, Any]) -> Work:
+    payload, metadata = item["payload"], item["metadata"]
+    definition_id: str | None = item.get("definition_id")
+    return Work(
+        instance_id=UUID(item["instance_id"]),
+        type=item["type"],
+        payload=None if payload is None else frozen(payload, "payload"),
+        metadata=frozen(metadata, "metadata") if metadata else NOTHING,
+        attempt=item["attempt"],
+        execute_at=datetime.fromisoformat(item["execute_at"]),
+        # A server may be of a version without these.
+        definition_id=None if definition_id is None else UUID(definition_id),
+        queue=item.get("queue"),
+        traceparent=item.get("traceparent"),
+    )

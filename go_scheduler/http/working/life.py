@@ -1,24 +1,23 @@
-"""One life of a worker, from its start to its end, on a thread of its own."""
+"""One life of a worker of a server: it waits for work, and has it done."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import threading
-from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from go_scheduler.http.working.calling import Calling
 from go_scheduler.http.working.given import Given
-from go_scheduler.http.working.pauses import Pauses
 from go_scheduler.http.working.reports import BEYOND, Reports
 from go_scheduler.http.working.server import AwayError, Server
+from go_scheduler.working import life
+from go_scheduler.working.calling import Calling
+from go_scheduler.working.life import first
+from go_scheduler.working.pauses import Pauses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from go_scheduler.events.instrument import Instrument
     from go_scheduler.http.working.server import Token
@@ -56,7 +55,7 @@ class Settings:
     beyond: timedelta = BEYOND
 
 
-class Life:
+class Life(life.Life):
     """Waits for work and has it done, until it is told to stop.
 
     Args:
@@ -64,77 +63,23 @@ class Life:
     """
 
     def __init__(self, settings: Settings) -> None:
+        super().__init__(Calling(settings.handler, _LOG, settings.telemetry))
         self._settings = settings
-        self._over: Future[None] = Future()
-        self._calling = Calling(settings.handler, settings.telemetry)
         self._called = 0
-        self._runs: set[asyncio.Task[None]] = set()
-        self._ready = threading.Event()
-        self._thread = threading.Thread(
-            target=self._run, name="go_scheduler worker", daemon=True
-        )
-        self.error: BaseException | None = None
-
-    def start(self) -> None:
-        """Begin, on its thread."""
-        self._thread.start()
-        self._ready.wait()
-
-    def request_stop(self) -> None:
-        """Take no more work; what runs is awaited."""
-        # Its event loop is closed once it is over.
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._stopping.set)
-
-    def leave(self) -> None:
-        """Await nothing any more."""
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._leaving.set)
-
-    def join(self, seconds: float | None) -> bool:
-        """Wait until it is over, and no longer than so long; whether it is."""
-        self._thread.join(seconds)
-        return self._over.done()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it has ended."""
-        return self._over.done()
-
-    def when_over(self, call: Callable[[], None]) -> None:
-        """Have it called once this is over, or now if it is."""
-        self._over.add_done_callback(lambda _: call())
-
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._live())
-        # Coverage no longer follows this thread when its event loop has ended.
-        except BaseException as error:  # pragma: no cover
-            self.error = error
-        finally:  # pragma: no cover
-            self._calling.stop()
-            self._over.set_result(None)
 
     async def _live(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._stopping, self._leaving = asyncio.Event(), asyncio.Event()
         self._changed = asyncio.Event()
-        self._ready.set()
         async with Server(self._settings.url, self._settings.token) as server:
             self._server = server
             self._reports = Reports(server, self._settings.beyond)
             polling = asyncio.create_task(self._poll())
-            await _first(polling, self._stopping.wait())
+            await first(polling, self._stopping.wait())
             polling.cancel()
             await asyncio.wait([polling])
-            await _first(asyncio.create_task(self._end()), self._leaving.wait())
+            await self._until_left()
         # What it was refused for; else it was cancelled.
         if not polling.cancelled():
             polling.result()
-
-    async def _end(self) -> None:
-        while self._runs:
-            await asyncio.wait(self._runs)
 
     async def _poll(self) -> None:
         """Take work whenever there is a place for it.
@@ -221,15 +166,3 @@ class Life:
             self._spawn(self._reports.extend(given, by.total_seconds()))
 
         self._loop.call_soon_threadsafe(extend)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._runs.add(task)
-        task.add_done_callback(self._runs.discard)
-
-
-async def _first(task: asyncio.Task[None], other: Coroutine[Any, Any, object]) -> None:
-    """Wait until one of two is done, and leave the other."""
-    waiting = asyncio.create_task(other)
-    await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()

@@ -9,15 +9,16 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from go_scheduler.errors import GoSchedulerError
-from go_scheduler.http.working.pauses import Pauses
 from go_scheduler.http.working.server import AwayError, LostError
+from go_scheduler.working.pauses import Pauses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from go_scheduler.http.working.given import Ending, Given
+    from go_scheduler.http.working.given import Given
     from go_scheduler.http.working.server import Server
     from go_scheduler.running.failure import Failure
+    from go_scheduler.working.given import Ending
 
 _LOG = logging.getLogger("go_scheduler.http.worker")
 _MOST = 100

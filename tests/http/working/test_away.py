@@ -18,10 +18,12 @@ from go_scheduler import RetryAfter, current_run
 from go_scheduler.errors import ConfigurationError, GoSchedulerError
 from go_scheduler.http import Work, Worker
 from go_scheduler.http.remote_errors import NotAllowedError
-from go_scheduler.http.working.given import Ending, Given
-from go_scheduler.http.working.pauses import Pauses
+from go_scheduler.http.working.given import Given
+from go_scheduler.http.working.life import Life
 from go_scheduler.http.working.reports import Reports
 from go_scheduler.http.working.server import Server as Asked
+from go_scheduler.working.given import Ending
+from go_scheduler.working.pauses import Pauses
 from tests.http.serving import PATIENCE
 
 if TYPE_CHECKING:
@@ -160,7 +162,7 @@ def test_what_is_handed_out_as_it_stops_is_given_back(
     called: list[Work] = []
     with working(server, called.append) as worker:
         life = worker._life
-        assert life is not None
+        assert isinstance(life, Life)
         server.next("work")
 
         async def hand_out() -> None:
@@ -201,7 +203,7 @@ def test_one_that_was_refused_may_start_again(server: Scripted) -> None:
     worker.start()
     server.next("work")
     life = worker._life
-    assert life is not None
+    assert isinstance(life, Life)
     life.join(PATIENCE)
     server.say("work", (200, WORK))
     server.say("complete", (200, DONE))
@@ -335,7 +337,7 @@ def test_who_cannot_tell_what_came_of_runs_takes_no_more(server: Scripted) -> No
     worker = Worker(server.url, lambda _: called.release(), max_workers=1)
     worker.start()
     life = worker._life
-    assert life is not None
+    assert isinstance(life, Life)
     for _ in range(2):
         assert called.acquire(timeout=PATIENCE)
 

@@ -5,35 +5,31 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-import logging
 import threading
 from concurrent.futures import Future
 from contextlib import nullcontext
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from go_scheduler.checks import check_takes_one
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.handlers.registry import (
     HandlerRegistry,
     async_test,
-    check_callable,
     refuse_generator,
 )
-from go_scheduler.http.working.given import Ending
 from go_scheduler.run import HandedOn, enter_run, leave_run
 from go_scheduler.running.calling.calls import await_here
 from go_scheduler.running.elsewhere import result_text
 from go_scheduler.running.failure import failure_of
+from go_scheduler.working.given import Ending
 
 if TYPE_CHECKING:
+    import logging
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from go_scheduler.events.instrument import Instrument
-    from go_scheduler.http.working.given import Given
-
-_LOG = logging.getLogger("go_scheduler.http.worker")
+    from go_scheduler.working.given import Given
 
 
 class Calling:
@@ -43,12 +39,17 @@ class Calling:
 
     Args:
         handler: What is called, with the work; a registry's with the instance.
+        log: Says which results are not kept.
         telemetry: Has a span around each call; None: there is none.
     """
 
     def __init__(
-        self, handler: Callable[[Any], object], telemetry: Instrument | None = None
+        self,
+        handler: Callable[[Any], object],
+        log: logging.Logger,
+        telemetry: Instrument | None = None,
     ) -> None:
+        self._log = log
         self._telemetry = telemetry
         self._handler = handler
         self._by_type = isinstance(handler, HandlerRegistry)
@@ -102,7 +103,7 @@ class Calling:
                     result = asyncio.run_coroutine_threadsafe(
                         await_here(result), self._event_loop()
                     ).result()
-                return _success(result)
+                return self._success(given, result)
         except BaseException as error:
             return Ending(failure_of(error, callers=_CALLERS))
         finally:
@@ -113,7 +114,7 @@ class Calling:
         try:
             with self._around(given):
                 result: Any = self._handler(argument)
-                return _success(await result)
+                return self._success(given, await result)
         # SystemExit would end the event loop, and with it every other handler.
         except BaseException as error:
             return Ending(failure_of(error, callers=_CALLERS))
@@ -122,6 +123,21 @@ class Calling:
         if self._telemetry is None:
             return nullcontext()
         return self._telemetry.around(given.instance)
+
+    def _success(self, given: Given, result: object) -> Ending:
+        if result is HandedOn or isinstance(result, HandedOn):
+            raise ConfigurationError(
+                "HandedOn is for handlers next to their store, and this one runs in"
+                f" {given.place}, which has been handed it on already"
+            )
+        try:
+            text = result_text(result)
+        except ConfigurationError as error:
+            # What is done is done, and must not be done again for that.
+            self._log.warning("what a handler returned is not kept: %s", error)
+            text = None
+        # A copy: what it was may be changed by now.
+        return Ending(result=None if text is None else json.loads(text))
 
     def _event_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
@@ -133,33 +149,6 @@ class Calling:
     def _run_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
             runner.get_loop().run_forever()
-
-
-def check_handler(handler: object) -> None:
-    """Refuse what cannot be called with work.
-
-    Raises:
-        ConfigurationError: It is no callable of one argument, and no registry.
-    """
-    check_callable(handler)
-    assert callable(handler)
-    check_takes_one("the handler", handler, argument="the work")
-
-
-def _success(result: object) -> Ending:
-    if result is HandedOn or isinstance(result, HandedOn):
-        raise ConfigurationError(
-            "HandedOn is for handlers next to their store, and this one runs in a"
-            " worker of an HTTP server, which has been handed it on already"
-        )
-    try:
-        text = result_text(result)
-    except ConfigurationError as error:
-        # What is done is done, and must not be done again for that.
-        _LOG.warning("what a handler returned is not kept: %s", error)
-        text = None
-    # A copy: what it was may be changed by now.
-    return Ending(result=None if text is None else json.loads(text))
 
 
 def _start(name: str, target: Callable[..., None], *args: object) -> None:

@@ -1,4 +1,4 @@
-"""How long to wait before a server is asked again that did not answer."""
+"""How long to wait before what did not answer is asked again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Pauses:
         self._next = _FIRST
 
     def next(self, least: float = 0.0) -> float:
-        """How many seconds to wait; no less than the server asks for, within bounds."""
+        """How many seconds to wait; no less than it asks for, within bounds."""
         seconds = min(max(self._next, least), self._longest)
         self._next = min(2 * self._next, self._longest)
         return seconds * random.uniform(1.0, 1.5)

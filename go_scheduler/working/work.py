@@ -1,26 +1,23 @@
-"""Work: what a worker's handler is called with."""
+"""Work: what the handler of a worker is called with."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
-from go_scheduler.json import JSON, NOTHING, freeze
+from go_scheduler.json import JSON, freeze
 from go_scheduler.models import TaskDefinition, TaskInstance
 from go_scheduler.models.definition import METADATA_LIMIT
 from go_scheduler.triggers.on_demand import OnDemandTrigger
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _LIMIT = 2 * METADATA_LIMIT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What a server has handed to a worker.
+    """What has been handed to a worker.
 
     Attributes:
         instance_id: Its identity, the same over all attempts.
@@ -29,7 +26,7 @@ class Work:
         metadata: Its definition's; read-only.
         attempt: Rises with each time it is handed out.
         execute_at: When it was to run.
-        definition_id: Of what it is a run; None: the server does not say it.
+        definition_id: Of what it is a run; None: that is not said.
         queue: From which queue it comes; likewise.
         traceparent: The trace in which it was asked for, as W3C writes it; None: none.
     """
@@ -43,24 +40,6 @@ class Work:
     definition_id: UUID | None = None
     queue: str | None = None
     traceparent: str | None = None
-
-
-def work_of(item: Mapping[str, Any]) -> Work:
-    """That of an item as the server sends it."""
-    payload, metadata = item["payload"], item["metadata"]
-    definition_id: str | None = item.get("definition_id")
-    return Work(
-        instance_id=UUID(item["instance_id"]),
-        type=item["type"],
-        payload=None if payload is None else _frozen(payload, "payload"),
-        metadata=_frozen(metadata, "metadata") if metadata else NOTHING,
-        attempt=item["attempt"],
-        execute_at=datetime.fromisoformat(item["execute_at"]),
-        # A server may be of a version without these.
-        definition_id=None if definition_id is None else UUID(definition_id),
-        queue=item.get("queue"),
-        traceparent=item.get("traceparent"),
-    )
 
 
 def instance_of(work: Work) -> TaskInstance:
@@ -84,5 +63,10 @@ def instance_of(work: Work) -> TaskInstance:
     )
 
 
-def _frozen(value: Mapping[str, JSON], name: str) -> Mapping[str, JSON]:
+def frozen(value: Mapping[str, JSON], name: str) -> Mapping[str, JSON]:
+    """What was sent as a payload or as metadata, read-only.
+
+    Raises:
+        ConfigurationError: It is no object, or none that a store can have kept.
+    """
     return freeze(value, name=name, limit=_LIMIT)

@@ -1,0 +1,1 @@
+"""What workers elsewhere have in common, whatever brings them their work."""
