@@ -36,7 +36,7 @@ from go_scheduler.models import (
     TaskRun,
 )
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
-from go_scheduler.raised import Fail, RetryAfter
+from go_scheduler.raised import Fail, GiveBack, RetryAfter
 from go_scheduler.run import HandedOn, Run, current_run
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.base import Store
@@ -80,6 +80,7 @@ __all__ = [
     "ExecuteOnceTrigger",
     "Extension",
     "Fail",
+    "GiveBack",
     "GoSchedulerError",
     "HandedOn",
     "HandlerRegistry",

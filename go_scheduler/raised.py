@@ -43,6 +43,38 @@ class RetryAfter(Exception):
         return f"to be run again in {self.delay}{why}"
 
 
+@write_instead("GiveBack(timedelta(seconds=5), 'the printer is away')")
+class GiveBack(Exception):
+    """Raised by a handler that has not begun anything, and cannot now.
+
+    The instance is given back for a while, for any node to claim after it. It counts as
+    no run: nothing has failed, ``retry`` has no part in it, and there is no end to it.
+    If somebody has asked it to stop, it is cancelled.
+
+    ```python
+    def handler(instance: TaskInstance) -> None:
+        if not printer.is_up():
+            raise GiveBack(timedelta(seconds=5), "the printer is away")
+    ```
+
+    Attributes:
+        delay: After how long it may be claimed again.
+        reason: Why, for a person to read.
+
+    Raises:
+        ConfigurationError: ``delay`` is not a timedelta of zero or more.
+    """
+
+    def __init__(self, delay: timedelta, reason: str | None = None) -> None:
+        check_at_least("delay", delay, ZERO)
+        super().__init__(delay, reason)
+        self.delay = delay
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return self.reason or "its handler cannot begin it now"
+
+
 class Fail(Exception):
     """Raised by a handler whose instance is to fail for good, without another run.
 

@@ -14,6 +14,7 @@ from go_scheduler import (
     ConfigurationError,
     ExecuteOnceTrigger,
     Fail,
+    GiveBack,
     HandedOn,
     HandlerRegistry,
     MemoryStore,
@@ -24,7 +25,7 @@ from go_scheduler import (
     TaskDefinition,
 )
 from go_scheduler.clock import ZERO
-from go_scheduler.events import RunDeferred, RunFailed, hears
+from go_scheduler.events import InstanceGivenBack, RunDeferred, RunFailed, hears
 from go_scheduler.running.failure import Failure, failure_of
 from go_scheduler.testing.builders import claim, fire, put
 from go_scheduler.testing.clock import START
@@ -187,6 +188,58 @@ def test_stop_on_says_nothing_of_a_retry_that_is_asked_for(clock: ManualClock) -
     assert run(handler, clock, once(retry=retry)).state is State.COMPLETED
 
 
+def test_what_cannot_begin_is_given_back_and_counts_as_no_run(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    told: list[Event] = []
+    handler = Called(clock, GiveBack(seconds(7), "it is away"), GiveBack(seconds(5)))
+    store = MemoryStore(clock)
+    listeners = [hears(InstanceGivenBack)(told.append)]
+    with Scheduler(handler, store, clock=clock, listeners=listeners) as scheduler:
+        stored = scheduler.schedule(once(name="a", retry=RetryPolicy(max_attempts=1)))
+        clock.advance(MINUTE)
+        [ended] = scheduler.list_instances(definition_id=stored.id)
+        assert not scheduler.list_runs(ended.id)
+    assert handler.at == [0, 7, 12]
+    assert (ended.state, ended.runs, ended.error) == (State.COMPLETED, 1, None)
+    first, second = told
+    assert isinstance(first, InstanceGivenBack)
+    assert (first.reason, first.delay) == ("it is away", seconds(7))
+    assert first.by_handler
+    assert isinstance(second, InstanceGivenBack)
+    assert second.reason == "its handler cannot begin it now"
+    assert (
+        f"instance {ended.id} of a: attempt 1 has not begun anything and is given back"
+        " for 0:00:07: it is away"
+    ) in caplog.messages
+
+
+def test_what_cannot_begin_and_is_asked_to_stop_is_cancelled(
+    clock: ManualClock,
+) -> None:
+    held: list[Scheduler] = []
+
+    def handler(instance: TaskInstance) -> None:
+        held[0].cancel(instance.id)
+        raise GiveBack(seconds(5))
+
+    with Scheduler(handler, MemoryStore(clock), clock=clock) as scheduler:
+        held.append(scheduler)
+        scheduler.schedule(once())
+        clock.advance(MINUTE)
+        [ended] = scheduler.list_instances()
+    assert ended.state is State.CANCELLED
+
+
+def test_an_exception_that_cannot_say_what_it_is_is_named() -> None:
+    class Mute(GiveBack):
+        def __str__(self) -> str:
+            raise ValueError
+
+    assert failure_of(Mute(MINUTE)).error == "Mute, whose text cannot be made"
+
+
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_a_handler_says_that_it_fails_for_good(clock: ManualClock, kind: str) -> None:
     called = Called(clock, Fail("no such customer"))
@@ -231,6 +284,8 @@ def test_a_delay_that_is_none_is_refused_where_it_is_raised() -> None:
         RetryAfter(5)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="delay must be at least 0 s"):
         RetryAfter(seconds(-1))
+    with pytest.raises(ConfigurationError, match="delay must be at least 0 s"):
+        GiveBack(seconds(-1))
 
 
 class SaysNothing:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 # More than any instance has, and what every store can compare.
 _MOST_ATTEMPTS = 10**18
+_NOT_RUN = "it is not run where it was handed on to"
 
 
 class Runs(StoreAccess):
@@ -136,7 +137,12 @@ class Runs(StoreAccess):
     """Await what ``fail`` does; see there."""
 
     def release(
-        self, instance_id: UUID, attempt: int, *, delay: timedelta = ZERO
+        self,
+        instance_id: UUID,
+        attempt: int,
+        *,
+        delay: timedelta = ZERO,
+        reason: str | None = None,
     ) -> bool:
         """Give back what was handed on and will not be run: it runs anew, elsewhere.
 
@@ -146,6 +152,7 @@ class Runs(StoreAccess):
             instance_id: The instance.
             attempt: The attempt that was handed on.
             delay: After so long it runs again.
+            reason: Why, for people to read; it is told by ``InstanceGivenBack``.
 
         Returns:
             Whether it was given back. If not, its claim was lost before.
@@ -156,7 +163,8 @@ class Runs(StoreAccess):
         """
         claim = _claim(instance_id, attempt)
         check_at_least("delay", delay, ZERO)
-        return self._went_on(self._desk().release(claim, delay=delay))
+        reason = reason or _NOT_RUN
+        return self._went_on(self._desk().release(claim, delay=delay, reason=reason))
 
     arelease = awaitable(release)
     """Await what ``release`` does; see there."""

@@ -114,10 +114,12 @@ class InstanceGivenBack(InstanceEvent):
     Attributes:
         reason: Why.
         delay: For so long nobody should claim it.
+        by_handler: Whether its handler was called, and has raised ``GiveBack``.
     """
 
     reason: str
     delay: timedelta
+    by_handler: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

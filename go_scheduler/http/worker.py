@@ -39,11 +39,11 @@ class Worker(LivingWorker):
     ```
 
     Sync handlers are called on threads, ``async def`` ones on an event loop. What they
-    return is the result, if it is JSON; what they raise is the error: ``RetryAfter``
-    and ``Fail`` decide as in any handler. Inside them ``current_run()`` says whether
-    the run was cancelled or lost, and its ``extend`` asks for more time; heartbeats are
-    sent meanwhile. A server that is away is asked again, by and by, and told then what
-    came of runs.
+    return is the result, if it is JSON; what they raise is the error: ``RetryAfter``,
+    ``Fail`` and ``GiveBack`` decide as in any handler. Inside them ``current_run()``
+    says whether the run was cancelled or lost, and its ``extend`` asks for more time;
+    heartbeats are sent meanwhile. A server that is away is asked again, by and by, and
+    told then what came of runs.
 
     Args:
         url: Of the server, such as ``http://127.0.0.1:8710``.

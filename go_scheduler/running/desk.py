@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Claimant
 
-_NOT_RUN = "it is not run where it was handed on to"
 _EXTENSIONS = {None: Extension.LOST, True: Extension.STOP, False: Extension.GO_ON}
 End = TypeVar("End", Success, Failing)
 
@@ -180,7 +179,7 @@ class Desk:
             found[number] = answer if isinstance(answer, StoreError) else Extension.LOST
         return found
 
-    def release(self, claim: Claim, *, delay: timedelta) -> bool:
+    def release(self, claim: Claim, *, delay: timedelta, reason: str) -> bool:
         """Give back what is not run after all, and count no run.
 
         Returns:
@@ -198,7 +197,7 @@ class Desk:
         if claim.instance_id not in answer.done:
             return False
         ids = of_instance(run.instance)
-        self._tell_event(InstanceGivenBack(**ids, reason=_NOT_RUN, delay=delay))
+        self._tell_event(InstanceGivenBack(**ids, reason=reason, delay=delay))
         return True
 
     def complete(self, claim: Claim, *, result: str | None = None) -> bool:

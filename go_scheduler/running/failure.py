@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.policies.retry_policy import names_of
-from go_scheduler.raised import Fail, RetryAfter
-from go_scheduler.running.calling.error_text import describe_error
+from go_scheduler.raised import Fail, GiveBack, RetryAfter
+from go_scheduler.running.calling.error_text import describe_error, message_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -22,12 +22,15 @@ class Failure(NamedTuple):
         kinds: The names of what was raised, as ``stop_on`` knows them.
         is_final: Whether another run is out of the question.
         retry_in: After how long another is asked for; None: that is the policy's.
+        given_back_for: It has not begun anything: for how long its instance is given
+            back, and ``error`` is but the reason; None: it has failed.
     """
 
     error: str
     kinds: tuple[str, ...] = ()
     is_final: bool = False
     retry_in: timedelta | None = None
+    given_back_for: timedelta | None = None
 
     @property
     def is_chosen(self) -> bool:
@@ -46,12 +49,15 @@ def failure_of(error: BaseException, *, callers: Collection[CodeType] = ()) -> F
             made there, and not from within the handler, will come at each call.
     """
     raised = _members(error)
+    if (delay := _longest(raised, GiveBack)) is not None:
+        reasons = dict.fromkeys(map(message_of, raised))
+        return Failure("; ".join(reasons), given_back_for=delay)
     fails = all(isinstance(each, Fail) for each in raised)
     return Failure(
         error=describe_error(error),
         kinds=_kinds(error, raised),
         is_final=fails or _is_wrong_call(error, callers),
-        retry_in=_retry_in(raised),
+        retry_in=_longest(raised, RetryAfter),
     )
 
 
@@ -74,9 +80,11 @@ def _kinds(error: BaseException, raised: list[BaseException]) -> tuple[str, ...]
     return tuple(dict.fromkeys((*names_of(type(error)), *alike)))
 
 
-def _retry_in(raised: list[BaseException]) -> timedelta | None:
-    """After how long another run is asked for: the longest, if all ask for one."""
-    delays = [each.delay for each in raised if isinstance(each, RetryAfter)]
+def _longest(
+    raised: list[BaseException], kind: type[RetryAfter | GiveBack]
+) -> timedelta | None:
+    """The longest of the times that are asked for, if all ask for one so."""
+    delays = [each.delay for each in raised if isinstance(each, kind)]
     return max(delays) if len(delays) == len(raised) else None
 
 

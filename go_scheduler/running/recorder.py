@@ -161,8 +161,14 @@ class Recorder:
         self._left_behind = True
 
     def fail(self, run: HeldRun, failure: Failure) -> None:
-        """Record that a run did not succeed: cancelled, due again, or failed."""
-        if self._left_behind and not (run.joined or failure.is_chosen):
+        """Record that a run did not succeed: cancelled, due again, or failed.
+
+        Or given back, as it has not begun anything.
+        """
+        delay = failure.given_back_for
+        if delay is not None and not (run.joined or run.cancel_requested):
+            self.release(run, failure.error, delay=delay, by_handler=True)
+        elif self._left_behind and not (run.joined or failure.is_chosen):
             self.give_back_called(run, failure.error)
         else:
             ended = self._ended(run)
@@ -206,11 +212,25 @@ class Recorder:
         """Why a run is not to be called any more, as it comes too late, if so."""
         return lateness.dropped(run.instance, self._defaults, now=now)
 
-    def release(self, run: HeldRun, reason: str, *, delay: timedelta = ZERO) -> None:
-        """Give back what was not called, for any node to claim after the delay."""
-        if self._events.wanted(InstanceGivenBack):
-            ids = of_instance(run.instance)
-            self._events.tell(InstanceGivenBack(**ids, reason=reason, delay=delay))
+    def release(
+        self,
+        run: HeldRun,
+        reason: str,
+        *,
+        delay: timedelta = ZERO,
+        by_handler: bool = False,
+    ) -> None:
+        """Give back what was not run, for any node to claim after the delay."""
+        # The log says nothing of the others.
+        if by_handler or self._events.wanted(InstanceGivenBack):
+            self._events.tell(
+                InstanceGivenBack(
+                    **of_instance(run.instance),
+                    reason=reason,
+                    delay=delay,
+                    by_handler=by_handler,
+                )
+            )
         self._write(Entry(run, Release(claim=run.claim, delay=delay)))
 
     def release_lapsing(self, run: HeldRun) -> None:

@@ -213,6 +213,11 @@ WRITTEN = [
         " go_scheduler.raised.RetryAfter: to be run again in 0:00:01: not",
     ),
     (
+        InstanceGivenBack(**OF_I, reason="away", delay=SECOND, by_handler=True),
+        f"INFO instance {TWO} of report: attempt 4 has not begun anything and is given"
+        " back for 0:00:01: away",
+    ),
+    (
         RunLeftBehind(**OF_I, error="no"),
         f"WARNING instance {TWO} of report: attempt 4 was left behind, has failed and"
         " is given back: no",

@@ -654,11 +654,12 @@ class TestRelease:
         self, store: Store, desk: Desk, told: list[Event]
     ) -> None:
         run = handed_on(store)
-        assert desk.release(claim_of(run), delay=timedelta(0))
-        assert not desk.release(claim_of(run), delay=timedelta(0))
+        assert desk.release(claim_of(run), delay=timedelta(0), reason="it is full")
+        assert not desk.release(claim_of(run), delay=timedelta(0), reason="no")
         [event] = told
         assert isinstance(event, InstanceGivenBack)
         assert (event.instance_id, event.attempt) == (run.id, run.attempt)
+        assert event.reason == "it is full"
         [second] = claim(store, OTHER_NODE)
         assert (second.id, second.runs) == (run.id, 1)
         assert store.list_claimed(OTHER_NODE) == [second]
@@ -667,13 +668,13 @@ class TestRelease:
         self, store: Store, desk: Desk
     ) -> None:
         gone = replace(claim_of(handed_on(store)), instance_id=NOBODY)
-        assert not desk.release(gone, delay=timedelta(0))
+        assert not desk.release(gone, delay=timedelta(0), reason="no")
 
     def test_it_may_wait_before(
         self, store: Store, clock: ManualClock, desk: Desk
     ) -> None:
         run = handed_on(store)
-        assert desk.release(claim_of(run), delay=MINUTE)
+        assert desk.release(claim_of(run), delay=MINUTE, reason="no")
         assert claim(store) == []
         clock.advance(MINUTE)
         assert ids(claim(store)) == [run.id]

@@ -22,7 +22,7 @@ from go_scheduler.errors import SchedulerStateError
 from go_scheduler.handlers.registry import Handler, HandlerRegistry
 from go_scheduler.models import State
 from go_scheduler.policies import CatchUp, RetryPolicy
-from go_scheduler.raised import Fail, RetryAfter
+from go_scheduler.raised import Fail, GiveBack, RetryAfter
 from go_scheduler.run import HandedOn, current_run, run_here
 from go_scheduler.running.calling.calls import Calls
 from go_scheduler.running.calling.event_loop import ApplicationLoop, OwnEventLoop
@@ -895,6 +895,9 @@ def raise_any(kind: str, instance: TaskInstance) -> None:
         "all fail": ExceptionGroup("", [Fail("a"), ExceptionGroup("", [Fail("b")])]),
         "all later": ExceptionGroup("", [RetryAfter(HOUR), RetryAfter(MINUTE * 2)]),
         "mixed": ExceptionGroup("", [Fail("a"), RetryAfter(HOUR), KeyError(1)]),
+        "not begun": GiveBack(HOUR, "away"),
+        "none begun": ExceptionGroup("", [GiveBack(HOUR), GiveBack(MINUTE, "away")]),
+        "one begun": ExceptionGroup("", [GiveBack(HOUR), RetryAfter(HOUR)]),
     }[kind]
 
 
@@ -925,6 +928,9 @@ class TakesNothingAsync:
         ("all fail", None),
         ("all later", HOUR),
         ("mixed", MINUTE),
+        ("not begun", HOUR),
+        ("none begun", HOUR),
+        ("one begun", MINUTE),
     ],
 )
 @pytest.mark.parametrize(
@@ -948,6 +954,10 @@ def test_what_a_handler_raises_decides_wherever_it_runs(
     stored = pool.stored(run)
     assert stored.state is (State.FAILED if due_in is None else State.PENDING)
     assert stored.due_at == run.instance.due_at + (due_in or ZERO)
+    # What has not begun counts as no run, and has not failed.
+    given_back = kind in {"not begun", "none begun"}
+    assert (stored.runs, stored.error is None) == (int(not given_back), given_back)
+    assert bool(pool.store.list_runs(run.instance.id)) is not given_back
 
 
 @pytest.mark.parametrize(

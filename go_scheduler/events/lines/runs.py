@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.events.instance_events import (
     CompletedRunFailed,
+    InstanceGivenBack,
     ResultDiscarded,
     ResultLost,
     RunDeferred,
@@ -42,6 +43,14 @@ def _(event: RunDeferred) -> Line:
     # Below the last of a group is a rule.
     why = event.error.rstrip(" +-\n").rpartition("\n")[2].lstrip(" |")
     return _run_failed(INFO, event, what, why)
+
+
+@line_of.register(InstanceGivenBack)
+def _(event: InstanceGivenBack) -> Line | None:
+    if not event.by_handler:
+        return None
+    what = f"has not begun anything and is given back for {event.delay}"
+    return _run_failed(INFO, event, what, event.reason)
 
 
 @line_of.register(RunLeftBehind)

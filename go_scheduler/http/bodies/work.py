@@ -8,6 +8,7 @@ from uuid import UUID
 
 from pydantic import Field
 
+from go_scheduler.clock import ZERO
 from go_scheduler.http.bodies.body import (
     Answer,
     Asked,
@@ -121,6 +122,10 @@ class ReleaseBody(Body):
     """That a run has not begun, and will not."""
 
     token: str = _TOKEN
+    delay: Seconds = Field(ZERO, description="For so long nobody is handed it.")
+    reason: str | None = Field(
+        None, max_length=10_000, description="Why, for people to read."
+    )
 
 
 class ExtendBody(Body):

@@ -163,7 +163,11 @@ async def release(
     instance_id: UUID, body: ReleaseBody, caller: Worker, crews: Handing
 ) -> RecordedAnswer:
     """Give back what has not begun: it counts as no run, and somebody else gets it."""
-    await crews.release(instance_id, body.token, caller)
+    with of_field("delay"):
+        check_at_least("delay", body.delay, ZERO)
+    await crews.release(
+        instance_id, body.token, caller, delay=body.delay, reason=body.reason
+    )
     return RecordedAnswer()
 
 

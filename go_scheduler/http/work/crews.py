@@ -268,13 +268,23 @@ class Crews:
         if not await self._reported.fail(run):
             raise lost()
 
-    async def release(self, instance_id: UUID, token: str, caller: Caller) -> None:
+    async def release(
+        self,
+        instance_id: UUID,
+        token: str,
+        caller: Caller,
+        *,
+        delay: timedelta,
+        reason: str | None,
+    ) -> None:
         """Give back what is not begun: it is handed to somebody else, and no run.
 
         Args:
             instance_id: Of what.
             token: Its token.
             caller: Who says so.
+            delay: After how long.
+            reason: Why.
 
         Raises:
             Problem: 403, the token is not theirs; 409, the run is lost.
@@ -282,7 +292,7 @@ class Crews:
         """
         claim = await self._signing.claim(instance_id, token, caller)
         self._handed_out.pop(claim)
-        if not await self._returned.give_back(claim):
+        if not await self._returned.give_back(claim, delay=delay, reason=reason):
             raise lost()
 
     def stop_taking(self) -> None:
@@ -309,13 +319,8 @@ class Crews:
 
     def _check_going(self) -> None:
         if self._stopping:
-            raise Problem(
-                503,
-                "stopping",
-                "The server is stopping",
-                "it hands out no more work: ask again in a moment",
-                headers=RETRY_AFTER,
-            )
+            title, detail = "The server is stopping", "ask for work again in a moment"
+            raise Problem(503, "stopping", title, detail, headers=RETRY_AFTER)
 
     def _work(self, instance: TaskInstance, tokens: Tokens, caller: Caller) -> Work:
         self._handed_out.add(instance)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
+from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError
 from go_scheduler.stores.messages import Claim
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from concurrent.futures import Executor
+    from datetime import timedelta
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.scheduler import Scheduler
@@ -30,14 +33,17 @@ class Returned:
         self._threads = threads
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def give_back(self, claim: Claim) -> bool:
-        """Give one back; whether its claim was current.
+    async def give_back(
+        self, claim: Claim, *, delay: timedelta = ZERO, reason: str | None = None
+    ) -> bool:
+        """Give one back for a time; whether its claim was current.
 
         Raises:
             StoreError: The store is away.
         """
+        release = partial(self._scheduler.release, delay=delay, reason=reason)
         return await asyncio.get_running_loop().run_in_executor(
-            self._threads, self._scheduler.release, claim.instance_id, claim.attempt
+            self._threads, release, claim.instance_id, claim.attempt
         )
 
     def give_back_all(self, instances: Iterable[TaskInstance]) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("go_scheduler.http.worker")
 _MOST = 100
+_MOST_REASON = 10_000
 _BYTES = 256 * 1024
 BEYOND = timedelta(minutes=10)
 
@@ -100,6 +101,10 @@ class Reports:
         # Of what is lost only a success counts.
         if given.lost:
             raise LostError("it runs elsewhere")
+        if (delay := failure.given_back_for) is not None:
+            seconds, reason = delay.total_seconds(), failure.error[-_MOST_REASON:]
+            await self._server.tell(given, "release", delay=seconds, reason=reason)
+            return
         body: dict[str, object] = {"message": failure.error}
         if failure.is_final:
             body["fail"] = True

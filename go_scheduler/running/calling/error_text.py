@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import traceback
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ERROR_LIMIT = 16 * 1024
 """The most characters of a traceback that are kept: the last ones."""
@@ -10,8 +14,17 @@ ERROR_LIMIT = 16 * 1024
 
 def describe_error(error: BaseException) -> str:
     """An exception's traceback as text that every store can keep."""
+    return _text_of(error, lambda: "".join(traceback.format_exception(error)))
+
+
+def message_of(error: BaseException) -> str:
+    """What an exception says of itself, likewise."""
+    return _text_of(error, lambda: str(error))
+
+
+def _text_of(error: BaseException, make: Callable[[], str]) -> str:
     try:
-        text = "".join(traceback.format_exception(error))
+        text = make()
     # Its own code makes the text, and may do anything.
     except BaseException:
         text = f"{type(error).__name__}, whose text cannot be made"

@@ -116,9 +116,13 @@ def test_what_was_not_begun_is_given_back_and_counts_as_no_run(
     shared: Server, queue: str, work: dict[str, Any]
 ) -> None:
     assert shared.instance(work).runs == 1
-    assert shared.tell(work, "release").status_code == 200
+    wrong = shared.tell(work, "release", delay=-1)
+    assert [each["field"] for each in wrong.json()["errors"]] == ["delay"]
+    told = shared.tell(work, "release", delay=0.001, reason="it is away")
+    assert told.status_code == 200
     instance = shared.instance(work)
     assert (instance.state, instance.runs) == (State.PENDING, 0)
+    assert instance.due_at > instance.execute_at
     assert slug(shared.tell(work, "release")) == (409, "lost")
     again = shared.take_one(queue)
     assert again["instance_id"] == work["instance_id"]

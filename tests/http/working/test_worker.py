@@ -17,6 +17,7 @@ import pytest
 from go_scheduler import (
     ConfigurationError,
     Fail,
+    GiveBack,
     HandedOn,
     HandlerRegistry,
     RetryAfter,
@@ -175,6 +176,19 @@ def test_it_decides_whether_it_runs_again() -> None:
     assert instance.state is State.FAILED
     assert "no such customer" in (instance.error or "")
     assert len(runs) == 2
+
+
+def test_what_it_cannot_begin_is_given_back(one: Server) -> None:
+    runs: list[int] = []
+
+    def handler(work: Work) -> None:
+        runs.append(work.attempt)
+        if len(runs) < 3:
+            raise GiveBack(timedelta(0), "it is away")
+
+    instance = done(one, handler)
+    assert (instance.state, instance.runs) == (State.COMPLETED, 1)
+    assert runs == [1, 2, 3]
 
 
 def test_a_registry_is_called_by_type(one: Server) -> None:
