@@ -15,7 +15,6 @@ from go_scheduler.http.access.waiting import Waiting
 from go_scheduler.http.problems import RETRY_AFTER, Problem
 from go_scheduler.http.work.crew import Waiter
 from go_scheduler.http.work.ended import ended_otherwise, lost
-from go_scheduler.http.work.handed_out import HandedOut
 from go_scheduler.http.work.reported import Reported
 from go_scheduler.http.work.returned import Returned
 from go_scheduler.http.work.roster import Roster
@@ -24,6 +23,7 @@ from go_scheduler.http.work.tokens import Signed
 from go_scheduler.models import Extension
 from go_scheduler.run import HandedOn
 from go_scheduler.running.elsewhere import Extending, Failing, Success, result_text
+from go_scheduler.running.handed_out import HandedOut
 from go_scheduler.running.overdue import GRACE
 from go_scheduler.shown import shown
 

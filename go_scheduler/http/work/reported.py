@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from go_scheduler.clock import StoreClock
 from go_scheduler.http.work.gathered import Gathered
 from go_scheduler.models import Extension
-from go_scheduler.running.desk import Desk
+from go_scheduler.running.desks import Desks, lets_others_run
 from go_scheduler.running.elsewhere import Extending, Failing, Success
-from go_scheduler.stores.slots import uses_slot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +27,13 @@ class Reported:
 
     def __init__(self, scheduler: Scheduler, threads: Executor) -> None:
         self._scheduler = scheduler
-        self._clock: StoreClock | None = None
+        self._desks = Desks(
+            scheduler._ready,
+            scheduler._clock,
+            defaults=scheduler._defaults,
+            tell=scheduler._events.tell,
+            count=scheduler._count_end,
+        )
         self._extend = Gathered[Extending, Extension](self._extend_all, threads)
         self._complete = Gathered[Success, bool](self._complete_all, threads)
         self._fail = Gathered[Failing, bool](self._fail_all, threads)
@@ -44,44 +48,22 @@ class Reported:
     def _extend_all(
         self, runs: Sequence[Extending]
     ) -> Sequence[Extension | StoreError]:
-        answers = self._desk().extend_all(runs)
+        answers = self._desks.desk().extend_all(runs)
         # One that has timed out may run again at once.
         if Extension.LOST in answers:
             self._scheduler._look_at_all()
         return answers
 
     def _complete_all(self, runs: Sequence[Success]) -> Sequence[bool | StoreError]:
-        answers = self._desk().complete_all(runs)
+        answers = self._desks.desk().complete_all(runs)
         ended = [run for run, it in zip(runs, answers, strict=True) if it is True]
-        if any(_lets_others_run(each) for each in ended):
+        if any(lets_others_run(each) for each in ended):
             self._scheduler._look_at_all()
         return answers
 
     def _fail_all(self, runs: Sequence[Failing]) -> Sequence[bool | StoreError]:
-        answers = self._desk().fail_all(runs)
+        answers = self._desks.desk().fail_all(runs)
         # They may run again at once.
         if True in answers:
             self._scheduler._look_at_all()
         return answers
-
-    def _desk(self) -> Desk:
-        scheduler = self._scheduler
-        store = scheduler._ready()
-        if self._clock is None:
-            self._clock = StoreClock(scheduler._clock, store.now)
-        self._clock.refresh(waits=True)
-        return Desk(
-            store,
-            defaults=scheduler._defaults,
-            tell=scheduler._events.tell,
-            count=scheduler._count_end,
-            now=self._clock.now,
-        )
-
-
-def _lets_others_run(run: Success) -> bool:
-    """Whether the end of a run may let another begin, or its definition go on."""
-    if run.instance is None:
-        return True
-    definition = run.instance.definition
-    return definition.trigger.waits or uses_slot(definition)
