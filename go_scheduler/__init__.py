@@ -7,6 +7,7 @@ from go_scheduler.client.backfilling import Backfill
 from go_scheduler.client.job import Job
 from go_scheduler.client.pages import Page
 from go_scheduler.errors import (
+    BusUnavailableError,
     ClaimLostError,
     ConfigurationError,
     ConflictError,
@@ -69,6 +70,7 @@ else:
 __all__ = [
     "Backfill",
     "Because",
+    "BusUnavailableError",
     "Cancelled",
     "CatchUp",
     "ClaimLostError",

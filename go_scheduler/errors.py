@@ -11,6 +11,7 @@ GoSchedulerError
 ├── ConflictError                                  edited since it was read; .revision
 ├── ClaimLostError                                 the run no longer owns its instance
 ├── SchedulerStateError           (RuntimeError)   not possible in the present state
+├── BusUnavailableError                            the message bus cannot be used now
 └── StoreError                                     the backend failed; see __cause__
     └── StoreUnavailableError                      and trying again may help
 
@@ -176,6 +177,13 @@ class ClaimLostError(GoSchedulerError):
 
 class SchedulerStateError(GoSchedulerError, RuntimeError):
     """The call is not possible in the scheduler's present state."""
+
+
+class BusUnavailableError(GoSchedulerError):
+    """The message bus cannot be used now; trying again may help.
+
+    What was to be published may be on the bus nevertheless.
+    """
 
 
 class StoreError(GoSchedulerError):

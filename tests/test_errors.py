@@ -11,6 +11,7 @@ import pytest
 
 from go_scheduler import errors
 from go_scheduler.errors import (
+    BusUnavailableError,
     ClaimLostError,
     ConfigurationError,
     ConflictError,
@@ -35,6 +36,7 @@ CLASSES = [
     and not issubclass(each, Warning)
 ]
 EXAMPLES = [
+    BusUnavailableError("away"),
     ClaimLostError("lost"),
     ConfigurationError("wrong"),
     ConflictError(ID, expected=1, revision=2),

@@ -1,0 +1,146 @@
+"""The interface of a message bus: what is published, delivered and acknowledged."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+    from types import TracebackType
+    from typing import Self
+
+
+class MessageBus(ABC):
+    """Takes messages by topic, and delivers each at least once to one subscriber.
+
+    A topic is a queue: of its subscribers, wherever they are, one is given a message,
+    and another one if that one goes without acknowledging it. A message may come twice,
+    and late; what goes over a bus is fenced, so that this does no harm.
+
+    Making one connects to nothing. Every method may be called from any thread.
+    """
+
+    @abstractmethod
+    def publish(
+        self,
+        topic: str,
+        body: bytes,
+        *,
+        expires: timedelta | None = None,
+        keep: bool = True,
+    ) -> None:
+        """Put a message on the bus; on return it is there for good.
+
+        It survives the bus's restart, and waits for a subscriber if there is none yet.
+
+        Args:
+            topic: Where to, of 1 to 255 bytes.
+            body: The message.
+            expires: The bus may drop it after this time, if nobody was given it.
+            keep: Whether it has to wait if nobody subscribes to the topic. Without,
+                for what is told to one process alone, the bus may drop it then, and at
+                its restart.
+
+        Raises:
+            BusUnavailableError: Within about two seconds, at once if the bus is known
+                to be away. The message may nevertheless be on the bus, or come to be.
+        """
+
+    @abstractmethod
+    def subscribe(
+        self,
+        topic: str,
+        receive: Callable[[Delivery], None],
+        *,
+        prefetch: int = 1,
+        own: bool = False,
+    ) -> Subscription:
+        """Have what comes under a topic delivered, until the subscription is closed.
+
+        It returns at once, survives the bus, and connects anew by itself.
+
+        Args:
+            topic: What to hear.
+            receive: Called with each message, on the subscription's own thread. It is
+                not to wait. If it raises, that is logged and the message rejected.
+            prefetch: The most messages that are delivered and not acknowledged; with
+                zero, none come.
+            own: The topic is this process's alone; the bus forgets it, and what waits
+                there, once the subscription has been closed, or gone for a while.
+        """
+
+    @abstractmethod
+    def is_up(self) -> bool:
+        """Whether a publish is likely to succeed: known, without asking.
+
+        True to begin with. False from a failure until the bus has answered again, for
+        which somebody looks in the background.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """End all subscriptions, let go of connections and threads.
+
+        Harmless if it is closed; a later ``publish`` raises ``BusUnavailableError``.
+        """
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Delivery(ABC):
+    """A message that was delivered, to be acknowledged once, from any thread.
+
+    Once the connection it came over has gone, ``ack`` and ``reject`` do nothing: the
+    bus delivers the message again. So does a second call.
+    """
+
+    @property
+    @abstractmethod
+    def body(self) -> bytes:
+        """The message."""
+
+    @property
+    @abstractmethod
+    def redelivered(self) -> bool:
+        """Whether it may have been delivered before, as far as the bus knows."""
+
+    @abstractmethod
+    def ack(self) -> None:
+        """Tell the bus that it is done with; returns at once."""
+
+    @abstractmethod
+    def reject(self, *, requeue: bool) -> None:
+        """Give it back, for anybody, or have the bus drop it; returns at once."""
+
+
+class Subscription(ABC):
+    """What is delivered of a topic to this process."""
+
+    @abstractmethod
+    def resize(self, prefetch: int) -> None:
+        """Change how many may be delivered and not acknowledged; returns at once.
+
+        What is under way may still come when it is made smaller.
+
+        Args:
+            prefetch: Zero or more; with zero, none come until it is raised.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Take no more; what is not acknowledged goes back to the bus.
+
+        ``receive`` is not called once this has returned, unless it is called from
+        there. Harmless if it is closed.
+        """

@@ -1,0 +1,1 @@
+"""The bus by kombu: RabbitMQ, and what else kombu speaks to."""

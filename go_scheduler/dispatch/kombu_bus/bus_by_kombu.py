@@ -1,0 +1,144 @@
+"""A message bus by kombu: RabbitMQ first; Redis, SQS and one in memory besides."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from go_scheduler.checks import check_at_least, check_positive, check_type
+from go_scheduler.clock import Clock, SystemClock
+from go_scheduler.dispatch.bus import Delivery, MessageBus, Subscription
+from go_scheduler.dispatch.kombu_bus.address import Address
+from go_scheduler.dispatch.kombu_bus.consumer import Consumer
+from go_scheduler.dispatch.kombu_bus.posting import Posting
+from go_scheduler.dispatch.kombu_bus.publisher import Publisher
+from go_scheduler.dispatch.topics import check_prefetch, check_topic
+from go_scheduler.errors import BusUnavailableError, ConfigurationError
+from go_scheduler.shown import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_QUEUE_TYPES = ("classic", "quorum")
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+class KombuBus(MessageBus):
+    """A bus on RabbitMQ, or on whatever else kombu speaks to.
+
+    All publishing threads share one connection and one thread, which sends without
+    waiting for what it has sent before. Each subscription has a thread and a connection
+    of its own. All are daemons, and end with ``close()``.
+
+    Args:
+        url: ``amqp://user:password@host:5672/vhost``, ``amqps://…``, ``redis://…``,
+            ``rediss://…``, ``sqs://…`` or, for tests, ``memory://name``: one within
+            this process for each name. Several hosts of a cluster are given as URLs
+            with ``;`` between them, and asked in turn.
+        timeout: How long the broker may take for any answer, a confirmation among them.
+        queue_type: What RabbitMQ makes of the queues of topics that it does not have
+            yet: ``classic``, or ``quorum``, which a cluster keeps on several nodes.
+        ca_certs: The file of certificates by which that of the broker is checked, with
+            ``amqps://`` and ``rediss://``; None: those that the system trusts.
+        heartbeat: RabbitMQ and we take the other for lost after about twice this.
+        transport_options: What kombu's transport takes besides.
+
+    Raises:
+        ConfigurationError: An argument is wrong. Whether the broker is there, and lets
+            us in, shows when it is used.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout: timedelta = timedelta(seconds=2),
+        queue_type: str = "classic",
+        ca_certs: str | None = None,
+        heartbeat: timedelta = timedelta(seconds=10),
+        transport_options: Mapping[str, object] | None = None,
+    ) -> None:
+        check_type("url", url, str)
+        check_positive("timeout", timeout)
+        check_at_least("heartbeat", heartbeat, timedelta(seconds=2))
+        if queue_type not in _QUEUE_TYPES:
+            known = " or ".join(_QUEUE_TYPES)
+            raise ConfigurationError(
+                f"queue_type must be {known}, not {shown(queue_type)}"
+            )
+        self._address = Address(
+            url,
+            ca_certs=ca_certs,
+            heartbeat=heartbeat,
+            timeout=timeout,
+            options=transport_options or {},
+        )
+        self._queue_type = queue_type
+        self._clock: Clock = SystemClock()
+        self._publisher = Publisher(
+            self._address, timeout=timeout, queue_type=queue_type, clock=self._clock
+        )
+        self._lock = threading.Lock()
+        self._consumers: list[Consumer] = []
+
+    def __repr__(self) -> str:
+        return f"KombuBus({self._address.shown!r})"
+
+    def publish(
+        self,
+        topic: str,
+        body: bytes,
+        *,
+        expires: timedelta | None = None,
+        keep: bool = True,
+    ) -> None:
+        """Put a message on the bus; on return the broker has it for good."""
+        queue = self._queue(topic)
+        check_type("body", body, bytes)
+        if expires is not None:
+            check_at_least("expires", expires, _MILLISECOND)
+        self._publisher.publish(Posting(queue, body, expires, keep))
+
+    def subscribe(
+        self,
+        topic: str,
+        receive: Callable[[Delivery], None],
+        *,
+        prefetch: int = 1,
+        own: bool = False,
+    ) -> Subscription:
+        """Have what comes under a topic delivered, until the subscription is closed."""
+        queue = self._queue(topic)
+        check_prefetch(prefetch)
+        with self._lock:
+            if self._publisher.closing:
+                raise BusUnavailableError("the bus has been closed")
+            consumer = Consumer(
+                self._address,
+                queue,
+                receive,
+                prefetch=prefetch,
+                own=own,
+                queue_type=self._queue_type,
+                clock=self._clock,
+            )
+            self._consumers.append(consumer)
+            consumer.start()
+        return consumer
+
+    def is_up(self) -> bool:
+        """Whether a publish is likely to succeed."""
+        return self._publisher.is_up
+
+    def close(self) -> None:
+        """End all subscriptions, let go of connections and threads."""
+        with self._lock:
+            closed, self._consumers = self._consumers, []
+            self._publisher.closing = True
+        for each in closed:
+            each.close()
+        self._publisher.end()
+
+    def _queue(self, topic: str) -> str:
+        return self._address.prefix + check_topic(topic)

@@ -1,0 +1,47 @@
+"""A message on its way to the broker, and what became of it."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+
+@dataclass(slots=True, eq=False)
+class Posting:
+    """A message to be published.
+
+    Attributes:
+        queue: Where to.
+        body: The message.
+        expires: When the broker may drop it.
+        keep: Whether it needs a queue.
+        problem: Why its queue could not be declared, if it could not.
+        returned: Whether the broker had no queue for it.
+        outcome: Done once the broker has it.
+    """
+
+    queue: str
+    body: bytes
+    expires: timedelta | None
+    keep: bool
+    problem: Exception | None = None
+    returned: bool = False
+    outcome: Future[None] = field(default_factory=Future)
+
+    def properties(self) -> dict[str, object]:
+        """What goes with it."""
+        found: dict[str, object] = {"delivery_mode": 2 if self.keep else 1}
+        if self.expires is not None:
+            found["expiration"] = str(int(self.expires.total_seconds() * 1000))
+        return found
+
+    def done(self) -> None:
+        """The broker has it."""
+        if not self.outcome.done():
+            self.outcome.set_result(None)
+
+    def failed(self, error: Exception) -> None:
+        """The broker does not have it, or nobody knows."""
+        if not self.outcome.done():
+            self.outcome.set_exception(error)

@@ -1,0 +1,91 @@
+"""What workers say of runs."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from go_scheduler.dispatch.messages.message import (
+    Instant,
+    Message,
+    Name,
+    Seconds,
+    read,
+)
+
+
+class Said(StrEnum):
+    """What a status may say."""
+
+    ACCEPTED = "accepted"
+    STARTED = "started"
+    HEARTBEAT = "heartbeat"
+    PROGRESS = "progress"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    RELEASED = "released"
+
+
+class Status(Message):
+    """What a worker says of a run that it has."""
+
+    optional = frozenset(
+        {
+            "delay",
+            "ended_at",
+            "error",
+            "progress",
+            "result",
+            "retry",
+            "retry_in",
+            "started_at",
+        }
+    )
+
+    status: Said
+    """What has become of it."""
+
+    worker: Name
+    """What the worker calls itself: ``control.{worker}`` is the topic it hears."""
+
+    at: Instant
+    """When it says so, by its own clock."""
+
+    progress: Any = None
+    """How far it has come: any JSON value. With *progress*, *heartbeat*."""
+
+    result: Any = None
+    """What came of it: any JSON value. With *succeeded*."""
+
+    error: str | None = None
+    """What went wrong, for a person to read. With *failed*."""
+
+    retry: bool | None = None
+    """False: it is not to be tried again, whatever its policy. With *failed*."""
+
+    retry_in: Seconds | None = None
+    """After how many seconds to try again, in place of its policy's. With *failed*."""
+
+    started_at: Instant | None = None
+    """When it began, by the worker's clock. With *succeeded* and *failed*."""
+
+    ended_at: Instant | None = None
+    """When it ended, likewise."""
+
+    delay: Seconds | None = None
+    """For how many seconds nobody is to have it. With *released*."""
+
+
+_STATUS: TypeAdapter[Status] = TypeAdapter(Status)
+
+
+def read_status(body: bytes) -> Status:
+    """What a worker says.
+
+    Raises:
+        ConfigurationError: It is no such message, or in a version that is not known;
+            the text says which field, and does not repeat the message.
+    """
+    return read(_STATUS, body)

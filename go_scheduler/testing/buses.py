@@ -1,0 +1,252 @@
+"""A suite that any bus has to pass: what ``MessageBus`` promises, tested."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from datetime import timedelta
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from go_scheduler.errors import BusUnavailableError
+
+if TYPE_CHECKING:
+    from go_scheduler.dispatch import Delivery, MessageBus
+
+_PATIENCE = 20.0
+_SOON = 0.25
+
+
+class Heard:
+    """What a subscription has delivered, in its order."""
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[Delivery] = SimpleQueue()
+
+    def __call__(self, delivery: Delivery) -> None:
+        """Take it."""
+        self._queue.put(delivery)
+
+    def next(self) -> Delivery:
+        """The next one, for which this waits."""
+        return self._queue.get(timeout=_PATIENCE)
+
+    def bodies(self, count: int) -> list[bytes]:
+        """Those of the next ones, which are acknowledged."""
+        found = []
+        for _ in range(count):
+            delivery = self.next()
+            found.append(delivery.body)
+            delivery.ack()
+        return found
+
+    def nothing(self) -> bool:
+        """Whether none comes for a while."""
+        try:
+            self._queue.get(timeout=_SOON)
+        except Empty:
+            return True
+        return False
+
+
+class BusSuite(ABC):
+    """Tests of a bus: subclass it, and say how one is opened.
+
+    ```python
+    class TestMyBus(BusSuite):
+        def open_bus(self) -> MessageBus:
+            return MyBus("my://localhost")
+    ```
+
+    Each test has topics of its own, so one broker may serve all.
+    """
+
+    @abstractmethod
+    def open_bus(self) -> MessageBus:
+        """A bus on the broker that all of these tests share."""
+
+    @pytest.fixture
+    def topic(self) -> str:
+        """A topic that no other test has."""
+        return f"go_scheduler.test.{uuid4()}"
+
+    @pytest.fixture
+    def heard(self) -> Heard:
+        """Takes what is delivered."""
+        return Heard()
+
+    def test_what_is_published_waits_for_a_subscriber(
+        self, topic: str, heard: Heard
+    ) -> None:
+        with self.open_bus() as bus:
+            bus.publish(topic, b'{"n": 1}')
+            assert bus.is_up()
+        with self.open_bus() as bus:
+            bus.subscribe(topic, heard)
+            delivery = heard.next()
+            assert delivery.body == b'{"n": 1}'
+            assert not delivery.redelivered
+            delivery.ack()
+
+    def test_messages_come_in_their_order_whatever_their_bytes(
+        self, topic: str, heard: Heard
+    ) -> None:
+        bodies = [b"", b"\x00\xff", "ü€\N{SNOWMAN}".encode(), b"x" * 300_000]
+        with self.open_bus() as bus:
+            bus.subscribe(topic, heard, prefetch=10)
+            for body in bodies:
+                bus.publish(topic, body, expires=timedelta(minutes=1))
+            assert heard.bodies(len(bodies)) == bodies
+
+    def test_each_message_goes_to_one_of_two_subscribers(self, topic: str) -> None:
+        first, second = Heard(), Heard()
+        with self.open_bus() as bus, self.open_bus() as other:
+            bus.subscribe(topic, first)
+            other.subscribe(topic, second)
+            bus.publish(topic, b"1")
+            bus.publish(topic, b"2")
+            # Neither acknowledges, and each may have one.
+            assert {first.next().body, second.next().body} == {b"1", b"2"}
+
+    def test_no_more_come_than_may_be_unacknowledged(
+        self, topic: str, heard: Heard
+    ) -> None:
+        with self.open_bus() as bus:
+            for number in range(3):
+                bus.publish(topic, b"%d" % number)
+            bus.subscribe(topic, heard, prefetch=2)
+            had = [heard.next(), heard.next()]
+            assert heard.nothing()
+            # From another thread than that of the subscription.
+            had[0].ack()
+            had[0].ack()
+            assert heard.next().body == b"2"
+
+    def test_a_subscription_of_none_gets_something_once_it_is_larger(
+        self, topic: str, heard: Heard
+    ) -> None:
+        with self.open_bus() as bus:
+            bus.publish(topic, b"1")
+            bus.publish(topic, b"2")
+            subscription = bus.subscribe(topic, heard, prefetch=0)
+            assert heard.nothing()
+            subscription.resize(1)
+            delivery = heard.next()
+            assert heard.nothing()
+            subscription.resize(2)
+            assert heard.next().body == b"2"
+            subscription.resize(0)
+            delivery.ack()
+            bus.publish(topic, b"3")
+            assert heard.nothing()
+
+    def test_what_is_rejected_comes_again_or_never(
+        self, topic: str, heard: Heard
+    ) -> None:
+        with self.open_bus() as bus:
+            bus.publish(topic, b"1")
+            bus.subscribe(topic, heard)
+            heard.next().reject(requeue=True)
+            again = heard.next()
+            assert again.body == b"1"
+            again.reject(requeue=False)
+            bus.publish(topic, b"2")
+            assert heard.next().body == b"2"
+
+    def test_what_is_unacknowledged_goes_back_at_the_close(
+        self, topic: str, heard: Heard
+    ) -> None:
+        with self.open_bus() as bus:
+            bus.publish(topic, b"1")
+            subscription = bus.subscribe(topic, heard)
+            kept = heard.next()
+            subscription.close()
+            subscription.close()
+            again = Heard()
+            bus.subscribe(topic, again)
+            assert again.bodies(1) == [b"1"]
+            kept.ack()
+            kept.reject(requeue=True)
+
+    def test_a_receiver_that_raises_loses_its_message_and_no_other(
+        self, topic: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        bodies: SimpleQueue[bytes] = SimpleQueue()
+
+        def receive(delivery: Delivery) -> None:
+            if delivery.body == b"bad":
+                raise RuntimeError("not this one")
+            bodies.put(delivery.body)
+            delivery.ack()
+
+        with self.open_bus() as bus:
+            bus.subscribe(topic, receive)
+            bus.publish(topic, b"bad")
+            bus.publish(topic, b"good")
+            assert bodies.get(timeout=_PATIENCE) == b"good"
+        assert "not this one" in caplog.text
+
+    def test_a_receiver_may_close_its_subscription(self, topic: str) -> None:
+        closed = threading.Event()
+
+        def receive(delivery: Delivery) -> None:
+            delivery.ack()
+            subscription.close()
+            closed.set()
+
+        with self.open_bus() as bus:
+            subscription = bus.subscribe(topic, receive)
+            bus.publish(topic, b"1")
+            assert closed.wait(_PATIENCE)
+
+    def test_what_is_told_to_one_alone_is_told_to_it(
+        self, topic: str, heard: Heard
+    ) -> None:
+        with self.open_bus() as bus:
+            subscription = bus.subscribe(topic, heard, own=True)
+            # It is ready once this has come, which waits for it.
+            bus.publish(topic, b"1")
+            assert heard.bodies(1) == [b"1"]
+            bus.publish(topic, b"2", keep=False)
+            assert heard.bodies(1) == [b"2"]
+            subscription.close()
+            bus.publish(topic, b"3", keep=False)
+
+    def test_many_threads_publish_at_once(self, topic: str, heard: Heard) -> None:
+        with self.open_bus() as bus:
+
+            def publish(of: int) -> None:
+                for each in range(25):
+                    bus.publish(topic, b"%d" % (of * 25 + each))
+
+            threads = [threading.Thread(target=publish, args=(n,)) for n in range(4)]
+            for each in threads:
+                each.start()
+            for each in threads:
+                each.join()
+            bus.subscribe(topic, heard, prefetch=10)
+            assert sorted(map(int, heard.bodies(100))) == list(range(100))
+
+    def test_a_bus_that_has_been_closed_is_away(self, topic: str, heard: Heard) -> None:
+        bus = self.open_bus()
+        bus.publish(topic, b"1")
+        bus.close()
+        bus.close()
+        assert not bus.is_up()
+        with pytest.raises(BusUnavailableError):
+            bus.publish(topic, b"2")
+        with pytest.raises(BusUnavailableError):
+            bus.subscribe(topic, heard)
+
+    def test_no_thread_is_left_when_a_bus_has_been_closed(
+        self, topic: str, heard: Heard
+    ) -> None:
+        before = {*threading.enumerate()}
+        with self.open_bus() as bus:
+            bus.subscribe(topic, heard)
+            bus.publish(topic, b"1")
+            heard.next()
+        assert {*threading.enumerate()} <= before

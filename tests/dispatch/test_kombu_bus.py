@@ -1,0 +1,38 @@
+"""The bus by kombu holds what any bus promises: in memory, on RabbitMQ, and Redis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from go_scheduler.dispatch import open_bus
+from go_scheduler.testing.buses import BusSuite
+
+if TYPE_CHECKING:
+    from go_scheduler.dispatch import MessageBus
+    from tests.rabbitmq_servers import RabbitMQServer
+    from tests.redis_servers import RedisServer
+
+
+class TestInMemory(BusSuite):
+    def open_bus(self) -> MessageBus:
+        return open_bus("memory://suite")
+
+
+class TestOnRabbitMQ(BusSuite):
+    @pytest.fixture(autouse=True)
+    def broker(self, rabbitmq_server: RabbitMQServer) -> None:
+        self.url = rabbitmq_server.url
+
+    def open_bus(self) -> MessageBus:
+        return open_bus(self.url)
+
+
+class TestOnRedis(BusSuite):
+    @pytest.fixture(autouse=True)
+    def broker(self, redis_server: RedisServer) -> None:
+        self.url = redis_server.url
+
+    def open_bus(self) -> MessageBus:
+        return open_bus(self.url)
