@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.firing.jitter import jitter_of
 from go_scheduler.models import DefinitionState
+from go_scheduler.triggers.asking import asked
 from go_scheduler.triggers.base import checked_fire_time, next_fire_time_of
 
 if TYPE_CHECKING:
@@ -27,11 +28,20 @@ def fire_times(
     it were scheduled at the start. What is paused or has ended has none.
 
     Args:
-        definition: Its trigger may raise, and then this does.
+        definition: Its trigger may raise, and then this does; as it does of a third
+            party's that hangs.
         start: From then on.
         end: Not at that.
         duration: How long its runs last, if its trigger waits for their end.
     """
+    times = _fire_times(definition, start, end, duration)
+    while (at := asked(definition.trigger, lambda: next(times, None))) is not None:
+        yield at
+
+
+def _fire_times(
+    definition: TaskDefinition, start: datetime, end: datetime, duration: timedelta
+) -> Iterator[datetime]:
     if definition.state is not DefinitionState.ACTIVE:
         return
     at = _first(definition, start)

@@ -20,6 +20,7 @@ from go_scheduler.simulation.load import load_of, minute_of
 from go_scheduler.simulation.series import fire_times
 from go_scheduler.simulation.simulated import Effect, Simulated, Simulation
 from go_scheduler.simulation.turns import Run, take_turns
+from go_scheduler.triggers.asking import asked
 from go_scheduler.triggers.base import utc
 from go_scheduler.triggers.previews import effect_of
 from go_scheduler.triggers.wall.zone_changes import zone_changes
@@ -27,6 +28,8 @@ from go_scheduler.triggers.wall.zones import zone_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from go_scheduler.triggers.base import Trigger
 
 MOST_FIRES = 200_000
 """So many fire times are simulated, and no more, where nothing else is said."""
@@ -202,12 +205,10 @@ def _simulated(
     ran = [each for each in runs if each.start is not None]
     waits = [(each.start or each.at) - each.at for each in ran]
     near = [at for at, _ in changes.get(zone_of(definition.trigger) or "", ())]
-    trigger = definition.trigger
-    effects = [
-        Effect(at=each.fire_time, text=effect)
+    times = [
+        each.fire_time
         for each in runs
         if any(abs(each.fire_time - at) < _NEAR for at in near)
-        if (effect := effect_of(trigger, each.fire_time)) is not None
     ]
     found = Simulated(
         definition=definition,
@@ -218,10 +219,21 @@ def _simulated(
         waited=sum(wait > ZERO for wait in waits),
         longest_wait=max(waits, default=ZERO),
         most_at_once=load_of(_spans(ran)).most,
-        effects=tuple(effects),
+        effects=_effects(definition.trigger, times),
         warnings=(),
     )
     return beware_of(found, refused)
+
+
+def _effects(trigger: Trigger, times: Sequence[datetime]) -> tuple[Effect, ...]:
+    """What the clocks do to some fire times, as far as that can be asked."""
+    try:
+        effects = asked(trigger, lambda: [effect_of(trigger, at) for at in times])
+    except Exception:
+        # The trigger may be anybody's.
+        return ()
+    pairs = zip(times, effects, strict=True)
+    return tuple(Effect(at=at, text=text) for at, text in pairs if text is not None)
 
 
 def _spans(runs: Iterable[Run]) -> Iterable[tuple[datetime, datetime]]:

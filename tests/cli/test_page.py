@@ -53,7 +53,7 @@ def steps(page: str) -> Iterator[tuple[str, str]]:
 def run(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> str:
-    """What a command prints, as a shell has it."""
+    """What a command prints, as a terminal shows it."""
     words = shlex.split(command)
     if words[0] == "export":
         name, _, value = words[1].partition("=")
@@ -69,9 +69,10 @@ def run(
             name, _, value = words.pop(0).partition("=")
             patch.setenv(name, value)
         assert words.pop(0) == "go_scheduler", command
+        # A terminal shows both as they come.
+        patch.setattr(sys, "stderr", sys.stdout)
         main(words)
-    output, errors = capsys.readouterr()
-    return errors + output
+    return capsys.readouterr().out
 
 
 def with_a_script(folder: Path) -> dict[str, str]:

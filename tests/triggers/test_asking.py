@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from go_scheduler import MemoryStore
+from go_scheduler import MemoryStore, TaskDefinition
+from go_scheduler.cli.showing import described
 from go_scheduler.client import Client
 from go_scheduler.dashboard import create_dashboard
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.http import create_app
+from go_scheduler.simulation import simulate
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import HOUR, definition, put
 from go_scheduler.testing.clock import START
@@ -73,6 +75,20 @@ class Odd(Trigger):
         if after >= START:
             raise ZeroDivisionError
         return START
+
+
+@dataclass(frozen=True)
+class Torn(Trigger):
+    """One that tells its fire times, and not of what it is made."""
+
+    kind: ClassVar[str] = "tests.torn"
+    timezone: ClassVar[str] = "Europe/Berlin"
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        return after + HOUR
+
+    def parts(self) -> tuple[Trigger, ...]:
+        raise ZeroDivisionError
 
 
 @dataclass(frozen=True)
@@ -139,6 +155,24 @@ def test_nobody_waits_over_http_for_one_that_hangs(gate: threading.Event) -> Non
     assert (listed["id"], listed["description"]) == (str(made.id), None)
     assert refused.status_code == 422
     assert "hangs: it has not answered yet" in refused.json()["detail"]
+
+
+def test_no_command_waits_for_one_that_hangs(gate: threading.Event) -> None:
+    hanging = definition(START + HOUR)
+    hourly = TaskDefinition(trigger=IntervalTrigger(HOUR, anchor=START))
+    found = simulate(
+        [replace(hanging, trigger=Hanging()), hourly], start=START, span=24 * HOUR
+    )
+    [warning] = found.definitions[0].warnings
+    assert "did not answer within 0.05 s" in warning
+    assert found.fires == 23
+    assert "hangs: it has not answered yet" in described(Hanging())
+
+
+def test_what_the_clocks_do_to_one_that_cannot_say_is_left_out() -> None:
+    torn = TaskDefinition(trigger=Torn())
+    found = simulate([torn], start=datetime(2030, 3, 31, tzinfo=UTC), span=24 * HOUR)
+    assert (found.fires, found.definitions[0].effects) == (23, ())
 
 
 def test_why_is_said_of_what_a_trigger_cannot_tell() -> None:
