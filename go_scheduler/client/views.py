@@ -106,7 +106,7 @@ class Views(StoreAccess):
 
         Returns:
             They, in the order of ``completed_at`` and id, backwards. A page that is
-            not full, or empty, may have a ``next`` all the same: of the last five
+            not full, or empty, may have a ``next`` all the same: of the last
             thousand that ended these are all.
 
         Raises:

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskDefinition
 
 LOOKED_AT = 5_000
-"""Of so many rows a list is picked at most; then it says where to go on."""
+"""Of so many rows a list is picked at most."""
+STRETCH = 1_000
+"""Of so many that ended, at most; then it says where to go on."""
 KEYS_LOOKED_AT = 1_000
 """In so many definitions a key is looked for."""
 _PAGE = 1_000

@@ -52,17 +52,17 @@ def test_what_ended_is_read_a_page_at_a_time(store: Store, clock: ManualClock) -
 def test_rare_ends_are_found_where_the_list_goes_on(
     store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(views, "LOOKED_AT", 3)
-    rare = ended(store, outcome=Outcome.CANCELLED)
+    monkeypatch.setattr(views, "STRETCH", 3)
+    rare = ended(store)
     for _ in range(5):
         clock.advance(SECOND)
-        ended(store)
+        ended(store, outcome=Outcome.CANCELLED)
     client = Client(store)
-    page, pages = client.list_ended("cancelled", limit=2), 1
+    page, pages = client.list_ended("completed", limit=2), 1
     while not page:
         assert page.next is not None
         page, pages = (
-            client.list_ended("cancelled", after=page.next, limit=2),
+            client.list_ended("completed", after=page.next, limit=2),
             pages + 1,
         )
     assert ids(page) == [rare.id]

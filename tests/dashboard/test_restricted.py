@@ -44,7 +44,7 @@ def browsing(caller: Caller, store: Store, clock: ManualClock) -> Calling:
 def test_pages_of_a_restricted_caller_are_full_and_tell_nothing_of_others(
     store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(views, "LOOKED_AT", 40)
+    monkeypatch.setattr(views, "STRETCH", 40)
     mine = []
     for number in range(60):
         clock.advance(SECOND)
@@ -73,7 +73,7 @@ def test_pages_of_a_restricted_caller_are_full_and_tell_nothing_of_others(
 def test_where_the_end_of_what_was_looked_at_is_anothers_a_list_goes_on(
     store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(views, "LOOKED_AT", 2)
+    monkeypatch.setattr(views, "STRETCH", 2)
     pending(store, definition(queue="mine"))
     [mine] = claim(store, queues=["mine"], lead=0 * SECOND)
     finish(store, mine, Outcome.FAILED)

@@ -10,7 +10,7 @@ import re
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 import psycopg
@@ -18,7 +18,7 @@ import pytest
 from sqlalchemy import make_url
 
 from go_scheduler.clock import ZERO
-from go_scheduler.models import Outcome, TaskDefinition
+from go_scheduler.models import DefinitionState, Outcome, TaskDefinition
 from go_scheduler.policies import Overlap
 from go_scheduler.stores.declared import Declaration
 from go_scheduler.stores.messages import (
@@ -53,6 +53,7 @@ BATCH = 200
 FIRE_TIMES = 2
 NODE = claimant()
 LATER = 300 * SECOND
+ACTIVE = DefinitionState.ACTIVE
 
 # Of each row of a batch one lookup per table that it concerns, and a few of the heads
 # of indexes.
@@ -249,6 +250,7 @@ def test_what_pages_show_is_read_from_the_ends_of_indexes(
     loaded: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(views, "LOOKED_AT", BATCH)
+    monkeypatch.setattr(views, "STRETCH", BATCH)
     with closing(ExplainingPostgreSQLStore(loaded.url)) as store:
         store.initialize()
         now = store.now()
@@ -266,10 +268,24 @@ def test_what_pages_show_is_read_from_the_ends_of_indexes(
             store.list_fired(one.id, since=now - HOUR, before=now + HOUR, limit=BATCH)
             store.list_unscheduled(one.id, limit=BATCH)
             store.search_key("order 7", limit=BATCH)
+            store.list_definitions(state=ACTIVE, soonest_first=True, limit=BATCH)
+            for of in ({"queues": {"default"}}, {"owners": {"shop"}}):
+                show_to_restricted(store, of)
     assert {each.table for each in store.scans} >= {"task_instances"}
     for scan in store.scans:
-        # Of a thousand definitions each is asked for the key.
-        assert scan.rows <= 2_000, scan
+        # Of a thousand definitions each is asked for the key; the table of a few
+        # thousand is read as it is.
+        assert scan.rows <= 3_000, scan
+
+
+def show_to_restricted(store: Store, of: Mapping[str, Any]) -> None:
+    """Read what pages show to a caller who is restricted to some queues or owners."""
+    store.list_definitions(state=ACTIVE, soonest_first=True, limit=BATCH, **of)
+    store.list_definitions(limit=BATCH, **of)
+    store.list_waiting(limit=BATCH, **of)
+    store.list_claims(limit=BATCH, **of)
+    for outcome in Outcome:
+        store.list_ended(outcome, limit=BATCH, **of)
 
 
 @pytest.fixture(params=["none", "stale", "fresh"])

@@ -20,26 +20,48 @@ _column = instances.c
 # All as the indexes say it, so that they are known to have them all.
 _FAILED: ColumnElement[str] = literal_column(f"'{Outcome.FAILED.value}'")
 _OPEN = and_(_column.completed_at.is_(None), _column.outcome.is_(None))
-HAS_FAILED = and_(_column.completed_at.is_not(None), _column.outcome == _FAILED)
-HAS_ENDED = and_(_column.completed_at.is_not(None), _column.outcome != _FAILED)
+_HAS_FAILED = and_(_column.completed_at.is_not(None), _column.outcome == _FAILED)
+_HAS_ENDED = and_(_column.completed_at.is_not(None), _column.outcome != _FAILED)
+# As the index says it.
+_UNRUN = (State.CANCELLED, State.SKIPPED)
+_WORDS: list[ColumnElement[str]] = [
+    literal_column(f"'{each.value}'") for each in _UNRUN
+]
+_ENDED_UNRUN = and_(_column.completed_at.is_not(None), _column.outcome.in_(_WORDS))
 CLAIMED = and_(
     _column.claimed_by.is_not(None),
     _column.completed_at.is_(None),
     literal_column("NOT task_instances.frozen"),
 )
 _STILL_OPEN = (State.PENDING, State.CLAIMED, State.RUNNING)
-_ENDED_WELL = (State.COMPLETED, State.CANCELLED, State.SKIPPED)
+
+
+def ended_as(state: State) -> ColumnElement[bool]:
+    """What has ended in a way, or is among what has an index with others.
+
+    Args:
+        state: Which way; with that of what completed come those that never ran.
+    """
+    if state is State.FAILED:
+        return _HAS_FAILED
+    if state is State.COMPLETED:
+        return _HAS_ENDED
+    return and_(_ENDED_UNRUN, _column.outcome == state.value)
 
 
 def counts_up_to(connection: Connection, most: int) -> Mapping[State, Counted]:
     """How many instances are in each state, as far as they have to be counted."""
-    failed = _number(connection, _ended_in(HAS_FAILED), most)
-    ended = _by_state(connection, _ended_in(HAS_ENDED), most)
+    failed = _number(connection, _ended_in(_HAS_FAILED), most)
+    ended = _by_state(connection, _ended_in(_HAS_ENDED), most)
     more = sum(ended.values()) > most
+    unrun = {
+        each: _number(connection, _ended_in(ended_as(each)), most) for each in _UNRUN
+    }
     return {
         **_of_open(connection, most),
         State.FAILED: Counted.up_to(most, failed),
-        **{each: _at_least(ended, each, most, more=more) for each in _ENDED_WELL},
+        State.COMPLETED: _at_least(ended, State.COMPLETED, most, more=more),
+        **{each: Counted.up_to(most, number) for each, number in unrun.items()},
     }
 
 

@@ -24,15 +24,13 @@ from go_scheduler.stores.sql.edits import Edits, definition_of
 from go_scheduler.stores.sql.finishing import finish_run
 from go_scheduler.stores.sql.joined import Joined
 from go_scheduler.stores.sql.joining import join, when_committed
-from go_scheduler.stores.sql.lists import (
-    BOTH,
-    definitions_like,
-)
+from go_scheduler.stores.sql.lists import BOTH
 from go_scheduler.stores.sql.puts import Puts
 from go_scheduler.stores.sql.reader import Reader
 from go_scheduler.stores.sql.reopening import reopen
 from go_scheduler.stores.sql.reviewing import Reviewing
 from go_scheduler.stores.sql.settings import keep_setting
+from go_scheduler.stores.sql.soonest import page_of_definitions
 from go_scheduler.stores.sql.stats import list_stats, note_stats
 from go_scheduler.stores.sql.tables import definitions
 from go_scheduler.stores.sql.tombstones import Tombstones
@@ -209,23 +207,26 @@ class SQLStore(SQLByHand, SQLViews, TransactionalStore):
         limit: int = 100,
     ) -> Sequence[TaskDefinition]:
         """Read a page of the definitions that meet every condition given."""
-        query = definitions_like(
-            self._dialect,
-            ids=ids,
-            metadata=metadata,
-            name=name,
-            queue=queue,
-            owner=owner,
-            queues=queues,
-            owners=owners,
-            state=state,
-            soonest_first=soonest_first,
-            after=after,
-            limit=limit,
-        )
-        return self._list(
-            lambda connection: [definition_of(row) for row in connection.execute(query)]
-        )
+        conditions = {
+            "ids": ids,
+            "metadata": metadata,
+            "name": name,
+            "queue": queue,
+            "owner": owner,
+            "queues": queues,
+            "owners": owners,
+            "state": state,
+            "soonest_first": soonest_first,
+            "after": after,
+        }
+
+        def read(connection: Connection) -> Sequence[TaskDefinition]:
+            rows = page_of_definitions(
+                connection, self._dialect, limit=limit, **conditions
+            )
+            return [definition_of(row) for row in rows]
+
+        return self._list(read)
 
     def delete_definitions(self, ids: Collection[UUID]) -> Set[UUID]:
         """Delete definitions, at once and with all that is not running."""

@@ -253,6 +253,7 @@ _may_lapse = text("claimed_by IS NOT NULL AND completed_at IS NULL AND NOT froze
 _is_open = text("completed_at IS NULL AND outcome IS NULL")
 _has_ended = text("completed_at IS NOT NULL AND outcome <> 'failed'")
 _has_failed = text("completed_at IS NOT NULL AND outcome = 'failed'")
+_ended_unrun = text("completed_at IS NOT NULL AND outcome IN ('cancelled', 'skipped')")
 _has_key = text("key IS NOT NULL")
 
 
@@ -322,7 +323,20 @@ indexes = (
     ),
     _index("task_instances_open_idx", instances.c.definition_key, where=_is_open),
     _index("task_instances_ended_idx", instances.c.completed_at, where=_has_ended),
-    _index("task_instances_failed_idx", instances.c.completed_at, where=_has_failed),
+    _index(
+        "task_instances_failed_idx",
+        instances.c.completed_at,
+        instances.c.id,
+        where=_has_failed,
+    ),
+    # Commonly few among many that are completed.
+    _index(
+        "task_instances_unrun_idx",
+        instances.c.outcome,
+        instances.c.completed_at,
+        instances.c.id,
+        where=_ended_unrun,
+    ),
     _index(
         "task_instances_key_key",
         instances.c.definition_key,

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import func, literal, or_, select, true, union_all
+from sqlalchemy import and_, func, literal, literal_column, or_, select, true, union_all
 
 from go_scheduler.checks import PRIORITIES
 from go_scheduler.models import Outcome, State
@@ -15,9 +15,8 @@ from go_scheduler.models.looked_up import Backlog, Counted
 from go_scheduler.stores.messages import Position
 from go_scheduler.stores.sql.counting import (
     CLAIMED,
-    HAS_ENDED,
-    HAS_FAILED,
     counts_up_to,
+    ended_as,
     with_state,
 )
 from go_scheduler.stores.sql.database import Lane
@@ -28,6 +27,7 @@ from go_scheduler.stores.sql.tables import contents, definitions, instances
 from go_scheduler.stores.view_store import (
     KEYS_LOOKED_AT,
     LOOKED_AT,
+    STRETCH,
     Stretch,
     ViewStore,
 )
@@ -113,10 +113,13 @@ class SQLViews(InstanceLists, ViewStore):
 
         def read(connection: Connection) -> Sequence[UUID]:
             found: list[Any] = []
-            for queue in _queues(connection, queues):
-                most = limit if owners is None else LOOKED_AT
+            waiting = list(_queues(connection, queues))
+            most = limit
+            if owners is not None:
+                most = max(limit, LOOKED_AT // max(1, len(waiting)))
+            for queue in waiting:
                 heads = (
-                    _of(each, select(each.c.id, each.c.due_at), None, owners)
+                    select(each.c.id, each.c.due_at).where(*_are_of(each, None, owners))
                     for each in self._places(queue, most, true())
                 )
                 found += connection.execute(union_all(*heads))
@@ -134,26 +137,24 @@ class SQLViews(InstanceLists, ViewStore):
         limit: int,
     ) -> Stretch:
         """Read instances that ended in one way, those that ended last first."""
-        latest = _latest_ended(outcome, before)
-        looked_at = latest.limit(LOOKED_AT).subquery()
-        found = (
-            select(looked_at.c.id, looked_at.c.completed_at)
-            .where(looked_at.c.outcome == outcome.value)
-            .order_by(looked_at.c.completed_at.desc(), looked_at.c.id.desc())
+        # As a number, so that every plan knows how few it is.
+        few: ColumnElement[int] = literal_column(f"{STRETCH:d}")
+        some = _latest_ended(outcome, before).limit(few).subquery()
+        is_theirs = and_(
+            some.c.outcome == outcome.value, *_are_of(some, queues, owners)
+        )
+        query = (
+            select(some.c.id, some.c.completed_at, is_theirs.label("is_theirs"))
+            # The last that is looked at says where to go on.
+            .where(or_(is_theirs, some.c.place == few))
+            .order_by(some.c.completed_at.desc(), some.c.id.desc())
             .limit(limit)
         )
-        ids = _of(looked_at, found, queues, owners)
-
-        def read(connection: Connection) -> tuple[Sequence[Any], Position | None]:
-            rows = connection.execute(ids).all()
-            if len(rows) == limit:
-                return rows, Position(at=rows[-1].completed_at, id=rows[-1].id)
-            last = connection.execute(latest.offset(LOOKED_AT - 1).limit(1)).first()
-            end = None if last is None else Position(at=last.completed_at, id=last.id)
-            return rows, end
-
-        rows, end = self._list(read)
-        return Stretch(found=self._in_order([row.id for row in rows]), next=end)
+        rows = self._list(lambda connection: connection.execute(query).all())
+        ids = [row.id for row in rows if row.is_theirs]
+        more = len(rows) == limit or len(ids) < len(rows)
+        end = Position(at=rows[-1].completed_at, id=rows[-1].id) if more else None
+        return Stretch(found=self._in_order(ids), next=end)
 
     def list_claims(
         self,
@@ -304,29 +305,33 @@ def _due(row: Any) -> tuple[datetime, UUID]:
 
 def _latest_ended(outcome: Outcome, before: Position | None) -> Select[Any]:
     """What ended last of what an index has beside those with this outcome."""
+    order = (_column.completed_at.desc(), _column.id.desc())
     query = select(
-        _column.id, _column.completed_at, _column.outcome, _column.definition_key
-    ).where(HAS_FAILED if outcome is Outcome.FAILED else HAS_ENDED)
+        _column.id,
+        _column.completed_at,
+        _column.outcome,
+        _column.definition_key,
+        func.row_number().over(order_by=order).label("place"),
+    )
+    query = query.where(ended_as(State(outcome.value)))
     if before is not None:
         query = query.where(
             _column.completed_at <= before.at,
             or_(_column.completed_at < before.at, _column.id < before.id),
         )
-    return query.order_by(_column.completed_at.desc(), _column.id.desc())
+    return query.order_by(*order)
 
 
-def _of(
-    some: Subquery,
-    query: Select[Any],
-    queues: Collection[str] | None,
-    owners: Collection[str] | None,
-) -> Select[Any]:
-    """Those of a query on some instances that are of these queues and owners."""
-    wanted = among(queues, owners)
-    if not wanted:
-        return query
-    keys = select(definitions.c.key).where(*wanted)
-    return query.where(some.c.definition_key.in_(keys))
+def _are_of(
+    some: Subquery, queues: Collection[str] | None, owners: Collection[str] | None
+) -> list[ColumnElement[bool]]:
+    """Whether some instances are of these queues and owners: looked up for each."""
+    found: list[ColumnElement[bool]] = []
+    for column, of in ((definitions.c.queue, queues), (definitions.c.owner, owners)):
+        if of is not None:
+            value = select(column).where(definitions.c.key == some.c.definition_key)
+            found.append(value.scalar_subquery().in_(sorted(of)))
+    return found
 
 
 def _queues(connection: Connection, queues: Collection[str] | None) -> Iterator[str]:

@@ -136,6 +136,29 @@ class DefinitionListTests:
             after = _end(page)
         assert read == [2, 3, 5, 0, 1, 4]
 
+    @pytest.mark.parametrize("limit", [1, 2, 4])
+    def test_pages_of_what_is_active_follow_each_other_soonest_first(
+        self, store: Store, limit: int
+    ) -> None:
+        times = [START + HOUR, None, START - HOUR, START, None, START, START]
+        for key, at in enumerate(times):
+            put(store, definition(at, key=key, queue="a", trigger=WAITING))
+        store.pause_definitions([UUID(int=5)])
+        put(store, definition(START))
+        put(store, definition(None, queue="a"))
+        read: list[int] = []
+        after = None
+        while page := store.list_definitions(
+            queues={"a"},
+            state=DefinitionState.ACTIVE,
+            soonest_first=True,
+            after=after,
+            limit=limit,
+        ):
+            read += (each.id.int for each in page)
+            after = _end(page)
+        assert read == [2, 3, 6, 0, 1, 4]
+
     def test_a_page_has_100_definitions_by_default(self, store: Store) -> None:
         store.put_definitions([definition() for _ in range(101)])
         assert len(store.list_definitions()) == 100

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from alembic.operations import Operations
     from sqlalchemy.schema import SchemaItem
 
-revision = "2026.11.23a"
+revision = "2026.11.23b"
 down_revision = None
 
 _TIME = TIMESTAMP(timezone=True).with_variant(BigInteger(), "sqlite")
@@ -264,7 +264,10 @@ def _index_instances(op: Operations) -> None:
     _create_index(op, table, "lease_idx", ["expires_at", "queue"], where=claimed)
     _create_index(op, table, "open_idx", ["definition_key"], where=is_open)
     _create_index(op, table, "ended_idx", ["completed_at"], where=ended)
-    _create_index(op, table, "failed_idx", ["completed_at"], where=failed)
+    _create_index(op, table, "failed_idx", ["completed_at", "id"], where=failed)
+    unrun = f"{over} AND outcome IN ('cancelled', 'skipped')"
+    by_end = ["outcome", "completed_at", "id"]
+    _create_index(op, table, "unrun_idx", by_end, where=unrun)
     _create_index(op, table, "key_key", of_key, where=keyed, unique=True)
 
 
