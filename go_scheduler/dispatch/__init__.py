@@ -11,6 +11,7 @@ if typing.TYPE_CHECKING:
     from go_scheduler.dispatch.messages.statuses import Status, read_status
     from go_scheduler.dispatch.opening import open_bus, register_bus
     from go_scheduler.dispatch.topics import Topics
+    from go_scheduler.dispatch.worker import DispatchWorker, Work
 else:
     # Hidden from type checkers, which would take any misspelt name for an object.
     __getattr__, __dir__ = _on_demand.on_demand(
@@ -18,12 +19,14 @@ else:
         {
             "Cancel": "messages.actions",
             "Delivery": "bus",
+            "DispatchWorker": "worker",
             "KombuBus": "kombu_bus.bus_by_kombu",
             "MessageBus": "bus",
             "Run": "messages.actions",
             "Status": "messages.statuses",
             "Subscription": "bus",
             "Topics": "topics",
+            "Work": "worker",
             "open_bus": "opening",
             "read_action": "messages.actions",
             "read_status": "messages.statuses",
@@ -35,12 +38,14 @@ else:
 __all__ = [
     "Cancel",
     "Delivery",
+    "DispatchWorker",
     "KombuBus",
     "MessageBus",
     "Run",
     "Status",
     "Subscription",
     "Topics",
+    "Work",
     "open_bus",
     "read_action",
     "read_status",

@@ -8,6 +8,7 @@ import json
 import threading
 from concurrent.futures import Future
 from contextlib import nullcontext
+from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,8 @@ class Calling:
         self._threads = self._busy = 0
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        # Of those that execute something there.
+        self._ends: dict[Given, Callable[[], object]] = {}
 
     async def call(self, given: Given) -> Ending:
         """Call it; answers what came of it."""
@@ -80,6 +83,13 @@ class Calling:
         finally:
             self._busy -= 1
 
+    def end(self, given: Given) -> bool:
+        """Cancel what is executed for it on the event loop; false: nothing is."""
+        end = self._ends.get(given)
+        if end is not None:
+            end()
+        return end is not None
+
     def stop(self) -> None:
         """Let the threads end once they are free."""
         for _ in range(self._threads):
@@ -100,17 +110,25 @@ class Calling:
                 result = self._handler(given.instance if self._by_type else given.work)
                 refuse_generator(result)
                 if inspect.isawaitable(result):
-                    result = asyncio.run_coroutine_threadsafe(
+                    executed = asyncio.run_coroutine_threadsafe(
                         await_here(result), self._event_loop()
-                    ).result()
+                    )
+                    self._ends[given] = executed.cancel
+                    result = executed.result()
                 return self._success(given, result)
         except BaseException as error:
             return Ending(failure_of(error, callers=_CALLERS))
         finally:
+            self._ends.pop(given, None)
             leave_run(token)
 
     async def _call_async(self, argument: Any, given: Given) -> Ending:
         enter_run(given)
+        task = asyncio.current_task()
+        assert task is not None
+        self._ends[given] = partial(
+            self._event_loop().call_soon_threadsafe, task.cancel
+        )
         try:
             with self._around(given):
                 result: Any = self._handler(argument)
@@ -118,6 +136,8 @@ class Calling:
         # SystemExit would end the event loop, and with it every other handler.
         except BaseException as error:
             return Ending(failure_of(error, callers=_CALLERS))
+        finally:
+            del self._ends[given]
 
     def _around(self, given: Given) -> AbstractContextManager[object]:
         if self._telemetry is None:

@@ -99,7 +99,7 @@ class Life(ABC):
         task.add_done_callback(self._runs.discard)
 
 
-async def first(task: asyncio.Task[None], other: Coroutine[Any, Any, object]) -> None:
+async def first(task: asyncio.Future[Any], other: Coroutine[Any, Any, object]) -> None:
     """Wait until one of two is done, and leave the other."""
     waiting = asyncio.create_task(other)
     await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)

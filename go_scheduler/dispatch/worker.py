@@ -1,0 +1,93 @@
+"""A worker on a bus: runs handlers here for schedulers elsewhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from go_scheduler.checks import check_name, check_type
+from go_scheduler.dispatch.bus import MessageBus
+from go_scheduler.dispatch.topics import Topics
+from go_scheduler.dispatch.working.life import Life
+from go_scheduler.dispatch.working.served import checked_limits, served_topics
+from go_scheduler.dispatch.working.settings import Settings
+from go_scheduler.working.arguments import check_arguments, checked_queues, own_name
+from go_scheduler.working.work import Work
+from go_scheduler.working.worker import LivingWorker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from go_scheduler.events.instrument import Instrument
+
+__all__ = ["DispatchWorker", "Work"]
+
+
+class DispatchWorker(LivingWorker):
+    """Takes runs from a message bus, and runs them here.
+
+    ```python
+    with open_bus("amqp://localhost") as bus:
+        DispatchWorker(bus, handlers, queues=("mail",)).run()
+    ```
+
+    Sync handlers are called on threads, ``async def`` ones on an event loop. What they
+    return is the result, if it is JSON; what they raise is the error: ``RetryAfter``,
+    ``Fail`` and ``GiveBack`` decide as in any handler. Inside them ``current_run()``
+    says whether the run was cancelled or lost. Heartbeats are sent meanwhile; the
+    ``timeout`` of a definition cancels ``async def`` handlers. While the bus is away
+    what runs goes on, and is told when it is there again.
+
+    Args:
+        bus: The bus, which you open and close.
+        handler: Called with ``Work``; or a ``HandlerRegistry``, whose handlers are
+            called by the names of their tasks, as by a scheduler.
+        queues: Whose runs to take.
+        max_workers: The most handlers that run at once.
+        limits: The most of some tasks that run here at once, by their names, such as
+            ``{"resize": 2}``.
+        topic_per_task: As for the ``Dispatcher``: which tasks have topics of their own;
+            true, for a registry: all of them.
+        namespace: What all topics begin with, as for the ``Dispatcher``.
+        name: What it is shown as, and told to cancel by: no two have the same. None:
+            this machine's name, the number of this process, and something random.
+        telemetry: Has a span around each call of a handler, in the trace in which it
+            was asked for, such as a ``Telemetry``; None: nobody traces.
+
+    Raises:
+        ConfigurationError: An argument is wrong.
+    """
+
+    def __init__(
+        self,
+        bus: MessageBus,
+        handler: Callable[[Any], object],
+        *,
+        queues: Iterable[str] = ("default",),
+        max_workers: int = 32,
+        limits: Mapping[str, int] | None = None,
+        topic_per_task: bool | Collection[str] = False,
+        namespace: str = "go_scheduler",
+        name: str | None = None,
+        telemetry: Instrument | None = None,
+    ) -> None:
+        check_type("bus", bus, MessageBus)
+        check_arguments(handler, max_workers, telemetry)
+        if name is None:
+            name = f"{own_name()} {uuid4().hex[:6]}"
+        topics = Topics(namespace)
+        # It may be too long for one.
+        topics.control(check_name("name", name))
+        settings = Settings(
+            bus=bus,
+            handler=handler,
+            topics=topics,
+            served=served_topics(
+                topics, checked_queues(queues), handler, topic_per_task
+            ),
+            max_workers=max_workers,
+            limits=checked_limits(limits, handler),
+            name=name,
+            telemetry=telemetry,
+        )
+        super().__init__(lambda: Life(settings))

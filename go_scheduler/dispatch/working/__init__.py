@@ -1,0 +1,1 @@
+"""What a worker on a bus is made of."""

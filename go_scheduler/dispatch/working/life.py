@@ -1,0 +1,231 @@
+"""One life of a worker on a bus: it takes runs, has them done, and says so."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from go_scheduler.clock import ZERO
+from go_scheduler.dispatch.messages.actions import Cancel, Run, read_action
+from go_scheduler.dispatch.messages.statuses import Said, Status
+from go_scheduler.dispatch.working.ended import Ended
+from go_scheduler.dispatch.working.places import Places
+from go_scheduler.dispatch.working.taken import Key, Taken
+from go_scheduler.dispatch.working.telling import Telling
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.handlers.registry import NAMELESS, HandlerRegistry
+from go_scheduler.working import life
+from go_scheduler.working.calling import Calling
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from go_scheduler.dispatch.bus import Delivery, Subscription
+    from go_scheduler.dispatch.working.settings import Settings
+    from go_scheduler.working.given import Ending
+
+_LOG = logging.getLogger("go_scheduler.dispatch.worker")
+_CANCELS = 100
+_SHORTEST_BEAT = 0.1
+_FIRST_DELAY = timedelta(seconds=1)
+_LONGEST_DELAY = timedelta(minutes=1)
+_MOST_DOUBLED = 6
+
+
+class Life(life.Life):
+    """Takes runs from a bus, until it is told to stop.
+
+    All that it knows is touched on its event loop alone: subscriptions and the sender,
+    which have threads of their own, pass on what they have there.
+
+    Args:
+        settings: What it is like.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(Calling(settings.handler, _LOG, settings.telemetry))
+        self._settings = settings
+        self._taken: dict[Key, Taken] = {}
+        self._ended = Ended()
+        self._places = Places(settings.max_workers, settings.limits, settings.served)
+        self._subscriptions: dict[str, Subscription] = {}
+        self._prefetch: dict[str, int] = {}
+
+    async def _live(self) -> None:
+        settings, self._telling = (
+            self._settings,
+            Telling(self._settings, self._stopping),
+        )
+        heard: list[Subscription] = []
+        try:
+            topic = settings.topics.control(settings.name)
+            hear = partial(self._soon, self._hear_cancel)
+            heard.append(
+                settings.bus.subscribe(topic, hear, prefetch=_CANCELS, own=True)
+            )
+            for topic in settings.served:
+                hear = partial(self._soon, partial(self._hear_run, topic))
+                prefetch = self._places.prefetch(topic)
+                subscription = settings.bus.subscribe(topic, hear, prefetch=prefetch)
+                self._subscriptions[topic] = subscription
+                self._prefetch[topic] = prefetch
+                heard.append(subscription)
+            await self._stopping.wait()
+            self._resize()
+            await self._until_left()
+        finally:
+            for each in heard:
+                each.close()
+            self._telling.close()
+
+    def _soon(self, hear: Callable[[Delivery], None], delivery: Delivery) -> None:
+        self._loop.call_soon_threadsafe(hear, delivery)
+
+    def _hear_run(self, topic: str, delivery: Delivery) -> None:
+        try:
+            run = read_action(delivery.body)
+            if not isinstance(run, Run):
+                raise ConfigurationError(f"it is to {run.action}, where runs come from")
+            taken = Taken(run, topic, self._extend)
+        except ConfigurationError as error:
+            _LOG.error("a message from %s is dropped: %s", topic, error)
+            delivery.reject(requeue=False)
+            return
+        if (known := self._taken.get(taken.key)) is not None:
+            self._hear_again(known, delivery)
+        elif (last := self._ended.get(taken.key)) is not None:
+            self._telling.say(last)
+            delivery.ack()
+        elif self._stopping.is_set() or not self._places.room(topic):
+            delivery.reject(requeue=True)
+        elif (reason := self._trouble(taken)) is not None:
+            self._refuse(taken, delivery, reason)
+        else:
+            taken.deliveries.append(delivery)
+            self._taken[taken.key] = taken
+            self._places.take(taken)
+            # Before its message is acknowledged, which makes way for the next one.
+            self._resize()
+            self._spawn(self._have_done(taken))
+
+    def _hear_again(self, known: Taken, delivery: Delivery) -> None:
+        """Hear of what it has: a duplicate, or one whose acknowledgement was lost."""
+        if known.deliveries:
+            known.deliveries.append(delivery)
+        else:
+            delivery.ack()
+
+    def _trouble(self, taken: Taken) -> str | None:
+        """Why this worker does not run it now; None: it does."""
+        handler, name, task = (
+            self._settings.handler,
+            self._settings.name,
+            taken.run.task,
+        )
+        if isinstance(handler, HandlerRegistry):
+            if task is None:
+                return NAMELESS
+            if task not in handler:
+                return f"{name} has no handler for {task!r}"
+        if not self._places.room(taken.topic, task):
+            return f"{name} runs as many {task!r} as it may"
+        return None
+
+    def _refuse(self, taken: Taken, delivery: Delivery, reason: str) -> None:
+        """Have the scheduler offer it again, a little later each time."""
+        delay = _FIRST_DELAY * 2 ** min(taken.key.attempt - 1, _MOST_DOUBLED)
+        delay = min(delay, _LONGEST_DELAY)
+        id = taken.key.instance_id
+        _LOG.warning("%s is given back for %s: %s", id, delay, reason)
+        status = self._telling.status(taken, Said.RELEASED, delay=delay, error=reason)
+        self._ended.add(taken.key, status)
+        self._telling.say(status, lambda sent: delivery.ack())
+
+    def _hear_cancel(self, delivery: Delivery) -> None:
+        delivery.ack()
+        try:
+            found = read_action(delivery.body)
+        except ConfigurationError as error:
+            _LOG.error("what it is to cancel is not known: %s", error)
+            return
+        taken = self._taken.get(Key(found.instance_id, found.attempt))
+        if taken is None or not isinstance(found, Cancel):
+            return
+        if found.reason == "lost":
+            _LOG.warning("%s is lost: it runs elsewhere, or has ended", taken.key[0])
+            taken.lost = True
+        else:
+            taken.cancel_requested = True
+
+    async def _have_done(self, taken: Taken) -> None:
+        try:
+            last = await self._run_taken(taken)
+        finally:
+            self._places.leave(taken)
+            del self._taken[taken.key]
+            self._resize()
+        if last is not None:
+            self._ended.add(taken.key, last)
+            await self._telling.tell(last, self._settings.patience)
+
+    async def _run_taken(self, taken: Taken) -> Status | None:
+        """What is to be said of it at last; None: nothing, it never was ours."""
+        accepted = self._telling.status(taken, Said.ACCEPTED)
+        is_ours = await self._telling.tell(accepted, self._settings.short_patience)
+        for each in taken.deliveries:
+            if is_ours:
+                each.ack()
+            else:
+                each.reject(requeue=self._stopping.is_set())
+        taken.deliveries.clear()
+        if not is_ours:
+            return None
+        if self._stopping.is_set() or taken.cancel_requested or taken.lost:
+            return self._telling.status(taken, Said.RELEASED, delay=ZERO)
+        return self._telling.end(taken, await self._call(taken))
+
+    async def _call(self, taken: Taken) -> Ending:
+        self._telling.begin(taken)
+        watching = [asyncio.create_task(self._keep(taken))]
+        if taken.run.timeout is not None:
+            seconds = taken.run.timeout.total_seconds()
+            watching.append(asyncio.create_task(self._time_out(taken, seconds)))
+        try:
+            return await self._calling.call(taken)
+        finally:
+            for each in watching:
+                each.cancel()
+
+    async def _time_out(self, taken: Taken, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        taken.timed_out = self._calling.end(taken)
+        await asyncio.sleep(self._settings.grace.total_seconds())
+        # Nothing ends it: the scheduler does, once it hears that it goes on.
+        self._beat(taken)
+
+    async def _keep(self, taken: Taken) -> None:
+        """Say again and again that it goes on."""
+        third = max(taken.run.heartbeat.total_seconds() / 3, _SHORTEST_BEAT)
+        while True:
+            await asyncio.sleep(third)
+            self._beat(taken)
+
+    def _beat(self, taken: Taken) -> None:
+        self._telling.say(self._telling.status(taken, Said.HEARTBEAT))
+
+    def _extend(self, taken: Taken, by: timedelta) -> None:
+        """Say at once that it goes on: as long as it does, it is kept anyway."""
+        self._beat(taken)
+
+    def _resize(self) -> None:
+        """Have as many messages come as there is room for."""
+        stops = self._stopping.is_set()
+        for topic, subscription in self._subscriptions.items():
+            present = self._prefetch[topic]
+            prefetch = 0 if stops else self._places.prefetch(topic, present)
+            if prefetch != present:
+                self._prefetch[topic] = prefetch
+                subscription.resize(prefetch)

@@ -1,0 +1,93 @@
+"""Which topics a worker takes runs from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from go_scheduler.checks import check_name, check_type
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.handlers.registry import HandlerRegistry
+from go_scheduler.shown import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from go_scheduler.dispatch.topics import Topics
+
+
+def served_topics(
+    topics: Topics,
+    queues: Sequence[str],
+    handler: object,
+    topic_per_task: bool | Collection[str],
+) -> Mapping[str, str | None]:
+    """The topics of some queues, each with the task whose own topic it is, or None.
+
+    Args:
+        topics: How they are named.
+        queues: Of which queues.
+        handler: What is called; a registry knows no other tasks than its own.
+        topic_per_task: Which tasks have topics of their own; true: all do.
+
+    Raises:
+        ConfigurationError: They are no names, nobody says which tasks there are, or a
+            topic's name is too long.
+    """
+    known = handler.names if isinstance(handler, HandlerRegistry) else None
+    own = _own(topic_per_task, known)
+    shared = known is None or not set(known) <= set(own)
+    found: dict[str, str | None] = {}
+    for queue in queues:
+        if shared:
+            found[topics.runs(queue)] = None
+        found.update({topics.runs(queue, task): task for task in own})
+    if not found:
+        raise ConfigurationError("the registry has no handlers: there is nothing to do")
+    return found
+
+
+def _own(
+    topic_per_task: bool | Collection[str], known: Sequence[str] | None
+) -> Sequence[str]:
+    if topic_per_task is True:
+        if known is None:
+            raise ConfigurationError(
+                "topic_per_task must name the tasks: only a HandlerRegistry says"
+                " itself which it has"
+            )
+        return known
+    if topic_per_task is False:
+        return ()
+    if isinstance(topic_per_task, str) or not isinstance(topic_per_task, Collection):
+        raise ConfigurationError(
+            "topic_per_task must be True, False or names of tasks, not"
+            f" {shown(topic_per_task)}"
+        )
+    names = sorted({check_name("topic_per_task", each) for each in topic_per_task})
+    return [each for each in names if known is None or each in known]
+
+
+def checked_limits(limits: object, handler: object) -> Mapping[str, int]:
+    """Limits by the names of tasks.
+
+    Raises:
+        ConfigurationError: They are none, or of a task that the registry does not have.
+    """
+    if limits is None:
+        return {}
+    if not isinstance(limits, Mapping):
+        raise ConfigurationError(
+            f'limits must be such as {{"resize": 2}}, not {shown(limits)}'
+        )
+    for task, most in limits.items():
+        check_name("limits", task)
+        check_type(f"limits[{task!r}]", most, int)
+        if most < 1:
+            raise ConfigurationError(f"limits[{task!r}] must be at least 1: {most}")
+        if isinstance(handler, HandlerRegistry) and task not in handler:
+            raise ConfigurationError(
+                f"limits: no handler is registered as {task!r}, but"
+                f" {', '.join(handler.names)}"
+            )
+    return dict(limits)

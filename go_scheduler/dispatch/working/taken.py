@@ -1,0 +1,83 @@
+"""A run that a worker has taken from a bus."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from go_scheduler.models.changed import changed
+from go_scheduler.working.given import Given
+from go_scheduler.working.work import Work, frozen, instance_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime, timedelta
+    from uuid import UUID
+
+    from go_scheduler.dispatch.bus import Delivery
+    from go_scheduler.dispatch.messages.actions import Run
+    from go_scheduler.models import TaskInstance
+
+
+class Key(NamedTuple):
+    """What a run is known by, everywhere."""
+
+    instance_id: UUID
+    attempt: int
+
+
+class Taken(Given):
+    """A run as a worker has it, from the moment it was delivered.
+
+    Args:
+        run: The message.
+        topic: Where it came from.
+        extend: Says that it goes on.
+
+    Attributes:
+        deliveries: Those of its message that wait until it has been accepted.
+        began_at: When its handler was called, by this machine's clock; None: not yet.
+        timed_out: Whether its handler was told to end, as its timeout had passed.
+
+    Raises:
+        ConfigurationError: Its payload or metadata are none.
+    """
+
+    place = "a worker on a bus"
+    recorder = "the scheduler"
+
+    def __init__(
+        self, run: Run, topic: str, extend: Callable[[Taken, timedelta], None]
+    ) -> None:
+        super().__init__(_work_of(run), extend)
+        self.run = run
+        self.key = Key(run.instance_id, run.attempt)
+        self.topic = topic
+        self.deliveries: list[Delivery] = []
+        self.began_at: datetime | None = None
+        self.timed_out = False
+
+    @cached_property
+    def instance(self) -> TaskInstance:
+        """What is run, as far as a worker knows it."""
+        run = self.run
+        return changed(
+            instance_of(self.work),
+            fire_time=run.fire_time,
+            key=run.key,
+            runs=run.runs,
+        )
+
+
+def _work_of(run: Run) -> Work:
+    return Work(
+        instance_id=run.instance_id,
+        type=run.task,
+        payload=None if run.payload is None else frozen(run.payload, "payload"),
+        metadata=frozen(run.metadata, "metadata"),
+        attempt=run.attempt,
+        execute_at=run.execute_at,
+        definition_id=run.definition_id,
+        queue=run.queue,
+        traceparent=run.trace_context,
+    )

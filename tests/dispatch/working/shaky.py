@@ -1,0 +1,74 @@
+"""A bus that a test takes away, as a broker is that confirms nothing any more."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from go_scheduler.dispatch import MessageBus
+from go_scheduler.errors import BusUnavailableError
+from tests.dispatch.working.bench import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
+    from go_scheduler.dispatch import Delivery, Subscription
+
+
+class ShakyBus(MessageBus):
+    """What one worker has of a bus: it hears all, and says nothing while that is away.
+
+    Attributes:
+        wrong: What ``publish`` raises; None: nothing is wrong.
+        heard: Released for each delivery.
+        refused: Released for each message that was not published.
+    """
+
+    def __init__(self, bus: MessageBus) -> None:
+        self._bus = bus
+        self.wrong: Exception | None = None
+        self.heard = threading.Semaphore(0)
+        self.refused = threading.Semaphore(0)
+
+    def take_away(self) -> None:
+        self.wrong = BusUnavailableError("the bus is away, for a test")
+
+    def bring_back(self) -> None:
+        self.wrong = None
+
+    def wait_until_refused(self) -> None:
+        assert self.refused.acquire(timeout=PATIENCE)
+
+    def publish(
+        self,
+        topic: str,
+        body: bytes,
+        *,
+        expires: timedelta | None = None,
+        keep: bool = True,
+    ) -> None:
+        if (wrong := self.wrong) is not None:
+            self.refused.release()
+            raise wrong
+        self._bus.publish(topic, body, expires=expires, keep=keep)
+
+    def subscribe(
+        self,
+        topic: str,
+        receive: Callable[[Delivery], None],
+        *,
+        prefetch: int = 1,
+        own: bool = False,
+    ) -> Subscription:
+        def heard(delivery: Delivery) -> None:
+            receive(delivery)
+            self.heard.release()
+
+        return self._bus.subscribe(topic, heard, prefetch=prefetch, own=own)
+
+    def is_up(self) -> bool:
+        return self.wrong is None
+
+    def close(self) -> None:
+        """The bus itself is somebody else's."""

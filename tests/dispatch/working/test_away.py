@@ -1,0 +1,253 @@
+"""What a worker does while its bus is away, and when it is to stop meanwhile."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+
+from go_scheduler.clock import ZERO
+from go_scheduler.dispatch import DispatchWorker
+from go_scheduler.dispatch.working.life import Life
+from go_scheduler.dispatch.working.settings import Settings
+from go_scheduler.errors import BusUnavailableError
+from tests.dispatch.working.bench import PATIENCE, Bench, bench
+from tests.dispatch.working.shaky import ShakyBus
+from tests.dispatch.working.test_worker import NAME, Held
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from go_scheduler.dispatch import Run
+
+
+@pytest.fixture
+def one() -> Iterator[Bench]:
+    with bench(f"memory://{uuid4()}") as found:
+        yield found
+
+
+@pytest.fixture
+def bus(one: Bench) -> ShakyBus:
+    return ShakyBus(one.bus)
+
+
+class Living:
+    """A life of a worker, and its end."""
+
+    def __init__(
+        self, one: Bench, bus: ShakyBus, handler: Callable[[Any], object], **more: Any
+    ) -> None:
+        self.one, self.bus = one, bus
+        given: dict[str, Any] = {"max_workers": 2, "limits": {}, **more}
+        self.life = Life(
+            Settings(
+                bus=bus,
+                handler=handler,
+                topics=one.topics,
+                served={one.topics.runs("default"): None},
+                name=NAME,
+                **given,
+            )
+        )
+        self.life.start()
+
+    def begin_unaccepted(self) -> Run:
+        """A run of which the bus does not take that it was accepted."""
+        self.bus.take_away()
+        run = self.one.publish()
+        self.bus.wait_until_refused()
+        assert self.bus.heard.acquire(timeout=PATIENCE)
+        return run
+
+    def after(self, do: Callable[[], None]) -> None:
+        """Do something, and wait until the worker has taken notice of it."""
+        do()
+        assert self.bus.heard.acquire(timeout=PATIENCE)
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until its event loop has done what it was told before."""
+        done = threading.Event()
+        self.life._loop.call_soon_threadsafe(done.set)
+        assert done.wait(PATIENCE)
+
+    def end(self) -> None:
+        self.life.request_stop()
+        assert self.life.join(PATIENCE)
+        assert self.life.error is None
+
+
+def test_what_came_of_a_run_is_told_once_the_bus_is_back(
+    one: Bench, bus: ShakyBus, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "go_scheduler.dispatch.worker")
+    held = Held()
+    with DispatchWorker(bus, held, name=NAME):
+        run = one.publish(heartbeat=ZERO)
+        one.until(run, "heartbeat")
+        bus.take_away()
+        for _ in range(2):
+            bus.wait_until_refused()
+        held.go_on.set()
+        assert one.of(run)[-1] == "heartbeat"
+        bus.bring_back()
+        assert one.end_of(run).status == "succeeded"
+    assert caplog.text.count("statuses wait until the bus is there again") == 1
+    assert "the bus takes statuses again" in caplog.text
+
+
+def test_a_stop_waits_until_the_bus_has_what_came_of_runs(
+    one: Bench, bus: ShakyBus
+) -> None:
+    held = Held()
+    living = Living(one, bus, held)
+    run = one.publish()
+    one.until(run, "started")
+    bus.take_away()
+    held.go_on.set()
+    bus.wait_until_refused()
+    living.life.request_stop()
+    living.settle()
+    assert not living.life.is_over
+    bus.bring_back()
+    living.end()
+    assert one.end_of(run).status == "succeeded"
+
+
+def test_what_cannot_be_told_in_time_is_told_in_the_log(
+    one: Bench, bus: ShakyBus, caplog: pytest.LogCaptureFixture
+) -> None:
+    held = Held()
+    living = Living(one, bus, held, patience=ZERO)
+    run = one.publish(heartbeat=ZERO)
+    one.until(run, "heartbeat")
+    bus.take_away()
+    bus.wait_until_refused()
+    held.go_on.set()
+    living.end()
+    id = run.instance_id
+    assert f"that {id}, attempt 1, has succeeded is not told" in caplog.text
+    assert "heartbeat is not told" not in caplog.text
+
+
+def test_what_comes_twice_before_it_is_accepted_runs_once(
+    one: Bench, bus: ShakyBus
+) -> None:
+    held = Held()
+    living = Living(one, bus, held)
+    run = living.begin_unaccepted()
+    living.after(lambda: one.again(run))
+    bus.bring_back()
+    one.until(run, "started")
+    held.go_on.set()
+    living.end()
+    assert held.most == 1
+    assert one.of(run).count("accepted") == 1
+
+
+@pytest.mark.parametrize("reason", ["cancelled", "lost"])
+def test_what_is_cancelled_before_it_begins_is_given_back(
+    one: Bench, bus: ShakyBus, reason: str
+) -> None:
+    held = Held()
+    living = Living(one, bus, held)
+    run = living.begin_unaccepted()
+    living.after(lambda: one.cancel(run, NAME, reason=reason))
+    bus.bring_back()
+    end = one.end_of(run)
+    assert (end.status, end.delay) == ("released", ZERO)
+    living.end()
+    assert not held.called.acquire(blocking=False)
+
+
+def test_what_has_not_begun_at_a_stop_is_given_back(one: Bench, bus: ShakyBus) -> None:
+    held = Held()
+    living = Living(one, bus, held)
+    run = living.begin_unaccepted()
+    living.life.request_stop()
+    living.settle()
+    # What still comes after a stop is for others.
+    other = one.publish()
+    bus.bring_back()
+    assert one.end_of(run).status == "released"
+    living.end()
+    with DispatchWorker(one.bus, lambda work: None, name="another"):
+        assert one.end_of(other).worker == "another"
+
+
+def test_what_nobody_hears_of_goes_back_to_the_bus(one: Bench, bus: ShakyBus) -> None:
+    held = Held()
+    living = Living(one, bus, held, short_patience=ZERO)
+    run = living.begin_unaccepted()
+    living.end()
+    with DispatchWorker(one.bus, lambda work: None, name="another"):
+        end = one.end_of(run)
+    assert (end.status, end.worker) == ("succeeded", "another")
+
+
+def test_what_the_bus_never_takes_costs_only_itself(
+    one: Bench, bus: ShakyBus, caplog: pytest.LogCaptureFixture
+) -> None:
+    held = Held()
+    held.go_on.set()
+    living = Living(one, bus, held, max_workers=1)
+    bus.wrong = ValueError("it is too long")
+    run = one.publish()
+    bus.wait_until_refused()
+    living.settle()
+    bus.bring_back()
+    assert one.end_of(one.publish()).status == "succeeded"
+    living.end()
+    assert f"{run.instance_id}, attempt 1, has accepted" in caplog.text
+    assert one.of(run) == []
+
+
+def test_a_thread_beyond_its_timeout_is_left_to_the_scheduler(
+    one: Bench, bus: ShakyBus
+) -> None:
+    held = Held()
+    living = Living(one, bus, held, grace=ZERO)
+    run = one.publish(timeout=timedelta(seconds=0.01))
+    one.until(run, "heartbeat")
+    held.go_on.set()
+    assert one.end_of(run).status == "succeeded"
+    living.end()
+
+
+def test_a_life_that_cannot_subscribe_is_over(one: Bench) -> None:
+    one.bus.close()
+    worker = DispatchWorker(one.bus, lambda work: None)
+    with pytest.raises(BusUnavailableError, match="has been closed"):
+        worker.run()
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+def test_signals_end_it(one: Bench, signals: int) -> None:
+    held = Held()
+    ended = threading.Event()
+
+    def handler(work: object) -> object:
+        # Of several of a kind only one may arrive.
+        for number in (signal.SIGTERM, signal.SIGINT)[:signals]:
+            os.kill(os.getpid(), number)
+        if signals == 2:
+            assert held.go_on.wait(PATIENCE)
+        ended.set()
+        return None
+
+    run = one.publish()
+    DispatchWorker(one.bus, handler).run()
+    if signals == 1:
+        assert ended.is_set()
+        assert one.end_of(run).status == "succeeded"
+    else:
+        assert not ended.is_set()
+        held.go_on.set()
+        assert ended.wait(PATIENCE)
