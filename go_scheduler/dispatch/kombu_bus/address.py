@@ -26,6 +26,10 @@ _TRANSPORTS = {
     "sqs": "sqs",
 }
 _HIDDEN = "***"
+_POLLING = 0.005
+_CLOSING = 0.2
+# After so many seconds Redis gives to others what a consumer that has died had.
+_VISIBILITY = 300
 
 
 class Address:
@@ -134,9 +138,12 @@ class Address:
         if self.is_amqp:
             ours = {"read_timeout": self._timeout, "write_timeout": self._timeout}
         elif self.scheme == "memory":
-            ours = {"polling_interval": 0.005}
+            ours = {"polling_interval": _POLLING}
         elif self.scheme in ("redis", "rediss"):
             ours = {
+                # So long a close may wait.
+                "polling_interval": _CLOSING,
+                "visibility_timeout": _VISIBILITY,
                 "socket_timeout": self._timeout,
                 "socket_connect_timeout": self._timeout,
                 "socket_keepalive": True,

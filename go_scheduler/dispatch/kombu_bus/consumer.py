@@ -170,6 +170,8 @@ class Consumer(Line, Subscription):
         for tag in self._unacked:
             self._channel.basic_reject(tag, requeue=True)
         if self._own:
+            # Only AMQP deletes one that is bound to nothing.
+            self._channel.queue_purge(self._queue)
             self._channel.queue_delete(self._queue)
 
     def _lost(self, error: Exception) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Protocol
-
-from amqp.exceptions import ChannelError
 
 from go_scheduler.dispatch.kombu_bus.queues import Queues
 
@@ -93,24 +92,20 @@ class ConfirmedOutlet:
     def _declare(self, posting: Posting) -> None:
         if posting.queue in self._declared:
             return
-        try:
-            self._queues.declare(posting.queue)
-        except ChannelError as error:
-            # Somebody else may have made it, and we not be allowed to.
-            posting.problem = error
+        posting.refused = self._queues.declare(posting.queue)
         self._declared.add(posting.queue)
 
     def _returned(
         self, error: Exception, exchange: str, routing_key: str, message: Any
     ) -> None:
         """There is no queue for it; it is confirmed next."""
-        posting = self.unconfirmed.get(int(message.properties["message_id"]))
+        self._declared.discard(routing_key)
+        posting = self.unconfirmed.pop(int(message.properties["message_id"]), None)
         if posting is None:
+            # What it was sent for has been told that nobody knows.
             return
-        self._declared.discard(posting.queue)
-        del self.unconfirmed[int(message.properties["message_id"])]
         if posting.returned:
-            posting.failed(posting.problem or error)
+            posting.failed(posting.refused or error)
         else:
             posting.returned = True
             self._again(posting)
@@ -127,7 +122,6 @@ class ConfirmedOutlet:
         """Those that are confirmed by a number."""
         found = [number]
         if multiple:
-            found = [each for each in self.unconfirmed if each <= number]
-        return [
-            self.unconfirmed.pop(each) for each in found if each in self.unconfirmed
-        ]
+            found = list(takewhile(lambda each: each <= number, self.unconfirmed))
+        known = [each for each in found if each in self.unconfirmed]
+        return [self.unconfirmed.pop(each) for each in known]

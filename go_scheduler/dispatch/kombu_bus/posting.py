@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -16,7 +17,7 @@ class Posting:
         body: The message.
         expires: When the broker may drop it.
         keep: Whether it needs a queue.
-        problem: Why its queue could not be declared, if it could not.
+        refused: Why its queue could not be declared, if it could not.
         returned: Whether the broker had no queue for it.
         outcome: Done once the broker has it.
     """
@@ -25,7 +26,7 @@ class Posting:
     body: bytes
     expires: timedelta | None
     keep: bool
-    problem: Exception | None = None
+    refused: Exception | None = None
     returned: bool = False
     outcome: Future[None] = field(default_factory=Future)
 
@@ -38,10 +39,11 @@ class Posting:
 
     def done(self) -> None:
         """The broker has it."""
-        if not self.outcome.done():
+        with suppress(InvalidStateError):
             self.outcome.set_result(None)
 
     def failed(self, error: Exception) -> None:
         """The broker does not have it, or nobody knows."""
-        if not self.outcome.done():
+        # Nobody may wait any more.
+        with suppress(InvalidStateError):
             self.outcome.set_exception(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from typing import TYPE_CHECKING
 
 from go_scheduler.dispatch.kombu_bus.line import Line
@@ -47,7 +48,8 @@ class Publisher(Line):
         self._lock = threading.Lock()
         self._waiting: list[Posting] = []
         self._down: Exception | None = None
-        self._stalled = False
+        # What was sent, and for which nobody waits any more.
+        self._overdue: deque[Posting] = deque()
         self._started = False
         self._outlet: Outlet | None = None
 
@@ -73,7 +75,7 @@ class Publisher(Line):
             posting.outcome.result(self._timeout)
         except TimeoutError as error:
             if not posting.outcome.cancel():
-                self._stalled = True
+                self._overdue.append(posting)
                 self.wake()
             late = TimeoutError(_UNCONFIRMED.format(self._timeout))
             raise self.address.unavailable(late) from error
@@ -106,9 +108,9 @@ class Publisher(Line):
         self._unblocked()
 
     def _turn(self) -> None:
-        if self._stalled:
-            self._stalled = False
-            raise TimeoutError(_UNCONFIRMED.format(self._timeout))
+        while self._overdue:
+            if not self._overdue.popleft().outcome.done():
+                raise TimeoutError(_UNCONFIRMED.format(self._timeout))
         with self._lock:
             sent, self._waiting = self._waiting, []
         assert self._outlet is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from amqp.exceptions import PreconditionFailed
+from amqp.exceptions import ChannelError
 
 if TYPE_CHECKING:
     from go_scheduler.dispatch.kombu_bus.wire import Wire
@@ -28,16 +28,16 @@ class Queues:
         self._channel: Any = None
         self._type = queue_type
 
-    def declare(self, queue: str, *, own: bool = False) -> None:
+    def declare(self, queue: str, *, own: bool = False) -> ChannelError | None:
         """Have a queue be there that survives the broker's restart.
 
         Args:
             queue: Its name.
             own: It is forgotten a while after the last of its consumers.
 
-        Raises:
-            Exception: Whatever the driver raises; if it is a ``ChannelError``, the
-                connection may still be used.
+        Returns:
+            Why the broker does not make it, if it does not: it may be there all the
+            same, made by somebody else.
         """
         if self._channel is None:
             self._channel = self._wire.channel()
@@ -51,7 +51,8 @@ class Queues:
             channel.queue_declare(
                 queue=queue, durable=True, auto_delete=False, arguments=arguments
             )
-        except PreconditionFailed:
-            # It is there, and somebody has decided that it is to be another kind.
-            return
+        except ChannelError as error:
+            refused: ChannelError = error
+            return refused
         self._channel = channel
+        return None
