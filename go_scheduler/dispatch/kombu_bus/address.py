@@ -110,7 +110,7 @@ class Address:
             for secret in (each.password, unquote(each.password or "")):
                 if secret:
                     text = text.replace(secret, _HIDDEN)
-        raised = BusUnavailableError(f"the bus at {self.shown} is away: {text}")
+        raised = BusUnavailableError(f"the bus at {self.shown} cannot be used: {text}")
         raised.__cause__ = error
         return raised
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from go_scheduler.errors import BusUnavailableError, ConfigurationError
 from go_scheduler.shown import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 _QUEUE_TYPES = ("classic", "quorum")
 _MILLISECOND = timedelta(milliseconds=1)
@@ -57,16 +58,19 @@ class KombuBus(MessageBus):
         queue_type: str = "classic",
         ca_certs: str | None = None,
         heartbeat: timedelta = timedelta(seconds=10),
-        transport_options: Mapping[str, object] | None = None,
+        transport_options: dict[str, object] | None = None,
     ) -> None:
         check_type("url", url, str)
         check_positive("timeout", timeout)
-        check_at_least("heartbeat", heartbeat, timedelta(seconds=2))
+        check_at_least("heartbeat", heartbeat, timedelta(seconds=1))
         if queue_type not in _QUEUE_TYPES:
             known = " or ".join(_QUEUE_TYPES)
             raise ConfigurationError(
                 f"queue_type must be {known}, not {shown(queue_type)}"
             )
+        if ca_certs is not None:
+            _check_certificates(ca_certs)
+        check_type("transport_options", transport_options or {}, dict)
         self._address = Address(
             url,
             ca_certs=ca_certs,
@@ -142,3 +146,12 @@ class KombuBus(MessageBus):
 
     def _queue(self, topic: str) -> str:
         return self._address.prefix + check_topic(topic)
+
+
+def _check_certificates(file: object) -> None:
+    check_type("ca_certs", file, str)
+    assert isinstance(file, str)
+    try:
+        ssl.create_default_context(cafile=file)
+    except OSError as error:
+        raise ConfigurationError(f"ca_certs: {shown(file)}: {error}") from error

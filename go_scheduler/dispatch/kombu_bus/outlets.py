@@ -116,7 +116,7 @@ class ConfirmedOutlet:
 
     def _nacked(self, number: int, multiple: bool) -> None:
         for each in self._taken(number, multiple):
-            each.failed(RuntimeError("the broker has refused the message"))
+            each.failed(RuntimeError("the queue has refused the message"))
 
     def _taken(self, number: int, multiple: bool) -> list[Posting]:
         """Those that are confirmed by a number."""

@@ -18,7 +18,7 @@ class Posting:
         expires: When the broker may drop it.
         keep: Whether it needs a queue.
         refused: Why its queue could not be declared, if it could not.
-        returned: Whether the broker had no queue for it.
+        returned: Whether the broker had no queue for it, so that it is sent again.
         outcome: Done once the broker has it.
     """
 

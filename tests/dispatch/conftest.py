@@ -1,0 +1,102 @@
+"""What tests of buses share: a broker behind a proxy, and hands on it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from typing import TYPE_CHECKING, Any, Self
+from uuid import uuid4
+
+import amqp
+import pytest
+
+from tests.faults import Proxy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.rabbitmq_servers import RabbitMQServer
+
+PATIENCE = 20.0
+# Of RabbitMQ, that it reads no more of this: class 10, method 60, and why.
+_METHOD = b"\x00\x0a\x00\x3c\x06memory"
+_UNBLOCKED = b"\x00\x0a\x00\x3d"
+
+
+def frame(method: bytes) -> bytes:
+    """A method on the channel of the connection itself."""
+    return b"\x01\x00\x00" + len(method).to_bytes(4, "big") + method + b"\xce"
+
+
+class Network(Proxy):
+    """What is between a bus and RabbitMQ."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(lambda: socket.create_connection(("127.0.0.1", port)))
+        self._silenced: set[socket.socket] = set()
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        return self
+
+    @property
+    def url(self) -> str:
+        """Where the broker is, as the bus sees it."""
+        return f"amqp://guest:guest@127.0.0.1:{self.port}//"
+
+    def silence_these(self) -> None:
+        """Swallow what comes over the connections there are, and no others."""
+        self._silenced.update(self._peers)
+
+    def _carry(self, source: socket.socket) -> None:
+        if source in self._silenced:
+            source.recv(65536)
+        else:
+            super()._carry(source)
+
+    def tell(self, method: bytes) -> None:
+        """Tell all that are connected what a broker tells them."""
+        for each in list(self._peers):
+            if each.getsockname()[1] == self.port:
+                each.sendall(frame(method))
+
+    def block(self) -> None:
+        """What RabbitMQ does that is short of memory: it says so, and reads no more."""
+        self.silence()
+        self.tell(_METHOD)
+
+    def unblock(self) -> None:
+        """It has memory again."""
+        self.speak()
+        self.tell(_UNBLOCKED)
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    """Wait until it is so; it is nothing that anybody would tell."""
+    waiting = threading.Event()
+    for _ in range(int(PATIENCE / 0.01)):
+        if condition():
+            return
+        waiting.wait(0.01)
+    raise AssertionError("it has not come to be so")
+
+
+@pytest.fixture
+def network(rabbitmq_server: RabbitMQServer) -> Iterator[Network]:
+    """A network before the session's RabbitMQ, which a test may break."""
+    with Network(rabbitmq_server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def channel(rabbitmq_server: RabbitMQServer) -> Iterator[Any]:
+    """A channel of somebody who administers the broker by hand."""
+    host = f"127.0.0.1:{rabbitmq_server.port}"
+    with amqp.Connection(host, connect_timeout=PATIENCE) as connection:
+        yield connection.channel()
+
+
+@pytest.fixture
+def topic() -> str:
+    """A topic that no other test has."""
+    return f"go_scheduler.test.{uuid4()}"

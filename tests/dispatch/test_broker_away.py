@@ -1,0 +1,254 @@
+"""What becomes of a bus whose broker is away, silent, short of memory, or edited."""
+
+from __future__ import annotations
+
+import socket
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import amqp
+import pytest
+
+from go_scheduler import BusUnavailableError
+from go_scheduler.dispatch import KombuBus
+from go_scheduler.testing.buses import Heard
+from tests.dispatch.conftest import Network, eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.rabbitmq_servers import RabbitMQServer
+
+BRIEFLY = timedelta(milliseconds=300)
+
+
+@pytest.fixture
+def heard() -> Heard:
+    return Heard()
+
+
+@pytest.fixture
+def bus(network: Network) -> Iterator[KombuBus]:
+    with KombuBus(network.url, timeout=BRIEFLY) as bus:
+        yield bus
+
+
+@pytest.fixture
+def patient(rabbitmq_server: RabbitMQServer) -> Iterator[KombuBus]:
+    with KombuBus(rabbitmq_server.url) as bus:
+        yield bus
+
+
+def is_published(bus: KombuBus, topic: str, body: bytes) -> bool:
+    try:
+        bus.publish(topic, body)
+    except BusUnavailableError:
+        return False
+    return True
+
+
+def publish_once_it_is_up(bus: KombuBus, topic: str, body: bytes) -> None:
+    eventually(bus.is_up)
+    bus.publish(topic, body)
+
+
+def test_a_connection_that_is_lost_is_made_anew(
+    network: Network, topic: str, heard: Heard, caplog: pytest.LogCaptureFixture
+) -> None:
+    with KombuBus(network.url) as bus:
+        bus.publish(topic, b"1")
+        bus.subscribe(topic, heard, prefetch=10)
+        before = heard.next()
+        network.cut()
+        eventually(lambda: "cannot be used" in caplog.text)
+        publish_once_it_is_up(bus, topic, b"2")
+        again = heard.next()
+        # What was not acknowledged comes again; to acknowledge the former is nothing.
+        assert again.redelivered
+        before.ack()
+        again.ack()
+        assert heard.bodies(1) == [b"2"]
+    assert "guest:guest" not in caplog.text
+
+
+@pytest.mark.slow
+def test_a_broker_that_does_not_answer_costs_a_publish_its_timeout_and_the_next_nothing(
+    bus: KombuBus, network: Network, topic: str
+) -> None:
+    bus.publish(topic, b"1")
+    network.silence()
+    with pytest.raises(BusUnavailableError, match="not confirmed a message"):
+        bus.publish(topic, b"2")
+    eventually(lambda: not bus.is_up())
+    with pytest.raises(BusUnavailableError, match="cannot be used"):
+        bus.publish(topic, b"3")
+    network.speak()
+    publish_once_it_is_up(bus, topic, b"4")
+
+
+def test_a_broker_that_never_answered_costs_a_publish_no_more(
+    bus: KombuBus, network: Network, topic: str
+) -> None:
+    network.silence()
+    with pytest.raises(BusUnavailableError):
+        bus.publish(topic, b"1")
+
+
+def test_a_broker_short_of_memory_refuses_at_once_and_takes_again_when_it_says(
+    network: Network, topic: str, heard: Heard
+) -> None:
+    with KombuBus(network.url) as bus:
+        bus.publish(topic, b"1")
+        network.block()
+        with pytest.raises(BusUnavailableError, match="short of memory or disk"):
+            # If it was faster than what the broker says, it ends by that.
+            bus.publish(topic, b"2")
+        assert not bus.is_up()
+        network.unblock()
+        publish_once_it_is_up(bus, topic, b"3")
+
+
+@pytest.mark.slow
+def test_a_subscription_notices_by_itself_that_nothing_comes_any_more(
+    network: Network, topic: str, heard: Heard, patient: KombuBus
+) -> None:
+    with KombuBus(network.url, heartbeat=timedelta(seconds=1)) as bus:
+        bus.subscribe(topic, heard)
+        patient.publish(topic, b"1")
+        assert heard.bodies(1) == [b"1"]
+        network.silence_these()
+        patient.publish(topic, b"2")
+        assert heard.bodies(1) == [b"2"]
+
+
+def test_a_queue_that_somebody_deletes_is_made_anew_for_who_publishes(
+    patient: KombuBus, topic: str, heard: Heard, channel: Any
+) -> None:
+    patient.publish(topic, b"1")
+    channel.queue_delete(topic)
+    patient.publish(topic, b"2")
+    patient.subscribe(topic, heard)
+    assert heard.bodies(1) == [b"2"]
+
+
+def test_a_queue_that_somebody_deletes_is_made_anew_for_who_subscribes(
+    patient: KombuBus, topic: str, heard: Heard, channel: Any
+) -> None:
+    patient.subscribe(topic, heard)
+    patient.publish(topic, b"1")
+    assert heard.bodies(1) == [b"1"]
+    channel.queue_delete(topic)
+    patient.publish(topic, b"2")
+    assert heard.bodies(1) == [b"2"]
+
+
+def test_a_queue_that_somebody_made_otherwise_is_used_as_it_is(
+    rabbitmq_server: RabbitMQServer, topic: str, heard: Heard, channel: Any
+) -> None:
+    channel.queue_declare(topic, durable=True, auto_delete=False)
+    with KombuBus(rabbitmq_server.url, queue_type="quorum") as bus:
+        bus.subscribe(topic, heard)
+        bus.publish(topic, b"1")
+        assert heard.bodies(1) == [b"1"]
+
+
+def test_a_quorum_queue_is_resized_like_any_other(
+    rabbitmq_server: RabbitMQServer, topic: str, heard: Heard, channel: Any
+) -> None:
+    with KombuBus(rabbitmq_server.url, queue_type="quorum") as bus:
+        # It takes nothing before its members have found a leader.
+        eventually(lambda: is_published(bus, topic, b"1"))
+        bus.publish(topic, b"2")
+        subscription = bus.subscribe(topic, heard)
+        assert heard.next().body == b"1"
+        subscription.resize(5)
+        assert heard.bodies(1) == [b"2"]
+    with pytest.raises(amqp.PreconditionFailed):
+        channel.queue_declare(topic, durable=True, auto_delete=False)
+
+
+def test_a_queue_that_may_not_be_made_takes_nothing(patient: KombuBus) -> None:
+    with pytest.raises(BusUnavailableError, match="ACCESS_REFUSED"):
+        # Names that begin so are the broker's.
+        patient.publish("amq.nobody", b"1")
+    assert patient.is_up()
+
+
+def test_what_a_full_queue_refuses_is_not_there(
+    patient: KombuBus, topic: str, channel: Any
+) -> None:
+    full = {"x-max-length": 0, "x-overflow": "reject-publish"}
+    channel.queue_declare(topic, durable=True, auto_delete=False, arguments=full)
+    with pytest.raises(BusUnavailableError, match="has refused"):
+        patient.publish(topic, b"1")
+
+
+def test_what_has_expired_is_delivered_to_nobody(
+    patient: KombuBus, topic: str, heard: Heard
+) -> None:
+    patient.publish(topic, b"1", expires=timedelta(milliseconds=1))
+    patient.publish(topic, b"2")
+    patient.subscribe(topic, heard)
+    assert heard.bodies(1) == [b"2"]
+
+
+def test_what_is_told_to_nobody_makes_no_queue(
+    patient: KombuBus, topic: str, channel: Any
+) -> None:
+    patient.publish(topic, b"1", keep=False)
+    with pytest.raises(amqp.NotFound):
+        channel.queue_declare(topic, passive=True)
+
+
+def test_a_topic_of_ones_own_goes_with_its_subscription(
+    patient: KombuBus, topic: str, heard: Heard, channel: Any
+) -> None:
+    subscription = patient.subscribe(topic, heard, own=True)
+    patient.publish(topic, b"1")
+    assert heard.bodies(1) == [b"1"]
+    subscription.close()
+    with pytest.raises(amqp.NotFound):
+        channel.queue_declare(topic, passive=True)
+
+
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [
+        ("amqp://guest:s%2Fecret@127.0.0.1:{port}//", "Login was refused"),
+        ("amqp://guest:guest@127.0.0.1:{port}/nowhere", "vhost nowhere not found"),
+        ("amqp://guest:s%2Fecret@127.0.0.1:{free}//", "refused"),
+    ],
+)
+def test_why_a_broker_does_not_let_one_in_is_said_without_the_password(
+    rabbitmq_server: RabbitMQServer,
+    where: str,
+    why: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        free = closed.getsockname()[1]
+    url = where.format(port=rabbitmq_server.port, free=free)
+    with KombuBus(url) as bus:
+        with pytest.raises(BusUnavailableError, match=why) as raised:
+            bus.publish("topic", b"1")
+        told = f"{raised.value} {bus!r} {caplog.text}"
+        assert "s/ecret" not in told
+        assert "s%2Fecret" not in told
+        assert "://guest:***@127.0.0.1:" in told
+
+
+def test_the_next_host_is_asked_if_one_is_away(
+    rabbitmq_server: RabbitMQServer, topic: str
+) -> None:
+    with KombuBus(f"amqp://127.0.0.1:1//;{rabbitmq_server.url}") as bus:
+        with pytest.raises(BusUnavailableError):
+            bus.publish(topic, b"1")
+        publish_once_it_is_up(bus, topic, b"2")
+
+
+def test_a_bus_is_closed_while_its_broker_is_away(topic: str, heard: Heard) -> None:
+    bus = KombuBus("amqp://127.0.0.1:1//")
+    bus.subscribe(topic, heard)
+    with pytest.raises(BusUnavailableError):
+        bus.publish(topic, b"1")
+    bus.close()

@@ -1,0 +1,178 @@
+"""Which bus a URL names, and what is refused."""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+from importlib.metadata import EntryPoint, EntryPoints
+
+import pytest
+
+from go_scheduler import ConfigurationError
+from go_scheduler.dispatch import KombuBus, Topics, open_bus, opening, register_bus
+
+
+class MyBus(KombuBus):
+    """A bus of a user's own."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url.replace("mine", "memory"))
+
+
+def announce(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    found = EntryPoints([EntryPoint("theirs", value, opening.ENTRY_POINTS)])
+    monkeypatch.setattr(opening, "entry_points", lambda group: found)
+
+
+@pytest.fixture
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "_registered", {})
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "amqp://localhost",
+        "amqps://me:secret@localhost/vhost",
+        "AMQP://localhost",
+        "memory://",
+        "redis://localhost:6379/1",
+        "rediss://:secret@localhost",
+        "sqs://",
+        "amqp://a:b@one:5672//;amqp://a:b@two:5672//",
+    ],
+)
+def test_a_url_names_a_bus_that_is_not_connected(url: str) -> None:
+    with open_bus(url, queue_type="quorum", timeout=timedelta(seconds=1)) as bus:
+        assert isinstance(bus, KombuBus)
+        assert bus.is_up()
+        assert "secret" not in repr(bus)
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "why"),
+    [
+        ("localhost", {}, "begins with a scheme"),
+        ("kafka://localhost", {}, "no bus has the scheme 'kafka'; known: amqp, amqps"),
+        ("amqp://localhost:port", {}, "with a port of 1 to 65535"),
+        ("amqp://localhost:0", {}, "with a port of 1 to 65535"),
+        ("amqp://localhost;redis://localhost", {}, "different schemes"),
+        ("amqp://localhost;kafka://localhost", {}, "a scheme of amqp"),
+        ("amqp://localhost", {"queue_type": "lazy"}, "classic or quorum"),
+        ("amqp://localhost", {"timeout": timedelta(0)}, "timeout must be longer"),
+        ("amqp://localhost", {"timeout": 2}, "timeout"),
+        ("amqp://localhost", {"heartbeat": timedelta(0)}, "heartbeat must be at least"),
+        ("amqp://localhost", {"ca_certs": 7}, "ca_certs"),
+        ("amqps://localhost", {"ca_certs": "/no/such"}, "ca_certs: .*No such file"),
+        ("amqp://localhost", {"transport_options": 7}, "transport_options"),
+        ("amqp://localhost", {"colour": "red"}, "colour"),
+    ],
+)
+def test_what_no_bus_can_use_is_refused(
+    url: str, options: dict[str, object], why: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        open_bus(url, **options)
+
+
+def test_a_password_is_not_repeated() -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        open_bus("amqp://me:secret@localhost:port")
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_bus_of_ones_own_is_opened_by_its_scheme() -> None:
+    register_bus("mine", MyBus)
+    register_bus("mine", MyBus)
+    with open_bus("mine://host") as bus:
+        assert isinstance(bus, MyBus)
+    with pytest.raises(ConfigurationError, match="'mine' has a bus"):
+        register_bus("mine", KombuBus)
+    with pytest.raises(ConfigurationError, match="'amqp' has a bus"):
+        register_bus("amqp", MyBus)
+
+
+def test_a_bus_that_a_package_announces_is_opened_by_its_scheme(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    announce(monkeypatch, f"{__name__}:MyBus")
+    monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
+    with pytest.raises(ConfigurationError, match="a scheme of amqp"):
+        # It is asked, and makes nothing of another's scheme.
+        open_bus("theirs://host")
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("no.such.module:Bus", "cannot be imported"),
+        ("builtins:str", "made a str, not a MessageBus"),
+    ],
+)
+def test_what_is_announced_and_makes_no_bus_is_refused(
+    value: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    announce(monkeypatch, value)
+    with pytest.raises(ConfigurationError, match=why):
+        open_bus("theirs://host")
+
+
+def test_a_bus_without_its_library_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in [each for each in sys.modules if "dispatch.kombu_bus" in each]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "kombu", None)
+    with pytest.raises(ConfigurationError, match=r"'\.\[dispatch\]'"):
+        open_bus("amqp://localhost")
+
+
+@pytest.mark.parametrize("topic", ["", "x" * 256, "ü" * 128, 7])
+def test_a_topic_that_no_bus_can_have_is_refused(topic: str) -> None:
+    with open_bus("memory://") as bus, pytest.raises(ConfigurationError, match="topic"):
+        bus.publish(topic, b"")
+
+
+@pytest.mark.parametrize("prefetch", [-1, 65_536, 1.0, True, None])
+def test_a_prefetch_that_is_no_number_is_refused(prefetch: int) -> None:
+    with open_bus("memory://prefetch") as bus:
+        with pytest.raises(ConfigurationError, match="prefetch"):
+            bus.subscribe("topic", print, prefetch=prefetch)
+        subscription = bus.subscribe("topic", print, prefetch=0)
+        with pytest.raises(ConfigurationError, match="prefetch"):
+            subscription.resize(prefetch)
+
+
+def test_what_is_no_message_is_refused() -> None:
+    with open_bus("memory://") as bus:
+        with pytest.raises(ConfigurationError, match="body"):
+            bus.publish("topic", "text")  # type: ignore[arg-type]
+        with pytest.raises(ConfigurationError, match="expires"):
+            bus.publish("topic", b"", expires=timedelta(0))
+
+
+def test_topics_are_named_by_what_goes_there() -> None:
+    topics = Topics()
+    assert topics.runs("default") == "go_scheduler.run.default"
+    assert topics.runs("media", "resize") == "go_scheduler.run.media.resize"
+    assert topics.statuses == "go_scheduler.statuses"
+    assert topics.control("one") == "go_scheduler.control.one"
+    assert Topics("mine").statuses == "mine.statuses"
+
+
+def test_no_two_things_have_the_same_topic() -> None:
+    topics = Topics()
+    assert topics.runs("a.b") == "go_scheduler.run.a%2Eb"
+    assert topics.runs("a%2Eb") == "go_scheduler.run.a%252Eb"
+
+
+@pytest.mark.parametrize("namespace", ["", 7])
+def test_a_namespace_is_a_name(namespace: str) -> None:
+    with pytest.raises(ConfigurationError, match="namespace"):
+        Topics(namespace)
+
+
+def test_a_topic_of_names_that_are_too_long_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="shorter names"):
+        Topics().runs("q" * 250)
