@@ -18,13 +18,12 @@ import redis
 from sqlalchemy import QueuePool, make_url
 
 from go_scheduler.stores.cockroachdb import CockroachDBStore
-from go_scheduler.stores.opening import open_store
 from go_scheduler.stores.postgresql.within import within
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.stores.sql.tables import metadata
-from go_scheduler.stores.sqlite.store import SQLiteStore
 from go_scheduler.testing import settle
+from tests.made import make_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -219,13 +218,6 @@ def opened(
         assert checked_out(store) == 0, "a connection was not given back"
     finally:
         store.close()
-
-
-def make_store(url: str, clock: Clock | None = None) -> Store:
-    """What ``open_store`` makes, but that nothing waits for a disk."""
-    if url.startswith("sqlite:"):
-        return SQLiteStore(url, clock=clock, durable=False)
-    return open_store(url, clock=clock)
 
 
 def checked_out(store: Store) -> int:

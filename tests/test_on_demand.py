@@ -22,7 +22,7 @@ from go_scheduler.models import State, TaskDefinition
 from go_scheduler.run import current_run
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory.store import MemoryStore
-from go_scheduler.testing.builders import HOUR, NOBODY, SECOND, TICK
+from go_scheduler.testing.builders import HOUR, MINUTE, NOBODY, SECOND, TICK
 from go_scheduler.testing.clock import START, ManualClock
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
@@ -39,6 +39,8 @@ SEND = TaskDefinition(
     trigger=OnDemandTrigger(), id=TaskDefinition.id_for("task send"), name="send"
 )
 NOW = timedelta(0)
+# While nothing is to happen, for hours.
+SELDOM: dict[str, Any] = {"schedule_window": MINUTE, "runner_window": MINUTE}
 
 
 @pytest.fixture
@@ -69,7 +71,7 @@ def test_what_is_enqueued_for_later_runs_then(clock: ManualClock) -> None:
     def note(instance: TaskInstance) -> None:
         seen.append((instance.payload, clock.now()))
 
-    with Scheduler(note, MemoryStore(clock), clock=clock) as scheduler:
+    with Scheduler(note, MemoryStore(clock), clock=clock, **SELDOM) as scheduler:
         scheduler.schedule(SEND)
         scheduler.enqueue("send", at=START + HOUR, n=1)
         scheduler.enqueue("send", delay=2 * HOUR, n=2)
@@ -206,7 +208,7 @@ def test_a_name_that_none_can_be_is_refused() -> None:
 
 def test_a_run_by_hand_is_once_more_and_moves_no_schedule(clock: ManualClock) -> None:
     seen: list[TaskInstance] = []
-    with Scheduler(seen.append, MemoryStore(clock), clock=clock) as scheduler:
+    with Scheduler(seen.append, MemoryStore(clock), clock=clock, **SELDOM) as scheduler:
         every = scheduler.schedule(
             TaskDefinition(trigger=IntervalTrigger(HOUR, anchor=START))
         )
@@ -221,7 +223,7 @@ def test_a_run_by_hand_is_once_more_and_moves_no_schedule(clock: ManualClock) ->
 
 def test_what_is_added_to_a_paused_task_waits(clock: ManualClock) -> None:
     seen: list[TaskInstance] = []
-    with Scheduler(seen.append, MemoryStore(clock), clock=clock) as scheduler:
+    with Scheduler(seen.append, MemoryStore(clock), clock=clock, **SELDOM) as scheduler:
         scheduler.schedule(replace(SEND, paused=True))
         scheduler.enqueue("send")
         clock.advance(HOUR)

@@ -124,7 +124,7 @@ def test_of_an_hourly_schedule_runs_what_the_documentation_says(
     away(clock, store, task, back)
     ran: list[TaskInstance] = []
     default = policies.get("scheduler", CatchUp())
-    with Scheduler(ran.append, store, clock=clock, catch_up=default):
+    with Scheduler(ran.append, store, clock=clock, catch_up=default, **SELDOM):
         clock.advance(10 * MINUTE)
     hours = [each.fire_time.hour for each in ran if each.fire_time is not None]
     expected = getattr(row, column)
@@ -147,7 +147,7 @@ def test_a_one_off_runs_if_the_documentation_says_so(
     once = ExecuteOnceTrigger(MIDNIGHT + HOUR)
     leave(clock, store, TaskDefinition(trigger=once, catch_up=row.policy), BACK)
     ran: list[TaskInstance] = []
-    with Scheduler(ran.append, store, clock=clock):
+    with Scheduler(ran.append, store, clock=clock, **SELDOM):
         clock.advance(10 * MINUTE)
     assert len(ran) == {"runs": 1, "skipped": 0}[row.one_off]
     assert store.counts()[State.SKIPPED] == 1 - len(ran)
@@ -168,7 +168,9 @@ def test_a_one_off_scheduled_late_runs_if_the_documentation_says_so(
     )
     ran: list[TaskInstance] = []
     default = policies.get("scheduler", CatchUp())
-    with Scheduler(ran.append, store, clock=clock, catch_up=default) as scheduler:
+    with Scheduler(
+        ran.append, store, clock=clock, catch_up=default, **SELDOM
+    ) as scheduler:
         scheduler.schedule(task)
         assert scheduler.get_definition(task.id).overdue
         clock.advance(HOUR)

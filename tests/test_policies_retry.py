@@ -73,7 +73,7 @@ def run(
     *,
     retry: RetryPolicy | None = None,
     store: Store | None = None,
-    of: timedelta = HOUR,
+    of: timedelta = 10 * MINUTE,
 ) -> TaskInstance:
     """What an instance is after so long."""
     default = RetryPolicy() if retry is None else retry

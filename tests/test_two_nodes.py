@@ -26,7 +26,7 @@ from go_scheduler.testing.clock import START
 from go_scheduler.triggers.combining.limited import LimitedTrigger
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
-from tests.conftest import seconds
+from tests.conftest import SHARED, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence, Set
@@ -648,7 +648,14 @@ def test_who_starts_with_the_stores_return_takes_nothing_from_those_that_still_r
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("every", [3, 7, 11, 25])
+@pytest.mark.parametrize(
+    ("engine", "every"),
+    [
+        *(("memory", every) for every in (3, 7, 11, 25)),
+        *(pytest.param(*each.values, 11, marks=each.marks) for each in SHARED),
+    ],
+    indirect=["engine"],
+)
 def test_a_process_that_dies_again_and_again_loses_nothing_and_comes_to_an_end(
     nodes: Nodes, clock: FreezingClock, store: Store, every: float
 ) -> None:

@@ -7,7 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from sqlalchemy import create_engine, make_url
@@ -58,6 +58,8 @@ HOURLY = TaskDefinition(
     id=TaskDefinition.id_for("hourly"),
     name="hourly",
 )
+# While nothing is to happen, for an hour.
+SELDOM: dict[str, Any] = {"schedule_window": MINUTE, "runner_window": MINUTE}
 FIRST_THREE = [YESTERDAY + number * HOUR for number in range(3)]
 
 
@@ -104,6 +106,7 @@ class TestWhatIsMade:
             assert (
                 sorted(ran) if store_url.startswith("cockroachdb") else ran
             ) == hours
+        with Scheduler(seen.append, store, clock=clock, **SELDOM) as scheduler:
             clock.advance(HOUR)
             again = scheduler.backfill(HOURLY.id, YESTERDAY, clock.now())
             # The schedule begins an hour after it was made.

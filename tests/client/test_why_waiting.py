@@ -295,14 +295,14 @@ def test_who_has_the_lock_that_it_waits_for_is_named(
 def test_a_lock_may_be_had_by_what_is_paused_and_has_failed(
     store: Store, clock: ManualClock
 ) -> None:
-    house = House(store, clock, fail, retry=LATER)
+    house = House(store, clock, fail, retry=RetryPolicy(delay=MINUTE))
     first = house.schedule(OnDemandTrigger(), lock=DB)
     failed = house.scheduler.run_now(first.id)
     house.run_for(SECOND)
     house.scheduler.pause(first.id, "not now")
     house.schedule(OnDemandTrigger(), lock=DB)
     house.scheduler.run_now(house.definition.id)
-    clock.advance(HOUR)
+    clock.advance(2 * MINUTE)
     assert house.why().text == (
         "It has been due since 2030-01-01 00:00:01 UTC, and waits until whatever has"
         f" the lock 'db' has ended. Instance {failed.id} of definition {first.id}: It"
@@ -313,7 +313,7 @@ def test_a_lock_may_be_had_by_what_is_paused_and_has_failed(
     assert house.scheduler.why(first.id).text == (
         "It is paused since 2030-01-01 00:00:01 UTC (not now), so that nothing of it"
         f" starts until it is resumed. Instance {failed.id}, due at 2030-01-01"
-        " 00:30:00 UTC, waits for that. It has run before. Last error: ValueError: no"
+        " 00:01:00 UTC, waits for that. It has run before. Last error: ValueError: no"
         " paper."
     )
 

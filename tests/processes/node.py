@@ -21,7 +21,7 @@ from go_scheduler.models import TaskDefinition
 from go_scheduler.run import HandedOn
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.triggers import IntervalTrigger
-from tests.servers import make_store
+from tests.made import make_store
 
 if TYPE_CHECKING:
     from collections.abc import Set

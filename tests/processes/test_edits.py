@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.parametrize("engine", SHARED)]
 
 EVERY = timedelta(milliseconds=250)
 TICK = timedelta(microseconds=1)
-DEFINITIONS, EDITS = 40, 300
+DEFINITIONS, EDITS = 25, 180
 # On a CockroachDB of one machine so many edits and ticks would take minutes.
 FEWER_DEFINITIONS, FEWER_EDITS = 6, 25
 TRIES = 10

@@ -56,7 +56,7 @@ def test_of_eight_processes_with_handlers_slower_than_their_schedule_one_runs_ea
     ]
     Client(store).schedule_all(new)
     started = nodes.start_many(8, Role(takes=0.3, guards=str(guards)))
-    nodes.wait_until(started, "called", 60)
+    nodes.wait_until(started, "called", 40)
     for node in started:
         node.ask_to_stop()
     for node in started:

@@ -12,7 +12,7 @@ from datetime import timedelta
 from uuid import UUID
 
 from go_scheduler.client import Client
-from tests.servers import make_store
+from tests.made import make_store
 
 
 def main() -> None:

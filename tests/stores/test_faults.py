@@ -210,7 +210,10 @@ def test_schedulers_run_everything_once_while_the_server_refuses_writes(
     assert real_store.retries["40001"] > 30
 
 
-def test_a_conflict_without_end_is_reported(real_store: PostgreSQLStore) -> None:
+def test_a_conflict_without_end_is_reported(
+    real_store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql_database, "_LONGEST_PAUSE", 0.01)
     with (
         failing_statements(real_store, share=1, error=ERRORS.SerializationFailure),
         pytest.raises(StoreUnavailableError, match="40001"),

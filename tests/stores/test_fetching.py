@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sqlalchemy import text
 
+from go_scheduler.stores.postgresql.executing import _made
 from go_scheduler.stores.postgresql.statements.statement import Statement
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql.database import Lane
@@ -44,7 +45,7 @@ def both(
     statements = store._statements
     listed = ", ".join(f"{value} AS {name}" for name, value in values.items())
     sql = f"SELECT {listed} FROM (VALUES (1), (2)) AS x (y){condition}"
-    statements._made["made"] = statements._make(Statement(sql, tuple(values)))
+    statements._made["made"] = _made(Statement(sql, tuple(values)), None)
 
     def read(connection: Connection) -> tuple[Sequence[Any], Sequence[Row[Any]]]:
         columns = (instances.c[name] for name in values)

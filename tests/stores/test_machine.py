@@ -20,7 +20,8 @@ from go_scheduler.testing.clock import START
 from go_scheduler.testing.machine import StoreMachine
 from go_scheduler.testing.machine.drawn import QUEUES, TRIGGERS
 from tests.conftest import SHARED
-from tests.servers import checked_out, delete_all_rows, make_store
+from tests.made import make_store
+from tests.servers import checked_out, delete_all_rows
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -180,7 +181,7 @@ def test_a_store_in_a_database_is_like_the_reference_store(store_url: str) -> No
             assert checked_out(self.store) == 0
             super().teardown()
 
-    fewer = settings(SETTINGS, max_examples=30)
+    fewer = settings(SETTINGS, max_examples=20)
     run_state_machine_as_test(Machine, settings=fewer)
 
 

@@ -147,7 +147,7 @@ class Loaded(NamedTuple):
     scope="module",
     params=[
         pytest.param(2_000, id="small"),
-        pytest.param(1_000_000, id="large"),
+        pytest.param(200_000, id="large"),
     ],
 )
 def loaded(request: pytest.FixtureRequest, postgresql_server: str) -> Iterator[Loaded]:

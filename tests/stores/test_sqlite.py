@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -75,12 +76,12 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(clock: ManualClock, path: Path) -> Iterator[SQLiteStore]:
-    """An empty, initialized store, whose writes do not wait for the disk."""
+def store(clock: ManualClock, path: Path, sqlite_file: Path) -> Iterator[SQLiteStore]:
+    """An empty store that has its tables, whose writes do not wait for the disk."""
+    shutil.copy(sqlite_file, path)
     store = SQLiteStore(
         url_of(path), clock=clock, durable=False, busy_timeout=10 * _SHORT
     )
-    store.initialize()
     yield store
     pools = [engine.pool for engine in store._database._engines.values()]
     assert not any(pool.checkedout() for pool in pools)  # type: ignore[attr-defined]

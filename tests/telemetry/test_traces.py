@@ -209,10 +209,11 @@ def test_what_is_put_by_one_process_is_run_in_its_trace_by_another(
 def test_runs_of_a_schedule_are_linked_and_have_traces_of_their_own(
     house: House, clock: ManualClock, store: Store
 ) -> None:
+    often = replace(HOURLY, trigger=IntervalTrigger(seconds(10), anchor=START))
     with house.scheduler(store, clock, lambda _: None) as scheduler:
         with house.order():
-            scheduler.schedule(HOURLY)
-        clock.advance(timedelta(hours=2, minutes=1))
+            scheduler.schedule(often)
+        clock.advance(seconds(25))
     put = context(house.one("schedule"))
     runs = house.spans("process")
     assert len(runs) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import Integer, bindparam, column, text
@@ -64,20 +65,10 @@ class Statements:
         self._clock = clock
         self._elapsed = (clock or SystemClock()).elapsed
         by_name = statements_by_name(dialect)
-        self._made = {name: self._make(each) for name, each in by_name.items()}
+        self._made = {name: _made(each, clock) for name, each in by_name.items()}
         self._plain = {name: _plain(by_name[name], clock) for name in _PLAIN}
         self._sweeps: dict[object, Sweep] = {}
         self.notices = Notices(self._elapsed)
-
-    def _make(self, statement: Statement) -> _Made:
-        sql = _by(self._clock, statement.sql)
-        made = text(sql)
-        if ":limit" in sql:
-            # A limit is written out: CockroachDB pushes no unknown one down to a scan.
-            limit = bindparam("limit", type_=Integer(), literal_execute=True)
-            made = made.bindparams(limit)
-        columns = (column(name, _TYPES.get(name)) for name in statement.returns)
-        return _Made(made, Columns(columns, _DIALECT))
 
     def heads(self, queues: int, known: Sequence[int], *, looks: bool) -> str:
         """The name of the statement that looks where to claim in so many queues.
@@ -90,7 +81,8 @@ class Statements:
         name = f"heads of {queues} by {known}{' and others' * looks}"
         if name not in self._made:
             statement = heads(queues, self._dialect.shards, known, looks=looks)
-            self._made[name] = self._make(in_words_of(self._dialect, statement))
+            worded = in_words_of(self._dialect, statement)
+            self._made[name] = _made(worded, self._clock)
         return name
 
     def run(
@@ -191,6 +183,22 @@ _TYPES = {
 
 
 _PLAIN = ("insert_new", "insert_and_start", "add", "add_and_start")
+
+
+def _made(statement: Statement, clock: Clock | None) -> _Made:
+    return _make(_by(clock, statement.sql), statement.returns)
+
+
+@lru_cache(maxsize=500)
+def _make(sql: str, returns: tuple[str, ...]) -> _Made:
+    """Make it once, however many stores are opened; none of it is a connection's."""
+    made = text(sql)
+    if ":limit" in sql:
+        # A limit is written out: CockroachDB pushes no unknown one down to a scan.
+        limit = bindparam("limit", type_=Integer(), literal_execute=True)
+        made = made.bindparams(limit)
+    columns = (column(name, _TYPES.get(name)) for name in returns)
+    return _Made(made, Columns(columns, _DIALECT))
 
 
 def _plain(statement: Statement, clock: Clock | None) -> str:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from sqlalchemy import delete, exc, false, insert, select, text, update
+from sqlalchemy import exc, text
 
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailableError
@@ -30,7 +30,7 @@ from go_scheduler.stores.sql.tables import metadata
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sqlalchemy import Connection, Executable, Table
+    from sqlalchemy import Connection, Table
 
     from go_scheduler.stores.sql.database import Database
 
@@ -194,7 +194,7 @@ def _check_use(database: Database) -> None:
     def check(connection: Connection) -> None:
         # Where it met a conflict, it goes on and does not begin anew.
         while left:
-            connection.execute(left[0].statement)
+            connection.exec_driver_sql(left[0].sql)
             left.popleft()
 
     try:
@@ -210,17 +210,18 @@ def _check_use(database: Database) -> None:
 
 class _Use(NamedTuple):
     name: str
-    statement: Executable
+    sql: str
 
 
 def _uses(table: Table) -> Iterator[_Use]:
-    no_row = select(table).where(false())
-    filled = insert(table).from_select(table.columns.keys(), no_row)
-    changed = update(table).where(false()).values(dict(table.columns))
-    yield _Use(f"SELECT from {table.name}", no_row)
-    yield _Use(f"INSERT into {table.name}", filled)
-    yield _Use(f"UPDATE {table.name}", changed)
-    yield _Use(f"DELETE from {table.name}", delete(table).where(false()))
+    # Text, for every store that is opened would compile them anew.
+    name, names = table.name, table.columns.keys()
+    columns, changed = ", ".join(names), ", ".join(f"{one} = {one}" for one in names)
+    no_row = f"SELECT {columns} FROM {name} WHERE 1 = 0"
+    yield _Use(f"SELECT from {name}", no_row)
+    yield _Use(f"INSERT into {name}", f"INSERT INTO {name} ({columns}) {no_row}")
+    yield _Use(f"UPDATE {name}", f"UPDATE {name} SET {changed} WHERE 1 = 0")
+    yield _Use(f"DELETE from {name}", f"DELETE FROM {name} WHERE 1 = 0")
 
 
 def schema_sql(dialect: str, *, since: str | None = None) -> str:
