@@ -260,8 +260,8 @@ class OnDemand(StoreAccess):
             self._look_for_instances(queues)
         if not taken:
             tell(found)
-        if found:
-            self._remember_queue(found[0].definition)
+        for first in found[:1]:
+            self._remember_queue(first.definition)
         return found
 
     def _remember_queue(self, definition: TaskDefinition) -> None:
