@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from go_scheduler.checks import check_name, check_positive
-from go_scheduler.errors import ClaimLostError, SchedulerStateError
+from go_scheduler.errors import ClaimLostError, ConfigurationError, SchedulerStateError
 from go_scheduler.instead import write_instead
 
 if TYPE_CHECKING:
@@ -167,18 +167,29 @@ class HandedOn:
             take.
         worker: Who has it now, for a person to read: it is the ``worker`` of the
             instance from then on. At most 200 characters; None: nobody knows.
+        start_timeout: The run is on a bus, where somebody is to accept it within that
+            time by ``accept``; if nobody does, it has failed, and ``retry`` applies.
+            None: it is on none.
 
     Raises:
-        ConfigurationError: ``expire_after`` is not a timedelta above zero, or
-            ``worker`` is no such text.
+        ConfigurationError: ``expire_after`` or ``start_timeout`` is not a timedelta
+            above zero, both are given, or ``worker`` is no such text.
     """
 
     expire_after: timedelta | None = None
     worker: str | None = None
+    start_timeout: timedelta | None = None
 
     def __post_init__(self) -> None:
         if self.expire_after is not None:
             check_positive("expire_after", self.expire_after)
+        if self.start_timeout is not None:
+            check_positive("start_timeout", self.start_timeout)
+            if self.expire_after is not None:
+                raise ConfigurationError(
+                    "expire_after is of no use with start_timeout: whoever accepts the"
+                    " run says for how long it is kept"
+                )
         if self.worker is not None:
             object.__setattr__(self, "worker", check_name("worker", self.worker))
 

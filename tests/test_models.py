@@ -162,7 +162,9 @@ def test_a_name_is_kept_as_plain_text() -> None:
     assert type(made.name) is type(made.queue) is str
 
 
-@pytest.mark.parametrize("name", ["expire_after", "timeout"])
+@pytest.mark.parametrize(
+    "name", ["expire_after", "timeout", "start_timeout", "heartbeat_timeout"]
+)
 @pytest.mark.parametrize(
     "value",
     [timedelta(0), -HOUR, timedelta(microseconds=99_999), timedelta(days=36_526)],
@@ -246,6 +248,8 @@ def test_what_the_store_keeps_is_not_compared(kept: Mapping[str, object]) -> Non
         {"metadata": {"a": 1}},
         {"expire_after": MINUTE},
         {"timeout": MINUTE},
+        {"start_timeout": MINUTE},
+        {"heartbeat_timeout": MINUTE},
         {"retry": RetryPolicy(max_attempts=1)},
         {"catch_up": CatchUp(grace=HOUR)},
         {"jitter": MINUTE},
@@ -277,6 +281,8 @@ def test_every_field_is_tested_to_be_compared_or_not() -> None:
         "metadata",
         "expire_after",
         "timeout",
+        "start_timeout",
+        "heartbeat_timeout",
         "retry",
         "catch_up",
         "jitter",

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from go_scheduler.checks import check_at_least, check_positive, check_type
+from go_scheduler.checks import check_at_least, check_name, check_positive, check_type
 from go_scheduler.client.awaitable import awaitable
 from go_scheduler.client.store_access import StoreAccess
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.models import Extension
+from go_scheduler.models import Extension, Stage
 from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.desk import Desk
-from go_scheduler.running.elsewhere import result_text
+from go_scheduler.running.elsewhere import progress_text, result_text
 from go_scheduler.shown import shown
 from go_scheduler.stores.messages import Claim
 
@@ -37,13 +37,91 @@ class Runs(StoreAccess):
     # Those of a scheduler which is not told otherwise.
     _defaults = Defaults()
 
-    def extend(self, instance_id: UUID, attempt: int, by: timedelta) -> Extension:
+    def accept(
+        self, instance_id: UUID, attempt: int, *, worker: str, by: timedelta
+    ) -> Extension:
+        """Take a run that was handed on with a ``start_timeout``; ``begin`` it after.
+
+        Whoever is first has it. Calling it again, for the same worker, counts the time
+        anew.
+
+        Args:
+            instance_id: The instance.
+            attempt: The attempt that was handed on.
+            worker: Who takes it, for others to be told apart and a person to read: it
+                is the ``worker`` of the instance. At most 200 characters.
+            by: Within what time from now it is to begin; above zero. If it does not, it
+                has failed, and ``retry`` applies.
+
+        Returns:
+            Whether it is to go on, to stop because somebody has cancelled it, or is
+            lost: another worker has it, or it is not needed any more.
+
+        Raises:
+            ConfigurationError: An argument is wrong.
+            StoreUnavailableError: Calling it again may help.
+        """
+        return self._come_to(
+            Stage.ACCEPTED, _claim(instance_id, attempt), worker=worker, by=by
+        )
+
+    aaccept = awaitable(accept)
+    """Await what ``accept`` does; see there."""
+
+    def begin(
+        self, instance_id: UUID, attempt: int, *, worker: str, by: timedelta
+    ) -> Extension:
+        """Say that a run that was handed on with a ``start_timeout`` begins now.
+
+        Its ``timeout`` counts from now. It may be called without ``accept`` before, and
+        again: then it does what ``extend`` does.
+
+        Args:
+            instance_id: The instance.
+            attempt: The attempt that was handed on.
+            worker: Who runs it, as for ``accept``.
+            by: For how long from now it may be silent; above zero. If it is silent for
+                longer, it has failed, and ``retry`` applies.
+
+        Returns:
+            As ``accept``.
+
+        Raises:
+            ConfigurationError: An argument is wrong.
+            StoreUnavailableError: Calling it again may help.
+        """
+        return self._come_to(
+            Stage.STARTED, _claim(instance_id, attempt), worker=worker, by=by
+        )
+
+    abegin = awaitable(begin)
+    """Await what ``begin`` does; see there."""
+
+    def _come_to(
+        self, stage: Stage, claim: Claim, *, worker: str, by: timedelta
+    ) -> Extension:
+        worker = check_name("worker", worker)
+        check_positive("by", by)
+        answer = self._desk().report(claim, stage, worker=worker, by=by)
+        self._went_on(answer is Extension.LOST)
+        return answer
+
+    def extend(
+        self,
+        instance_id: UUID,
+        attempt: int,
+        by: timedelta,
+        *,
+        progress: JSON = None,
+    ) -> Extension:
         """Keep a run that was handed on: it is not presumed lost for so long from now.
 
         Args:
             instance_id: The instance.
             attempt: The attempt that was handed on.
             by: How long it is kept, unless it is kept for longer already; above zero.
+            progress: How far it has come, a JSON value of at most 64 KiB as text: it is
+                the ``progress`` of the instance, to be looked at; None: as it was.
 
         Returns:
             Whether it is to go on, to stop because somebody has cancelled it, or has
@@ -56,7 +134,8 @@ class Runs(StoreAccess):
         """
         claim = _claim(instance_id, attempt)
         check_positive("by", by)
-        answer = self._desk().extend(claim, by)
+        text = progress_text(progress)
+        answer = self._desk().extend(claim, by, progress=text)
         self._went_on(answer is Extension.LOST)
         return answer
 

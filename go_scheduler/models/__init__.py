@@ -13,6 +13,7 @@ from go_scheduler.models.looked_up import COUNTED, Backlog, Counted
 from go_scheduler.models.node_info import NodeInfo
 from go_scheduler.models.pause import Pause
 from go_scheduler.models.queue_stats import QueueStats
+from go_scheduler.models.stage import Silence, Stage
 from go_scheduler.models.states import (
     Cancelled,
     DefinitionState,
@@ -41,7 +42,9 @@ __all__ = [
     "Pause",
     "QueueStats",
     "RunEnd",
+    "Silence",
     "Skipped",
+    "Stage",
     "State",
     "TaskDefinition",
     "TaskInstance",

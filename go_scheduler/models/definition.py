@@ -29,6 +29,7 @@ from go_scheduler.triggers.base import Trigger, utc
 METADATA_LIMIT = 64 * 1024
 """The most bytes a definition's metadata may have, as JSON text in UTF-8."""
 
+_LIMITS = ("expire_after", "timeout", "start_timeout", "heartbeat_timeout")
 _IDS = UUID("7c0ee4ed-6d0c-4dbb-8f5c-0b1a6c1d8a52")
 
 
@@ -60,6 +61,12 @@ class TaskDefinition:
             milliseconds: an async one is cancelled, a process of a ``ProcessExecutor``
             ended, what runs elsewhere left behind. The run has failed, and ``retry``
             applies. None: the scheduler's default.
+        start_timeout: How long a run that is published on a bus may wait until a worker
+            accepts it, and after that until it begins, at least 100 milliseconds; None:
+            what publishes it decides.
+        heartbeat_timeout: How long a worker on a bus that has begun a run may be silent
+            before that is presumed lost, at least 100 milliseconds; None: as long as
+            ``expire_after``.
         retry: What happens after a run that did not succeed; None: the scheduler's
             default.
         catch_up: What becomes of what is late; None: the scheduler's default.
@@ -104,6 +111,8 @@ class TaskDefinition:
     metadata: Mapping[str, JSON] = field(default_factory=lambda: NOTHING, hash=False)
     expire_after: timedelta | None = None
     timeout: timedelta | None = None
+    start_timeout: timedelta | None = None
+    heartbeat_timeout: timedelta | None = None
     retry: RetryPolicy | None = None
     catch_up: CatchUp | None = None
     jitter: timedelta | None = None
@@ -130,7 +139,7 @@ class TaskDefinition:
             object.__setattr__(self, "name", check_name("name", self.name))
         object.__setattr__(self, "queue", check_name("queue", self.queue))
         check_priority(self.priority)
-        for name in ("expire_after", "timeout"):
+        for name in _LIMITS:
             if (limit := getattr(self, name)) is not None:
                 check_at_least(name, limit, LEAST_EXPIRE_AFTER)
         if self.retry is not None:

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from go_scheduler.json import JSON
 from go_scheduler.models.definition import METADATA_LIMIT, TaskDefinition
+from go_scheduler.models.stage import Silence, Stage, stage_of
 from go_scheduler.models.states import Outcome, State
 from go_scheduler.policies import Overlap
 
@@ -81,6 +82,14 @@ class TaskInstance:
             that began and ended by its own clock; a read-only JSON value, or None.
         own_trace_context: In which trace it was asked for; None: in that of its
             definition, or nobody knows.
+        accepted_at: When a worker on a bus accepted its present or last run; None: none
+            has.
+        start_by: Until when its run on a bus is to be accepted, or else to begin; None:
+            it has begun, or is on none.
+        progress: What was told last of how far its run has come, a read-only JSON
+            value.
+        silence: What is known of the run before, if its claim has lapsed on a bus. Only
+            the claim that takes it over answers that.
     """
 
     id: UUID
@@ -110,6 +119,10 @@ class TaskInstance:
     created_at: datetime | None = None
     client: JSON = field(default=None, hash=False)
     own_trace_context: str | None = None
+    accepted_at: datetime | None = None
+    start_by: datetime | None = None
+    progress: JSON = field(default=None, hash=False)
+    silence: Silence | None = None
 
     @property
     def metadata(self) -> Mapping[str, JSON]:
@@ -120,6 +133,11 @@ class TaskInstance:
     def trace_context(self) -> str | None:
         """In which trace it was asked for, or else its definition was put."""
         return self.own_trace_context or self.definition.trace_context
+
+    @property
+    def stage(self) -> Stage | None:
+        """How far its present or last run has come on a bus; None: it is on none."""
+        return stage_of(self.accepted_at, self.start_by)
 
     @property
     def state(self) -> State:

@@ -7,6 +7,8 @@ from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
 
+from go_scheduler.models.stage import Stage
+
 RUNS_KEPT = 20
 """Of so many runs of an instance the end is kept: of the last ones."""
 
@@ -37,6 +39,8 @@ class TaskRun:
         outcome: How it ended.
         error: What it raised, with a traceback; None: nothing is known.
         worker: Who ran it outside of that node; None: nobody, or nobody knows.
+        lost_in: With the outcome *lost*, in which stage it was on a bus; None: it was
+            on none.
     """
 
     instance_id: UUID
@@ -47,3 +51,4 @@ class TaskRun:
     outcome: RunEnd
     error: str | None
     worker: str | None = None
+    lost_in: Stage | None = None

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, TaskInstanceNotFoundError
 from go_scheduler.events.event import of_instance
 from go_scheduler.events.instance_events import InstanceGivenBack, RunTimedOut
-from go_scheduler.models import Extension, Outcome
-from go_scheduler.models.changed import changed
+from go_scheduler.models import Extension, Outcome, Stage
 from go_scheduler.running import outcomes
 from go_scheduler.running.calling.error_text import kept_text
+from go_scheduler.running.desk_claims import claimed_to_run
 from go_scheduler.running.desk_reports import tell_end
+from go_scheduler.running.desk_runs import (
+    ended_run,
+    is_others,
+    known_of,
+    renewal_of,
+)
 from go_scheduler.running.desk_writes import (
     each_instance_once,
     locked,
     the_one,
     write_each,
 )
-from go_scheduler.running.elsewhere import Extending, Failing, Success
+from go_scheduler.running.elsewhere import Extending, Failing, Reporting, Success
 from go_scheduler.running.failure import Failure
-from go_scheduler.running.intake import Accepted, GivenBack, Refused, judge
 from go_scheduler.running.outcomes import EndedRun, is_completed_by
 from go_scheduler.running.time_limits import TimedOut, kept_by
-from go_scheduler.stores.messages import Claim, Release, Renewal
+from go_scheduler.stores.messages import Claim, Release
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +37,6 @@ if TYPE_CHECKING:
     from go_scheduler.events.event import Event
     from go_scheduler.models import TaskInstance
     from go_scheduler.running.defaults import Defaults
-    from go_scheduler.running.intake import Verdict
     from go_scheduler.running.outcomes import Decision
     from go_scheduler.running.tally import Count
     from go_scheduler.stores.base import Store
@@ -86,52 +89,43 @@ class Desk:
             Those that are to be run, each started; empty if none is due. What else was
             claimed has been ended or given back.
         """
-        claimed = self._store.claim_instances(
-            claimant, ahead=ZERO, lead=ZERO, limit=limit, lapsed=lapsed
+        return claimed_to_run(
+            self._store, claimant, limit=limit, lapsed=lapsed, defaults=self._defaults
         )
-        if not claimed:
-            return []
-        claimed = self._in_slots(claimant, claimed)
-        now = self._store.now()
-        judged = [(each, self._judge(each, now)) for each in claimed]
-        # Whatever another transaction has locked lapses, and is judged anew.
-        self._store.finish_instances(
-            [each.decision.record for _, each in judged if isinstance(each, Refused)]
-        )
-        self._store.release_instances(
-            [
-                Release(claim=Claim.of(instance), delay=each.delay)
-                for instance, each in judged
-                if isinstance(each, GivenBack)
-            ]
-        )
-        return [instance for instance, each in judged if isinstance(each, Accepted)]
 
-    def _in_slots(
-        self, claimant: Claimant, claimed: Sequence[TaskInstance]
-    ) -> Sequence[TaskInstance]:
-        """Those that have started, with those that do now; the others are parked."""
-        started = [each for each in claimed if each.started_at is not None]
-        if len(started) == len(claimed):
-            return claimed
-        claims = [Claim.of(each) for each in claimed if each.started_at is None]
-        found = self._store.start_instances(claimant, claims).done
-        return [*started, *(each for each in found if not each.parked)]
-
-    def extend(self, claim: Claim, by: timedelta) -> Extension:
+    def extend(
+        self, claim: Claim, by: timedelta, *, progress: str | None = None
+    ) -> Extension:
         """Let a claim hold for so long from now, unless it does for longer already.
 
         A run whose timeout has passed has failed by that: it is lost.
 
+        Args:
+            claim: The claim.
+            by: How long.
+            progress: How far its run has come, of ``progress_text``.
+
         Raises:
             StoreUnavailableError: Asking again may help.
         """
-        return the_one(self.extend_all([Extending(claim=claim, by=by)]))
+        extending = Extending(claim=claim, by=by, progress=progress)
+        return the_one(self.extend_all([extending]))
+
+    def report(
+        self, claim: Claim, stage: Stage, *, worker: str, by: timedelta
+    ) -> Extension:
+        """Record how far a run on a bus has come, as ``Reporting`` says.
+
+        Raises:
+            StoreUnavailableError: Asking again may help.
+        """
+        reporting = Reporting(claim=claim, stage=stage, worker=worker, by=by)
+        return the_one(self.extend_all([reporting]))
 
     def extend_all(
-        self, extending: Sequence[Extending]
+        self, extending: Sequence[Extending | Reporting]
     ) -> Sequence[Extension | StoreError]:
-        """The same of many, by one write.
+        """The same of many, by one write; of runs on a bus, how far they have come.
 
         Returns:
             For each, in this order, what has come of it, or why nobody knows: a
@@ -144,10 +138,8 @@ class Desk:
         for batch in each_instance_once(extending):
             kept = {number: self._kept_by(each) for number, each in batch}
             answers |= self._time_out(kept)
-            # As one that is handed on, though its handler may not have returned yet:
-            # nobody outside of its node is to shorten what that keeps.
             renewals = {
-                number: Renewal(claim=each.claim, lease=lease, handed_on=True)
+                number: renewal_of(each, lease)
                 for number, each in batch
                 if not isinstance(lease := kept[number], TimedOut)
             }
@@ -160,9 +152,12 @@ class Desk:
                     answers[number] = _EXTENSIONS[stop]
         return [answers[number] for number in range(len(extending))]
 
-    def _kept_by(self, each: Extending) -> timedelta | TimedOut:
+    def _kept_by(self, each: Extending | Reporting) -> timedelta | TimedOut:
         instance = each.instance or self._find(each.claim)
         timeout = None if instance is None else self._defaults.timeout_of(instance)
+        if timeout and each.instance is not None and isinstance(each, Reporting):
+            # Only the store knows whether, and when, it has begun.
+            instance = self._find(each.claim)
         return kept_by(each, instance, timeout=timeout, now=self._now)
 
     def _time_out(
@@ -260,7 +255,9 @@ class Desk:
     def fail_all(self, ended: Sequence[Failing]) -> Sequence[bool | StoreError]:
         """The same of many, as ``complete_all``."""
 
-        def decide(run: EndedRun, each: Failing) -> Decision:
+        def decide(run: EndedRun, each: Failing) -> Decision | bool:
+            if is_others(run.instance, each):
+                return False
             error = kept_text(each.error)
             failure = Failure(error, is_final=not each.retry, retry_in=each.retry_in)
             return outcomes.raised(run, failure)
@@ -286,7 +283,7 @@ class Desk:
             now = self._now()
             decided: dict[int, tuple[EndedRun, Decision]] = {}
             for number, each in batch:
-                run = self._run_of(each.claim, now, each.instance)
+                run = self._run_of(each.claim, now, known_of(each))
                 decision = run is not None and decide(
                     run._replace(client=each.client), each
                 )
@@ -311,9 +308,6 @@ class Desk:
                     answers[number] = lost(run.claim)
         return [answers[number] for number in range(len(ended))]
 
-    def _judge(self, instance: TaskInstance, now: datetime) -> Verdict:
-        return judge(instance, None, defaults=self._defaults, refusal=None, now=now)
-
     def _run_of(
         self, claim: Claim, now: datetime, instance: TaskInstance | None
     ) -> EndedRun | None:
@@ -321,20 +315,7 @@ class Desk:
         instance = instance or self._find(claim)
         if instance is None:
             return None
-        # When an earlier run began nobody knows any more.
-        started_at = min(now, instance.started_at or now)
-        if instance.attempt != claim.attempt:
-            instance = changed(instance, attempt=claim.attempt)
-        return EndedRun(
-            claim=claim,
-            instance=instance,
-            started_at=started_at,
-            ran_for=now - started_at,
-            expire_after=self._defaults.expire_after_of(instance),
-            retry=self._defaults.retry_of(instance),
-            now=now,
-            cancel_requested=instance.cancel_requested,
-        )
+        return ended_run(claim, instance, defaults=self._defaults, now=now)
 
     def _find(self, claim: Claim) -> TaskInstance | None:
         try:

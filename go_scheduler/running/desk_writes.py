@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, TypeVar
 
 from go_scheduler.errors import StoreError, StoreUnavailableError
-from go_scheduler.running.elsewhere import Extending, Failing, Success
+from go_scheduler.running.elsewhere import Extending, Failing, Reporting, Success
 from go_scheduler.shown import shown
 from go_scheduler.stores.messages import Renewal, RunOutcome
 from go_scheduler.ticking.batches import write_in_halves
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.stores.messages import Answer
 
-Given = TypeVar("Given", Success, Failing, Extending)
+Given = TypeVar("Given", Success, Failing, Extending | Reporting)
 Came = TypeVar("Came")
 Record = TypeVar("Record", RunOutcome, Renewal)
 Done = TypeVar("Done")

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.json import write_value
-from go_scheduler.models import RESULT_LIMIT, TaskInstance
+from go_scheduler.models import RESULT_LIMIT, Stage, TaskInstance
 from go_scheduler.running.overdue import GRACE
 from go_scheduler.shown import shown
 from go_scheduler.stores.messages import Claim
@@ -42,6 +42,8 @@ class Failing:
         retry_in: After how long one is to follow; None: that is the policy's.
         instance: As for a ``Success``.
         client: Likewise.
+        worker: Who says so, on a bus: if another worker has accepted the run, it is not
+            recorded. With it the ``instance`` is read. None: anybody who has the claim.
     """
 
     claim: Claim
@@ -50,6 +52,7 @@ class Failing:
     retry_in: timedelta | None = None
     instance: TaskInstance | None = None
     client: str | None = None
+    worker: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +65,41 @@ class Extending:
         instance: As for a ``Success``.
         grace: How much longer than its timeout it may hold, so that its worker asks
             once more, and is told.
+        progress: How far its run has come, of ``progress_text``; None: nothing is said.
     """
 
     claim: Claim
     by: timedelta
     instance: TaskInstance | None = None
     grace: timedelta = GRACE
+    progress: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reporting:
+    """How far a run on a bus has come, and that its worker is there.
+
+    A stage never goes back: what comes late keeps the claim, and changes nothing else.
+    Whoever accepts a run first has it: to another worker it is lost.
+
+    Attributes:
+        claim: The claim.
+        stage: How far it has come. Each heartbeat of a run that has begun says
+            *started* again: it counts as begun though nothing else came through.
+        worker: Who has it, in at most 200 characters.
+        by: How long from now it may come no further, or be silent once it has begun.
+        instance: As for a ``Success``. It is read all the same if a timeout may end it.
+        grace: As for an ``Extending``.
+        progress: Likewise.
+    """
+
+    claim: Claim
+    stage: Stage
+    worker: str
+    by: timedelta
+    instance: TaskInstance | None = None
+    grace: timedelta = GRACE
+    progress: str | None = None
 
 
 def result_text(value: object) -> str | None:
@@ -83,6 +115,21 @@ def result_text(value: object) -> str | None:
     if value is None:
         return None
     return write_value(value, name="result", limit=RESULT_LIMIT)
+
+
+def progress_text(value: object) -> str | None:
+    """How far a run has come as it is kept; None: nothing is said of it.
+
+    Args:
+        value: A JSON value.
+
+    Raises:
+        ConfigurationError: It is none, of more than 64 KiB as text, or one that no
+            store can keep.
+    """
+    if value is None:
+        return None
+    return write_value(value, name="progress", limit=RESULT_LIMIT)
 
 
 def times_text(began: datetime | None, ended: datetime | None) -> str | None:

@@ -17,7 +17,7 @@ from go_scheduler.events.instance_events import (
     RunEnded,
     RunLeftBehind,
 )
-from go_scheduler.models import Outcome
+from go_scheduler.models import Outcome, Stage
 from go_scheduler.running import lateness, outcomes
 from go_scheduler.running.entry import Entry
 from go_scheduler.running.outbox import Outbox
@@ -140,12 +140,19 @@ class Recorder:
 
     def hand_on(self, run: HeldRun, to: HandedOn) -> None:
         """Record that a run goes on elsewhere, for how long it is kept, and by whom."""
-        lease = to.expire_after or run.expire_after
+        lease, stage = to.expire_after or run.expire_after, None
         left = run.until_timeout(self._clock.elapsed())
-        if left is not None:
+        if to.start_timeout is not None:
+            # Its timeout counts from when it begins.
+            lease, stage = to.start_timeout, Stage.PUBLISHED
+        elif left is not None:
             lease = min(lease, left + GRACE)
         renewal = Renewal(
-            claim=run.claim, lease=lease, handed_on=True, worker=to.worker
+            claim=run.claim,
+            lease=lease,
+            handed_on=True,
+            worker=to.worker,
+            stage=stage,
         )
         self._write(Entry(run, renewal))
 

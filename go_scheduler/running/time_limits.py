@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
-from go_scheduler.models import TaskInstance
-from go_scheduler.running.elsewhere import Failing
+from go_scheduler.models import Stage, TaskInstance
+from go_scheduler.running.elsewhere import Failing, Reporting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,7 @@ class TimedOut:
 
 
 def kept_by(
-    each: Extending,
+    each: Extending | Reporting,
     instance: TaskInstance | None,
     *,
     timeout: timedelta | None,
@@ -42,6 +42,7 @@ def kept_by(
     """For how long from now a claim is to hold, or that its run has timed out.
 
     It is kept a little longer than it may run, so that its worker is there to be told.
+    What is on a bus and has not begun cannot time out: that counts from when it begins.
 
     Args:
         each: The claim, and for how long it is asked for.
@@ -53,6 +54,9 @@ def kept_by(
         return each.by
     if timeout is None or instance.started_at is None:
         return each.by
+    if isinstance(each, Reporting) and instance.stage is not Stage.STARTED:
+        begins = each.stage is Stage.STARTED
+        return min(each.by, timeout + each.grace) if begins else each.by
     left = instance.started_at + timeout - now()
     if left > ZERO:
         return min(each.by, left + each.grace)

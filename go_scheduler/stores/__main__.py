@@ -77,7 +77,7 @@ DOES = {
     "release": "gives instances back",
     "remember": "keeps the id of a definition that has ended",
     "renew": "lets claims hold for longer",
-    "renew_for_workers": "the same, and notes who has what is handed on",
+    "renew_elsewhere": "renew, for runs that are kept from outside of nodes",
     "start": "records that handlers are about to be called",
     "start_in_slots": "gives slots to what is about to start, and parks the others",
     "start_in_slots_past_locks": "start_in_slots, but for definitions that are locked",

@@ -56,6 +56,7 @@ from go_scheduler.testing.store.settings import SettingTests
 from go_scheduler.testing.store.slot_edits import SlotEditTests
 from go_scheduler.testing.store.slot_holders import SlotHolderTests
 from go_scheduler.testing.store.slots import SlotTests
+from go_scheduler.testing.store.stages import SilenceTests, StageTests
 from go_scheduler.testing.store.starts import RenewTests, StartTests
 from go_scheduler.testing.store.stats import StatsTests
 from go_scheduler.testing.store.successes import SuccessTests
@@ -108,6 +109,8 @@ class StoreSuite(
     WorkerTests,
     ResultTests,
     ClientTests,
+    StageTests,
+    SilenceTests,
     MadeTests,
     TraceTests,
     NextFireTimeTests,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.memory.span import Entry, Span
     from go_scheduler.stores.memory.stored import StoredDefinition
-    from go_scheduler.stores.messages import Claim, Claimant, Renewal
+    from go_scheduler.stores.messages import Claim, Claimant
 
 # Python 3.11 takes longer to look up a member of an enum than to call a function.
 _PENDING, _CLAIMED, _RUNNING = State.PENDING, State.CLAIMED, State.RUNNING
@@ -171,7 +171,8 @@ class InstanceTable:
         self._give_back(row, due_at)
 
     def _give_back(self, row: StoredInstance, due_at: datetime) -> None:
-        row.claimed_by = row.expires_at = row.started_at = row.worker = None
+        row.claimed_by = row.expires_at = row.started_at = None
+        row.forget_worker()
         row.due_at = due_at
         self._enter(row, _PENDING)
         self.list_pending(row)
@@ -197,16 +198,6 @@ class InstanceTable:
         row.start(claimant, now)
         self._enter(row, _RUNNING)
         self._leases.add(row)
-
-    def renew(self, row: StoredInstance, renewal: Renewal, now: datetime) -> None:
-        """Let a claim hold for as long as a renewal says, handed on for no less."""
-        if renewal.handed_on:
-            row.handed_on = row.attempt
-            row.worker = renewal.worker or row.worker
-        expires_at = now + renewal.lease
-        if row.is_handed_on:
-            expires_at = max(expires_at, row.expires_at or now)
-        self.hold_until(row, expires_at)
 
     def hold_until(self, row: StoredInstance, expires_at: datetime) -> None:
         """Let a claim hold until then."""

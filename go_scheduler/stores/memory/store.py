@@ -17,12 +17,14 @@ from go_scheduler.stores.memory.backfilling import backfill
 from go_scheduler.stores.memory.definition_calls import MemoryDefinitions
 from go_scheduler.stores.memory.finishing import cancel, finish, release
 from go_scheduler.stores.memory.lists import Lists, is_among
+from go_scheduler.stores.memory.renewing import renew
 from go_scheduler.stores.memory.reopening import reopen
 from go_scheduler.stores.memory.reviewing import review_parked
 from go_scheduler.stores.memory.span import Span
 from go_scheduler.stores.memory.tables import Tables
 from go_scheduler.stores.messages import Answer, NodeContact
 from go_scheduler.stores.remembered import note_forgotten
+from go_scheduler.stores.silences import with_silences
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence, Set
@@ -132,9 +134,10 @@ class MemoryStore(MemoryDefinitions, Store):
             rows: list[StoredInstance] = []
             if lapsed is not None:
                 rows = table.take_lapsed(queues, now - lapsed, limit)
+            silent = {row.id: row.silent() for row in rows}
             rows += table.take_pending(queues, now + ahead, limit - len(rows))
             table.claim(rows, claimant, now, now + lead)
-            return [row.view() for row in rows]
+            return with_silences([row.view() for row in rows], silent)
 
     def list_claimed(
         self, node: UUID, *, after: TaskInstance | None = None, limit: int = 100
@@ -160,9 +163,8 @@ class MemoryStore(MemoryDefinitions, Store):
             now = self._time()
             owned = {}
             for renewal in renewals:
-                if row := self._instances.current(renewal.claim):
-                    self._instances.renew(row, renewal, now)
-                    owned[row.id] = row.cancel_requested
+                if (stops := renew(renewal, self._instances, now)) is not None:
+                    owned[renewal.claim.instance_id] = stops
         return Answer(done=owned)
 
     def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:

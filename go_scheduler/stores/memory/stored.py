@@ -6,8 +6,17 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from go_scheduler.models import RUNS_KEPT, RunEnd, State, TaskInstance, TaskRun
+from go_scheduler.models import (
+    RUNS_KEPT,
+    RunEnd,
+    Stage,
+    State,
+    TaskInstance,
+    TaskRun,
+)
+from go_scheduler.models.stage import stage_of, step_of
 from go_scheduler.models.trusted import trusted
+from go_scheduler.stores.silences import silence_of
 from go_scheduler.stores.slots import overlap_of, overlap_of_backfilled, slot_of
 
 if TYPE_CHECKING:
@@ -16,9 +25,9 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.json import JSON
-    from go_scheduler.models import Outcome, Skipped, TaskDefinition
+    from go_scheduler.models import Outcome, Silence, Skipped, TaskDefinition
     from go_scheduler.policies import Overlap
-    from go_scheduler.stores.messages import Claimant
+    from go_scheduler.stores.messages import Claimant, Renewal
 
 
 _instance: Callable[..., TaskInstance] = trusted(TaskInstance)
@@ -50,6 +59,7 @@ class StoredInstance:
     """An instance as stored."""
 
     __slots__ = (
+        "accepted_at",
         "attempt",
         "backfilled",
         "behind",
@@ -76,16 +86,20 @@ class StoredInstance:
         "past",
         "payload",
         "priority",
+        "progress",
         "queue",
         "reopened_at",
         "result",
         "runs",
         "skipped",
         "slot",
+        "start_by",
         "started_at",
         "state",
         "worker",
     )
+    # Only a claim answers it.
+    silence = None
 
     def __init__(
         self,
@@ -115,7 +129,7 @@ class StoredInstance:
         self.hangs = 0
         self.claimed_by: UUID | None = None
         self.handed_on: int | None = None
-        self.worker: str | None = None
+        self.forget_worker()
         self.expires_at: datetime | None = None
         self.started_at: datetime | None = None
         self.completed_at: datetime | None = None
@@ -131,6 +145,13 @@ class StoredInstance:
         self.own_trace_context: str | None = None
         self.state = _PENDING
         self.past: tuple[TaskRun, ...] = ()
+
+    def forget_worker(self) -> None:
+        """Forget who has had it outside of nodes, and how far that has come."""
+        self.worker: str | None = None
+        self.accepted_at: datetime | None = None
+        self.start_by: datetime | None = None
+        self.progress: JSON = None
 
     @classmethod
     def restored(cls, instance: TaskInstance, of: StoredDefinition) -> StoredInstance:
@@ -199,6 +220,34 @@ class StoredInstance:
             and self.is_fired
         )
 
+    @property
+    def stage(self) -> Stage | None:
+        """How far its run has come on a bus."""
+        return stage_of(self.accepted_at, self.start_by)
+
+    def silent(self) -> Silence | None:
+        """What a claim answers that takes it over now."""
+        return silence_of(
+            self.started_at,
+            accepted_at=self.accepted_at,
+            start_by=self.start_by,
+            worker=self.worker,
+        )
+
+    def come_to(self, renewal: Renewal, now: datetime) -> bool:
+        """Record how far it has come; false: it had come further, and stays there."""
+        if renewal.step < step_of(self.stage):
+            return False
+        if renewal.stage is Stage.STARTED:
+            if self.stage is not renewal.stage and self.started_at is not None:
+                self.started_at = now
+            self.start_by = None
+        else:
+            self.start_by = now + renewal.lease
+        if renewal.stage is not Stage.PUBLISHED:
+            self.accepted_at = self.accepted_at or now
+        return True
+
     def claim(self, claimant: Claimant, now: datetime) -> None:
         """Record that a node has it."""
         if self.started_at is not None:
@@ -206,7 +255,7 @@ class StoredInstance:
             self.keep_run(RunEnd.LOST, None, now)
             self.started_at = None
         self.claimed_by = claimant.node
-        self.worker = None
+        self.forget_worker()
         self.attempt += 1
         due_at = self.due_at
         self.expires_at = (due_at if due_at > now else now) + claimant.lease
@@ -223,7 +272,8 @@ class StoredInstance:
     def begin_anew(self, now: datetime) -> None:
         """Be as if it were new and due now, but for what is known of its runs."""
         self.outcome = self.completed_at = self.ended_attempt = None
-        self.claimed_by = self.expires_at = self.started_at = self.worker = None
+        self.claimed_by = self.expires_at = self.started_at = None
+        self.forget_worker()
         self.cancel_requested = False
         self.runs = self.hangs = 0
         self.due_at = now
@@ -253,6 +303,7 @@ class StoredInstance:
             outcome=outcome,
             error=error,
             worker=self.worker,
+            lost_in=self.stage if outcome is RunEnd.LOST else None,
         )
         self.past = (*self.past, run)[-RUNS_KEPT:]
 
@@ -267,6 +318,7 @@ _shown: Callable[[StoredInstance], tuple[Any, ...]] = attrgetter(
 )
 
 _RESTORED = (
+    "accepted_at",
     "attempt",
     "cancel_requested",
     "claimed_by",
@@ -282,10 +334,12 @@ _RESTORED = (
     "own_trace_context",
     "parked",
     "payload",
+    "progress",
     "reopened_at",
     "result",
     "runs",
     "skipped",
+    "start_by",
     "started_at",
     "state",
     "worker",

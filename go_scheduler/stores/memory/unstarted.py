@@ -41,5 +41,6 @@ def discard(row: StoredDefinition, instances: InstanceTable, now: datetime) -> N
             instances.remove(each)
         else:
             instances.end(each, Outcome.SKIPPED, now)
-            each.claimed_by = each.worker = None
+            each.claimed_by = None
+            each.forget_worker()
             each.skipped = Skipped.itself(each.leave_fire_time(), EDITED)

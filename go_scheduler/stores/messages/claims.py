@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from go_scheduler.clock import ZERO
-from go_scheduler.models import Outcome, TaskInstance
+from go_scheduler.models import Outcome, Stage, TaskInstance
+from go_scheduler.models.stage import step_of
 from go_scheduler.models.trusted import trusted
 
 _COMPLETED = Outcome.COMPLETED
@@ -62,12 +63,23 @@ class Renewal:
             the node that called the handler.
         worker: With ``handed_on``, who has it from now on, in at most 200 characters;
             None: as it was.
+        stage: With ``handed_on``, how far it has come on a bus; None: nothing is said
+            of that.
+        progress: What is told of how far it has come, as JSON text of at most 64 KiB;
+            None: as it was.
     """
 
     claim: Claim
     lease: timedelta
     handed_on: bool = False
     worker: str | None = None
+    stage: Stage | None = None
+    progress: str | None = None
+
+    @property
+    def step(self) -> int:
+        """Its stage as a number, for stores to compare: 0 for none, 1 for the first."""
+        return step_of(self.stage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

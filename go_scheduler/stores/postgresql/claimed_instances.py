@@ -96,8 +96,8 @@ class ClaimedInstances:
         if not renewals:
             return Answer(done={})
         name, parameters = "renew", _renewal_parameters
-        if any(each.worker is not None for each in renewals):
-            name, parameters = "renew_for_workers", _worker_parameters
+        if any(each.worker or each.stage or each.progress for each in renewals):
+            name, parameters = "renew_elsewhere", _elsewhere_parameters
         write = _write(name, lane=Lane.RENEWALS, parameters=parameters)
         rows, busy = self._writes.write(write, sorted(renewals, key=_number))
         return Answer(done={row.id: row.cancel_requested for row in rows}, busy=busy)
@@ -107,7 +107,7 @@ class ClaimedInstances:
         if not outcomes:
             return Answer(done=frozenset())
         plain = not any(
-            each.is_kept or (each.has_slot and each.outcome) for each in outcomes
+            each.is_kept or each.has_slot or each.outcome is None for each in outcomes
         )
         name = "finish" if plain else "finish_in_full"
         parameters = _outcome_parameters
@@ -201,9 +201,13 @@ def _renewal_parameters(renewals: Sequence[Renewal]) -> Mapping[str, object]:
     }
 
 
-def _worker_parameters(renewals: Sequence[Renewal]) -> Mapping[str, object]:
-    workers = arrays.texts(each.worker for each in renewals)
-    return {**_renewal_parameters(renewals), "workers": workers}
+def _elsewhere_parameters(renewals: Sequence[Renewal]) -> Mapping[str, object]:
+    return {
+        **_renewal_parameters(renewals),
+        "workers": arrays.texts(each.worker for each in renewals),
+        "steps": arrays.numbers(each.step for each in renewals),
+        "progresses": arrays.texts(each.progress for each in renewals),
+    }
 
 
 def _release_parameters(releases: Sequence[Release]) -> Mapping[str, object]:

@@ -179,6 +179,7 @@ _TYPES = {
     "made_id": instances.c.id.type,
     "place": instances.c.due_at.type,
     "now": instances.c.due_at.type,
+    **dict.fromkeys(("began", "taken_at", "due_by"), instances.c.due_at.type),
 }
 
 

@@ -25,8 +25,10 @@ from go_scheduler.stores.postgresql.questions import QUESTIONS
 from go_scheduler.stores.postgresql.server_putting import ServerPutting
 from go_scheduler.stores.postgresql.writes import Writes
 from go_scheduler.stores.remembered import note_forgotten
+from go_scheduler.stores.silences import with_silences
 from go_scheduler.stores.sql.classes import Classes
 from go_scheduler.stores.sql.database import Database, Lane
+from go_scheduler.stores.sql.lapsed import silences_of
 from go_scheduler.stores.sql.reader import earliest_first
 from go_scheduler.stores.sql.schema import Schema
 from go_scheduler.stores.sql.spare import Spare, connect_as
@@ -253,8 +255,8 @@ class PostgreSQLStore(SQLStore):
         )
         rows = [*old, *new]
         claimed = self._reader.claimed(Lane.BY_TIME, rows, with_contents=True)
-        count = len(old)
-        return earliest_first(claimed[:count]) + earliest_first(claimed[count:])
+        lapsed_first = with_silences(claimed[: len(old)], silences_of(old))
+        return earliest_first(lapsed_first) + earliest_first(claimed[len(old) :])
 
     def list_claimed(
         self, node: UUID, *, after: TaskInstance | None = None, limit: int = 100

@@ -12,12 +12,14 @@ from go_scheduler.stores.hints import SOON
 from go_scheduler.stores.messages import Answer, Reviewed
 from go_scheduler.stores.redis.calls import RedisCalls
 from go_scheduler.stores.redis.definition_calls import write_claimant
+from go_scheduler.stores.redis.rows import read_silences
 from go_scheduler.stores.redis.texts import (
     maybe_time_text,
     micros,
     present,
     read_id,
 )
+from go_scheduler.stores.silences import with_silences
 from go_scheduler.stores.slots import MOST_BUFFERED, REPLACED, fate_of
 from go_scheduler.stores.sql.rows import NO_ID
 
@@ -52,7 +54,7 @@ class RedisInstances(RedisCalls, HandOverStore):
         lapsed: timedelta | None,
     ) -> Sequence[TaskInstance]:
         """Hand due instances to one node, and to no other."""
-        answer = self._server.run(
+        answer, silent = self._server.run(
             "claim_instances",
             now=self._now(),
             queues=claimant.queues,
@@ -63,7 +65,7 @@ class RedisInstances(RedisCalls, HandOverStore):
             lapsed=None if lapsed is None else micros(lapsed),
             **write_claimant(claimant),
         )
-        return self._reader.instances(answer)
+        return with_silences(self._reader.instances(answer), read_silences(silent))
 
     def start_instances(
         self, claimant: Claimant, claims: Sequence[Claim]
@@ -108,6 +110,8 @@ class RedisInstances(RedisCalls, HandOverStore):
                         "lease": micros(each.lease),
                         "handed_on": each.handed_on or None,
                         "worker": each.worker,
+                        "step": each.step,
+                        "progress": each.progress,
                     }
                 )
                 for each in renewals

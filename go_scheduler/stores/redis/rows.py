@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from go_scheduler.errors import GoSchedulerError
 from go_scheduler.json import read_frozen, read_object, to_text
@@ -17,6 +17,7 @@ from go_scheduler.models import (
     Pause,
     QueueStats,
     RunEnd,
+    Stage,
     TaskDefinition,
     TaskInstance,
     TaskRun,
@@ -33,6 +34,7 @@ from go_scheduler.stores.redis.texts import (
 )
 from go_scheduler.stores.sql.contents import ContentsCache
 from go_scheduler.stores.sql.instance_rows import read_instance
+from go_scheduler.stores.sql.lapsed import silences_of
 from go_scheduler.stores.sql.rows import (
     ContentsRow,
     DefinitionRow,
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.json import JSON
+    from go_scheduler.models import Silence
 
 _ENDS = {end.value: end for end in RunEnd}
 
@@ -168,7 +171,7 @@ def _values(view: Sequence[Any]) -> list[Any]:
     claimed_by, expires_at, started_at, outcome, error, cancel_requested, *rest = rest
     payload, key, backfilled, reopened_at, created_at, trace_context, *rest = rest
     completed_at, ended_attempt, parked, worker, result, client, *rest = rest
-    first, last, count, reason = rest
+    accepted_at, start_by, progress, first, last, count, reason = rest
     return [
         read_id(id),
         of,
@@ -196,6 +199,9 @@ def _values(view: Sequence[Any]) -> list[Any]:
         worker,
         _json(result, read_frozen),
         _json(client, read_frozen),
+        read_time(accepted_at),
+        read_time(start_by),
+        _json(progress, read_frozen),
         read_time(first),
         read_time(last),
         _number(count),
@@ -240,7 +246,8 @@ def read_tombstone(values: Sequence[Any]) -> Tombstone | None:
 
 def read_run(instance_id: UUID, text: str) -> TaskRun:
     """The run that a script has kept as this text."""
-    attempt, node, started_at, ended_at, outcome, worker, error = text.split("\0")
+    attempt, node, started_at, ended_at, outcome, *rest = text.split("\0")
+    lost_in, worker, error = rest
     return TaskRun(
         instance_id=instance_id,
         attempt=int(attempt),
@@ -250,7 +257,30 @@ def read_run(instance_id: UUID, text: str) -> TaskRun:
         outcome=_ENDS[outcome],
         error=error[1:] if error else None,
         worker=worker[1:] if worker else None,
+        lost_in=Stage(lost_in) if lost_in else None,
     )
+
+
+def read_silences(lapsed: Sequence[Sequence[str]]) -> Mapping[UUID, Silence]:
+    """What is known of runs on a bus that a claim has taken over, by their ids."""
+    return silences_of(
+        _Lapsed(
+            read_id(id),
+            began=read_time(began),
+            taken_at=read_time(taken_at or None),
+            due_by=read_time(due_by or None),
+            ran_by=ran_by or None,
+        )
+        for id, began, taken_at, due_by, ran_by in lapsed
+    )
+
+
+class _Lapsed(NamedTuple):
+    id: Any
+    began: Any
+    taken_at: Any
+    due_by: Any
+    ran_by: str | None
 
 
 _ANNOUNCED = ("host", "pid", "version", "queues", "names", "stopping")

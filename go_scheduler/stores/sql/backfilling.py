@@ -15,6 +15,7 @@ from go_scheduler.models import Outcome
 from go_scheduler.stores.changes import check_is_as_read
 from go_scheduler.stores.slots import overlap_of_backfilled, slot_of
 from go_scheduler.stores.sql.edits import definition_of, live_among
+from go_scheduler.stores.sql.instance_rows import NOT_ELSEWHERE
 from go_scheduler.stores.sql.tables import definitions, instances
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ _BEGUN_ANEW = {
     "runs": 0,
     "hangs": 0,
     "claimed_by": None,
-    "worker": None,
+    **NOT_ELSEWHERE,
     "expires_at": None,
     "started_at": None,
     "completed_at": None,

@@ -62,7 +62,7 @@ def _succeed(outcome: RunOutcome, now: datetime) -> ReturningUpdate[Any]:
             completed_at=now,
             started_at=outcome.started_at,
             result=outcome.result,
-            progress=func.coalesce(outcome.client, column.progress),
+            client=func.coalesce(outcome.client, column.client),
             claimable_at=None,
             # An instance that had failed has moved its definition on already.
             waits=and_(column.waits, column.completed_at.is_(None)),

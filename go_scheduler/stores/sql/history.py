@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 
-from go_scheduler.models import RunEnd, TaskRun
+from go_scheduler.models import RunEnd, Stage, TaskRun
 from go_scheduler.stores.sql.tables import runs
 from go_scheduler.stores.sql.types import UNREADABLE
 
@@ -25,7 +25,9 @@ _COLUMNS = (
     "outcome",
     "error",
     "worker",
+    "lost_in",
 )
+_STAGES = {None: None} | {stage.value: stage for stage in Stage}
 _ENDS = {end.value: end for end in RunEnd}
 
 
@@ -40,9 +42,11 @@ def read_runs(connection: Connection, instance_id: UUID) -> Sequence[TaskRun]:
 
 
 def _is_readable(row: Row[Any]) -> bool:
-    return row.outcome in _ENDS and UNREADABLE not in row
+    known = row.outcome in _ENDS and row.lost_in in _STAGES
+    return known and UNREADABLE not in row
 
 
 def _run(row: Row[Any]) -> TaskRun:
     values = {**row._mapping, "outcome": _ENDS[row.outcome]}
+    values["lost_in"] = _STAGES[row.lost_in]
     return TaskRun(**values)

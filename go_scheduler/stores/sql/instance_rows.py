@@ -50,6 +50,9 @@ INSTANCE_COLUMNS = (
     "parked",
     "worker",
     "result",
+    "client",
+    "accepted_at",
+    "start_by",
     "progress",
     "skipped_first",
     "skipped_last",
@@ -57,6 +60,14 @@ INSTANCE_COLUMNS = (
     "skipped_reason",
 )
 """The columns to be read of any other: all but those that only statements use."""
+
+NOT_ELSEWHERE = {
+    "worker": None,
+    "accepted_at": None,
+    "start_by": None,
+    "progress": None,
+}
+"""What has a row that nobody has outside of nodes."""
 
 _OUTCOMES = {None: None} | {outcome.value: outcome for outcome in Outcome}
 _OUTCOME = INSTANCE_COLUMNS.index("outcome")
@@ -84,7 +95,7 @@ def read_instance(values: Sequence[Any], definition: TaskDefinition) -> TaskInst
     cancel_requested, payload, key, backfilled, reopened_at, *rest = rest
     created_at, trace_context, *rest = rest
     completed_at, ended_attempt, parked, worker, result, *rest = rest or _NOT_READ
-    client, *of_skipped = rest
+    client, accepted_at, start_by, progress, *of_skipped = rest
     return _instance(
         id,
         definition,
@@ -113,6 +124,9 @@ def read_instance(values: Sequence[Any], definition: TaskDefinition) -> TaskInst
         created_at,
         client,
         trace_context,
+        accepted_at,
+        start_by,
+        progress,
     )
 
 

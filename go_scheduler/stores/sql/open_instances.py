@@ -18,6 +18,7 @@ from sqlalchemy import (
 )
 
 from go_scheduler.models import Outcome
+from go_scheduler.stores.sql.instance_rows import NOT_ELSEWHERE
 from go_scheduler.stores.sql.rows import EARLIEST, LATEST, read_time
 from go_scheduler.stores.sql.slots import IS_FIRED, exclusion_by
 from go_scheduler.stores.sql.tables import instances, runs, slots
@@ -162,7 +163,7 @@ class OpenInstances:
                 "skipped_reason": reason,
                 "fire_time": None,
                 "claimed_by": None,
-                "worker": None,
+                **NOT_ELSEWHERE,
                 "parked": False,
                 "claimable_at": None,
             },
@@ -188,7 +189,7 @@ class OpenInstances:
         self._update(
             {
                 "claimed_by": None,
-                "worker": None,
+                **NOT_ELSEWHERE,
                 "expires_at": None,
                 "claimable_at": _claimable_at(now),
             },

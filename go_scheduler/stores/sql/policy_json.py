@@ -88,6 +88,8 @@ _READERS: Mapping[str, Callable[[Any], object]] = {
     "retry": _reader(RetryPolicy),
     "catch_up": _reader(CatchUp),
     "timeout": from_microseconds,
+    "start_timeout": from_microseconds,
+    "heartbeat_timeout": from_microseconds,
     "jitter": from_microseconds,
     "overlap": Overlap,
     "lock": str,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import and_, case, literal, select, update
 
 from go_scheduler.models import Outcome
+from go_scheduler.stores.sql.instance_rows import NOT_ELSEWHERE
 from go_scheduler.stores.sql.slots import HAS_OWN_OVERLAP, IS_FIRED, SLOT_BY_ROW
 from go_scheduler.stores.sql.tables import definitions, instances
 
@@ -143,13 +144,13 @@ def _reopen(
             runs=0,
             hangs=0,
             claimed_by=None,
-            worker=None,
             expires_at=None,
             started_at=None,
             completed_at=None,
             outcome=None,
             ended_attempt=None,
             cancel_requested=False,
+            **NOT_ELSEWHERE,
         )
         .returning(column.id)
     )

@@ -167,15 +167,16 @@ def read_definition(
         )
     except Exception as error:
         return _stand_in(row, contents, error)
+    named = like.name, like.queue, like.priority
     return _definition(
         contents.trigger,
         row.id,
-        like.name,
-        like.queue,
-        like.priority,
+        *named,
         contents.metadata,
         like.expire_after,
         like.timeout,
+        like.start_timeout,
+        like.heartbeat_timeout,
         like.retry,
         like.catch_up,
         like.jitter,

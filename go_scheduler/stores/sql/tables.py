@@ -140,6 +140,7 @@ instances = Table(
     Column("started_at", Time),
     # What whoever runs it elsewhere says of that, as JSON.
     Column("progress", Value),
+    Column("client", Value),
     Column("completed_at", Time),
     Column("outcome", Text),
     Column("ended_attempt", BigInteger),
@@ -212,6 +213,7 @@ runs = Table(
     Column("attempt", BigInteger, primary_key=True, autoincrement=False),
     Column("node", Id),
     Column("worker", Text),
+    Column("lost_in", Text),
     Column("started_at", Time),
     Column("ended_at", Time, nullable=False),
     Column("outcome", Text, nullable=False),

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from go_scheduler.models import Cancelled
 from go_scheduler.stores.messages import Answer
+from go_scheduler.stores.silences import with_silences
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.instance_rows import read_instance
 from go_scheduler.stores.sql.reader import (
@@ -35,8 +36,9 @@ from go_scheduler.stores.sqlite.finishing import (
     free_slots,
     go_on,
 )
+from go_scheduler.stores.sqlite.lapsed import claim_lapsed
 from go_scheduler.stores.sqlite.statements import claims as claiming
-from go_scheduler.stores.sqlite.statements import definitions, history, runs
+from go_scheduler.stores.sqlite.statements import definitions, runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence, Set
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row
 
-    from go_scheduler.models import TaskDefinition, TaskInstance
+    from go_scheduler.models import Silence, TaskDefinition, TaskInstance
     from go_scheduler.stores.messages import (
         Claim,
         Claimant,
@@ -97,7 +99,7 @@ class ClaimedInstances:
         looks = self._classes.look()
         asked = self._classes.in_turn(every=looks)
 
-        def claim(connection: Connection) -> _Taken:
+        def claim(connection: Connection) -> tuple[_Taken, Mapping[UUID, Silence]]:
             now = self._microseconds()
             terms = {
                 **_terms(claimant, now),
@@ -105,18 +107,21 @@ class ClaimedInstances:
                 "lead": now + to_microseconds(lead),
             }
             old: Sequence[Row[Any]] = []
+            silences: Mapping[UUID, Silence] = {}
             if lapsed is not None:
                 lapsed_at = now - to_microseconds(lapsed)
                 terms |= {"lapsed": lapsed_at, "limit": limit}
-                old = _claim_lapsed(connection, claimant.queues, terms)
+                old, silences = claim_lapsed(connection, claimant.queues, terms)
             new: Sequence[Row[Any]] = []
             if left := limit - len(old):
                 until = now + to_microseconds(ahead)
                 terms |= {"until": until, "limit": left}
                 new = _claim_free(connection, claimant.queues, asked, terms)
-            return _taken(connection, old, new, with_contents=True)
+            return _taken(connection, old, new, with_contents=True), silences
 
-        old, new = self._instances(self._database.transact(claim))
+        taken, silences = self._database.transact(claim)
+        old, new = self._instances(taken)
+        old = with_silences(old, silences)
         if looks:
             self._classes.seen([each.definition for each in new])
         return earliest_first(old) + earliest_first(new)
@@ -209,6 +214,8 @@ class ClaimedInstances:
                 to_microseconds(each.lease),
                 each.handed_on,
                 each.worker,
+                each.step,
+                each.progress,
             )
             for each in renewals
         ]
@@ -291,19 +298,6 @@ def _start_in_slots(
     wanted = connection.exec_driver_sql(runs.WANTED_SLOTS, {"ids": among})
     write_all(connection, runs.TAKE_SLOT, [tuple(row) for row in wanted])
     return runs.START_IN_SLOTS.execute(connection, {"ids": among, **terms})
-
-
-def _claim_lapsed(
-    connection: Connection, queues: Sequence[str], terms: Mapping[str, object]
-) -> Sequence[Row[Any]]:
-    parameters = {**terms, "queues": json.dumps(queues)}
-    rows = connection.exec_driver_sql(claiming.FIND_LAPSED, parameters)
-    found = rows.scalars().all()
-    if not found:
-        return []
-    named = {**terms, "ids": json.dumps(found)}
-    connection.exec_driver_sql(history.KEEP_LOST, named)
-    return claiming.CLAIM_NAMED.execute(connection, named)
 
 
 def _claim_free(

@@ -99,6 +99,9 @@ _MARKED = f"""
                             CAST(:expire_after AS interval)))
                ELSE CAST(:lease AS interval) END"""
 
+LOST = ("ran_by", "began", "taken_at", "due_by")
+"""What is known of a run that is lost to whoever takes it over."""
+
 # Of what has started and never fires again, nobody is likely to need them once more.
 _WITH_CONTENTS = """
          LEFT JOIN task_contents@task_contents_pkey AS c
@@ -156,8 +159,11 @@ def _claim_lapsed(only: str = "", apart: str = "") -> Statement:
     sql = f"""
 WITH due AS MATERIALIZED (
   SELECT id, expires_at AS place, attempt AS lost_as, claimed_by AS lost_by,
-         worker AS ran_by,
-         started_at AS began
+         worker AS ran_by, started_at AS began,
+         accepted_at AS taken_at, start_by AS due_by,
+         CASE WHEN start_by IS NULL
+              THEN CASE WHEN accepted_at IS NOT NULL THEN 'started' END
+              WHEN accepted_at IS NULL THEN 'published' ELSE 'accepted' END AS lost_in
     FROM task_instances@task_instances_lease_idx
    WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT frozen
      AND expires_at >= now() - CAST(:back AS interval)
@@ -166,15 +172,16 @@ WITH due AS MATERIALIZED (
    ORDER BY expires_at LIMIT :limit FOR UPDATE SKIP LOCKED),
 t AS (
   UPDATE task_instances@task_instances_pkey AS t{_MARKED},
-         worker = NULL
+         worker = NULL, accepted_at = NULL, start_by = NULL, progress = NULL
     FROM due
    WHERE t.id = due.id{_SOUND}
      AND t.completed_at IS NULL AND t.expires_at <= now() - CAST(:lapsed AS interval)
-  RETURNING {INSTANCE}, due.place),
+  RETURNING {INSTANCE}, due.place, due.ran_by, due.began, due.taken_at, due.due_by),
 kept AS (
   INSERT INTO task_runs
-         (instance_id, attempt, node, worker, started_at, ended_at, outcome)
-  SELECT t.id, due.lost_as, due.lost_by, due.ran_by, due.began, now(), 'lost'
+         (instance_id, attempt, node, worker, started_at, ended_at, outcome, lost_in)
+  SELECT t.id, due.lost_as, due.lost_by, due.ran_by, due.began, now(), 'lost',
+         due.lost_in
     FROM t JOIN due ON due.id = t.id
    WHERE due.began IS NOT NULL
   ON CONFLICT DO NOTHING
@@ -182,11 +189,11 @@ kept AS (
 SELECT {INSTANCE},
        {DEFINITION},
        {CONTENTS},
-       t.place, now() AS now
+       t.place, now() AS now, {", ".join(f"t.{name}" for name in LOST)}
   FROM t LEFT JOIN task_definitions@task_definitions_pkey AS d
                    ON d.key = t.definition_key{apart}{_WITH_CONTENTS}
 """
-    return Statement(sql, (*ALL, "place", "now"))
+    return Statement(sql, (*ALL, "place", "now", *LOST))
 
 
 # No index has the node; that of the leases has all claimed instances, and is small.

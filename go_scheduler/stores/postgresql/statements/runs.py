@@ -8,6 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from go_scheduler.stores.postgresql.statements.renewals import (
+    OWNED,
+    RENEW,
+    RENEW_ELSEWHERE,
+)
 from go_scheduler.stores.postgresql.statements.statement import (
     APART,
     BOTH,
@@ -18,10 +23,6 @@ from go_scheduler.stores.postgresql.statements.statement import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-_OWNED = """t.id = x.id AND t.attempt = x.attempt
-     AND t.completed_at IS NULL AND t.claimed_by IS NOT NULL"""
-
 
 _LEASE = """greatest(now(), t.due_at)
                   + least(CAST(:lease AS interval),
@@ -47,13 +48,21 @@ WITH t AS (
              THEN t.expires_at
              ELSE {_LEASE} END
     FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[])) AS x (id, attempt)
-   WHERE {_OWNED}
+   WHERE {OWNED}
   RETURNING {INSTANCE})
 SELECT {INSTANCE},
        {DEFINITION}
   FROM t LEFT JOIN task_definitions@task_definitions_pkey AS d
                    ON d.key = t.definition_key{apart}
 """
+
+
+def _kept_if(condition: str) -> str:
+    """Keeps who has it outside of nodes, and how far that has come, only then."""
+    names = "worker", "accepted_at", "start_by", "progress"
+    return ",\n         ".join(
+        f"{name} = CASE WHEN {condition} THEN t.{name} END" for name in names
+    )
 
 
 # The rows that are locked stay as they are, and the slots that somebody has are not so
@@ -67,7 +76,7 @@ WITH mine AS MATERIALIZED (
   SELECT t.id, t.slot, t.priority, t.due_at, t.execute_at
     FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[])) AS x (id, attempt)
     JOIN task_instances@task_instances_pkey AS t
-      ON {_OWNED}
+      ON {OWNED}
      AND t.started_at IS NULL AND t.slot IS NOT NULL
    ORDER BY t.id FOR NO KEY UPDATE OF t),
 taken AS MATERIALIZED (
@@ -90,7 +99,7 @@ t AS (
          expires_at = CASE WHEN mine.starts
              THEN {_LEASE} END,
          claimed_by = CASE WHEN mine.starts THEN t.claimed_by END,
-         worker = CASE WHEN mine.starts THEN t.worker END,
+         {_kept_if("mine.starts")},
          parked = NOT mine.starts,
          behind = CASE WHEN NOT mine.starts THEN mine.holder END
     FROM (SELECT m.id, has.instance_id AS holder, has.instance_id = m.id AS starts
@@ -103,31 +112,6 @@ SELECT {INSTANCE},
                    ON d.key = t.definition_key{apart}
 """
 
-
-def _renew(worker: str = "", workers: str = "", named: str = "") -> str:
-    """Lets claims hold longer."""
-    return f"""
-UPDATE task_instances@task_instances_pkey AS t
-   SET expires_at = CASE WHEN x.handed_on OR t.handed_on = t.attempt
-           THEN greatest(t.expires_at, now() + x.lease * interval '1 microsecond')
-           ELSE now() + x.lease * interval '1 microsecond' END,
-       handed_on = CASE WHEN x.handed_on THEN t.attempt ELSE t.handed_on END{worker}
-  FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]),
-              CAST(:leases AS bigint[]), CAST(:handed_on AS boolean[]){workers})
-         AS x (id, attempt, lease, handed_on{named})
- WHERE {_OWNED}
-RETURNING t.id, t.cancel_requested
-"""
-
-
-_RENEW_FOR_WORKERS = _renew(
-    """,
-       worker = CASE WHEN x.handed_on THEN coalesce(x.worker, t.worker)
-                ELSE t.worker END""",
-    """,
-              CAST(:workers AS text[])""",
-    ", worker",
-)
 
 # The first success wins, of whichever attempt.
 _MAY_FINISH = """t.id = x.id
@@ -162,6 +146,7 @@ _RELEASE = f"""
 WITH released AS (
   UPDATE task_instances@task_instances_pkey AS t
      SET claimed_by = NULL, expires_at = NULL, started_at = NULL, worker = NULL,
+         accepted_at = NULL, start_by = NULL, progress = NULL,
          runs = t.runs - CASE WHEN t.started_at IS NOT NULL THEN 1 ELSE 0 END,
          due_at = CASE WHEN x.delay > 0
                   THEN greatest(t.due_at, now() + x.delay * interval '1 microsecond')
@@ -170,7 +155,7 @@ WITH released AS (
              THEN greatest(t.due_at, now() + x.delay * interval '1 microsecond') END
     FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]),
                 CAST(:delays AS bigint[])) AS x (id, attempt, delay)
-   WHERE {_OWNED}
+   WHERE {OWNED}
   RETURNING t.id, t.slot, t.runs = 0 AS lets_go),{_freed("released")}
 SELECT id FROM released
 """
@@ -206,11 +191,11 @@ DELETE FROM task_runs@task_runs_pkey AS r
  WHERE old.n > :kept AND r.instance_id = old.instance_id AND r.attempt = old.attempt
 RETURNING r.instance_id
 """
-_WORKER = """,
-         worker = CASE WHEN x.outcome IS NOT NULL THEN t.worker END"""
+_WORKER = f""",
+         {_kept_if("x.outcome IS NOT NULL")}"""
 _RESULT = """,
          result = coalesce(x.result, t.result),
-         progress = coalesce(x.client, t.progress)"""
+         client = coalesce(x.client, t.client)"""
 _RESULTS = """,
                 CAST(:results AS text[]), CAST(:clients AS text[])"""
 _RETURNS = """
@@ -293,7 +278,7 @@ SELECT id FROM task_instances@task_instances_pkey
 _CURRENT = f"""
 SELECT t.id
   FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[])) AS x (id, attempt)
-  JOIN task_instances@task_instances_pkey AS t ON {_OWNED}
+  JOIN task_instances@task_instances_pkey AS t ON {OWNED}
 """
 # A definition that waits for the end of an instance is written with it.
 _FINISH_FREE = """
@@ -320,8 +305,8 @@ RUN_STATEMENTS: Mapping[str, Statement] = {
     "start_past_locks": Statement(_start(APART), BOTH),
     "start_in_slots": Statement(_start_in_slots(), BOTH),
     "start_in_slots_past_locks": Statement(_start_in_slots(APART), BOTH),
-    "renew": Statement(_renew(), ("id", "cancel_requested")),
-    "renew_for_workers": Statement(_RENEW_FOR_WORKERS, ("id", "cancel_requested")),
+    "renew": Statement(RENEW, ("id", "cancel_requested")),
+    "renew_elsewhere": Statement(RENEW_ELSEWHERE, ("id", "cancel_requested")),
     "release": Statement(_RELEASE, ("id",)),
     "claimed_free": Statement(_FREE, ("id",)),
     "claimed_current": Statement(_CURRENT, ("id",)),

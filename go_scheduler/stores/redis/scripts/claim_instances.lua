@@ -27,11 +27,17 @@ for _, priority in ipairs(A.priorities) do
 end
 table.sort(pending)
 take(pending)
+local silent = {}
 for _, row in ipairs(found) do
+  if row.started_at and step_of(row) > 0 then
+    silent[#silent + 1] = {
+      row.id, row.started_at, row.accepted_at or '', row.start_by or '', row.worker or '',
+    }
+  end
   claim(row)
   if row.due_at <= lead and not row.slot then
     start(row)
   end
   save(row)
 end
-return done(views(found))
+return done({ views(found), silent })

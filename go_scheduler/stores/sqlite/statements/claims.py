@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.checks import LONGEST, PRIORITIES
 from go_scheduler.stores.sql.types import to_microseconds, to_sqlite_time
-from go_scheduler.stores.sqlite.statements.parts import INSTANCE, of_instances
+from go_scheduler.stores.sqlite.statements.parts import (
+    INSTANCE,
+    of_instances,
+    of_lapsed,
+)
 
 if TYPE_CHECKING:
     from go_scheduler.stores.sqlite.statements.statement import Statement
@@ -77,15 +81,16 @@ SELECT EXISTS (
           WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT frozen
             AND expires_at <= :lapsed)
 """
-FIND_LAPSED = f"""
-SELECT id FROM task_instances
+FIND_LAPSED = of_lapsed(f"""
+SELECT id, started_at, accepted_at, start_by, worker FROM task_instances
  WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT frozen
    AND expires_at <= :lapsed
    AND queue IN (SELECT value FROM json_each(:queues)){_SOUND}
  ORDER BY expires_at LIMIT :limit
-"""
+""")
 CLAIM_NAMED = of_instances(f"""
-UPDATE task_instances{_MARKED}, worker = NULL
+UPDATE task_instances{_MARKED}, worker = NULL, accepted_at = NULL, start_by = NULL,
+       progress = NULL
  WHERE id IN (SELECT value FROM json_each(:ids))
 RETURNING {INSTANCE}
 """)

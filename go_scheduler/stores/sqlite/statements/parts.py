@@ -18,6 +18,19 @@ def of_instances(sql: str) -> Statement:
     return Statement(sql, (instances.c[name] for name in CLAIMED_COLUMNS))
 
 
+def of_lapsed(sql: str) -> Statement:
+    """A statement that returns what is known of runs that are to be taken over."""
+    column = instances.c
+    columns = {
+        "began": column.started_at,
+        "taken_at": column.accepted_at,
+        "due_by": column.start_by,
+        "ran_by": column.worker,
+    }
+    named = (each.label(name) for name, each in columns.items())
+    return Statement(sql, (column.id, *named))
+
+
 def of_definitions(sql: str) -> Statement:
     """A statement that returns definitions."""
     return Statement(sql, (definitions.c[name] for name in DEFINITION_COLUMNS))

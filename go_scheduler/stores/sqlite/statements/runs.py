@@ -42,6 +42,9 @@ UPDATE task_instances AS t
            THEN max(:now, t.due_at) + min(:lease, {EXPIRE_AFTER}) END,
        claimed_by = CASE WHEN x.starts THEN t.claimed_by END,
        worker = CASE WHEN x.starts THEN t.worker END,
+       accepted_at = CASE WHEN x.starts THEN t.accepted_at END,
+       start_by = CASE WHEN x.starts THEN t.start_by END,
+       progress = CASE WHEN x.starts THEN t.progress END,
        parked = NOT x.starts,
        behind = CASE WHEN NOT x.starts THEN x.holder END
   FROM x
@@ -49,16 +52,28 @@ UPDATE task_instances AS t
 RETURNING {INSTANCE}
 """)
 FREE_SLOT = "DELETE FROM task_slots WHERE name = ? AND instance_id = ?"
+# How far it has come, as a number. A stage never goes back.
+_STEP = """CASE WHEN t.start_by IS NULL THEN 3 * (t.accepted_at IS NOT NULL)
+           ELSE 1 + (t.accepted_at IS NOT NULL) END"""
 RENEW = f"""
-{batch("id", "attempt", "lease", "handed_on", "worker")}
+{batch("id", "attempt", "lease", "handed_on", "worker", "step", "progress")}
 UPDATE task_instances AS t
-   SET expires_at = CASE WHEN x.handed_on OR t.handed_on = t.attempt
+   SET expires_at = CASE WHEN x.step > 0 AND x.step >= {_STEP} THEN :now + x.lease
+           WHEN x.handed_on OR t.handed_on = t.attempt
            THEN max(t.expires_at, :now + x.lease) ELSE :now + x.lease END,
        handed_on = CASE WHEN x.handed_on THEN t.attempt ELSE t.handed_on END,
-       worker = CASE WHEN x.handed_on THEN coalesce(x.worker, t.worker)
-           ELSE t.worker END
+       worker = CASE WHEN x.handed_on AND (x.step = 0 OR x.step >= {_STEP})
+           THEN coalesce(x.worker, t.worker) ELSE t.worker END,
+       started_at = CASE WHEN x.step = 3 AND t.started_at IS NOT NULL AND {_STEP} < 3
+           THEN :now ELSE t.started_at END,
+       accepted_at = CASE WHEN x.step >= 2 THEN coalesce(t.accepted_at, :now)
+           ELSE t.accepted_at END,
+       start_by = CASE WHEN x.step = 0 OR x.step < {_STEP} THEN t.start_by
+           WHEN x.step < 3 THEN :now + x.lease END,
+       progress = coalesce(x.progress, t.progress)
   FROM x
  WHERE {_OWNED}
+   AND (x.step < 2 OR t.accepted_at IS NULL OR coalesce(x.worker = t.worker, 1))
 RETURNING id, cancel_requested
 """
 # The first success wins, of whichever attempt.
@@ -94,12 +109,13 @@ UPDATE task_instances
 """
 KEEP_RESULT = """
 UPDATE task_instances
-   SET result = coalesce(?, result), progress = coalesce(?, progress)
+   SET result = coalesce(?, result), client = coalesce(?, client)
  WHERE id = ?
 """
 FINISH_RETRY = """
 UPDATE task_instances
    SET claimed_by = NULL, expires_at = NULL, started_at = NULL, worker = NULL,
+       accepted_at = NULL, start_by = NULL, progress = NULL,
        due_at = ?,
        claimable_at = CASE WHEN NOT frozen THEN ? END, runs = runs - ?,
        hangs = CASE WHEN ? THEN hangs + 1 ELSE 0 END,
@@ -110,6 +126,7 @@ RELEASE = f"""
 {batch("id", "attempt", "free_at")}
 UPDATE task_instances AS t
    SET claimed_by = NULL, expires_at = NULL, started_at = NULL, worker = NULL,
+       accepted_at = NULL, start_by = NULL, progress = NULL,
        runs = t.runs - (t.started_at IS NOT NULL),
        due_at = CASE WHEN x.free_at > :now THEN max(t.due_at, x.free_at)
                 ELSE t.due_at END,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
-    from sqlalchemy import Column, Connection, Row
+    from sqlalchemy import ColumnElement, Connection, Row
 
 _DIALECT = sqlite.dialect()
 
@@ -25,7 +25,7 @@ class Statement:
         columns: The tables' columns that come back, in their order.
     """
 
-    def __init__(self, sql: str, columns: Iterable[Column[Any]]) -> None:
+    def __init__(self, sql: str, columns: Iterable[ColumnElement[Any]]) -> None:
         self._sql = sql
         self._columns = Columns(columns, _DIALECT)
 

@@ -1,7 +1,10 @@
 WITH due AS MATERIALIZED (
   SELECT id, expires_at AS place, attempt AS lost_as, claimed_by AS lost_by,
-         worker AS ran_by,
-         started_at AS began
+         worker AS ran_by, started_at AS began,
+         accepted_at AS taken_at, start_by AS due_by,
+         CASE WHEN start_by IS NULL
+              THEN CASE WHEN accepted_at IS NOT NULL THEN 'started' END
+              WHEN accepted_at IS NULL THEN 'published' ELSE 'accepted' END AS lost_in
     FROM task_instances@{FORCE_INDEX=task_instances_lease_idx,NO_FULL_SCAN}
    WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT frozen
      AND expires_at >= now() - CAST(:back AS interval)
@@ -23,7 +26,7 @@ t AS (
                             THEN t.expire_after END * interval '1 microsecond',
                             CAST(:expire_after AS interval)))
                ELSE CAST(:lease AS interval) END,
-         worker = NULL
+         worker = NULL, accepted_at = NULL, start_by = NULL, progress = NULL
     FROM due
    WHERE t.id = due.id
      AND attempt < 9000000000000000000 AND runs < 9000000000000000000
@@ -32,11 +35,12 @@ t AS (
   RETURNING t.id, t.definition_key, t.fire_time, t.execute_at, t.due_at, t.attempt, t.runs,
          t.hangs, t.claimed_by, t.expires_at, t.started_at, t.outcome, t.error,
          t.cancel_requested, t.payload, t.key, t.backfilled, t.reopened_at,
-         t.created_at, t.trace_context, due.place),
+         t.created_at, t.trace_context, due.place, due.ran_by, due.began, due.taken_at, due.due_by),
 kept AS (
   INSERT INTO task_runs
-         (instance_id, attempt, node, worker, started_at, ended_at, outcome)
-  SELECT t.id, due.lost_as, due.lost_by, due.ran_by, due.began, now(), 'lost'
+         (instance_id, attempt, node, worker, started_at, ended_at, outcome, lost_in)
+  SELECT t.id, due.lost_as, due.lost_by, due.ran_by, due.began, now(), 'lost',
+         due.lost_in
     FROM t JOIN due ON due.id = t.id
    WHERE due.began IS NOT NULL
   ON CONFLICT DO NOTHING
@@ -52,7 +56,7 @@ SELECT t.id, t.definition_key, t.fire_time, t.execute_at, t.due_at, t.attempt, t
          d.owner AS d_owner,
        c.name AS c_name, c.metadata AS c_metadata, c.trigger_kind AS c_trigger_kind,
          c.trigger_state AS c_trigger_state, c.policies AS c_policies,
-       t.place, now() AS now
+       t.place, now() AS now, t.ran_by, t.began, t.taken_at, t.due_by
   FROM t LEFT JOIN task_definitions@{FORCE_INDEX=task_definitions_pkey,NO_FULL_SCAN} AS d
                    ON d.key = t.definition_key
          LEFT JOIN task_contents@{FORCE_INDEX=task_contents_pkey,NO_FULL_SCAN} AS c

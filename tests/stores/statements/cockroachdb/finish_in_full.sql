@@ -22,7 +22,10 @@ ended AS (
                   ELSE now() + x.retry_in * interval '1 microsecond' END,
          claimable_at = CASE WHEN x.outcome IS NULL AND NOT t.frozen
                         THEN now() + x.retry_in * interval '1 microsecond' END,
-         worker = CASE WHEN x.outcome IS NOT NULL THEN t.worker END
+         worker = CASE WHEN x.outcome IS NOT NULL THEN t.worker END,
+         accepted_at = CASE WHEN x.outcome IS NOT NULL THEN t.accepted_at END,
+         start_by = CASE WHEN x.outcome IS NOT NULL THEN t.start_by END,
+         progress = CASE WHEN x.outcome IS NOT NULL THEN t.progress END
     FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]),
                 CAST(:outcomes AS text[]), CAST(:started AS timestamptz[]),
                 CAST(:retries AS bigint[]), CAST(:hung AS boolean[]),

@@ -23,8 +23,11 @@ ended AS (
          claimable_at = CASE WHEN x.outcome IS NULL AND NOT t.frozen
                         THEN now() + x.retry_in * interval '1 microsecond' END,
          worker = CASE WHEN x.outcome IS NOT NULL THEN t.worker END,
+         accepted_at = CASE WHEN x.outcome IS NOT NULL THEN t.accepted_at END,
+         start_by = CASE WHEN x.outcome IS NOT NULL THEN t.start_by END,
+         progress = CASE WHEN x.outcome IS NOT NULL THEN t.progress END,
          result = coalesce(x.result, t.result),
-         progress = coalesce(x.client, t.progress)
+         client = coalesce(x.client, t.client)
     FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]),
                 CAST(:outcomes AS text[]), CAST(:started AS timestamptz[]),
                 CAST(:retries AS bigint[]), CAST(:hung AS boolean[]),

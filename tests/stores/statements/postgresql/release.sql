@@ -1,6 +1,7 @@
 WITH released AS (
   UPDATE task_instances AS t
      SET claimed_by = NULL, expires_at = NULL, started_at = NULL, worker = NULL,
+         accepted_at = NULL, start_by = NULL, progress = NULL,
          runs = t.runs - CASE WHEN t.started_at IS NOT NULL THEN 1 ELSE 0 END,
          due_at = CASE WHEN x.delay > 0
                   THEN greatest(t.due_at, now() + x.delay * interval '1 microsecond')

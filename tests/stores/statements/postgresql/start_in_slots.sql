@@ -32,6 +32,9 @@ t AS (
                             CAST(:expire_after AS interval))) END,
          claimed_by = CASE WHEN mine.starts THEN t.claimed_by END,
          worker = CASE WHEN mine.starts THEN t.worker END,
+         accepted_at = CASE WHEN mine.starts THEN t.accepted_at END,
+         start_by = CASE WHEN mine.starts THEN t.start_by END,
+         progress = CASE WHEN mine.starts THEN t.progress END,
          parked = NOT mine.starts,
          behind = CASE WHEN NOT mine.starts THEN mine.holder END
     FROM (SELECT m.id, has.instance_id AS holder, has.instance_id = m.id AS starts

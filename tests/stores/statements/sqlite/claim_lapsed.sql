@@ -6,7 +6,8 @@ UPDATE task_instances
            THEN min(:lease, coalesce(
                  CASE WHEN typeof(expire_after) = 'integer'
                       AND expire_after BETWEEN 0 AND 3155760000000000
-                 THEN expire_after END, :expire_after)) ELSE :lease END, worker = NULL
+                 THEN expire_after END, :expire_after)) ELSE :lease END, worker = NULL, accepted_at = NULL, start_by = NULL,
+       progress = NULL
  WHERE id IN (SELECT value FROM json_each(:ids))
 RETURNING id, definition_key, fire_time, execute_at, due_at, attempt, runs, hangs,
           claimed_by, expires_at, started_at, outcome, error, cancel_requested,

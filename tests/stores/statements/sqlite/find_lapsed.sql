@@ -1,4 +1,4 @@
-SELECT id FROM task_instances
+SELECT id, started_at, accepted_at, start_by, worker FROM task_instances
  WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT frozen
    AND expires_at <= :lapsed
    AND queue IN (SELECT value FROM json_each(:queues))

@@ -1,3 +1,3 @@
 UPDATE task_instances
-   SET result = coalesce(?, result), progress = coalesce(?, progress)
+   SET result = coalesce(?, result), client = coalesce(?, client)
  WHERE id = ?;

@@ -5,6 +5,7 @@ WITH x AS MATERIALIZED (
     FROM json_each(:batch))
 UPDATE task_instances AS t
    SET claimed_by = NULL, expires_at = NULL, started_at = NULL, worker = NULL,
+       accepted_at = NULL, start_by = NULL, progress = NULL,
        runs = t.runs - (t.started_at IS NOT NULL),
        due_at = CASE WHEN x.free_at > :now THEN max(t.due_at, x.free_at)
                 ELSE t.due_at END,

@@ -12,6 +12,9 @@ UPDATE task_instances AS t
                  THEN expire_after END, :expire_after)) END,
        claimed_by = CASE WHEN x.starts THEN t.claimed_by END,
        worker = CASE WHEN x.starts THEN t.worker END,
+       accepted_at = CASE WHEN x.starts THEN t.accepted_at END,
+       start_by = CASE WHEN x.starts THEN t.start_by END,
+       progress = CASE WHEN x.starts THEN t.progress END,
        parked = NOT x.starts,
        behind = CASE WHEN NOT x.starts THEN x.holder END
   FROM x

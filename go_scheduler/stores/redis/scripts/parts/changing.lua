@@ -30,7 +30,8 @@ local function discard(of)
         call('ZADD', P .. 'du:' .. row.of, 0, row.execute_at .. row.id)
         row.skipped_first, row.skipped_last = row.fire_time, row.fire_time
         row.skipped_count, row.skipped_reason = 1, A.edited
-        row.claimed_by, row.worker, row.fire_time = nil, nil, nil
+        row.claimed_by, row.fire_time = nil, nil
+        forget_worker(row)
         finish(row, 'skipped')
       end
     end

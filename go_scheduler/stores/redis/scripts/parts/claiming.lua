@@ -4,7 +4,8 @@ local function claim(row)
     keep_run(row, 'lost')
     row.started_at = nil
   end
-  row.claimed_by, row.worker = A.node, nil
+  row.claimed_by = A.node
+  forget_worker(row)
   row.attempt = row.attempt + 1
   row.expires_at = plus(later(row.due_at, now), A.lease)
 end

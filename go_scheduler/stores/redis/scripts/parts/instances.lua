@@ -95,7 +95,8 @@ end
 
 -- Make a claimed row pending again.
 local function give_back(row, due_at)
-  row.claimed_by, row.expires_at, row.started_at, row.worker = nil, nil, nil, nil
+  row.claimed_by, row.expires_at, row.started_at = nil, nil, nil
+  forget_worker(row)
   row.due_at = due_at
   save(row)
 end
@@ -104,7 +105,8 @@ end
 local function begin_anew(row)
   local of = definition(row.of)
   row.outcome, row.completed_at, row.ended_attempt = nil, nil, nil
-  row.claimed_by, row.expires_at, row.started_at, row.worker = nil, nil, nil, nil
+  row.claimed_by, row.expires_at, row.started_at = nil, nil, nil
+  forget_worker(row)
   row.cancel_requested = nil
   row.runs, row.hangs, row.due_at = 0, 0, now
   row.queue, row.priority = of.queue, of.priority
@@ -120,12 +122,14 @@ local function current(claim)
   end
 end
 
+local STAGES = { 'published', 'accepted', 'started' }
+
 -- Keep how its present run ended.
 local function keep_run(row, outcome, message)
   local key = P .. 'r:' .. row.id
   call('RPUSH', key, concat({
     row.attempt, row.claimed_by or '', row.started_at or '', now, outcome,
-    row.worker and '=' .. row.worker or '', message and '=' .. message or '',
+    outcome == 'lost' and STAGES[step_of(row)] or '', row.worker and '=' .. row.worker or '', message and '=' .. message or '',
   }, '\0'))
   call('LTRIM', key, -A.runs_kept, -1)
 end

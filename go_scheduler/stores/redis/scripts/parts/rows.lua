@@ -3,8 +3,8 @@ local INSTANCE = {
   'id', 'of', 'fire_time', 'execute_at', 'due_at', 'attempt', 'runs', 'hangs',
   'claimed_by', 'expires_at', 'started_at', 'outcome', 'error', 'cancel_requested',
   'payload', 'key', 'backfilled', 'reopened_at', 'created_at', 'trace_context',
-  'completed_at', 'ended_attempt', 'parked', 'worker', 'result', 'client', 'skipped_first', 'skipped_last',
-  'skipped_count', 'skipped_reason',
+  'completed_at', 'ended_attempt', 'parked', 'worker', 'result', 'client', 'accepted_at', 'start_by',
+  'progress', 'skipped_first', 'skipped_last', 'skipped_count', 'skipped_reason',
 }
 local FIELDS = { 'queue', 'priority', 'slot', 'overlap', 'behind', 'handed_on' }
 for n = 2, #INSTANCE do
@@ -21,6 +21,18 @@ local function state_of(row)
     return 'pending'
   end
   return row.started_at and 'running' or 'claimed'
+end
+
+-- How far its run has come on a bus, as a number; 0: it is on none.
+local function step_of(row)
+  if row.start_by then
+    return row.accepted_at and 2 or 1
+  end
+  return row.accepted_at and 3 or 0
+end
+
+local function forget_worker(row)
+  row.worker, row.accepted_at, row.start_by, row.progress = nil, nil, nil, nil
 end
 
 local function is_fired(row)

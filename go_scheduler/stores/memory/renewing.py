@@ -1,0 +1,45 @@
+"""How a ``MemoryStore`` lets claims hold longer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from go_scheduler.json import read_frozen
+from go_scheduler.models import Stage
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from go_scheduler.stores.memory.instances import InstanceTable
+    from go_scheduler.stores.memory.stored import StoredInstance
+    from go_scheduler.stores.messages import Renewal
+
+
+def renew(renewal: Renewal, instances: InstanceTable, now: datetime) -> bool | None:
+    """Renew a claim, as ``Store.renew_claims``.
+
+    Returns:
+        Whether its run is asked to stop; None: it is lost.
+    """
+    row = instances.current(renewal.claim)
+    if row is None or _is_others(row, renewal):
+        return None
+    comes_on = renewal.stage is not None and row.come_to(renewal, now)
+    if renewal.handed_on:
+        row.handed_on = row.attempt
+        if comes_on or renewal.stage is None:
+            row.worker = renewal.worker or row.worker
+    if renewal.progress is not None:
+        row.progress = read_frozen(renewal.progress)
+    expires_at = now + renewal.lease
+    if row.is_handed_on and not comes_on:
+        expires_at = max(expires_at, row.expires_at or now)
+    instances.hold_until(row, expires_at)
+    return row.cancel_requested
+
+
+def _is_others(row: StoredInstance, renewal: Renewal) -> bool:
+    """Whether a worker claims what another one has accepted."""
+    if renewal.stage in (None, Stage.PUBLISHED) or row.accepted_at is None:
+        return False
+    return None not in (row.worker, renewal.worker) and row.worker != renewal.worker
