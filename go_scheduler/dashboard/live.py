@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from go_scheduler.client.awaitable import on_thread
 from go_scheduler.errors import StoreError
 from go_scheduler.http.problems import RETRY_AFTER, Problem
+from go_scheduler.models import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -23,16 +26,46 @@ if TYPE_CHECKING:
     )
 
     from go_scheduler.client import Client
+    from go_scheduler.http.access.caller import Caller
 
 _LOOKED_AT = 200
 _COUNTED = 1_000
+_WAITING = 50
 CHANGED = "event: changed\ndata: {}\n\n"
 _BEGIN = "retry: 3000\n\n"
 _BEAT = ": still here\n\n"
 
 
-def of_instances(client: Client) -> Hashable:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Whose changes a viewer is told of.
+
+    Attributes:
+        queues: Those of these queues; None: of all.
+        owners: Those of these owners; None: of all.
+    """
+
+    queues: frozenset[str] | None = None
+    owners: frozenset[str] | None = None
+
+    @classmethod
+    def of(cls, caller: Caller) -> Scope:
+        """What a caller may know of."""
+        queues, owners = (
+            None if each is None else frozenset(each)
+            for each in (caller.queues, caller.owners)
+        )
+        return cls(queues=queues, owners=owners)
+
+
+ALL = Scope()
+"""What those see who are not restricted."""
+
+
+def of_instances(client: Client, scope: Scope) -> Hashable:
     """What is different when something has run, failed, or come to wait."""
+    if scope != ALL:
+        return _of_theirs(client, scope)
     failed = client.list_ended("failed", limit=1)
     return (
         tuple(client.counts_up_to(_COUNTED).items()),
@@ -45,13 +78,26 @@ def of_instances(client: Client) -> Hashable:
     )
 
 
-def of_nodes(client: Client) -> Hashable:
+def _of_theirs(client: Client, scope: Scope) -> Hashable:
+    """The same of what is theirs alone: of others' nobody is told that it changes."""
+    of: Any = {"queues": scope.queues, "owners": scope.owners}
+    ended = (client.list_ended(each, **of, limit=1) for each in Outcome)
+    waiting = client.list_waiting(**of, limit=_WAITING)
+    claims = client.list_claims(**of, limit=_LOOKED_AT)
+    return (
+        tuple((each.id, each.completed_at) for page in ended for each in page),
+        tuple((each.id, each.due_at) for each in waiting),
+        tuple((each.id, each.attempt, each.state) for each in claims),
+    )
+
+
+def of_nodes(client: Client, scope: Scope) -> Hashable:
     """What is different when a node has come, gone, or is about to."""
     nodes = client.nodes()
     return tuple((each.id, each.alive, each.stopping) for each in nodes)
 
 
-KINDS: Mapping[str, Callable[[Client], Hashable]] = {
+KINDS: Mapping[str, Callable[[Client, Scope], Hashable]] = {
     "instances": of_instances,
     "nodes": of_nodes,
 }
@@ -60,6 +106,9 @@ KINDS: Mapping[str, Callable[[Client], Hashable]] = {
 
 class Live:
     """Tells viewers of changes; of each kind one reader looks, while anybody views.
+
+    Each set of restrictions has readers of its own; the more there are, the longer
+    they wait, so that the store is asked no more often.
 
     Args:
         client: What is looked at.
@@ -82,7 +131,7 @@ class Live:
         self._every = every
         self._lasts = lasts
         self._most = most
-        self._readers: dict[str, _Reader] = {}
+        self._readers: dict[tuple[str, Scope], _Reader] = {}
 
     @property
     def viewers(self) -> int:
@@ -93,11 +142,12 @@ class Live:
         """End all streams, and begin no others."""
         self._stopping.set()
 
-    def stream(self, kind: str) -> AsyncGenerator[str]:
+    def stream(self, kind: str, scope: Scope = ALL) -> AsyncGenerator[str]:
         """The events for one viewer, as they are sent.
 
         Args:
             kind: Of ``KINDS``.
+            scope: What they may know of.
 
         Raises:
             Problem: 404, there is no such kind; 503, there are too many viewers.
@@ -112,12 +162,17 @@ class Live:
                 "reload the page to see what has changed",
                 headers=RETRY_AFTER,
             )
-        return self._events(kind)
+        return self._events(kind, scope)
 
-    async def _events(self, kind: str) -> AsyncGenerator[str]:
-        if kind not in self._readers:
-            self._readers[kind] = _Reader(self._client, KINDS[kind], self._every)
-        reader = self._readers[kind]
+    def _pause(self) -> float:
+        restricted = sum(scope != ALL for _, scope in self._readers)
+        return self._every * max(1, restricted)
+
+    async def _events(self, kind: str, scope: Scope) -> AsyncGenerator[str]:
+        if (kind, scope) not in self._readers:
+            look = partial(KINDS[kind], self._client, scope)
+            self._readers[kind, scope] = _Reader(look, self._pause)
+        reader = self._readers[kind, scope]
         stopping = asyncio.create_task(self._stopping.wait())
         reader.enter()
         try:
@@ -131,7 +186,7 @@ class Live:
         finally:
             stopping.cancel()
             if reader.leave():
-                self._readers.pop(kind, None)
+                self._readers.pop((kind, scope), None)
 
 
 async def _until(stopping: asyncio.Task[object], reader: _Reader) -> AsyncIterator[str]:
@@ -152,17 +207,15 @@ class _Reader:
     """Looks for changes of one kind, for all who view it.
 
     Args:
-        client: What is looked at.
         look: What is different when something has changed.
-        every: How many seconds there are between two looks.
+        pause: How many seconds there are between two looks.
     """
 
     def __init__(
-        self, client: Client, look: Callable[[Client], Hashable], every: float
+        self, look: Callable[[], Hashable], pause: Callable[[], float]
     ) -> None:
-        self._client = client
         self._look = look
-        self._every = every
+        self._pause = pause
         self._changed = asyncio.Condition()
         self._task: asyncio.Task[None] | None = None
         self.viewers = 0
@@ -192,10 +245,10 @@ class _Reader:
         while True:
             # While the store is away pages stay as they are.
             with suppress(StoreError):
-                found = await on_thread(self._look, self._client)
+                found = await on_thread(self._look)
                 if last not in (None, found):
                     async with self._changed:
                         self.changes += 1
                         self._changed.notify_all()
                 last = found
-            await asyncio.sleep(self._every)
+            await asyncio.sleep(self._pause())

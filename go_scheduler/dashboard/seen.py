@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 from go_scheduler.client.pages import Page
-from go_scheduler.http.problems import Problem, invalid
-from go_scheduler.http.routes.seen import is_restricted
+from go_scheduler.http.problems import invalid
+from go_scheduler.http.routes.seen import check_unrestricted, is_restricted
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Set
@@ -63,14 +63,7 @@ def check_sees_nodes(caller: Caller) -> None:
         Problem: 403.
     """
     caller.check_scopes("admin")
-    if not sees_nodes(caller):
-        raise Problem(
-            403,
-            "restricted",
-            "Not allowed",
-            "nodes serve the queues of all, and are not shown to those who are"
-            " restricted to some queues or owners",
-        )
+    check_unrestricted(caller)
 
 
 async def full_page(

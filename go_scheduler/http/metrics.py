@@ -38,6 +38,7 @@ class OfStore:
         instances: How many are in each state.
         backlog: What is due and nobody has taken.
         nodes: Those that the store knows.
+        counts_nodes: Whether their number is shown, not only which queue they serve.
         workers: How many wait for work here; None: none is handed out here.
         now: The store's time.
     """
@@ -48,6 +49,7 @@ class OfStore:
         instances: Mapping[State, Counted],
         backlog: Sequence[Backlog],
         nodes: Sequence[NodeInfo],
+        counts_nodes: bool,
         workers: int | None,
         now: datetime,
     ) -> None:
@@ -65,7 +67,6 @@ class OfStore:
                     for each in backlog
                 ],
             ),
-            (figures.NODES, [((), sum(each.alive for each in nodes))]),
             (
                 figures.SERVING,
                 [
@@ -74,6 +75,10 @@ class OfStore:
                 ],
             ),
         ]
+        if counts_nodes:
+            self.readings.append(
+                (figures.NODES, [((), sum(each.alive for each in nodes))])
+            )
         if workers is not None:
             self.readings.append((figures.WAITING_WORKERS, [((), workers)]))
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 
-from go_scheduler import MemoryStore, StoreUnavailableError
+from go_scheduler import MemoryStore, StoreUnavailableError, TaskDefinition
 from go_scheduler.client import Client
 from go_scheduler.dashboard import create_dashboard
-from go_scheduler.dashboard.live import Live
+from go_scheduler.dashboard.live import Live, Scope, of_instances
 from go_scheduler.http.problems import Problem
 from go_scheduler.stores.messages import Announcement
-from go_scheduler.testing.builders import MINUTE, OTHER_NODE, pending
-from tests.dashboard.house import as_ann
+from go_scheduler.testing.builders import MINUTE, OTHER_NODE, definition, pending
+from go_scheduler.triggers.interval import IntervalTrigger
+from tests.dashboard.house import ANN, as_ann
 from tests.http.serving import PATIENCE, Calling, served
 
 if TYPE_CHECKING:
@@ -77,6 +80,37 @@ def test_a_node_that_comes_is_told() -> None:
             await changed(
                 stream, lambda: store.note_contact(next(nodes), unbroken=MINUTE)
             )
+
+    asyncio.run(view())
+
+
+def test_who_is_restricted_is_told_of_what_is_theirs_alone() -> None:
+    store = MemoryStore()
+    client = Client(store)
+    caller = replace(ANN, queues={"mine"}, owners={"shop"})
+    mine, all = Scope.of(caller), Scope.of(ANN)
+    before = {each: of_instances(client, each) for each in (mine, all)}
+    pending(store, definition(queue="other"))
+    assert of_instances(client, mine) == before[mine]
+    assert of_instances(client, all) != before[all]
+    theirs = TaskDefinition(
+        id=uuid4(), trigger=IntervalTrigger(MINUTE), queue="mine", named=True
+    )
+    client.declare([theirs], owner="shop")
+    client.run_now(theirs.id)
+    assert of_instances(client, mine) != before[mine]
+
+    async def view() -> None:
+        live = Live(client, every=QUICK)
+        async with (
+            aclosing(live.stream("instances", mine)) as one,
+            aclosing(live.stream("instances", replace(mine, owners=None))) as other,
+        ):
+            await anext(one)
+            await anext(other)
+            assert live._pause() == 2 * QUICK
+            await changed(one, lambda: client.run_now(theirs.id))
+        assert live._pause() == QUICK
 
     asyncio.run(view())
 

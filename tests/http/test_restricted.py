@@ -149,6 +149,12 @@ def test_lists_and_counts_tell_nothing_of_what_is_anothers(client: Client) -> No
                 assert (page["next"], {*found}) == (None, put[0])
             stats = http.get("/v1/stats").json()
             assert (stats["instances"]["pending"], stats["workers"]) == (3, None)
+            assert stats["nodes"] is None
+            refused = http.get("/v1/nodes")
+            assert (refused.status_code, refused.json()["type"][-10:]) == (
+                403,
+                "restricted",
+            )
 
 
 def test_figures_are_of_what_a_caller_may_know() -> None:
@@ -166,6 +172,7 @@ def test_figures_are_of_what_a_caller_may_know() -> None:
         assert 'go_scheduler_instances{state="pending"} 2.0' in everything
         assert 'go_scheduler_backlog{queue="theirs"} 1.0' in everything
         assert "go_scheduler_healthy 1.0" in everything
+        assert "go_scheduler_nodes 1.0" in everything
         of_queue = shown(queues={"mine"})
         assert 'go_scheduler_instances{state="pending"} 1.0' in of_queue
         assert 'go_scheduler_backlog{queue="mine"} 1.0' in of_queue
@@ -174,6 +181,7 @@ def test_figures_are_of_what_a_caller_may_know() -> None:
         for text in (of_queue, of_owner):
             assert "theirs" not in text
             assert "go_scheduler_healthy" not in text
+            assert "go_scheduler_nodes" not in text
         assert "go_scheduler_backlog{" not in of_owner
 
 

@@ -235,7 +235,14 @@ def test_both_exporters_have_the_names_and_buckets_of_the_table(
         numbers = {f"le {float(each)}" for each in bounds if each != "+Inf"}
         return {each for each in names | types | numbers if "_created" not in each}
 
-    of_store = OfStore(instances={}, backlog=[], nodes=[], workers=None, now=START)
+    of_store = OfStore(
+        instances={},
+        backlog=[],
+        nodes=[],
+        counts_nodes=True,
+        workers=None,
+        now=START,
+    )
     ours = heads(written(of_store, house.telemetry.gathered()))
     otel = heads(generate_latest(house.registry).decode())
     of_the_store = {

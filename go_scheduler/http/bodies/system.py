@@ -58,7 +58,9 @@ class StatsAnswer(Answer):
     """How much there is."""
 
     instances: dict[State, int] = Field(description="How many are in each state.")
-    nodes: int = Field(description="How many are alive.")
+    nodes: int | None = Field(
+        description="How many are alive; null: the caller is restricted."
+    )
     workers: int | None = Field(
         description="How many wait for work here; null: no work is handed out here,"
         " or the caller is restricted."

@@ -32,6 +32,22 @@ def is_restricted(caller: Caller) -> bool:
     return caller.queues is not None or caller.owners is not None
 
 
+def check_unrestricted(caller: Caller) -> None:
+    """Refuse one to whom nodes are not shown, as they serve the queues of all.
+
+    Raises:
+        Problem: 403.
+    """
+    if is_restricted(caller):
+        raise Problem(
+            403,
+            "restricted",
+            "Not allowed",
+            "nodes serve the queues of all, and are not shown to those who are"
+            " restricted to some queues or owners",
+        )
+
+
 def check_declares(caller: Caller) -> None:
     """Refuse one whose types would be nobody's: who has no owner, and is restricted.
 

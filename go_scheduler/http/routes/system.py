@@ -28,6 +28,7 @@ from go_scheduler.http.context import Context, Here
 from go_scheduler.http.metrics import OfStore, written
 from go_scheduler.http.problems import RETRY_AFTER, Problem
 from go_scheduler.http.routes.seen import (
+    check_unrestricted,
     is_restricted,
     seen_definition,
     seen_instance,
@@ -79,6 +80,7 @@ async def metrics(here: Here, caller: Admin) -> str:
         instances=counted,
         backlog=backlog,
         nodes=await client.anodes(),
+        counts_nodes=not restricted,
         workers=None if here.work is None or restricted else here.work.waiting_workers,
         now=await on_thread(client._ready().now),
     )
@@ -104,7 +106,11 @@ async def stats(here: Here, caller: Reader) -> StatsAnswer:
 
 @router.get("/v1/nodes")
 async def nodes(here: Here, caller: Admin) -> NodesAnswer:
-    """The nodes that the store has seen within the last hour."""
+    """The nodes that the store has seen within the last hour.
+
+    Those who are restricted to queues or owners do not see them.
+    """
+    check_unrestricted(caller)
     found = await here.client.anodes()
     return NodesAnswer(items=[NodeAnswer.of(each) for each in found])
 
@@ -146,12 +152,11 @@ def _is_well(here: Context) -> bool:
 
 async def _stats(here: Context, caller: Caller) -> StatsAnswer:
     counts = await here.client.acounts(queues=caller.queues, owners=caller.owners)
+    if is_restricted(caller):
+        return StatsAnswer(instances=dict(counts), nodes=None, workers=None)
     nodes = await here.client.anodes()
-    workers = None
-    if here.work is not None and not is_restricted(caller):
-        workers = here.work.waiting_workers
     return StatsAnswer(
         instances=dict(counts),
         nodes=sum(1 for each in nodes if each.alive),
-        workers=workers,
+        workers=None if here.work is None else here.work.waiting_workers,
     )

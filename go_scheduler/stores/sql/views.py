@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, func, literal, literal_column, or_, select, true, union_all
+from sqlalchemy import func, literal, select, true, union_all
 
 from go_scheduler.checks import PRIORITIES
 from go_scheduler.models import Outcome, State
@@ -16,11 +16,11 @@ from go_scheduler.stores.messages import Position
 from go_scheduler.stores.sql.counting import (
     CLAIMED,
     counts_up_to,
-    ended_as,
     with_state,
 )
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.edits import LIVE, definition_of
+from go_scheduler.stores.sql.ended import are_of, ended_first
 from go_scheduler.stores.sql.instance_lists import InstanceLists
 from go_scheduler.stores.sql.lists import among
 from go_scheduler.stores.sql.tables import contents, definitions, instances
@@ -119,7 +119,7 @@ class SQLViews(InstanceLists, ViewStore):
                 most = max(limit, LOOKED_AT // max(1, len(waiting)))
             for queue in waiting:
                 heads = (
-                    select(each.c.id, each.c.due_at).where(*_are_of(each, None, owners))
+                    select(each.c.id, each.c.due_at).where(*are_of(each, None, owners))
                     for each in self._places(queue, most, true())
                 )
                 found += connection.execute(union_all(*heads))
@@ -137,18 +137,8 @@ class SQLViews(InstanceLists, ViewStore):
         limit: int,
     ) -> Stretch:
         """Read instances that ended in one way, those that ended last first."""
-        # As a number, so that every plan knows how few it is.
-        few: ColumnElement[int] = literal_column(f"{STRETCH:d}")
-        some = _latest_ended(outcome, before).limit(few).subquery()
-        is_theirs = and_(
-            some.c.outcome == outcome.value, *_are_of(some, queues, owners)
-        )
-        query = (
-            select(some.c.id, some.c.completed_at, is_theirs.label("is_theirs"))
-            # The last that is looked at says where to go on.
-            .where(or_(is_theirs, some.c.place == few))
-            .order_by(some.c.completed_at.desc(), some.c.id.desc())
-            .limit(limit)
+        query = ended_first(outcome, queues, owners, before=before, most=STRETCH).limit(
+            limit
         )
         rows = self._list(lambda connection: connection.execute(query).all())
         ids = [row.id for row in rows if row.is_theirs]
@@ -301,37 +291,6 @@ def _due(row: Any) -> tuple[datetime, UUID]:
     # One that cannot be read is first, as it is in the index.
     at = row.due_at if isinstance(row.due_at, datetime) else _EARLIEST
     return at, row.id
-
-
-def _latest_ended(outcome: Outcome, before: Position | None) -> Select[Any]:
-    """What ended last of what an index has beside those with this outcome."""
-    order = (_column.completed_at.desc(), _column.id.desc())
-    query = select(
-        _column.id,
-        _column.completed_at,
-        _column.outcome,
-        _column.definition_key,
-        func.row_number().over(order_by=order).label("place"),
-    )
-    query = query.where(ended_as(State(outcome.value)))
-    if before is not None:
-        query = query.where(
-            _column.completed_at <= before.at,
-            or_(_column.completed_at < before.at, _column.id < before.id),
-        )
-    return query.order_by(*order)
-
-
-def _are_of(
-    some: Subquery, queues: Collection[str] | None, owners: Collection[str] | None
-) -> list[ColumnElement[bool]]:
-    """Whether some instances are of these queues and owners: looked up for each."""
-    found: list[ColumnElement[bool]] = []
-    for column, of in ((definitions.c.queue, queues), (definitions.c.owner, owners)):
-        if of is not None:
-            value = select(column).where(definitions.c.key == some.c.definition_key)
-            found.append(value.scalar_subquery().in_(sorted(of)))
-    return found
 
 
 def _queues(connection: Connection, queues: Collection[str] | None) -> Iterator[str]:
