@@ -182,8 +182,12 @@ class SchedulerStateError(GoSchedulerError, RuntimeError):
 class BusUnavailableError(GoSchedulerError):
     """The message bus cannot be used now; trying again may help.
 
-    What was to be published may be on the bus nevertheless.
+    Attributes:
+        unsent: Whether what was to be published is known not to be on the bus; if not,
+            it may be there nevertheless.
     """
+
+    unsent = False
 
 
 class StoreError(GoSchedulerError):

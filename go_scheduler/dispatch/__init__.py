@@ -6,6 +6,7 @@ from go_scheduler import on_demand as _on_demand
 
 if typing.TYPE_CHECKING:
     from go_scheduler.dispatch.bus import Delivery, MessageBus, Subscription
+    from go_scheduler.dispatch.dispatcher import Dispatcher
     from go_scheduler.dispatch.kombu_bus.bus_by_kombu import KombuBus
     from go_scheduler.dispatch.messages.actions import Cancel, Run, read_action
     from go_scheduler.dispatch.messages.statuses import Status, read_status
@@ -20,6 +21,7 @@ else:
             "Cancel": "messages.actions",
             "Delivery": "bus",
             "DispatchWorker": "worker",
+            "Dispatcher": "dispatcher",
             "KombuBus": "kombu_bus.bus_by_kombu",
             "MessageBus": "bus",
             "Run": "messages.actions",
@@ -39,6 +41,7 @@ __all__ = [
     "Cancel",
     "Delivery",
     "DispatchWorker",
+    "Dispatcher",
     "KombuBus",
     "MessageBus",
     "Run",

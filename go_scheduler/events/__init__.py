@@ -1,5 +1,6 @@
 """What happens, told once: the events, and what it takes to hear them."""
 
+from go_scheduler.events.bus_events import BusAway, BusBack, StatusRefused
 from go_scheduler.events.definition_events import (
     Change,
     DeclarationOutdated,
@@ -70,6 +71,8 @@ from go_scheduler.events.request_events import (
 )
 
 __all__ = [
+    "BusAway",
+    "BusBack",
     "Change",
     "ClaimAnswerLost",
     "CompletedRunFailed",
@@ -127,6 +130,7 @@ __all__ = [
     "RunHung",
     "RunLeftBehind",
     "RunTimedOut",
+    "StatusRefused",
     "StoreAway",
     "StoreBack",
     "TimeZonesRenewed",

@@ -32,6 +32,8 @@ TAKEN_BY_A_TASK = (
     "metadata",
     "expire_after",
     "timeout",
+    "start_timeout",
+    "heartbeat_timeout",
     "retry",
     "catch_up",
     "jitter",

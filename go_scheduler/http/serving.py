@@ -19,6 +19,7 @@ from go_scheduler.http.app import create_app
 from go_scheduler.http.beside import Beside
 from go_scheduler.http.configuration.checking import check
 from go_scheduler.http.connections import Bounds, allow_files, bounded
+from go_scheduler.http.dispatched import Dispatched
 from go_scheduler.http.limits import Limited
 from go_scheduler.http.listening import listening
 from go_scheduler.http.logs import RequestLog, written_log
@@ -136,6 +137,7 @@ class _Serving:
         self._settings = settings
         self._say = say
         types = settings.types.job_types()
+        self._dispatched = Dispatched(settings, types)
         metrics = Gathering()
         scheduler = self._scheduler = _scheduler(settings, types, store, metrics)
         self._runs = runs
@@ -180,6 +182,7 @@ class _Serving:
             loop.add_signal_handler(number, asked.put_nowait, None)
         if self._runs:
             await asyncio.to_thread(self._scheduler.start)
+            self._dispatched.hear(self._scheduler)
         self._server.when_started(lambda: self._say_where(listener))
         serving = asyncio.create_task(self._server.serve(sockets=[listener]))
         try:
@@ -211,6 +214,7 @@ class _Serving:
         """Have nothing go on that has not come to its end."""
         self._server.should_exit = True
         await asyncio.to_thread(self._scheduler.stop, ZERO)
+        await asyncio.to_thread(self._dispatched.close)
 
     def _say_where(self, listener: socket.socket) -> None:
         server = self._settings.server

@@ -77,11 +77,13 @@ def test_a_broker_that_does_not_answer_costs_a_publish_its_timeout_and_the_next_
 ) -> None:
     bus.publish(topic, b"1")
     network.silence()
-    with pytest.raises(BusUnavailableError, match="not confirmed a message"):
+    with pytest.raises(BusUnavailableError, match="not confirmed a message") as raised:
         bus.publish(topic, b"2")
+    assert not raised.value.unsent
     eventually(lambda: not bus.is_up())
-    with pytest.raises(BusUnavailableError, match="cannot be used"):
+    with pytest.raises(BusUnavailableError, match="cannot be used") as raised:
         bus.publish(topic, b"3")
+    assert raised.value.unsent
     network.speak()
     publish_once_it_is_up(bus, topic, b"4")
 
@@ -90,8 +92,9 @@ def test_a_broker_that_never_answered_costs_a_publish_no_more(
     bus: KombuBus, network: Network, topic: str
 ) -> None:
     network.silence()
-    with pytest.raises(BusUnavailableError):
+    with pytest.raises(BusUnavailableError) as raised:
         bus.publish(topic, b"1")
+    assert raised.value.unsent
 
 
 def test_a_broker_short_of_memory_refuses_at_once_and_takes_again_when_it_says(

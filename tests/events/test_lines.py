@@ -13,6 +13,8 @@ import pytest
 
 from go_scheduler import RetryAfter, events
 from go_scheduler.events import (
+    BusAway,
+    BusBack,
     Change,
     ClaimAnswerLost,
     CompletedRunFailed,
@@ -66,6 +68,7 @@ from go_scheduler.events import (
     RunHung,
     RunLeftBehind,
     RunTimedOut,
+    StatusRefused,
     StoreAway,
     StoreBack,
     TimeZonesRenewed,
@@ -225,6 +228,17 @@ WRITTEN = [
     (
         RunHung(**OF_I, allowed=SECOND),
         f"WARNING instance {TWO}: attempt 4 has no result in time, presumed hung",
+    ),
+    (BusAway(), "WARNING the bus cannot be reached: what is to run over it waits"),
+    (BusBack(away=61 * SECOND), "INFO the bus answers again, after 61 s"),
+    (
+        StatusRefused(instance_id=ONE, attempt=2, worker="anna", reason="no"),
+        f"WARNING a status of worker anna of instance {ONE}, attempt 2, is not"
+        " recorded: no",
+    ),
+    (
+        StatusRefused(instance_id=None, attempt=None, worker=None, reason="no"),
+        "WARNING a status is not recorded: no",
     ),
     (
         RunTimedOut(**OF_I, timeout=SECOND, ended=True),

@@ -19,6 +19,7 @@ class Posting:
         keep: Whether it needs a queue.
         refused: Why its queue could not be declared, if it could not.
         returned: Whether the broker had no queue for it, so that it is sent again.
+        sent: Whether it may have reached the broker.
         outcome: Done once the broker has it.
     """
 
@@ -28,6 +29,7 @@ class Posting:
     keep: bool
     refused: Exception | None = None
     returned: bool = False
+    sent: bool = False
     outcome: Future[None] = field(default_factory=Future)
 
     def properties(self) -> dict[str, object]:

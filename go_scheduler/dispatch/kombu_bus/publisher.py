@@ -64,6 +64,15 @@ class Publisher(Line):
         Raises:
             BusUnavailableError: It does not, or nobody knows.
         """
+        try:
+            self._publish(posting)
+        except BusUnavailableError as error:
+            # Another one for each: the same is told to all that wait.
+            own = BusUnavailableError(str(error))
+            own.unsent = not posting.sent
+            raise own from error.__cause__
+
+    def _publish(self, posting: Posting) -> None:
         with self._lock:
             self._check()
             self._waiting.append(posting)
@@ -117,6 +126,7 @@ class Publisher(Line):
         for number, each in enumerate(sent):
             # Nobody waits any more for one that cannot be set running.
             if each.outcome.running() or each.outcome.set_running_or_notify_cancel():
+                each.sent = True
                 try:
                     self._outlet.send(each)
                 except Exception:

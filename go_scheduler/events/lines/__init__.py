@@ -2,6 +2,7 @@
 
 # Each says what its lines are.
 from go_scheduler.events.lines import (  # noqa: F401
+    buses,
     definitions,
     instances,
     listeners,

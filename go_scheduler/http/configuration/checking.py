@@ -66,6 +66,7 @@ def _parts(settings: Configuration) -> Iterator[tuple[Place, Callable[[], object
         yield ("dashboard", "origin"), partial(checked_origins, [origin])
     yield ("types", "shell"), partial(_check_shell, settings)
     yield ("types",), types.job_types
+    yield ("dispatch",), partial(_check_dispatch, settings)
     scheduler = settings.scheduler
     yield ("scheduler", "retry"), partial(RetryPolicy, **dict(scheduler.retry))
     yield ("scheduler", "catch_up"), partial(CatchUp, **dict(scheduler.catch_up))
@@ -120,6 +121,14 @@ def _check_shell(settings: Configuration) -> None:
             "it runs commands, and without authentication any program on this machine"
             " could have them run: set up access.keys or access.oidc"
         )
+
+
+def _check_dispatch(settings: Configuration) -> None:
+    bus = settings.dispatch.bus()
+    if bus is not None:
+        with bus:
+            types, queue = settings.types.job_types(), settings.types.queue
+            settings.dispatch.dispatcher(bus, types, queue=queue)
 
 
 def _check_tls(server: ServerSection) -> None:

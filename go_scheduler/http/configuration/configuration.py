@@ -7,6 +7,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from go_scheduler.http.configuration.access_sections import AccessSection
 from go_scheduler.http.configuration.dashboard_section import DashboardSection
+from go_scheduler.http.configuration.dispatch_section import DispatchSection
 from go_scheduler.http.configuration.section import Section
 from go_scheduler.http.configuration.sections import (
     JobsSection,
@@ -31,6 +32,7 @@ class Configuration(BaseSettings, Section):
         access: Who may call.
         dashboard: The pages that it has.
         types: The types of jobs that it runs itself.
+        dispatch: A message bus, and the types that are run over it.
         log: What is logged.
     """
 
@@ -50,6 +52,7 @@ class Configuration(BaseSettings, Section):
     access: AccessSection = AccessSection()
     dashboard: DashboardSection = DashboardSection()
     types: TypesSection = TypesSection()
+    dispatch: DispatchSection = DispatchSection()
     log: LogSection = LogSection()
 
     @field_validator("store", mode="before")

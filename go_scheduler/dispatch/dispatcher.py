@@ -1,0 +1,185 @@
+"""The dispatcher: a handler that has its instances run by workers on a message bus."""
+
+from __future__ import annotations
+
+import random
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from go_scheduler.checks import check_type
+from go_scheduler.clock import SystemClock
+from go_scheduler.dispatch.bus import MessageBus
+from go_scheduler.dispatch.hearing import Hearing
+from go_scheduler.dispatch.limits import Limits
+from go_scheduler.dispatch.messages.actions import Run
+from go_scheduler.dispatch.topics import Topics
+from go_scheduler.errors import BusUnavailableError, ConfigurationError
+from go_scheduler.raised import Fail, GiveBack
+from go_scheduler.run import HandedOn
+from go_scheduler.running.handed_out import HandedOut
+from go_scheduler.shown import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from go_scheduler.clock import Clock
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.scheduler import Scheduler
+
+_AWAY = "the message bus cannot be reached"
+_FIRST_DELAY, _LONGEST_DELAY = timedelta(seconds=1), timedelta(seconds=5)
+
+
+class Dispatcher:
+    """A handler that publishes each run on a message bus, for workers to run it.
+
+    ```python
+    dispatcher = Dispatcher(open_bus("amqp://localhost"))
+    scheduler = Scheduler(dispatcher, store)
+    with dispatcher.hearing(scheduler):
+        scheduler.run()
+    ```
+
+    For some of the tasks of a registry alone, the scheduler's handler is
+    ``handlers.routed({"resize": dispatcher})``; the others run here.
+
+    While the bus is away, what is due is given back for a few seconds each time, which
+    counts as no run, and runs when it is back. If the bus goes away while it is being
+    told of a run, nobody knows whether it has the message: such a run counts as
+    published, and runs again by its ``retry`` if nobody accepts it in time.
+
+    Args:
+        bus: The bus, such as ``open_bus`` makes it. Closing it is yours.
+        namespace: What all topics begin with; the workers' has to be the same.
+        topic_per_task: Whether runs have a topic for each queue and task, and not for
+            each queue, so that workers can choose; or of which tasks, by their names.
+        start_timeout: How long a run may wait until a worker accepts it, and after that
+            until it begins, for definitions that do not say.
+        heartbeat_timeout: How long a run that has begun may be silent, for definitions
+            that do not say; None: as long as its ``expire_after``.
+        clock: Measures how long the bus has been away; None: the system's.
+
+    Raises:
+        ConfigurationError: An argument is wrong.
+    """
+
+    def __init__(
+        self,
+        bus: MessageBus,
+        *,
+        namespace: str = "go_scheduler",
+        topic_per_task: bool | Collection[str] = False,
+        start_timeout: timedelta = timedelta(minutes=1),
+        heartbeat_timeout: timedelta | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        if isinstance(bus, str):
+            raise ConfigurationError(
+                "bus must be a MessageBus, and not text: open_bus(), in"
+                " go_scheduler.dispatch, makes one of a URL"
+            )
+        check_type("bus", bus, MessageBus)
+        self._bus = bus
+        self._topics = Topics(namespace)
+        self._apart = _checked_tasks(topic_per_task)
+        self._limits = Limits(
+            start_timeout=start_timeout, heartbeat_timeout=heartbeat_timeout
+        )
+        self._clock = SystemClock() if clock is None else clock
+        self._away_since: timedelta | None = None
+        self._handed_out = HandedOut()
+
+    def __call__(self, instance: TaskInstance) -> HandedOn:
+        """Publish a run, and hand it on to whoever accepts it."""
+        if not self._bus.is_up():
+            raise GiveBack(self._delay(), _AWAY)
+        start_timeout = self._limits.start_timeout_of(instance)
+        try:
+            topic = self._topic_of(instance)
+        except ConfigurationError as error:
+            raise Fail(str(error)) from None
+        # First: what a worker says of it may come before this goes on.
+        self._handed_out.add(instance)
+        body = self._message(instance, start_timeout).to_bytes()
+        try:
+            self._bus.publish(topic, body, expires=start_timeout)
+        except BusUnavailableError as error:
+            delay = self._delay()
+            if error.unsent:
+                raise GiveBack(delay, _AWAY) from None
+            # If it is there, what follows it would run beside it.
+        else:
+            self._away_since = None
+        return HandedOn(start_timeout=start_timeout)
+
+    @contextmanager
+    def hearing(self, scheduler: Scheduler) -> Iterator[None]:
+        """Hear what workers say of their runs, and have it recorded, within this.
+
+        Any number of schedulers may do it, on the same store: each hears some of it.
+        They are made with the same dispatcher, or one that is made alike. What is said
+        while nobody hears waits on the bus.
+
+        Args:
+            scheduler: By whose store and settings it is recorded; it need not run.
+        """
+        defaults = scheduler._defaults
+        self._limits = replace(self._limits, defaults=defaults)
+        hearing = Hearing(
+            scheduler,
+            self._bus,
+            self._topics,
+            limits=self._limits,
+            handed_out=self._handed_out,
+        )
+        with hearing:
+            yield
+
+    def _topic_of(self, instance: TaskInstance) -> str:
+        name, apart = instance.definition.name, self._apart
+        is_apart = apart if isinstance(apart, bool) else name in apart
+        return self._topics.runs(instance.definition.queue, name if is_apart else None)
+
+    def _message(self, instance: TaskInstance, start_timeout: timedelta) -> Run:
+        definition, started_at = instance.definition, instance.started_at
+        payload = instance.payload
+        return Run(
+            instance_id=instance.id,
+            attempt=instance.attempt,
+            task=definition.name,
+            queue=definition.queue,
+            definition_id=definition.id,
+            fire_time=instance.fire_time,
+            execute_at=instance.execute_at,
+            payload=None if payload is None else dict(payload),
+            metadata=dict(instance.metadata),
+            key=instance.key,
+            runs=instance.runs,
+            start_by=None if started_at is None else started_at + start_timeout,
+            heartbeat=self._limits.heartbeat_timeout_of(instance),
+            timeout=self._limits.defaults.timeout_of(instance),
+            trace_context=instance.trace_context,
+        )
+
+    def _delay(self) -> timedelta:
+        """For how long to give back: longer, the longer the bus has been away."""
+        now = self._clock.elapsed()
+        since = self._away_since
+        if since is None:
+            self._away_since = since = now
+        most = min(_LONGEST_DELAY, _FIRST_DELAY + (now - since))
+        return _FIRST_DELAY + (most - _FIRST_DELAY) * random.random()
+
+
+def _checked_tasks(given: object) -> bool | frozenset[str]:
+    if isinstance(given, bool):
+        return given
+    if isinstance(given, list | tuple | set | frozenset) and all(
+        isinstance(each, str) for each in given
+    ):
+        return frozenset(given)
+    raise ConfigurationError(
+        f"topic_per_task must be True, False, or the names of tasks, not {shown(given)}"
+    )

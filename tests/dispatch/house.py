@@ -1,0 +1,115 @@
+"""A scheduler on a manual clock that publishes its runs on a bus within the test."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from go_scheduler import OnDemandTrigger, Scheduler, TaskDefinition
+from go_scheduler.dispatch.dispatcher import Dispatcher
+from go_scheduler.dispatch.messages.actions import Cancel, Run, read_action
+from go_scheduler.dispatch.messages.statuses import Said, Status
+from go_scheduler.events import Event
+from go_scheduler.stores.messages import Claim
+from go_scheduler.testing.builders import SECOND
+from tests.dispatch.direct_bus import DirectBus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from go_scheduler.handlers.registry import Handler
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.stores.base import Store
+    from go_scheduler.testing import ManualClock
+    from tests.dispatch.direct_bus import Message
+
+TOLD = TypeVar("TOLD", bound=Event)
+
+
+class House:
+    """What is told, published and said."""
+
+    def __init__(
+        self,
+        clock: ManualClock,
+        store: Store,
+        handler: Handler | None = None,
+        **dispatcher: Any,
+    ) -> None:
+        self.clock, self.store = clock, store
+        self.bus = DirectBus()
+        self.dispatcher = Dispatcher(self.bus, clock=clock, **dispatcher)
+        self.told: list[Event] = []
+        self.scheduler = Scheduler(
+            handler or self.dispatcher,
+            store,
+            clock=clock,
+            listeners=[self.told.append],
+        )
+
+    @contextmanager
+    def runs(self) -> Iterator[House]:
+        """It runs, and hears what is said."""
+        with ExitStack() as stack:
+            stack.enter_context(self.scheduler)
+            stack.enter_context(self.dispatcher.hearing(self.scheduler))
+            yield self
+
+    def put(self, **definition: Any) -> TaskDefinition:
+        """A definition of what is run on demand."""
+        given = {"trigger": OnDemandTrigger(), "name": "resize", **definition}
+        return self.scheduler.schedule(TaskDefinition(**given))
+
+    def publish(self, **definition: Any) -> Run:
+        """Have an instance run; what is published of it."""
+        self.scheduler.run_now(self.put(**definition).id, payload={"width": 7})
+        self.clock.advance(SECOND)
+        return self.run()
+
+    def run(self, topic: str = "go_scheduler.run.default") -> Run:
+        """The last run that has been published since."""
+        *_, message = self.bus.published.pop(topic)
+        run = read_action(message.body)
+        assert isinstance(run, Run)
+        return run
+
+    def say(self, run: Run, said: str, worker: str = "anna", **more: Any) -> Message:
+        """Say something of a run, as a worker."""
+        status = Status(
+            instance_id=run.instance_id,
+            attempt=run.attempt,
+            status=Said(said),
+            worker=worker,
+            at=self.clock.now(),
+            **more,
+        )
+        return self.bus.deliver("go_scheduler.statuses", status.to_bytes())
+
+    def tell(self, run: Run, said: str, worker: str = "anna", **more: Any) -> Message:
+        """The same, until it has been looked at."""
+        message = self.say(run, said, worker, **more)
+        self.look()
+        return message
+
+    def look(self) -> None:
+        """What has been said is recorded, and what follows from that is written."""
+        self.clock.advance(SECOND / 10)
+
+    def cancels(self, worker: str = "anna") -> Sequence[Cancel]:
+        """What a worker was told to cancel since it was asked last."""
+        found = self.bus.published.pop(f"go_scheduler.control.{worker}", ())
+        cancels = [read_action(each.body) for each in found]
+        return [each for each in cancels if isinstance(each, Cancel)]
+
+    def forget(self, run: Run) -> None:
+        """It is as if it had been published by another process."""
+        claim = Claim(instance_id=run.instance_id, attempt=run.attempt)
+        assert self.dispatcher._handed_out.pop(claim)
+
+    def instance(self, run: Run) -> TaskInstance:
+        """What is stored of a run's instance."""
+        return self.scheduler.get_instance(run.instance_id)
+
+    def of(self, kind: type[TOLD]) -> Sequence[TOLD]:
+        """The events of a kind."""
+        return [each for each in self.told if isinstance(each, kind)]

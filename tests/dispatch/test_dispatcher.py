@@ -1,0 +1,229 @@
+"""What is due is published, and given back while the bus is away."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from go_scheduler import (
+    ConfigurationError,
+    HandlerRegistry,
+    MemoryStore,
+    RetryPolicy,
+    Scheduler,
+    State,
+)
+from go_scheduler.client.store_access import CARRIED
+from go_scheduler.dispatch.dispatcher import Dispatcher
+from go_scheduler.events import BusAway, BusBack, InstanceGivenBack
+from go_scheduler.handlers.job_types import JobTypes
+from go_scheduler.models import Stage
+from go_scheduler.testing import ManualClock
+from go_scheduler.testing.builders import MINUTE, SECOND
+from go_scheduler.testing.clock import START
+from tests.dispatch.direct_bus import DirectBus
+from tests.dispatch.house import House
+
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def house(clock: ManualClock) -> House:
+    return House(clock, MemoryStore(clock))
+
+
+def test_all_that_a_worker_needs_is_published(house: House) -> None:
+    token = CARRIED.set(TRACE)
+    with house.runs():
+        definition = house.put(
+            metadata={"of": ["cats"]},
+            timeout=timedelta(seconds=90),
+            heartbeat_timeout=timedelta(seconds=7),
+        )
+        house.scheduler.run_now(definition.id, payload={"width": 7}, key="cat")
+        CARRIED.reset(token)
+        house.clock.advance(SECOND)
+        [message] = house.bus.published["go_scheduler.run.default"]
+        run = house.run()
+        instance = house.instance(run)
+    assert message.expires == MINUTE
+    assert run.task == "resize"
+    assert run.queue == "default"
+    assert run.definition_id == definition.id
+    assert (run.fire_time, run.execute_at) == (None, instance.execute_at)
+    assert (run.payload, run.metadata) == ({"width": 7}, {"of": ["cats"]})
+    assert (run.key, run.runs, run.attempt) == ("cat", 1, instance.attempt)
+    assert instance.started_at is not None
+    assert run.start_by == instance.started_at + MINUTE
+    assert (run.heartbeat, run.timeout) == (timedelta(seconds=7), 90 * SECOND)
+    assert run.trace_context == TRACE
+    assert instance.stage is Stage.PUBLISHED
+
+
+def test_limits_are_the_definitions_the_dispatchers_and_the_schedulers(
+    clock: ManualClock,
+) -> None:
+    house = House(
+        clock,
+        MemoryStore(clock),
+        start_timeout=3 * SECOND,
+        heartbeat_timeout=4 * SECOND,
+    )
+    with house.runs():
+        plain = house.publish()
+        own = house.publish(start_timeout=5 * SECOND, heartbeat_timeout=6 * SECOND)
+        for run, waits, silent in ((plain, 3, 4), (own, 5, 6)):
+            started_at = house.instance(run).started_at
+            assert started_at is not None
+            assert run.start_by == started_at + waits * SECOND
+            assert run.heartbeat == silent * SECOND
+
+
+def test_without_a_heartbeat_timeout_a_run_may_be_silent_for_its_expire_after(
+    house: House,
+) -> None:
+    with house.runs():
+        assert house.publish().heartbeat == 5 * MINUTE
+        assert house.publish(expire_after=9 * SECOND).heartbeat == 9 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("apart", "topic"),
+    [
+        (False, "default"),
+        (True, "default.resize"),
+        (["resize"], "default.resize"),
+        ({"video"}, "default"),
+    ],
+)
+def test_topics_are_those_of_queues_or_of_tasks(
+    clock: ManualClock, apart: Any, topic: str
+) -> None:
+    house = House(clock, MemoryStore(clock), namespace="shop", topic_per_task=apart)
+    with house.scheduler:
+        house.scheduler.run_now(house.put().id)
+        clock.advance(SECOND)
+    assert list(house.bus.published) == [f"shop.run.{topic}"]
+
+
+def test_one_whose_topic_would_be_too_long_has_failed(clock: ManualClock) -> None:
+    house = House(clock, MemoryStore(clock), topic_per_task=True)
+    with house.scheduler:
+        house.scheduler.run_now(house.put(name="ä" * 200).id)
+        clock.advance(SECOND)
+        [instance] = house.scheduler.list_instances()
+    assert instance.state is State.FAILED
+    assert "bytes, and a bus takes" in (instance.error or "")
+
+
+def test_some_tasks_run_here_and_some_on_the_bus(clock: ManualClock) -> None:
+    ran: list[str | None] = []
+    handlers = HandlerRegistry()
+    for name in ("mail", "resize"):
+        handlers.register(name)(lambda instance: ran.append(instance.definition.name))
+    dispatcher = Dispatcher(DirectBus())
+    house = House(clock, MemoryStore(clock), handlers.routed({"resize": dispatcher}))
+    house.bus.published = dispatcher._bus.published  # type: ignore[attr-defined]
+    with house.runs():
+        house.scheduler.run_now(house.put(name="mail").id)
+        assert house.publish().task == "resize"
+        [mail] = house.scheduler.list_instances(name="mail")
+        assert mail.state is State.COMPLETED
+    assert ran == ["mail"]
+
+
+def test_a_type_of_jobs_runs_on_the_bus_with_its_payload_checked(
+    clock: ManualClock,
+) -> None:
+    types = JobTypes()
+    house = House(clock, MemoryStore(clock), types)
+    schema = {"required": ["width"]}
+    types.job_type("resize", schema=schema, queue="slow")(house.dispatcher)
+    with Scheduler(types, house.store, queues=["slow"], clock=clock) as scheduler:
+        with pytest.raises(ConfigurationError, match="width"):
+            scheduler.enqueue("resize", height=7)
+        scheduler.enqueue("resize", width=7)
+        clock.advance(SECOND)
+    assert house.run("go_scheduler.run.slow").payload == {"width": 7}
+
+
+class TestAway:
+    """The bus is away."""
+
+    def test_what_is_due_waits_and_counts_as_no_run(self, house: House) -> None:
+        with house.runs():
+            house.bus.up = False
+            house.scheduler.run_now(house.put(retry=RetryPolicy(max_attempts=1)).id)
+            house.clock.advance(MINUTE)
+            [instance] = house.scheduler.list_instances()
+            assert instance.state in (State.PENDING, State.CLAIMED)
+            assert instance.runs == 0
+            assert house.scheduler.health().warnings == (
+                "the message bus cannot be reached: what is to run over it waits",
+            )
+            house.bus.up = True
+            house.clock.advance(6 * SECOND)
+            assert house.run().runs == 1
+            assert house.scheduler.health().warnings == ()
+        delays = [each.delay for each in house.of(InstanceGivenBack)]
+        assert all(SECOND <= each <= 5 * SECOND for each in delays)
+        assert 60 / 6 <= len(delays) <= 60
+        assert len(house.of(BusAway)) == 1
+        [back] = house.of(BusBack)
+        assert back.away >= MINUTE - SECOND
+
+    def test_one_that_may_have_been_published_is_not_published_twice(
+        self, house: House
+    ) -> None:
+        with house.runs():
+            house.bus.fails = True
+            house.scheduler.run_now(house.put().id)
+            house.clock.advance(SECOND)
+            [instance] = house.scheduler.list_instances()
+            assert instance.stage is Stage.PUBLISHED
+            assert (instance.runs, instance.start_by) == (1, START + MINUTE)
+
+    def test_one_that_was_not_published_runs_when_it_is_back(
+        self, house: House
+    ) -> None:
+        with house.runs():
+            house.bus.fails = house.bus.unsent = True
+            house.scheduler.run_now(house.put().id)
+            house.clock.advance(SECOND)
+            house.bus.up, house.bus.fails = True, False
+            house.clock.advance(3 * SECOND)
+            assert house.run().runs == 1
+
+
+class TestWrong:
+    """What no dispatcher is made of."""
+
+    def test_a_url_is_refused(self) -> None:
+        with pytest.raises(ConfigurationError, match=r"open_bus\(\)"):
+            Dispatcher("amqp://localhost")  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("wrong", ["resize", [1], 7])
+    def test_tasks_are_names(self, wrong: Any) -> None:
+        with pytest.raises(ConfigurationError, match="topic_per_task must be"):
+            Dispatcher(DirectBus(), topic_per_task=wrong)
+
+    @pytest.mark.parametrize("name", ["start_timeout", "heartbeat_timeout"])
+    def test_timeouts_are_above_zero(self, name: str) -> None:
+        with pytest.raises(ConfigurationError, match=name):
+            Dispatcher(DirectBus(), **{name: timedelta(0)})  # type: ignore[arg-type]
+
+
+def test_a_hearing_that_cannot_begin_leaves_nothing(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(house.bus, "subscribe", lambda *given, **more: 1 / 0)
+    with pytest.raises(ZeroDivisionError), house.dispatcher.hearing(house.scheduler):
+        pytest.fail("it has not begun")
+    assert house.scheduler._warnings == []

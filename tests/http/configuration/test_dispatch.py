@@ -1,0 +1,115 @@
+"""Types of jobs are run over a message bus, as the configuration says."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+import pytest
+
+from go_scheduler import ConfigurationError, MemoryStore, RetryPolicy, Scheduler
+from go_scheduler.dispatch import DispatchWorker, open_bus
+from go_scheduler.events import InstanceFinished, hears
+from go_scheduler.handlers.job_types import JobTypes
+from go_scheduler.http.configuration.checking import check
+from go_scheduler.http.configuration.loading import load_configuration
+from go_scheduler.http.dispatched import Dispatched
+
+if TYPE_CHECKING:
+    from go_scheduler.http.configuration.configuration import Configuration
+
+PATIENCE = 30
+RESIZE = """
+dispatch:
+  url: memory://
+  namespace: test-configured
+  types:
+    resize:
+      description: Makes pictures smaller.
+      payload: {required: [width]}
+      start_timeout: 5m
+      heartbeat_timeout: 10s
+      retry: {max_attempts: 3}
+    video: {queue: slow, timeout: 1h}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def load(text: str) -> Configuration:
+    Path("go_scheduler.yaml").write_text(text)
+    return load_configuration(None).settings
+
+
+def test_types_are_those_of_the_server_with_what_is_said_of_them() -> None:
+    settings, types = load(RESIZE), JobTypes()
+    check(settings)
+    Dispatched(settings, types).close()
+    resize, video = types.types
+    definition = resize.definition
+    assert resize.description == "Makes pictures smaller."
+    assert definition.queue == "server"
+    assert definition.start_timeout == timedelta(minutes=5)
+    assert definition.heartbeat_timeout == timedelta(seconds=10)
+    assert definition.retry == RetryPolicy(max_attempts=3)
+    assert video.description == "Run by a worker on the message bus."
+    assert video.definition.queue == "slow"
+    assert video.definition.timeout == timedelta(hours=1)
+    assert settings.types.queues(types) == ("server", "slow")
+    with pytest.raises(ConfigurationError, match="width"):
+        types.check("resize", {})
+
+
+def test_they_are_run_by_a_worker() -> None:
+    types, finished = JobTypes(), SimpleQueue[InstanceFinished]()
+    dispatched = Dispatched(load(RESIZE), types)
+    listeners = [hears(InstanceFinished)(finished.put)]
+    scheduler = Scheduler(types, MemoryStore(), queues=["server"], listeners=listeners)
+    with open_bus("memory://") as bus, scheduler:
+        dispatched.hear(scheduler)
+        worker = DispatchWorker(
+            bus,
+            lambda work: work.payload,
+            queues=["server"],
+            namespace="test-configured",
+        )
+        with worker:
+            instance = scheduler.enqueue("resize", width=7)
+            finished.get(timeout=PATIENCE)
+        dispatched.close()
+    assert scheduler.get_instance(instance.id).result == {"width": 7}
+
+
+def test_without_a_bus_there_is_nothing() -> None:
+    types = JobTypes()
+    dispatched = Dispatched(load(""), types)
+    dispatched.hear(Scheduler(None, MemoryStore()))
+    dispatched.close()
+    assert types.types == []
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("types: {resize: {}}", "dispatch.types: they are run over a bus"),
+        ("url: nowhere://", "dispatch: no bus has the scheme"),
+        ("{url: 'memory://', start_timeout: 0}", "dispatch.start_timeout: start_"),
+        (
+            "{url: 'memory://', types: {resize: {payload: {required: 7}}}}",
+            "dispatch.types.resize",
+        ),
+        (
+            "{url: 'memory://', types: {resize: {retry: {factor: 0}}}}",
+            "dispatch.types.resize: factor",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place(text: str, told: str) -> None:
+    settings = load(f"dispatch:\n  {text}")
+    with pytest.raises(ConfigurationError, match=told):
+        check(settings)
