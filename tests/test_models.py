@@ -340,12 +340,13 @@ def test_the_words_of_the_domain_are_text() -> None:
         "pending",
         "claimed",
         "running",
+        "cancelling",
         "completed",
         "failed",
         "cancelled",
         "skipped",
     ]
-    assert [*Outcome] == [*State][3:]
+    assert [*Outcome] == [*State][4:]
     assert [*Cancelled] == ["cancelled", "requested"]
 
 

@@ -13,7 +13,7 @@ from go_scheduler.checks import check_definition_id, check_type
 from go_scheduler.client.awaitable import awaitable
 from go_scheduler.client.nodes import Nodes
 from go_scheduler.errors import TaskDefinitionNotFoundError, TaskInstanceNotFoundError
-from go_scheduler.models import State
+from go_scheduler.models import OPEN, State
 from go_scheduler.stores.messages import Position
 from go_scheduler.stores.slots import slot_taken_by
 from go_scheduler.triggers.base import utc
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 _MOST = 100
 _SECOND = timedelta(seconds=1)
 _LAST_ID = UUID(int=2**128 - 1)
-# What runs comes first, then what is held.
-_OPEN = (State.RUNNING, State.CLAIMED, State.PENDING)
 
 
 class Explaining(Nodes):
@@ -135,7 +133,7 @@ def _why_other(
 def _standing(store: Store, definition: TaskDefinition) -> Sequence[TaskInstance]:
     """What is open, of the most urgent kind that there is, and what was last."""
     of = definition.id
-    for state in _OPEN:
+    for state in OPEN:
         found = store.list_instances(definition_id=of, state=state, limit=_MOST)
         if found:
             break

@@ -18,7 +18,7 @@ from go_scheduler.doctor.kinds import (
     TRIGGER_UNKNOWN,
     VERSIONS_DIFFER,
 )
-from go_scheduler.models import DefinitionState, State
+from go_scheduler.models import OPEN, DefinitionState
 from go_scheduler.stores.findings import well
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.stored import UnknownTrigger
@@ -35,7 +35,6 @@ SHOWN = 5
 """Of more than so many only some are named."""
 LATE = timedelta(minutes=1)
 """What is due for longer is told."""
-_OPEN = (State.PENDING, State.CLAIMED, State.RUNNING)
 
 
 def nodes(facts: Facts) -> Iterator[Finding]:
@@ -141,7 +140,7 @@ def _is_over(definition: TaskDefinition, facts: Facts) -> bool:
     list_instances = facts.store.list_instances
     return not any(
         list_instances(definition_id=definition.id, state=each, limit=1)
-        for each in _OPEN
+        for each in OPEN
     )
 
 

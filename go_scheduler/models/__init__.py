@@ -15,6 +15,8 @@ from go_scheduler.models.pause import Pause
 from go_scheduler.models.queue_stats import QueueStats
 from go_scheduler.models.stage import Silence, Stage
 from go_scheduler.models.states import (
+    OPEN,
+    RUNS,
     Cancelled,
     DefinitionState,
     Extension,
@@ -27,8 +29,10 @@ __all__ = [
     "BOUNDS",
     "COUNTED",
     "METADATA_LIMIT",
+    "OPEN",
     "PAYLOAD_LIMIT",
     "RESULT_LIMIT",
+    "RUNS",
     "RUNS_KEPT",
     "Backlog",
     "Cancelled",

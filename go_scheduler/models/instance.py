@@ -146,4 +146,6 @@ class TaskInstance:
             return State(self.outcome.value)
         if self.claimed_by is None:
             return State.PENDING
-        return State.CLAIMED if self.started_at is None else State.RUNNING
+        if self.started_at is None:
+            return State.CLAIMED
+        return State.CANCELLING if self.cancel_requested else State.RUNNING

@@ -28,6 +28,9 @@ class State(StrEnum):
     """A node has it, and has not called its handler."""
     RUNNING = "running"
     """Its handler is about to be called, runs, or ran where its node has died."""
+    CANCELLING = "cancelling"
+    """Likewise, and the run has been asked to stop: somebody has cancelled it, or
+    another instance takes its place."""
     COMPLETED = "completed"
     """It has ended: its handler returned."""
     FAILED = "failed"
@@ -36,6 +39,12 @@ class State(StrEnum):
     """It has ended: somebody cancelled it or deleted its definition."""
     SKIPPED = "skipped"
     """It has ended: it will not run, by a policy; ``skipped`` says why."""
+
+
+RUNS = (State.RUNNING, State.CANCELLING)
+"""Those of an instance that runs."""
+OPEN = (*RUNS, State.CLAIMED, State.PENDING)
+"""Those of an instance that has not ended, the most urgent first."""
 
 
 class DefinitionState(StrEnum):

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from go_scheduler.models import Outcome, State, TaskInstance
+from go_scheduler.models import RUNS, Outcome, State, TaskInstance
 from go_scheduler.models.looked_up import Backlog, Counted
 from go_scheduler.stores.definition_store import DefinitionStore
 from go_scheduler.stores.instance_store import InstanceStore
@@ -169,7 +169,7 @@ class ViewStore(InstanceStore, DefinitionStore):
         """
         found = [
             each
-            for state in (State.RUNNING, State.CLAIMED)
+            for state in (*RUNS, State.CLAIMED)
             for each in self._every(state, queues=queues, owners=owners)
         ]
         return sorted(found, key=_expiry)[:limit]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from go_scheduler.models import State, TaskInstance
+from go_scheduler.models import RUNS, State, TaskInstance
 from go_scheduler.shown import shown
 from go_scheduler.why.answer import Because, Why
 from go_scheduler.why.obstacles import but_nobody_would, obstacle
@@ -292,7 +292,7 @@ def _owner(facts: Facts, instance: TaskInstance) -> str:
 def _before(instance: TaskInstance) -> str:
     """What came of the runs before the present one, or the next."""
     # One that has failed and is to run again counts its runs anew.
-    if instance.runs > (instance.state is State.RUNNING) or instance.error:
+    if instance.runs > (instance.state in RUNS) or instance.error:
         return f" It has run before.{_last_error(instance)}"
     return ""
 
@@ -325,7 +325,7 @@ _BY_STATE: Mapping[State, Callable[[Facts, TaskInstance], Why]] = {
     State.FAILED: _failed,
     State.CANCELLED: _cancelled,
     State.SKIPPED: _skipped,
-    State.RUNNING: _running,
+    **dict.fromkeys(RUNS, _running),
     State.CLAIMED: _held,
     State.PENDING: _pending,
 }

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.firing.jitter import jitter_of
-from go_scheduler.models import State
+from go_scheduler.models import RUNS, State
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.stored import UnknownTrigger
 from go_scheduler.why.about_instance import about, frozen, paused
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # Whoever makes instances may be about to.
 _PATIENCE = timedelta(seconds=5)
-_NOW = {State.RUNNING: 0, State.CLAIMED: 1}
+_NOW = {**dict.fromkeys(RUNS, 0), State.CLAIMED: 1}
 
 
 def why_now(facts: Facts) -> Why:

@@ -134,7 +134,7 @@ def test_what_has_failed_is_shown_with_its_error_and_run_again(shell: Shell) -> 
     [document] = shell.json("show", ids[0])
     assert "paper" in document["error"]
     assert shell.json("stats")[0]["instances"]["failed"] == 2
-    assert "failed     2" in shell("stats")
+    assert "failed      2" in shell("stats")
     assert "say which" in shell.refusal("retry")
     assert "say which" in shell.refusal("retry", ids[0], "--name", "send")
     assert "to run 2 instances again" in shell.refusal("retry", "--name", "send")

@@ -151,6 +151,9 @@ def test_a_bar_is_where_the_run_was(store: MemoryStore) -> None:
     assert [mark.start, mark.width] == pytest.approx([0.1, 0.1])
     assert mark.text.startswith("2030-01-01 00:00:00 UTC: running, 6 min late, took 6")
     assert mark.instance_id == claimed.id
+    store.cancel_instances({claimed.id: None})
+    [mark] = lane(store, made, now=START + 12 * MINUTE).marks
+    assert mark.kind == "cancelling"
 
 
 def test_what_ran_into_the_window_is_in_it(store: MemoryStore) -> None:

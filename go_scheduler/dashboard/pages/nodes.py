@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.dashboard.routing import page
 from go_scheduler.dashboard.seen import check_sees_nodes
+from go_scheduler.models import State
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -21,11 +22,13 @@ async def nodes(visit: Visit) -> Response:
     check_sees_nodes(visit.caller)
     found = await visit.client.anodes()
     claims = await visit.client.alist_claims(limit=_CLAIMS)
-    held = Counter((each.claimed_by, each.state.value) for each in claims)
+    held = [each for each in claims if each.state is State.CLAIMED]
+    runs = [each for each in claims if each.state is not State.CLAIMED]
     return visit.show(
         "nodes.html",
         nodes=found,
-        held=held,
+        held=Counter(each.claimed_by for each in held),
+        runs=Counter(each.claimed_by for each in runs),
         is_cut=len(claims) == _CLAIMS,
         now=visit.now,
     )

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from sortedcontainers import SortedDict, SortedList
 
-from go_scheduler.models import Outcome, State
+from go_scheduler.models import RUNS, Outcome, State
 from go_scheduler.models.changed import changed
 from go_scheduler.stores.changes import (
     check_revision,
@@ -222,14 +222,14 @@ class DefinitionTable:
         for instance in row.rows:
             if instance.state is State.PENDING:
                 self._instances.list_pending(instance)
-            elif instance.state is State.RUNNING:
+            elif instance.state in RUNS:
                 assert instance.expires_at is not None
                 self._instances.hold_until(instance, max(instance.expires_at, now))
 
     def delete(self, row: StoredDefinition, now: datetime) -> None:
         """Delete a definition and what has not started of it; cancel what runs."""
         for instance in row.rows:
-            if instance.state is State.RUNNING:
+            if instance.state in RUNS:
                 self._instances.end(instance, Outcome.CANCELLED, now)
             elif instance.completed_at is None:
                 self._instances.remove(instance)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from go_scheduler.json import read_frozen
-from go_scheduler.models import Cancelled, Outcome, Skipped, State
+from go_scheduler.models import RUNS, Cancelled, Outcome, Skipped
 from go_scheduler.stores.changes import run_end
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.memory.tables import Tables
     from go_scheduler.stores.messages import Release, RunOutcome
 
-_COMPLETED, _RUNNING = Outcome.COMPLETED, State.RUNNING
+_COMPLETED = Outcome.COMPLETED
 
 
 def finish(outcome: RunOutcome, tables: Tables, now: datetime) -> bool:
@@ -34,7 +34,7 @@ def finish(outcome: RunOutcome, tables: Tables, now: datetime) -> bool:
         row.started_at = outcome.started_at
         row.keep_run(run_end(outcome), outcome.error, now)
     if current is not None and outcome.started_at is None:
-        row.runs -= row.state is _RUNNING
+        row.runs -= row.state in RUNS
     if outcome.hung:
         row.hangs += 1
     elif outcome.outcome is None:
@@ -61,7 +61,7 @@ def release(given: Release, tables: Tables, now: datetime) -> bool:
     row = tables.instances.current(given.claim)
     if row is None:
         return False
-    row.runs -= row.state is _RUNNING
+    row.runs -= row.state in RUNS
     if not row.runs:
         tables.instances.slots.free(row)
     due_at = max(row.due_at, now + given.delay)
@@ -76,8 +76,8 @@ def cancel(
     row = tables.instances.get(id)
     if row is None or row.completed_at is not None:
         return None
-    if row.state is _RUNNING:
-        row.cancel_requested = True
+    if row.state in RUNS:
+        tables.instances.ask_to_stop(row)
         return Cancelled.REQUESTED
     tables.instances.end(row, Outcome.CANCELLED, now)
     tables.definitions.go_on(row, next_fire_time, now)

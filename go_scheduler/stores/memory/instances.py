@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sortedcontainers import SortedList
 
-from go_scheduler.models import Outcome, State
+from go_scheduler.models import RUNS, Outcome, State
 from go_scheduler.stores.memory.ended import EndedInstances
 from go_scheduler.stores.memory.leases import Leases
 from go_scheduler.stores.memory.pending import PendingRows
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 # Python 3.11 takes longer to look up a member of an enum than to call a function.
 _PENDING, _CLAIMED, _RUNNING = State.PENDING, State.CLAIMED, State.RUNNING
+_CANCELLING = State.CANCELLING
 _FAILED = Outcome.FAILED
+_OWNED = (_CLAIMED, _RUNNING, _CANCELLING)
 
 
 class InstanceTable:
@@ -61,7 +63,7 @@ class InstanceTable:
         row = self._rows.get(claim.instance_id.int)
         if row is None or row.attempt != claim.attempt:
             return None
-        return row if row.state in (_CLAIMED, _RUNNING) else None
+        return row if row.state in _OWNED else None
 
     def unsuccessful(self, claim: Claim) -> StoredInstance | None:
         """The row that a claim once owned, if it has not ended, or has failed."""
@@ -195,9 +197,18 @@ class InstanceTable:
             row.behind = self.slots.holder_id(row)
             self._give_back(row, row.due_at)
             return
-        row.start(claimant, now)
-        self._enter(row, _RUNNING)
+        self._run(row, claimant, now)
         self._leases.add(row)
+
+    def _run(self, row: StoredInstance, claimant: Claimant, now: datetime) -> None:
+        row.start(claimant, now)
+        self._enter(row, _CANCELLING if row.cancel_requested else _RUNNING)
+
+    def ask_to_stop(self, row: StoredInstance) -> None:
+        """Ask its run to stop, also one that is to come."""
+        row.cancel_requested = True
+        if row.state in RUNS:
+            self._enter(row, _CANCELLING)
 
     def hold_until(self, row: StoredInstance, expires_at: datetime) -> None:
         """Let a claim hold until then."""
@@ -221,7 +232,7 @@ class InstanceTable:
 
     def follow(self, row: StoredInstance) -> None:
         """Let it exclude what its definition says now, unless it runs in a slot."""
-        runs = row.state is _RUNNING and self.slots.has(row)
+        runs = row.state in RUNS and self.slots.has(row)
         if runs or row.completed_at is not None:
             return
         self.slots.free(row)
@@ -266,8 +277,7 @@ class InstanceTable:
         for row in rows:
             row.claim(claimant, now)
             if row.due_at <= lead and row.slot is None:
-                row.start(claimant, now)
-                self._enter(row, _RUNNING)
+                self._run(row, claimant, now)
             else:
                 self._enter(row, _CLAIMED)
             self._leases.add(row)

@@ -88,6 +88,6 @@ def _met(row: StoredInstance, tables: Tables) -> bool:
 def _stop(holder: StoredInstance, tables: Tables, now: datetime) -> None:
     if holder.of.definition.trigger.waits:
         # Whoever ends it says when its definition fires next.
-        holder.cancel_requested = True
+        tables.instances.ask_to_stop(holder)
     else:
         cancel(holder.id, None, tables, now)

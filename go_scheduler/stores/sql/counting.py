@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import and_, func, literal_column, select
 
-from go_scheduler.models import Outcome, State
+from go_scheduler.models import OPEN, Outcome, State
 from go_scheduler.models.looked_up import Counted
 from go_scheduler.stores.sql.lists import instance_state
 from go_scheduler.stores.sql.tables import instances
@@ -33,7 +33,6 @@ CLAIMED = and_(
     _column.completed_at.is_(None),
     literal_column("NOT task_instances.frozen"),
 )
-_STILL_OPEN = (State.PENDING, State.CLAIMED, State.RUNNING)
 
 
 def ended_as(state: State) -> ColumnElement[bool]:
@@ -70,7 +69,7 @@ def _of_open(connection: Connection, most: int) -> dict[State, Counted]:
     total = _number(connection, select(key).where(_OPEN).order_by(key), most)
     if total <= most:
         counts = _by_state(connection, with_state(_OPEN).order_by(key), most)
-        return {each: _at_least(counts, each, most, more=False) for each in _STILL_OPEN}
+        return {each: _at_least(counts, each, most, more=False) for each in OPEN}
     # Those that are claimed may be few amid many that are not.
     claimed = with_state(CLAIMED).order_by(_column.expires_at)
     counts = _by_state(connection, claimed, most)
@@ -80,7 +79,7 @@ def _of_open(connection: Connection, most: int) -> dict[State, Counted]:
     counts[State.PENDING] = _number(connection, waiting, most)
     return {
         each: _at_least(counts, each, most, more=more or each is State.PENDING)
-        for each in _STILL_OPEN
+        for each in OPEN
     }
 
 

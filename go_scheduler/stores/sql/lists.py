@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import and_, case, literal, or_, select
 
-from go_scheduler.models import DefinitionState, State
+from go_scheduler.models import OPEN, DefinitionState, State
 from go_scheduler.stores.sql.edits import LIVE, live_among
 from go_scheduler.stores.sql.instance_rows import INSTANCE_COLUMNS
 from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS, LATEST
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from go_scheduler.stores.messages import Position
     from go_scheduler.stores.sql.dialect import Dialect
 
-_OPEN = (State.PENDING, State.CLAIMED, State.RUNNING)
 
 BOTH = select(
     *(instances.c[name] for name in INSTANCE_COLUMNS),
@@ -127,7 +126,7 @@ def instances_like(
         query = query.where(column.key == key)
     if state is not None:
         query = query.where(instance_state == state.value)
-    if state in _OPEN:
+    if state in OPEN:
         # By this alone it is known that the index of what is open has them all.
         query = query.where(column.completed_at.is_(None), column.outcome.is_(None))
     if since is not None:
@@ -146,7 +145,7 @@ def _index_of(key: str | None, state: State | None) -> str:
     """The index by which a definition's instances are looked up."""
     if key is not None:
         return "task_instances_key_key"
-    return "task_instances_open_idx" if state in _OPEN else "task_instances_fire_key"
+    return "task_instances_open_idx" if state in OPEN else "task_instances_fire_key"
 
 
 def among(
@@ -193,5 +192,6 @@ instance_state = case(
     (instances.c.outcome.is_not(None), instances.c.outcome),
     (instances.c.claimed_by.is_(None), literal(State.PENDING.value)),
     (instances.c.started_at.is_(None), literal(State.CLAIMED.value)),
+    (instances.c.cancel_requested, literal(State.CANCELLING.value)),
     else_=literal(State.RUNNING.value),
 )

@@ -11,7 +11,7 @@ from uuid import UUID
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from go_scheduler.models import Outcome, State
+from go_scheduler.models import RUNS, Outcome, State
 from go_scheduler.stores.messages import Claim, Release, Renewal, RunOutcome
 from go_scheduler.stores.slots import uses_slot
 from go_scheduler.testing.machine.drawn import (
@@ -238,7 +238,8 @@ class InstanceRules(StorePair):
         """Of a definition that has always excluded that, one instance runs."""
         running = Counter(
             each.definition.id
-            for each in self.store.list_instances(state=State.RUNNING, limit=ALL)
+            for state in RUNS
+            for each in self.store.list_instances(state=state, limit=ALL)
             if uses_slot(each.definition)
         )
         assert all(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine
 
 from go_scheduler.errors import ConflictError
-from go_scheduler.models import State, TaskDefinition, TaskInstance
+from go_scheduler.models import RUNS, State, TaskDefinition, TaskInstance
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Claim, Claimant, Firing
 from go_scheduler.testing.clock import ManualClock
@@ -213,7 +213,7 @@ def revision_of(given: TaskDefinition) -> int:
 
 def seen_of(given: TaskInstance) -> object:
     """All that the interface promises of an instance, its id apart."""
-    owned = given.state in (State.CLAIMED, State.RUNNING)
+    owned = given.state in (*RUNS, State.CLAIMED)
     unstarted = given.state in (State.PENDING, State.CLAIMED)
     return (
         given.state,

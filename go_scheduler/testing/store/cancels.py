@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.models import Cancelled, Outcome, State
+from go_scheduler.stores.messages import Claim, Release
 from go_scheduler.testing.builders import (
+    HOUR,
     NOBODY,
+    OTHER_NODE,
     SECOND,
     WAITING,
     cancel,
@@ -65,7 +68,30 @@ class CancelTests:
         assert cancel(store, instance) == {instance.id: Cancelled.REQUESTED}
         found = store.get_instance(instance.id)
         assert found == replace(instance, cancel_requested=True)
-        assert found.state is State.RUNNING
+        assert found.state is State.CANCELLING
+        assert store.list_instances(state=State.CANCELLING) == [found]
+        assert store.list_instances(state=State.RUNNING) == []
+        counts = store.counts()
+        assert (counts[State.CANCELLING], counts[State.RUNNING]) == (1, 0)
+
+    def test_what_was_asked_to_stop_stands_where_its_claim_does(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = running(store)
+        cancel(store, instance)
+        later = Release(claim=Claim.of(instance), delay=SECOND)
+        assert store.release_instances([later]).done == {instance.id}
+        assert store.get_instance(instance.id).state is State.PENDING
+        [again] = claim(store, ahead=SECOND)
+        assert (again.state, again.cancel_requested) == (State.CLAIMED, True)
+        assert ids(start(store, again)) == [again.id]
+        assert store.get_instance(again.id).state is State.CANCELLING
+        clock.advance(HOUR)
+        [lapsed] = claim(store, OTHER_NODE, lapsed=True)
+        assert lapsed.state is State.CANCELLING
+        assert store.counts()[State.CANCELLING] == 1
+        assert finish(store, lapsed, Outcome.CANCELLED)
+        assert store.counts() == {**dict.fromkeys(State, 0), State.CANCELLED: 1}
 
     def test_what_runs_may_be_asked_again(self, store: Store) -> None:
         instance = running(store)

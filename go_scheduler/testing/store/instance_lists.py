@@ -50,6 +50,9 @@ def one_of_each_state(store: Store) -> dict[State, TaskInstance]:
     """An instance in each state, each of its own definition."""
     made = {State(each.value): ended(store, outcome=each) for each in Outcome}
     made[State.RUNNING] = running(store)
+    asked = running(store)
+    store.cancel_instances({asked.id: None})
+    made[State.CANCELLING] = store.get_instance(asked.id)
     made[State.CLAIMED] = claimed(store)
     made[State.PENDING] = pending(store)
     return made

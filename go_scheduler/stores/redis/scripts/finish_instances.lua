@@ -28,7 +28,7 @@ local function end_run(row, each, is_current)
     row.started_at = each.started_at
     keep_run(row, each.kept, each.error)
   end
-  if is_current and not each.started_at and state_of(row.old) == 'running' then
+  if is_current and not each.started_at and row.old.started_at then
     row.runs = row.runs - 1
   end
   if each.hung then

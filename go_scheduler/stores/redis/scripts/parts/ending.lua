@@ -13,7 +13,7 @@ end
 
 -- Cancel what has not ended; answer what it came to.
 local function cancel(row, next_fire_time)
-  if state_of(row) == 'running' then
+  if row.claimed_by and row.started_at then
     row.cancel_requested = '1'
     save(row)
     return 'requested'

@@ -20,7 +20,10 @@ local function state_of(row)
   if not row.claimed_by then
     return 'pending'
   end
-  return row.started_at and 'running' or 'claimed'
+  if not row.started_at then
+    return 'claimed'
+  end
+  return row.cancel_requested and 'cancelling' or 'running'
 end
 
 -- How far its run has come on a bus, as a number; 0: it is on none.
