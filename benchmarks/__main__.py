@@ -47,7 +47,7 @@ NOUNS = (
     "recovery",
 )
 # What is measured only if it is asked for.
-MORE = ("batches", "http", "dashboard", "listeners")
+MORE = ("batches", "http", "dashboard", "listeners", "redis")
 _STORES = ("memory", "sqlite", "postgresql")
 _PACKAGES = (
     "go_scheduler",
@@ -58,6 +58,10 @@ _PACKAGES = (
     "huey",
     "pgqueuer",
     "procrastinate",
+    "redis",
+    "rq",
+    "dramatiq",
+    "celery",
 )
 
 
@@ -75,7 +79,8 @@ def main() -> None:
     sizes = QUICK if options.quick else FULL
     if options.rows:
         sizes = replace(sizes, to_come=options.rows, ended=10 * options.rows)
-    servers = {_engine(each): each for each in options.store if "://" in each}
+    stores = options.store or (("redis",) if "redis" in options.only else _STORES)
+    servers = {_engine(each): each for each in stores if "://" in each}
     with Databases(servers) as databases:
         rounds = Rounds(
             databases=databases,
@@ -89,7 +94,7 @@ def main() -> None:
         )
         report = Report(run=_run(), measured=[])
         measured = []
-        for store in options.store:
+        for store in stores:
             for each in experiments(_engine(store), options.only, sizes):
                 print(f"\n{each.title}", flush=True)
                 measured.append(rounds.measure(each))
@@ -116,8 +121,8 @@ def _parser() -> argparse.ArgumentParser:
         "--store",
         nargs="+",
         type=_store,
-        default=_STORES,
-        help=f"{', '.join(_STORES)}, or the URL of a PostgreSQL or CockroachDB on which"
+        help=f"{', '.join(_STORES)}, which are measured if none is named, redis, which"
+        " --only redis measures, or the URL of a PostgreSQL or CockroachDB on which"
         " databases may be created, whose clock is this machine's",
     )
     parser.add_argument("--rounds", type=int, help="3, or 1 with --quick")

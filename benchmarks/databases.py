@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import psycopg
+import redis
 from sqlalchemy import make_url
+
+from benchmarks.redis_server import redis_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
     Prepare = Callable[[str], None]
@@ -31,7 +35,7 @@ class Databases:
     Args:
         urls: Of each kind of server one on which databases may be created. Where there
             is none, a PostgreSQL is started with its default settings, but that it
-            listens to its own machine alone.
+            listens to its own machine alone, or a Redis that keeps a log.
     """
 
     def __init__(self, urls: Mapping[str, str]) -> None:
@@ -69,6 +73,8 @@ class Databases:
         """
         if engine in ("", "memory"):
             return f"{engine}://" if engine else ""
+        if engine == "redis":
+            return self._emptied(prepare)
         if engine == "cockroachdb":
             # To make the tables anew would take longer than most of what is measured.
             url = self.kept(engine, lambda _: None, key[:1])
@@ -79,6 +85,14 @@ class Databases:
         if prepare is None:
             return self._empty(engine)
         return self._copy(engine, self.kept(engine, prepare, key))
+
+    def _emptied(self, prepare: Prepare | None) -> str:
+        url = self._server("redis")
+        with redis.Redis.from_url(url) as server:
+            server.flushall()
+        if prepare is not None:
+            prepare(url)
+        return url
 
     def kept(self, engine: str, prepare: Prepare, key: Sequence[object]) -> str:
         """The URL of one that is filled once, and is dropped in the end."""
@@ -95,6 +109,8 @@ class Databases:
 
     def _drop(self, url: str) -> None:
         parsed = make_url(url)
+        if parsed.drivername == "redis":
+            return
         if parsed.drivername == "sqlite":
             for each in self._folder.glob(f"{Path(str(parsed.database)).name}*"):
                 each.unlink()
@@ -141,9 +157,12 @@ class Databases:
 
     def _server(self, engine: str) -> str:
         if engine not in self._urls:
-            assert engine == "postgresql", engine
-            self._urls[engine] = self._stack.enter_context(_postgresql())
+            made = {"postgresql": _postgresql, "redis": self._redis}[engine]()
+            self._urls[engine] = self._stack.enter_context(made)
         return self._urls[engine]
+
+    def _redis(self) -> AbstractContextManager[str]:
+        return redis_server(self._folder)
 
 
 def _libpq(url: str) -> str:

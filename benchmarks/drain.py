@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from benchmarks.experiment import Variant
     from benchmarks.sizes import Sizes
 
-_FIGURES = (RATE, Figure(name="cpu", text="CPU of the process for each", unit="µs"))
+FIGURES = (RATE, Figure(name="cpu", text="CPU of the process for each", unit="µs"))
 _SHARED = 100
 
 
@@ -57,7 +57,7 @@ def _in_memory(count: int) -> Experiment:
     return Experiment(
         title=f"drain in memory, {count:,} one-off definitions",
         noun="drain",
-        figures=_FIGURES,
+        figures=FIGURES,
         variants=(
             ours(Call("drain:drain", some), "memory"),
             floor("ThreadPoolExecutor(8)", Call("floors.memory:drain", some)),
@@ -87,7 +87,7 @@ def _on_database(engine: str, sizes: Sizes, *, per_definition: int = 1) -> Exper
     return Experiment(
         title=f"drain on {IN_WORDS[engine]}, {count:,} {what}",
         noun="drain",
-        figures=_FIGURES,
+        figures=FIGURES,
         variants=(
             ours(Call("drain:drain", some), engine, prepare=seeds),
             _floor(engine, some, seeds),
@@ -168,4 +168,6 @@ _PEERS = {
     "sqlite": _on_sqlite,
     # Nothing was found that is in Python and runs on it.
     "cockroachdb": _none,
+    # They are measured by a noun of their own.
+    "redis": _none,
 }

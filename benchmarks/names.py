@@ -5,6 +5,7 @@ IN_WORDS = {
     "sqlite": "SQLite",
     "postgresql": "PostgreSQL",
     "cockroachdb": "CockroachDB",
+    "redis": "Redis",
 }
 SHARDS = {"postgresql": 1, "cockroachdb": 8}
 """By how many numbers rows are spread, as the schema has it."""
