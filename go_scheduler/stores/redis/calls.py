@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from go_scheduler.stores.redis.texts import time_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from go_scheduler.clock import Clock
     from go_scheduler.stores.redis.lists import Lists
     from go_scheduler.stores.redis.rows import Reader
     from go_scheduler.stores.redis.server import Server
+
+Value = TypeVar("Value")
+
+AT_ONCE = 64
+"""Of what loops do in large batches, a script does so many: the server does nothing
+else meanwhile, and what is due at that moment waits for its end."""
 
 
 class RedisCalls:
@@ -24,3 +32,9 @@ class RedisCalls:
     def _now(self) -> str | None:
         """The text of the time of the clock that was passed; None: the server's."""
         return None if self.clock is None else time_text(self.clock.now())
+
+
+def parts(values: Sequence[Value]) -> Iterator[Sequence[Value]]:
+    """All of them, as many at a time as a script is to do."""
+    for first in range(0, len(values), AT_ONCE):
+        yield values[first : first + AT_ONCE]

@@ -11,7 +11,7 @@ from go_scheduler.stores.changes import check_each_once
 from go_scheduler.stores.hand_over_store import HandOverStore
 from go_scheduler.stores.hints import SOON
 from go_scheduler.stores.messages import Answer, Fired
-from go_scheduler.stores.redis.calls import RedisCalls
+from go_scheduler.stores.redis.calls import AT_ONCE, RedisCalls, parts
 from go_scheduler.stores.redis.puts import write_skipped
 from go_scheduler.stores.redis.rows import read_tombstone
 from go_scheduler.stores.redis.texts import (
@@ -133,26 +133,33 @@ class RedisDefinitions(RedisCalls, HandOverStore):
         self, *, ahead: timedelta, after: TaskDefinition | None = None, limit: int
     ) -> Sequence[TaskDefinition]:
         """Read a page of the definitions that fire soon."""
-        place = None
+        place, found = None, []
         if after is not None and after.next_fire_time is not None:
             place = time_text(after.next_fire_time) + after.id.hex
-        return self._reader.definitions(
-            self._server.run(
+        while len(found) < limit:
+            views = self._server.run(
                 "due_definitions",
                 now=self._now(),
                 ahead=micros(ahead),
                 after=place,
-                limit=limit,
+                limit=min(AT_ONCE, limit - len(found)),
             )
-        )
+            if not views:
+                break
+            found += self._reader.definitions(views)
+            _, id, _, _, _, next_fire_time, *_ = views[-1]
+            place = next_fire_time + id
+        return found
 
     def fire_definitions(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
         """Create the instances of each firing and move its definition on."""
-        won = self._server.run(
-            "fire_definitions",
-            now=self._now(),
-            firings=[write_firing(each) for each in firings],
-        )
+        won: list[str] = []
+        for some in parts(firings):
+            won += self._server.run(
+                "fire_definitions",
+                now=self._now(),
+                firings=[write_firing(each) for each in some],
+            )
         return Answer(done=_ids(won))
 
     def fire_and_start(self, firings: Sequence[Firing], claimant: Claimant) -> Fired:

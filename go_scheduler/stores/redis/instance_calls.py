@@ -10,7 +10,7 @@ from go_scheduler.stores.changes import run_end
 from go_scheduler.stores.hand_over_store import HandOverStore
 from go_scheduler.stores.hints import SOON
 from go_scheduler.stores.messages import Answer, Reviewed
-from go_scheduler.stores.redis.calls import RedisCalls
+from go_scheduler.stores.redis.calls import AT_ONCE, RedisCalls, parts
 from go_scheduler.stores.redis.definition_calls import write_claimant
 from go_scheduler.stores.redis.rows import read_silences
 from go_scheduler.stores.redis.texts import (
@@ -54,18 +54,25 @@ class RedisInstances(RedisCalls, HandOverStore):
         lapsed: timedelta | None,
     ) -> Sequence[TaskInstance]:
         """Hand due instances to one node, and to no other."""
-        answer, silent = self._server.run(
-            "claim_instances",
-            now=self._now(),
-            queues=claimant.queues,
-            priorities=self._turns.next(),
-            ahead=micros(ahead),
-            lead=micros(lead),
-            limit=limit,
-            lapsed=None if lapsed is None else micros(lapsed),
-            **write_claimant(claimant),
-        )
-        return with_silences(self._reader.instances(answer), read_silences(silent))
+        priorities = self._turns.next()
+        claimed: list[TaskInstance] = []
+        while (room := min(AT_ONCE, limit - len(claimed))) > 0:
+            answer, silent = self._server.run(
+                "claim_instances",
+                now=self._now(),
+                queues=claimant.queues,
+                priorities=priorities,
+                ahead=micros(ahead),
+                lead=micros(lead),
+                limit=room,
+                lapsed=None if lapsed is None else micros(lapsed),
+                **write_claimant(claimant),
+            )
+            some = self._reader.instances(answer)
+            claimed += with_silences(some, read_silences(silent))
+            if len(some) < room:
+                break
+        return claimed
 
     def start_instances(
         self, claimant: Claimant, claims: Sequence[Claim]
@@ -121,12 +128,14 @@ class RedisInstances(RedisCalls, HandOverStore):
 
     def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
         """Record what became of runs."""
-        recorded = self._server.run(
-            "finish_instances",
-            now=self._now(),
-            runs_kept=RUNS_KEPT,
-            outcomes=[_outcome(each) for each in outcomes],
-        )
+        recorded: list[str] = []
+        for some in parts(outcomes):
+            recorded += self._server.run(
+                "finish_instances",
+                now=self._now(),
+                runs_kept=RUNS_KEPT,
+                outcomes=[_outcome(each) for each in some],
+            )
         return Answer(done=_ids(recorded))
 
     def release_instances(self, releases: Sequence[Release]) -> Answer[Set[UUID]]:

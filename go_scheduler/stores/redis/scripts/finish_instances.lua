@@ -1,5 +1,6 @@
 -- with: definitions rows instances ending
 -- Record what became of runs.
+brief = true
 local function unsuccessful(claim)
   local row = instance(claim.id)
   if not row or claim.attempt < 1 or claim.attempt > row.attempt then

@@ -1,5 +1,6 @@
 -- with: definitions rows instances firing
 -- Create the instances of each firing, and move its definition on.
+brief = true
 local won = {}
 for _, firing in ipairs(A.firings) do
   if fire(firing) then

@@ -11,7 +11,7 @@ local function time_of(seconds, micros)
 end
 
 -- The time so many microseconds later.
-local function plus(at, micros)
+local function reckoned(at, micros)
   local seconds = tonumber(sub(at, 1, 12)) + floor(micros / 1000000)
   local rest = tonumber(sub(at, 13)) + micros % 1000000
   if rest >= 1000000 then
@@ -30,6 +30,20 @@ local now = A.now
 if not now then
   local read = call('TIME')
   now = time_of(tonumber(read[1]) + EPOCH, tonumber(read[2]))
+end
+
+-- Many rows ask for the same, a lease from now.
+local from_now = {}
+local function plus(at, micros)
+  if at ~= now then
+    return reckoned(at, micros)
+  end
+  local found = from_now[micros]
+  if not found then
+    found = reckoned(at, micros)
+    from_now[micros] = found
+  end
+  return found
 end
 
 local function later(one, other)
@@ -52,6 +66,41 @@ local function write(key, known, values)
   end
   if #gone > 0 then
     call('HDEL', key, unpack(gone))
+  end
+end
+
+-- What becomes of sorted sets that a script does not read again: one call for many.
+local listed = {}
+local function enlist(key, member, stays)
+  local members = listed[key]
+  if not members then
+    members = {}
+    listed[key] = members
+  end
+  members[member] = stays ~= false
+end
+
+local function delist(key, member)
+  enlist(key, member, false)
+end
+
+local function write_lists()
+  for key, members in pairs(listed) do
+    local added, gone = {}, {}
+    for member, stays in pairs(members) do
+      if stays then
+        added[#added + 1], added[#added + 2] = 0, member
+      else
+        gone[#gone + 1] = member
+      end
+    end
+    -- So many at once as a call can have.
+    for first = 1, #gone, 1000 do
+      call('ZREM', P .. key, unpack(gone, first, math.min(first + 999, #gone)))
+    end
+    for first = 1, #added, 1000 do
+      call('ZADD', P .. key, unpack(added, first, math.min(first + 999, #added)))
+    end
   end
 end
 

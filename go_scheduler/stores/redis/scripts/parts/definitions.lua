@@ -5,17 +5,36 @@ local DEFINITION = {
   'pause_until', 'pause_note', 'name', 'metadata', 'trigger_kind', 'trigger_state',
   'policies',
 }
-local lives = {}
+-- What a script needs of them that answers nothing of them, and says so.
+local BRIEF = {
+  'id', 'queue', 'priority', 'expire_after', 'next_fire_time', 'paused',
+  'completed_at', 'revision', 'waits', 'overlap', 'lock', 'gone',
+}
+local lives, brief = {}, false
+
+local function read_briefly(life)
+  local values = call('HMGET', P .. 'd:' .. life, unpack(BRIEF))
+  local found = values[1] and { life = life }
+  for n, name in ipairs(found and BRIEF or {}) do
+    found[name] = values[n] or nil
+  end
+  return found
+end
+
+local function read_whole(life)
+  local values = call('HGETALL', P .. 'd:' .. life)
+  local found = #values > 0 and { life = life }
+  for n = 1, #values, 2 do
+    found[values[n]] = values[n + 1]
+  end
+  return found
+end
 
 -- The definition of a life, or false.
 local function definition(life)
   local found = lives[life]
   if found == nil then
-    local values = call('HGETALL', P .. 'd:' .. life)
-    found = #values > 0 and { life = life }
-    for n = 1, #values, 2 do
-      found[values[n]] = values[n + 1]
-    end
+    found = brief and read_briefly(life) or not brief and read_whole(life)
     if found then
       found.revision = tonumber(found.revision)
     end
@@ -70,17 +89,17 @@ end
 
 local function list(of)
   if of.next_fire_time and not of.paused then
-    call('ZADD', P .. 'due', 0, of.next_fire_time .. of.id)
+    enlist('due', of.next_fire_time .. of.id)
   end
-  call('ZADD', P .. 'soon', 0, (of.next_fire_time or NEVER) .. of.id)
+  enlist('soon', (of.next_fire_time or NEVER) .. of.id)
   note_idle(of)
 end
 
 local function unlist(of)
   if of.next_fire_time then
-    call('ZREM', P .. 'due', of.next_fire_time .. of.id)
+    delist('due', of.next_fire_time .. of.id)
   end
-  call('ZREM', P .. 'soon', (of.next_fire_time or NEVER) .. of.id)
+  delist('soon', (of.next_fire_time or NEVER) .. of.id)
   note_busy(of)
 end
 

@@ -58,13 +58,13 @@ local function forget(row)
   move_to(row, nil)
   local state = state_of(row.old)
   counted[state] = (counted[state] or 0) - 1
-  call('ZREM', P .. 'x:' .. (row.old.outcome or 'open'), row.execute_at .. row.id)
+  delist('x:' .. (row.old.outcome or 'open'), row.execute_at .. row.id)
   if not row.old.outcome then
     call('SREM', beside(row.old), row.id)
   end
   local node = owner_of(row.old)
   if node then
-    call('ZREM', P .. 'n:' .. node, row.id)
+    delist('n:' .. node, row.id)
   end
   call('ZREM', P .. 'di:' .. row.of, row.execute_at .. row.id)
   if row.fire_time then
@@ -178,8 +178,9 @@ local function views(found)
   return { answer, of }
 end
 
--- What a script that may have changed instances ends with.
+-- What a script that may have changed something ends with.
 local function done(answer)
+  write_lists()
   for state, number in pairs(counted) do
     if number ~= 0 then
       call('HINCRBY', P .. 'counts', state, number)

@@ -10,7 +10,7 @@ local FIELDS = { 'queue', 'priority', 'slot', 'overlap', 'behind', 'handed_on' }
 for n = 2, #INSTANCE do
   FIELDS[#FIELDS + 1] = INSTANCE[n]
 end
-local NUMBERS = { 'attempt', 'runs', 'hangs', 'handed_on' }
+local NUMBERS = { attempt = true, runs = true, hangs = true, handed_on = true }
 local rows, counted, served = {}, {}, {}
 
 local function state_of(row)
@@ -66,20 +66,16 @@ local function instance(id)
   local row = rows[id]
   if row == nil then
     local values = call('HGETALL', P .. 'i:' .. id)
-    row = false
-    local old = {}
+    local old, read = {}, { id = id }
     for n = 1, #values, 2 do
-      old[values[n]] = values[n + 1]
+      local name, value = values[n], values[n + 1]
+      value = NUMBERS[name] and tonumber(value) or value
+      old[name], read[name] = value, value
     end
+    row = false
     -- What somebody has broken by hand is left alone, as if it were not there.
     if old.due_at and old.execute_at and old.of and definition(old.of) then
-      row = { id = id, old = old }
-      for _, name in ipairs(NUMBERS) do
-        old[name] = tonumber(old[name])
-      end
-      for name, value in pairs(old) do
-        row[name] = value
-      end
+      row, read.old = read, old
       row.zkey, row.zmember, row.zturn = place(row)
     end
     rows[id] = row
@@ -111,24 +107,36 @@ local function touch(slot)
   end
 end
 
+-- Of slots the lists are read again at once.
+local function leave_list(zkey, member)
+  if zkey and sub(zkey, 1, 2) == 'w:' then
+    call('ZREM', P .. zkey, member)
+    touch(sub(zkey, 3))
+  elseif zkey then
+    delist(zkey, member)
+  end
+end
+
+local function enter_list(zkey, member)
+  if zkey and sub(zkey, 1, 2) == 'w:' then
+    call('ZADD', P .. zkey, 0, member)
+    touch(sub(zkey, 3))
+  elseif zkey then
+    enlist(zkey, member)
+  end
+end
+
 local function move_to(row, zkey, zmember, zturn)
   local old = row.zkey
   if old ~= zkey or row.zmember ~= zmember then
-    if old then
-      call('ZREM', P .. old, row.zmember)
-    end
-    if zkey then
-      call('ZADD', P .. zkey, 0, zmember)
-    end
-    for _, each in ipairs({ old or '', zkey or '' }) do
-      if sub(each, 1, 2) == 'w:' then
-        touch(sub(each, 3))
-      end
-    end
-    local waits_or_runs = zkey and (sub(zkey, 1, 2) == 'p:' or sub(zkey, 1, 2) == 'l:')
-    if waits_or_runs and not served[zkey] then
+    leave_list(old, row.zmember)
+    enter_list(zkey, zmember)
+    if zkey and not served[zkey] then
       served[zkey] = true
-      call('SADD', P .. 'queues', row.queue)
+      local kind = sub(zkey, 1, 2)
+      if kind == 'p:' or kind == 'l:' then
+        call('SADD', P .. 'queues', row.queue)
+      end
     end
   end
   if row.zturn ~= zturn then
@@ -166,24 +174,26 @@ local function enter(old, row)
   if former ~= class then
     local member = row.execute_at .. row.id
     if former then
-      call('ZREM', P .. 'x:' .. former, member)
+      delist('x:' .. former, member)
     end
-    call('ZADD', P .. 'x:' .. class, 0, member)
+    enlist('x:' .. class, member)
     if class == 'open' then
       call('SADD', beside(row), row.id)
     elseif former == 'open' then
       -- It may have left its fire time, or been backfilled since.
-      call('SREM', P .. 'do:' .. row.of, row.id)
-      call('SREM', P .. 'dh:' .. row.of, row.id)
+      if call('SREM', beside(old), row.id) == 0 then
+        call('SREM', P .. 'do:' .. row.of, row.id)
+        call('SREM', P .. 'dh:' .. row.of, row.id)
+      end
     end
   end
   local node, before = owner_of(row), old and owner_of(old)
   if node ~= before then
     if before then
-      call('ZREM', P .. 'n:' .. before, row.id)
+      delist('n:' .. before, row.id)
     end
     if node then
-      call('ZADD', P .. 'n:' .. node, 0, row.id)
+      enlist('n:' .. node, row.id)
     end
   end
 end
@@ -193,19 +203,26 @@ local function save(row)
   local old = row.old
   enter(old, row)
   move_to(row, place(row))
-  local values, before, after = {}, old or {}, {}
+  old = old or {}
+  local set, gone, key = {}, {}, P .. 'i:' .. row.id
   for _, name in ipairs(FIELDS) do
     local value = row[name]
-    after[name] = value
-    if before[name] ~= value then
+    if old[name] ~= value then
+      old[name] = value
       if value == nil then
-        value = false
+        gone[#gone + 1] = name
+      else
+        set[#set + 1], set[#set + 2] = name, value
       end
-      values[name] = value
     end
   end
-  write(P .. 'i:' .. row.id, row, values)
-  row.old = after
+  if #set > 0 then
+    call('HSET', key, unpack(set))
+  end
+  if #gone > 0 then
+    call('HDEL', key, unpack(gone))
+  end
+  row.old = old
 end
 
 -- Let it exclude what its definition says now.
