@@ -29,13 +29,20 @@ CALLED = {
     "sqlite": ["drain", "due_now", "idle"],
     "postgresql": [
         *("drain", "putting_in", "idle", "scale", "large_tables"),
-        *MORE,
+        *(each for each in MORE if each != "redis"),
     ],
 }
 EVERY = [
-    each
-    for engine, nouns in CALLED.items()
-    for each in experiments(engine, nouns, TINY)
+    *(
+        each
+        for engine, nouns in CALLED.items()
+        for each in experiments(engine, nouns, TINY)
+    ),
+    # Skipped where there is no Redis, though they start one of their own.
+    *(
+        pytest.param(each, marks=pytest.mark.usefixtures("redis_server"))
+        for each in experiments("redis", ["redis"], TINY)
+    ),
 ]
 
 
