@@ -33,17 +33,12 @@ CALLED = {
     ],
 }
 EVERY = [
-    *(
-        each
-        for engine, nouns in CALLED.items()
-        for each in experiments(engine, nouns, TINY)
-    ),
-    # Skipped where there is no Redis, though they start one of their own.
-    *(
-        pytest.param(each, marks=pytest.mark.usefixtures("redis_server"))
-        for each in experiments("redis", ["redis"], TINY)
-    ),
+    each
+    for engine, nouns in CALLED.items()
+    for each in experiments(engine, nouns, TINY)
 ]
+
+ON_REDIS = list(experiments("redis", ["redis"], TINY))
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +72,20 @@ def run(variant: Variant, databases: Databases) -> dict[str, float]:
 def test_each_function_answers_what_its_table_shows(
     experiment: Experiment, databases: Databases
 ) -> None:
+    all_answer(experiment, databases)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("redis_server")
+@pytest.mark.parametrize("experiment", ON_REDIS, ids=lambda each: each.title)
+def test_each_function_of_redis_answers_what_its_table_shows(
+    experiment: Experiment,
+) -> None:
+    with Databases({}) as databases:
+        all_answer(experiment, databases)
+
+
+def all_answer(experiment: Experiment, databases: Databases) -> None:
     # The others are not installed with what tests need.
     ours = [each for each in experiment.variants if each.role is not Role.PEER]
     for variant in {each.call.function: each for each in ours}.values():

@@ -24,7 +24,7 @@ def drain(url: str, *, instances: int) -> dict[str, float]:
             now = time.time()
             due: Any = server.zrange(
                 "due", "-inf", now, byscore=True, num=_BATCH, offset=0
-            )  # type: ignore[arg-type]
+            )
             with server.pipeline() as claim:
                 claim.zrem("due", *due)
                 claim.zadd("leased", dict.fromkeys(due, now + _LEASE))

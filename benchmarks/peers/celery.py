@@ -34,7 +34,7 @@ def drain(url: str, *, instances: int) -> dict[str, float]:
     """Have a worker do what is there, in this process."""
     app, calls = _app(url), Countdown(instances)
 
-    @app.task(name="count")  # type: ignore[untyped-decorator]
+    @app.task(name="count")
     def count() -> None:
         calls()
 
@@ -53,7 +53,7 @@ def lateness(
     """Have a worker do what falls due."""
     app, late = _app(url), Lateness(count)
 
-    @app.task(name="note")  # type: ignore[untyped-decorator]
+    @app.task(name="note")
     def note(due: float) -> None:
         late.add(due)
 

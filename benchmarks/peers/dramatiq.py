@@ -22,7 +22,11 @@ def _broker(url: str) -> Any:
 def drain(url: str, *, instances: int) -> dict[str, float]:
     """Have a worker do what is there, in this process."""
     broker, calls = _broker(url), Countdown(instances)
-    count = dramatiq.actor(lambda: calls(), actor_name="count")
+
+    @dramatiq.actor(actor_name="count")
+    def count() -> None:
+        calls()
+
     for _ in range(instances):
         count.send()
     began, cpu = time.perf_counter(), time.process_time()
@@ -36,7 +40,11 @@ def lateness(
 ) -> dict[str, float]:
     """Have a worker do what falls due."""
     broker, late = _broker(url), Lateness(count)
-    note = dramatiq.actor(lambda due: late.add(due), actor_name="note")
+
+    @dramatiq.actor(actor_name="note")
+    def note(due: float) -> None:
+        late.add(due)
+
     dramatiq.Worker(broker, worker_threads=_THREADS).start()
     for each in evenly(count, rate, head):
         delay = max(0, round((each - time.time()) * 1000))

@@ -133,7 +133,8 @@ class RedisDefinitions(RedisCalls, HandOverStore):
         self, *, ahead: timedelta, after: TaskDefinition | None = None, limit: int
     ) -> Sequence[TaskDefinition]:
         """Read a page of the definitions that fire soon."""
-        place, found = None, []
+        place: str | None = None
+        found: list[TaskDefinition] = []
         if after is not None and after.next_fire_time is not None:
             place = time_text(after.next_fire_time) + after.id.hex
         while len(found) < limit:
