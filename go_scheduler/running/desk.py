@@ -90,7 +90,12 @@ class Desk:
             claimed has been ended or given back.
         """
         return claimed_to_run(
-            self._store, claimant, limit=limit, lapsed=lapsed, defaults=self._defaults
+            self._store,
+            claimant,
+            limit=limit,
+            lapsed=lapsed,
+            defaults=self._defaults,
+            tell=self._tell_event,
         )
 
     def extend(

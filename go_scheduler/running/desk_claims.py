@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
 from go_scheduler.running.intake import Accepted, GivenBack, Refused, judge
+from go_scheduler.running.reports import failure_event
 from go_scheduler.stores.messages import Claim, Release
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import timedelta
 
+    from go_scheduler.events.event import Event
     from go_scheduler.models import TaskInstance
     from go_scheduler.running.defaults import Defaults
     from go_scheduler.stores.base import Store
@@ -25,6 +27,7 @@ def claimed_to_run(
     limit: int,
     lapsed: timedelta | None,
     defaults: Defaults,
+    tell: Callable[[Event], None],
 ) -> Sequence[TaskInstance]:
     """Claim and start what is due; end or give back what is not to be run.
 
@@ -42,6 +45,9 @@ def claimed_to_run(
         (each, judge(each, None, defaults=defaults, refusal=None, now=now))
         for each in claimed
     ]
+    for instance, verdict in judged:
+        if isinstance(verdict, Refused) and instance.silence is not None:
+            tell(failure_event(instance, verdict.decision))
     # Whatever another transaction has locked lapses, and is judged anew.
     store.finish_instances(
         [each.decision.record for _, each in judged if isinstance(each, Refused)]

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from go_scheduler.handlers.registry import NAMELESS, HandlerRegistry, find_handler
+from go_scheduler.running import silent
 from go_scheduler.running.lateness import too_late
 from go_scheduler.running.outcomes import Decision, not_called, not_run, runs_before
 from go_scheduler.triggers.stored import UnknownTrigger
@@ -41,10 +42,10 @@ class Accepted(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """It is not to be called at all: that is its end.
+    """It is not to be called now: that is its end, or it runs again later.
 
     Attributes:
-        decision: How it ends.
+        decision: What follows.
     """
 
     decision: Decision
@@ -87,7 +88,9 @@ def judge(
         now: The store's time.
         asked: What triggers have answered for others of its batch.
     """
-    runs = runs_before(instance)
+    runs, silence = runs_before(instance), instance.silence
+    if silence is not None and not instance.cancel_requested:
+        return Refused(silent.decided(instance, silence, defaults=defaults, now=now))
     # Every policy allows a first run.
     if runs or instance.cancel_requested:
         decision = not_called(instance, defaults.retry_of(instance), now=now)

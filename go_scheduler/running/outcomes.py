@@ -164,6 +164,49 @@ def not_called(
         error = instance.error or f"none of {runs} recorded starts came to an end"
     else:
         return None
+    return _ends_uncalled(instance, outcome, error, now=now)
+
+
+def fell_silent(
+    instance: TaskInstance,
+    error: str,
+    *,
+    retry: RetryPolicy,
+    expire_after: timedelta,
+    now: datetime,
+) -> Decision:
+    """What follows for a claimed instance whose last run fell silent on a bus.
+
+    Args:
+        instance: The instance, claimed or started.
+        error: How that shows.
+        retry: What follows runs of it that did not succeed.
+        expire_after: How long a run of it may take.
+        now: The store's time.
+    """
+    runs = runs_before(instance)
+    if not retry.allows(runs):
+        return _ends_uncalled(instance, Outcome.FAILED, error, now=now)
+    retry_in = retry.retry_in(
+        instance_id=instance.id,
+        runs=runs,
+        # It has been waited for.
+        ran_for=expire_after,
+        expire_after=expire_after,
+    )
+    return Decision(
+        RunOutcome(
+            claim=Claim.of(instance),
+            retry_in=retry_in,
+            error=error,
+            has_slot=takes_slot(instance),
+        )
+    )
+
+
+def _ends_uncalled(
+    instance: TaskInstance, outcome: Outcome, error: str | None, *, now: datetime
+) -> Decision:
     next_fire_time, trigger_error = _next_fire_time(instance.definition, now)
     record = RunOutcome(
         claim=Claim.of(instance),

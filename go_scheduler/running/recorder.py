@@ -199,9 +199,9 @@ class Recorder:
         self._put_failure(run, ended, decision, error)
 
     def refuse(self, run: HeldRun, decision: Decision) -> None:
-        """Record the end of an instance whose handler is not to be called."""
+        """Record what follows for an instance whose handler is not to be called."""
         self._put(run, decision)
-        if decision.record.outcome is Outcome.FAILED:
+        if decision.record.outcome in (Outcome.FAILED, None):
             self._report_failed(run, decision)
         elif decision.record.outcome is Outcome.SKIPPED:
             instance = run.instance

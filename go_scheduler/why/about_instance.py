@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.models import RUNS, State, TaskInstance
 from go_scheduler.shown import shown
 from go_scheduler.why.answer import Because, Why
+from go_scheduler.why.not_begun import not_begun
 from go_scheduler.why.obstacles import but_nobody_would, obstacle
 from go_scheduler.why.words import length, node_text, summary
 
@@ -91,7 +92,7 @@ def _skipped(facts: Facts, instance: TaskInstance) -> Why:
 
 
 def _running(facts: Facts, instance: TaskInstance) -> Why:
-    text = (
+    text = not_begun(facts, instance) or (
         f"It is running, since {_time(facts, instance.started_at)}, on"
         f" {_owner(facts, instance)}.{_claim(facts, instance)}"
     )

@@ -1,0 +1,31 @@
+"""What there is to say of a run that is on a bus, and has not begun."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from go_scheduler.shown import shown
+from go_scheduler.why.words import node_text
+
+if TYPE_CHECKING:
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.why.facts import Facts
+
+_THEN = "Else it has failed, and any node takes it over."
+
+
+def not_begun(facts: Facts, instance: TaskInstance) -> str:
+    """Since when it waits for whom, and until when; empty: it is no such run."""
+    if instance.start_by is None:
+        return ""
+    until = facts.times(instance.start_by)
+    if instance.accepted_at is not None:
+        return (
+            f"It was accepted at {facts.times(instance.accepted_at)}, by the worker"
+            f" {shown(instance.worker)}, which is to begin it by {until}. {_THEN}"
+        )
+    node = node_text(facts.node(instance.claimed_by), instance.claimed_by)
+    return (
+        f"It was published by {node}, and waits until {until} for a worker to accept"
+        f" it. {_THEN}"
+    )
