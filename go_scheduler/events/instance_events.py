@@ -178,10 +178,12 @@ class RunFailed(InstanceEvent):
     Attributes:
         retry_in: After how long it is to run again; None: it has failed for good.
         error: Why it failed, with a traceback.
+        worker: Who ran it outside of its node; None: nobody, or nobody knows.
     """
 
     retry_in: timedelta | None
     error: str | None
+    worker: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,10 +213,12 @@ class RunDeferred(InstanceEvent):
     Attributes:
         retry_in: After how long it is to run again.
         error: Why, with a traceback.
+        worker: Who ran it outside of its node; None: nobody, or nobody knows.
     """
 
     retry_in: timedelta
     error: str
+    worker: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -210,9 +210,15 @@ def failure_event(
     ids, record = of_instance(instance), decision.record
     if decision.asked_for:
         assert record.error is not None
-        return RunDeferred(**ids, retry_in=record.retry_in, error=record.error)
+        return RunDeferred(
+            **ids,
+            retry_in=record.retry_in,
+            error=record.error,
+            worker=instance.worker,
+        )
     retry_in = None if record.outcome else record.retry_in
-    return RunFailed(**ids, retry_in=retry_in, error=record.error)
+    error, worker = record.error, instance.worker
+    return RunFailed(**ids, retry_in=retry_in, error=error, worker=worker)
 
 
 def _is_recorded(instance: TaskInstance, outcome: RunOutcome) -> bool:

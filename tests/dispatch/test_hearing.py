@@ -11,7 +11,13 @@ import pytest
 from go_scheduler import MemoryStore, RetryPolicy, State, StoreUnavailableError
 from go_scheduler.dispatch.hearing import Hearing
 from go_scheduler.errors import StoreError
-from go_scheduler.events import InstanceGivenBack, LoopFailed, StatusRefused
+from go_scheduler.events import (
+    InstanceGivenBack,
+    LoopFailed,
+    RunDeferred,
+    RunFailed,
+    StatusRefused,
+)
 from go_scheduler.models import Stage
 from go_scheduler.policies import Overlap
 from go_scheduler.stores.messages import Answer
@@ -198,6 +204,7 @@ class TestEnded:
         house.tell(run, "failed", error="no cat", retry_in=2 * SECOND)
         [ended] = house.scheduler.list_runs(run.instance_id)
         assert (ended.error, ended.worker) == ("no cat", "anna")
+        assert [each.worker for each in house.of(RunDeferred)] == ["anna"]
         house.clock.advance(3 * SECOND)
         again = house.run()
         house.say(again, "accepted")
@@ -205,6 +212,7 @@ class TestEnded:
         instance = house.instance(run)
         assert instance.state is State.FAILED
         assert instance.error == "the worker did not say why"
+        assert [each.worker for each in house.of(RunFailed)] == ["anna"]
 
     def test_it_was_given_back_and_counts_as_no_run(self, house: House) -> None:
         run = house.publish()

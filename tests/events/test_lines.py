@@ -198,6 +198,11 @@ WRITTEN = [
         " 0:00:01: no",
     ),
     (
+        RunFailed(**OF_I, retry_in=SECOND, error="no", worker="anna"),
+        f"WARNING instance {TWO} of report: attempt 4 on worker anna has failed and"
+        " runs again in 0:00:01: no",
+    ),
+    (
         RunFailed(**(OF_I | {"name": None}), retry_in=None, error="no"),
         f"ERROR instance {TWO} of {ONE}: attempt 4 has failed for good: no",
     ),

@@ -31,14 +31,15 @@ if TYPE_CHECKING:
 @line_of.register(RunFailed)
 def _(event: RunFailed) -> Line:
     if event.retry_in is None:
-        return _run_failed(ERROR, event, "has failed for good", event.error)
-    what = f"has failed and runs again in {event.retry_in}"
+        what = f"{_on(event.worker)}has failed for good"
+        return _run_failed(ERROR, event, what, event.error)
+    what = f"{_on(event.worker)}has failed and runs again in {event.retry_in}"
     return _run_failed(WARNING, event, what, event.error)
 
 
 @line_of.register(RunDeferred)
 def _(event: RunDeferred) -> Line:
-    what = f"asks to be run again in {event.retry_in}"
+    what = f"{_on(event.worker)}asks to be run again in {event.retry_in}"
     # What it raised to say so is no fault: where that was is not worth its lines.
     # Below the last of a group is a rule.
     why = event.error.rstrip(" +-\n").rpartition("\n")[2].lstrip(" |")
@@ -93,6 +94,10 @@ def _(event: ResultDiscarded) -> Line:
 def _(event: ResultLost) -> Line:
     text = "instance %s: its outcome cannot be told"
     return Line(ERROR, text, (event.instance_id,), run_ids(event), event.exception)
+
+
+def _on(worker: str | None) -> str:
+    return "" if worker is None else f"on worker {worker} "
 
 
 def _run_failed(level: int, event: InstanceEvent, what: str, error: str | None) -> Line:
