@@ -19,6 +19,7 @@ _PUBLIC = (
 """The packages that are loaded with any other, and list what they have."""
 
 _NOT_LOADED = {
+    "BusSuite": "go_scheduler.testing",
     "CockroachDBStore": "go_scheduler.stores.cockroachdb",
     "InlineExecutor": "go_scheduler.testing",
     "ManualClock": "go_scheduler.testing",

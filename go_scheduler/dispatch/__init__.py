@@ -9,6 +9,7 @@ if typing.TYPE_CHECKING:
     from go_scheduler.dispatch.dispatcher import Dispatcher
     from go_scheduler.dispatch.kombu_bus.bus_by_kombu import KombuBus
     from go_scheduler.dispatch.messages.actions import Cancel, Run, read_action
+    from go_scheduler.dispatch.messages.schema import message_schema
     from go_scheduler.dispatch.messages.statuses import Status, read_status
     from go_scheduler.dispatch.opening import open_bus, register_bus
     from go_scheduler.dispatch.topics import Topics
@@ -29,6 +30,7 @@ else:
             "Subscription": "bus",
             "Topics": "topics",
             "Work": "worker",
+            "message_schema": "messages.schema",
             "open_bus": "opening",
             "read_action": "messages.actions",
             "read_status": "messages.statuses",
@@ -49,6 +51,7 @@ __all__ = [
     "Subscription",
     "Topics",
     "Work",
+    "message_schema",
     "open_bus",
     "read_action",
     "read_status",

@@ -14,6 +14,7 @@ from go_scheduler.testing.executor import InlineExecutor
 from go_scheduler.testing.settling import settle
 
 if TYPE_CHECKING:
+    from go_scheduler.testing.buses import BusSuite
     from go_scheduler.testing.machine import StoreMachine
     from go_scheduler.testing.stores import StoreSuite
     from go_scheduler.testing.triggers import TriggerSuite
@@ -24,6 +25,7 @@ else:
 
 
 __all__ = [
+    "BusSuite",
     "InlineExecutor",
     "ManualClock",
     "StoreMachine",
@@ -33,6 +35,7 @@ __all__ = [
 ]
 
 _SUITES = {
+    "BusSuite": "go_scheduler.testing.buses",
     "StoreMachine": "go_scheduler.testing.machine",
     "StoreSuite": "go_scheduler.testing.stores",
     "TriggerSuite": "go_scheduler.testing.triggers",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from go_scheduler.dispatch import Delivery, MessageBus
 
 _PATIENCE = 20.0
-_SOON = 0.25
+_SOON = 0.1
 
 
 class Heard:

@@ -7,6 +7,7 @@ import pytest
 # The suites' assertions explain themselves only if they are rewritten at import.
 pytest.register_assert_rewrite(
     "go_scheduler.testing.builders",
+    "go_scheduler.testing.buses",
     "go_scheduler.testing.machine",
     "go_scheduler.testing.store",
     "go_scheduler.testing.stores",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter
+from pydantic import BeforeValidator, TypeAdapter
 
 from go_scheduler.dispatch.messages.message import (
     Instant,
@@ -26,6 +26,13 @@ class Said(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     RELEASED = "released"
+
+
+def _writable(text: object) -> object:
+    """A text as UTF-8 can have it, whatever a system has said."""
+    if isinstance(text, str):
+        return text.encode(errors="backslashreplace").decode()
+    return text
 
 
 class Status(Message):
@@ -59,7 +66,7 @@ class Status(Message):
     result: Any = None
     """What came of it: any JSON value. With *succeeded*."""
 
-    error: str | None = None
+    error: Annotated[str | None, BeforeValidator(_writable)] = None
     """What went wrong, for a person to read. With *failed*."""
 
     retry: bool | None = None

@@ -1,0 +1,50 @@
+"""A bus that breaks a promise fails the suite for buses."""
+
+from __future__ import annotations
+
+from queue import Empty
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from go_scheduler.dispatch import KombuBus
+from go_scheduler.testing import BusSuite, buses
+from go_scheduler.testing.buses import Heard
+
+if TYPE_CHECKING:
+    from go_scheduler.dispatch import MessageBus
+
+
+class LosesWhatNobodyHears(KombuBus):
+    def publish(self, topic: str, body: bytes, **options: Any) -> None:
+        """Only to be on the bus at some other time."""
+
+
+class DeliversAsMuchAsThereIs(KombuBus):
+    def subscribe(self, topic: str, receive: Any, **options: Any) -> Any:
+        return super().subscribe(topic, receive, **{**options, "prefetch": 100})
+
+
+class ClosesNothing(KombuBus):
+    def is_up(self) -> bool:
+        return True
+
+
+FAULTS = {
+    LosesWhatNobodyHears: "test_what_is_published_waits_for_a_subscriber",
+    DeliversAsMuchAsThereIs: "test_no_more_come_than_may_be_unacknowledged",
+    ClosesNothing: "test_a_bus_that_has_been_closed_is_away",
+}
+
+
+@pytest.mark.parametrize("broken", FAULTS, ids=lambda each: each.__name__)
+def test_a_broken_bus_fails(
+    broken: type[KombuBus], topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Suite(BusSuite):
+        def open_bus(self) -> MessageBus:
+            return broken("memory://broken")
+
+    monkeypatch.setattr(buses, "_PATIENCE", 0.1)
+    with pytest.raises((AssertionError, Empty)):
+        getattr(Suite(), FAULTS[broken])(topic, Heard())

@@ -1,0 +1,180 @@
+"""Messages are what their page and their schema say, and are read as they were."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from go_scheduler import ConfigurationError
+from go_scheduler.dispatch import (
+    Cancel,
+    Run,
+    Status,
+    message_schema,
+    read_action,
+    read_status,
+)
+from go_scheduler.dispatch.messages import schema
+from go_scheduler.dispatch.messages.statuses import Said
+
+PAGE = (Path(__file__).parents[2] / "docs/messages.md").read_text()
+SHOWN = [
+    json.loads(text) for text in re.findall(r"^```json\n(.*?)^```$", PAGE, re.M | re.S)
+]
+VALIDATOR = Draft202012Validator(message_schema())
+NOW = datetime(2030, 1, 1, 9, tzinfo=UTC)
+OF: dict[str, Any] = {"instance_id": UUID(int=1), "attempt": 2}
+CANCEL = Cancel(**OF, reason="lost")
+STATUS = Status(**OF, status=Said.HEARTBEAT, worker="one", at=NOW)
+RUN = Run(
+    **OF,
+    task=None,
+    queue="default",
+    definition_id=UUID(int=3),
+    fire_time=NOW,
+    execute_at=NOW,
+    payload={"ü": [None, 1.5]},
+    metadata={},
+    key=None,
+    runs=0,
+    start_by=None,
+    heartbeat=timedelta(seconds=0.5),
+    timeout=timedelta(minutes=1),
+)
+INSTANTS = st.datetimes(timezones=st.just(UTC))
+SECONDS = st.timedeltas(timedelta(0), timedelta(days=36_525))
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
+    lambda each: st.lists(each, max_size=3) | st.dictionaries(st.text(), each),
+    max_leaves=5,
+)
+
+
+def name(message: dict[str, object]) -> str:
+    return str(message.get("action") or message["status"])
+
+
+def changed(message: Run | Cancel | Status, **fields: object) -> bytes:
+    found = {**json.loads(message.to_bytes()), **fields}
+    return json.dumps(found).encode()
+
+
+def test_the_schema_is_that_of_the_messages() -> None:
+    # python -c "import json; from go_scheduler.dispatch.messages import schema;
+    # print(json.dumps(schema.made_schema(), indent=2))"
+    assert message_schema() == schema.made_schema()
+    Draft202012Validator.check_schema(message_schema())
+
+
+def test_the_page_shows_every_message() -> None:
+    of_actions = {"run", "cancel"}
+    assert {*map(name, SHOWN)} | {"heartbeat"} == {*Said} | of_actions
+
+
+@pytest.mark.parametrize("message", SHOWN, ids=name)
+def test_what_the_page_shows_is_read_and_written_so(message: dict[str, object]) -> None:
+    VALIDATOR.validate(message)
+    read = read_action if "action" in message else read_status
+    written = json.loads(read(json.dumps(message).encode()).to_bytes())
+    assert written.keys() == message.keys()
+    VALIDATOR.validate(written)
+
+
+def test_the_page_has_each_field_of_a_run() -> None:
+    for field in Run.model_fields:
+        assert f"`{field}`" in PAGE or f'"{field}"' in PAGE, field
+
+
+@pytest.mark.parametrize("message", [RUN, CANCEL, STATUS], ids=lambda m: type(m))
+def test_a_message_is_read_as_it_was_written(message: Run | Cancel | Status) -> None:
+    read = read_status if isinstance(message, Status) else read_action
+    VALIDATOR.validate(json.loads(message.to_bytes()))
+    assert read(message.to_bytes()) == message
+    # Of later versions of this package, perhaps.
+    assert read(changed(message, unheard_of=1)) == message
+
+
+@pytest.mark.slow
+@settings(max_examples=20, deadline=None)
+@given(at=INSTANTS, delay=SECONDS, value=VALUES, text=st.text())
+def test_what_a_status_says_comes_through(
+    at: datetime, delay: timedelta, value: object, text: str
+) -> None:
+    status = Status(
+        **OF,
+        status=Said.FAILED,
+        worker="one",
+        at=at,
+        progress=value,
+        error=text,
+        retry=False,
+        retry_in=delay,
+    )
+    VALIDATOR.validate(json.loads(status.to_bytes()))
+    again = read_status(status.to_bytes())
+    assert again.progress == value
+    assert (again.at, again.error, again.retry) == (at, text, False)
+    assert again.retry_in is not None
+    # A float of seconds has microseconds for three centuries.
+    assert abs(again.retry_in - delay) <= timedelta(microseconds=1)
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"", "Invalid JSON"),
+        (b"\xff", "cannot be read"),
+        (b"[]", "object"),
+        (b'{"version": 1}', "action"),
+        (changed(RUN, version=2), r"version: Input should be 1"),
+        (changed(RUN, action="walk"), "'walk'"),
+        (changed(RUN, attempt=0), r"run\.attempt"),
+        (changed(RUN, attempt="1"), r"run\.attempt"),
+        (changed(RUN, attempt=2**63), r"run\.attempt"),
+        (changed(RUN, instance_id="7"), r"run\.instance_id"),
+        (changed(RUN, execute_at="2030-01-01T09:00:00"), r"run\.execute_at"),
+        (changed(RUN, heartbeat=-1), "zero to 100 years"),
+        (changed(RUN, heartbeat=1e12), "zero to 100 years"),
+        (changed(RUN, heartbeat=True), "zero to 100 years"),
+        (changed(RUN, heartbeat="PT1S"), "zero to 100 years"),
+        (changed(RUN, payload=[]), r"run\.payload"),
+        (changed(CANCEL, reason="why not"), r"cancel\.reason"),
+    ],
+)
+def test_what_is_no_action_is_refused(body: bytes, why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        read_action(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (changed(STATUS, status="bored"), "status"),
+        (changed(STATUS, version=2), "version"),
+        (changed(STATUS, worker=""), "worker"),
+        (RUN.to_bytes(), "status: Field required"),
+    ],
+)
+def test_what_is_no_status_is_refused(body: bytes, why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        read_status(body)
+
+
+def test_an_error_that_is_no_utf_8_is_told_all_the_same() -> None:
+    status = Status(**OF, status=Said.FAILED, worker="one", at=NOW, error="\udc80!")
+    assert read_status(status.to_bytes()).error == r"\udc80!"
+
+
+def test_what_is_refused_is_not_repeated() -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        read_action(changed(RUN, payload="secret"))
+    assert "secret" not in str(raised.value)
