@@ -14,6 +14,7 @@ if typing.TYPE_CHECKING:
     from go_scheduler.dispatch.opening import open_bus, register_bus
     from go_scheduler.dispatch.topics import Topics
     from go_scheduler.dispatch.worker import DispatchWorker, Work
+    from go_scheduler.dispatch.working.taken import tell_progress
 else:
     # Hidden from type checkers, which would take any misspelt name for an object.
     __getattr__, __dir__ = _on_demand.on_demand(
@@ -35,6 +36,7 @@ else:
             "read_action": "messages.actions",
             "read_status": "messages.statuses",
             "register_bus": "opening",
+            "tell_progress": "working.taken",
         },
         extra="dispatch",
     )
@@ -56,4 +58,5 @@ __all__ = [
     "read_action",
     "read_status",
     "register_bus",
+    "tell_progress",
 ]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.dispatch.bus import Delivery, Subscription
     from go_scheduler.dispatch.working.settings import Settings
+    from go_scheduler.json import JSON
     from go_scheduler.working.given import Ending
 
 _LOG = logging.getLogger("go_scheduler.dispatch.worker")
@@ -89,7 +90,7 @@ class Life(life.Life):
             run = read_action(delivery.body)
             if not isinstance(run, Run):
                 raise ConfigurationError(f"it is to {run.action}, where runs come from")
-            taken = Taken(run, topic, self._extend)
+            taken = Taken(run, topic, self._goes_on)
         except ConfigurationError as error:
             _LOG.error("a message from %s is dropped: %s", topic, error)
             delivery.reject(requeue=False)
@@ -204,21 +205,19 @@ class Life(life.Life):
         taken.timed_out = self._calling.end(taken)
         await asyncio.sleep(self._settings.grace.total_seconds())
         # Nothing ends it: the scheduler does, once it hears that it goes on.
-        self._beat(taken)
+        self._goes_on(taken)
 
     async def _keep(self, taken: Taken) -> None:
         """Say again and again that it goes on."""
         third = max(taken.run.heartbeat.total_seconds() / 3, _SHORTEST_BEAT)
         while True:
             await asyncio.sleep(third)
-            self._beat(taken)
+            self._goes_on(taken)
 
-    def _beat(self, taken: Taken) -> None:
-        self._telling.say(self._telling.status(taken, Said.HEARTBEAT))
-
-    def _extend(self, taken: Taken, by: timedelta) -> None:
-        """Say at once that it goes on: as long as it does, it is kept anyway."""
-        self._beat(taken)
+    def _goes_on(self, taken: Taken, progress: JSON = None) -> None:
+        """Say so now; from any thread."""
+        said = Said.HEARTBEAT if progress is None else Said.PROGRESS
+        self._telling.say(self._telling.status(taken, said, progress=progress))
 
     def _resize(self) -> None:
         """Have as many messages come as there is room for."""

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from go_scheduler.errors import SchedulerStateError
+from go_scheduler.json import write_value
+from go_scheduler.models import RESULT_LIMIT
 from go_scheduler.models.changed import changed
+from go_scheduler.run import run_here
 from go_scheduler.working.given import Given
 from go_scheduler.working.work import Work, frozen, instance_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime, timedelta
+    from datetime import datetime
     from uuid import UUID
 
     from go_scheduler.dispatch.bus import Delivery
     from go_scheduler.dispatch.messages.actions import Run
+    from go_scheduler.json import JSON
     from go_scheduler.models import TaskInstance
 
 
@@ -32,7 +38,7 @@ class Taken(Given):
     Args:
         run: The message.
         topic: Where it came from.
-        extend: Says that it goes on.
+        goes_on: Says that it goes on, and how far it has come.
 
     Attributes:
         deliveries: Those of its message that wait until it has been accepted.
@@ -47,15 +53,21 @@ class Taken(Given):
     recorder = "the scheduler"
 
     def __init__(
-        self, run: Run, topic: str, extend: Callable[[Taken, timedelta], None]
+        self, run: Run, topic: str, goes_on: Callable[[Taken, JSON], None]
     ) -> None:
-        super().__init__(_work_of(run), extend)
+        # As long as it says so, it is kept: how much longer is of no use.
+        super().__init__(_work_of(run), lambda taken, by: goes_on(taken, None))
+        self._goes_on = goes_on
         self.run = run
         self.key = Key(run.instance_id, run.attempt)
         self.topic = topic
         self.deliveries: list[Delivery] = []
         self.began_at: datetime | None = None
         self.timed_out = False
+
+    def tell(self, progress: JSON) -> None:
+        """Say how far it has come."""
+        self._goes_on(self, progress)
 
     @cached_property
     def instance(self) -> TaskInstance:
@@ -81,3 +93,25 @@ def _work_of(run: Run) -> Work:
         queue=run.queue,
         traceparent=run.trace_context,
     )
+
+
+def tell_progress(progress: JSON) -> None:
+    """Say how far the run has come in which this is called.
+
+    The scheduler keeps the last of it as the ``progress`` of the instance.
+
+    Args:
+        progress: Any JSON value, of at most 64 KiB as text.
+
+    Raises:
+        ConfigurationError: It is none.
+        SchedulerStateError: No handler of a ``DispatchWorker`` is executing here.
+    """
+    taken = run_here()
+    if not isinstance(taken, Taken):
+        raise SchedulerStateError(
+            "tell_progress() is for handlers that a DispatchWorker calls"
+        )
+    # A copy: what it was may change before it is sent.
+    text = write_value(progress, name="progress", limit=RESULT_LIMIT)
+    taken.tell(json.loads(text))

@@ -30,9 +30,9 @@ ENDS = ("succeeded", "failed", "released")
 class Bench:
     """A bus, with what is published and heard there."""
 
-    def __init__(self, bus: MessageBus) -> None:
+    def __init__(self, bus: MessageBus, topics: Topics) -> None:
         self.bus = bus
-        self.topics = Topics()
+        self.topics = topics
         self.said: list[Status] = []
         self._changed = threading.Condition()
 
@@ -99,9 +99,9 @@ WHAT: dict[str, Any] = {
 
 
 @contextmanager
-def bench(url: str) -> Iterator[Bench]:
-    """One on a bus of its own."""
+def bench(url: str, namespace: str = "go_scheduler") -> Iterator[Bench]:
+    """One on a bus of its own, or with topics of its own."""
     with open_bus(url) as bus:
-        found = Bench(bus)
+        found = Bench(bus, Topics(namespace))
         bus.subscribe(found.topics.statuses, found.hear, prefetch=100)
         yield found

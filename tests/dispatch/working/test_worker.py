@@ -20,9 +20,10 @@ from go_scheduler import (
     HandedOn,
     HandlerRegistry,
     RetryAfter,
+    SchedulerStateError,
     current_run,
 )
-from go_scheduler.dispatch import DispatchWorker, Work, open_bus
+from go_scheduler.dispatch import DispatchWorker, Work, open_bus, tell_progress
 from tests.dispatch.working.bench import AT, PATIENCE, Bench, bench
 
 if TYPE_CHECKING:
@@ -341,6 +342,25 @@ def test_heartbeats_are_sent_meanwhile(one: Bench) -> None:
         one.until(run, "heartbeat", count=2)
         held.go_on.set()
         one.end_of(run)
+
+
+def test_a_handler_tells_how_far_it_has_come(one: Bench) -> None:
+    go_on = threading.Event()
+
+    def handler(_: Work) -> None:
+        said = {"done": [1]}
+        tell_progress(said)
+        said["done"].append(2)
+        assert go_on.wait(PATIENCE)
+        tell_progress(object())  # type: ignore[arg-type]
+
+    with working(one, handler):
+        run = one.publish()
+        assert one.until(run, "progress").progress == {"done": [1]}
+        go_on.set()
+        assert "progress" in (one.end_of(run).error or "")
+    with pytest.raises(SchedulerStateError, match="a DispatchWorker calls"):
+        tell_progress(1)
 
 
 @pytest.mark.parametrize("wrapped", [False, True])

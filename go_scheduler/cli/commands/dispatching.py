@@ -1,0 +1,119 @@
+"""The command `dispatch-worker`."""
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from go_scheduler.cli.options import text
+from go_scheduler.cli.output import line
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.shown import shown
+
+app = typer.Typer()
+
+
+@app.command()
+def dispatch_worker(
+    tasks: Annotated[
+        str,
+        typer.Option(
+            metavar="MODULE:NAME",
+            help="A registry of handlers, or one handler, such as myapp.jobs:registry.",
+            show_default=False,
+        ),
+    ],
+    bus: Annotated[
+        str | None,
+        text(
+            "The bus, such as amqps://user:password@host; else GO_SCHEDULER_BUS, where"
+            " others do not see the password.",
+            metavar="URL",
+        ),
+    ] = None,
+    queues: Annotated[
+        str, typer.Option(help="Whose runs it takes, with commas between them.")
+    ] = "default",
+    concurrency: Annotated[
+        int, typer.Option(metavar="COUNT", help="The most runs at once.")
+    ] = 32,
+    limit: Annotated[
+        list[str] | None,
+        text("The most runs of one task at once; for several.", metavar="TASK=COUNT"),
+    ] = None,
+    topic_per_task: Annotated[
+        str | None,
+        text(
+            "The tasks that the dispatcher has topics of their own for, with commas"
+            " between them; all: each has one.",
+            metavar="TASKS",
+        ),
+    ] = None,
+    namespace: Annotated[
+        str, typer.Option(help="What all topics begin with, as for the dispatcher.")
+    ] = "go_scheduler",
+    name: Annotated[
+        str | None,
+        text("What it is shown as; no two have the same name.", metavar="NAME"),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The configuration, for its log; else ./go_scheduler.yaml, or the one"
+            " at home.",
+        ),
+    ] = None,
+) -> None:
+    """Run handlers of your own for schedulers on a message bus, until a signal.
+
+    At the first signal what runs is awaited; at the second it is left behind.
+    """
+    # Imported here: no other command needs a bus.
+    from go_scheduler.dispatch.opening import open_bus
+    from go_scheduler.dispatch.worker import DispatchWorker
+    from go_scheduler.http.configuration.imported import imported
+    from go_scheduler.http.configuration.loading import load_configuration
+    from go_scheduler.http.logs import written_log
+
+    if not (url := bus or os.environ.get("GO_SCHEDULER_BUS")):
+        raise ConfigurationError("say which bus: --bus URL, or GO_SCHEDULER_BUS")
+    settings = load_configuration(config).settings
+    handler: Any = imported(tasks)
+    with written_log(settings.log), open_bus(url) as opened:
+        worker = DispatchWorker(
+            opened,
+            handler,
+            queues=_names(queues),
+            max_workers=concurrency,
+            limits=_limits(limit or ()),
+            topic_per_task=_topics(topic_per_task),
+            namespace=namespace,
+            name=name,
+        )
+        line(f"runs {tasks} for the queues {', '.join(_names(queues))}")
+        worker.run()
+
+
+def _names(listed: str) -> Sequence[str]:
+    return [each.strip() for each in listed.split(",")]
+
+
+def _topics(listed: str | None) -> bool | Collection[str]:
+    if listed is None or listed == "all":
+        return listed is not None
+    return _names(listed)
+
+
+def _limits(said: Sequence[str]) -> Mapping[str, int]:
+    found: dict[str, int] = {}
+    for each in said:
+        task, equals, count = each.rpartition("=")
+        if not equals or not count.isdecimal():
+            raise ConfigurationError(
+                f"--limit must be a task and a number, such as resize=2: {shown(each)}"
+            )
+        found[task] = int(count)
+    return found

@@ -1,0 +1,127 @@
+"""The command `dispatch-worker`: handlers of one's own, for schedulers on a bus."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from go_scheduler.dispatch import DispatchWorker
+from tests.cli.shell import FAILED_AFTER, Shell, clean_environment
+from tests.dispatch.working.bench import bench
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.rabbitmq_servers import RabbitMQServer
+
+MODULE = """
+import sys
+from go_scheduler import HandlerRegistry
+
+registry = HandlerRegistry()
+
+@registry.task("send")
+def send(order: int) -> int:
+    return order + 1
+
+@registry.task("wait")
+def wait() -> None:
+    sys.stdin.read()
+"""
+TASKS = ("--tasks", "bus_jobs:registry")
+
+
+@pytest.fixture
+def shell(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Shell:
+    (tmp_path / "bus_jobs.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "bus_jobs", raising=False)
+    return Shell("", capsys)
+
+
+def test_its_options_are_those_of_the_worker(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[DispatchWorker] = []
+    monkeypatch.setattr(DispatchWorker, "run", lambda self: made.append(self))
+    words = [*TASKS, "--bus", "memory://x", "--queues", "a, b", "--concurrency", "3"]
+    words += ("--limit", "send=2", "--limit", "wait=1", "--topic-per-task", "send")
+    words += ("--namespace", "mine", "--name", "N")
+    assert "for the queues a, b\n" in shell("dispatch-worker", *words, where=False)
+    monkeypatch.setenv("GO_SCHEDULER_BUS", "memory://y")
+    shell("dispatch-worker", *TASKS, "--topic-per-task", "all", where=False)
+    shell("dispatch-worker", *TASKS, where=False)
+    first, second, third = [each._new_life()._settings for each in made]  # type: ignore[attr-defined]
+    assert (first.max_workers, first.name) == (3, "N")
+    assert first.limits == {"send": 2, "wait": 1}
+    assert first.served == {
+        f"mine.run.{queue}{own}": task
+        for queue in ("a", "b")
+        for own, task in (("", None), (".send", "send"))
+    }
+    default = "go_scheduler.run.default"
+    assert second.served == {f"{default}.{task}": task for task in ("send", "wait")}
+    assert third.served == {default: None}
+    assert third.max_workers == 32
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ((), "say which bus: --bus URL, or GO_SCHEDULER_BUS"),
+        (("--bus", "what"), "a bus's URL begins with a scheme"),
+        (("--bus", "memory://", "--limit", "send"), "such as resize=2: 'send'"),
+        (("--bus", "memory://", "--limit", "send=x"), "such as resize=2: 'send=x'"),
+        (("--bus", "memory://", "--limit", "x=1"), "no handler is registered as 'x'"),
+    ],
+)
+def test_what_is_wrong_is_told(shell: Shell, words: tuple[str, ...], text: str) -> None:
+    assert text in shell.refusal("dispatch-worker", *TASKS, *words, where=False)
+
+
+@pytest.mark.slow
+def test_workers_share_what_is_on_a_bus_and_leave_it_when_they_are_killed(
+    shell: Shell, rabbitmq_server: RabbitMQServer
+) -> None:
+    namespace = f"tests-{uuid4()}"
+    environment = clean_environment() | {"GO_SCHEDULER_BUS": rabbitmq_server.url}
+
+    def started(name: str) -> subprocess.Popen[str]:
+        words = ("--namespace", namespace, "--name", name, "--concurrency", "1")
+        return subprocess.Popen(
+            [sys.executable, "-m", "go_scheduler", "dispatch-worker", *TASKS, *words],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    with (
+        bench(rabbitmq_server.url, namespace) as one,
+        started("first") as first,
+    ):
+        held = one.publish(task="wait")
+        one.until(held, "started")
+        # The first has no place for it.
+        other = one.publish(payload={"order": 6})
+        with started("second") as second:
+            assert one.end_of(other).result == 7
+            assert one.end_of(other).worker == "second"
+            first.kill()
+            assert first.wait(FAILED_AFTER)
+            again = one.publish(payload={"order": 7})
+            assert one.end_of(again).worker == "second"
+            assert one.of(held) == ["accepted", "started"]
+            second.send_signal(signal.SIGTERM)
+            assert second.wait(FAILED_AFTER) == 0
