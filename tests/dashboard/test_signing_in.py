@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Iterator
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -24,6 +26,12 @@ from tests.http.access.provider import AUDIENCE, CLIENT, Provider, provider
 from tests.http.serving import Calling
 
 ORIGIN = "http://127.0.0.1:8710"
+BEGUN = re.compile("go_scheduler-login-[0-9a-f]{8}-8710")
+ELSEWHERE = {
+    "Sec-Fetch-Site": "cross-site",
+    "Sec-Fetch-Mode": "navigate",
+    "Sec-Fetch-Dest": "document",
+}
 NEW = new_key()
 KEY = ApiKey(subject="ops", hash=NEW.kept, scopes=["jobs:read", "runs:write"])
 READER = new_key()
@@ -87,6 +95,17 @@ def back_from(asked: str) -> str:
 
 def sign_in_at_issuer(browser: Calling, to: str = "/probe") -> httpx.Response:
     return browser.get(back_from(to_issuer(browser, to)))
+
+
+def begun_in(browser: Calling) -> dict[str, str]:
+    """What a browser keeps of sign-ins that it has begun."""
+    kept = browser.cookies.items()
+    return {name: each for name, each in kept if BEGUN.fullmatch(name)}
+
+
+def name_of(state: list[str]) -> str:
+    """What is kept of a sign-in is called by its state."""
+    return f"go_scheduler-login-{sha256(state[0].encode()).hexdigest()[:8]}-8710"
 
 
 def cookies_of(answer: httpx.Response) -> dict[str, str]:
@@ -239,7 +258,8 @@ def test_people_sign_in_at_the_issuer(oidc: Provider) -> None:
         assert 'content="0; url=/probe"' in answer.text
         cookies = cookies_of(answer)
         assert "SameSite=strict" in cookies["go_scheduler-8710"]
-        assert "Max-Age=0" in cookies["go_scheduler-login-8710"]
+        [begun] = [each for name, each in cookies.items() if BEGUN.fullmatch(name)]
+        assert "Max-Age=0" in begun
         assert browser.get("/probe").text == f"{SECRET}, ann, True"
         assert press(browser).text == "pressed: mine"
 
@@ -263,9 +283,13 @@ def test_a_code_that_comes_in_another_browser_signs_nobody_in(oidc: Provider) ->
     with Calling(app) as browser, Calling(app) as other:
         path = back_from(to_issuer(browser))
         assert "in another browser" in other.get(path).text
-        to_issuer(other)
+        mine = parse_qs(urlsplit(to_issuer(other)).query)["state"]
         answer = other.get(path)
         assert answer.status_code == 400
+        # Nor does it with what another sign-in has kept, whatever that is called.
+        state = parse_qs(urlsplit(path).query)["state"]
+        kept = begun_in(other)[name_of(mine)]
+        answer = other.get(path, headers={"Cookie": f"{name_of(state)}={kept}"})
         assert "no answer to what the issuer was asked" in answer.text
         assert other.get("/probe").status_code == 303
 
@@ -273,10 +297,34 @@ def test_a_code_that_comes_in_another_browser_signs_nobody_in(oidc: Provider) ->
 def test_a_code_is_good_for_once(oidc: Provider) -> None:
     with known_to(at_issuer(oidc)) as browser:
         path = back_from(to_issuer(browser))
-        kept = {"Cookie": browser.cookie("go_scheduler-login-8710")}
+        [(name, value)] = begun_in(browser).items()
         assert browser.get(path).status_code == 200
-        assert browser.get(path).status_code == 400
+        kept = {"Cookie": f"{name}={value}"}
         assert browser.get(path, headers=kept).status_code == 400
+
+
+def test_who_goes_back_after_signing_in_is_still_signed_in(oidc: Provider) -> None:
+    oidc.claims = {"scope": "jobs:read", "queues": "*"}
+    with known_to(at_issuer(oidc)) as browser:
+        path = back_from(to_issuer(browser))
+        assert browser.get(path).status_code == 200
+        # To the browser the issuer still leads here, and it sends no strict cookie.
+        again = browser.get(path, headers=ELSEWHERE)
+        assert f"url={path}".replace("&", "&amp;") in again.text
+        answer = browser.get(path)
+        assert (answer.status_code, answer.headers["Location"]) == (303, "/")
+        assert browser.get("/probe").status_code == 200
+
+
+def test_each_tab_is_signed_in_by_what_it_has_begun_itself(oidc: Provider) -> None:
+    with known_to(at_issuer(oidc)) as browser:
+        tabs = [back_from(to_issuer(browser, f"/probe?{n}")) for n in range(6)]
+        # Of many that were begun the latest are kept.
+        assert len(begun_in(browser)) == 4
+        assert "took too long" in browser.get(tabs[0]).text
+        for n in (2, 5, 3):
+            assert f"url=/probe?{n}" in browser.get(tabs[n]).text
+        assert len(begun_in(browser)) == 1
 
 
 def test_who_takes_too_long_begins_anew(oidc: Provider, clock: ManualClock) -> None:
@@ -299,8 +347,8 @@ def test_whom_the_issuer_refuses_is_told_so(oidc: Provider) -> None:
     [
         ({"iss": ""}, "not sent by the issuer"),
         ({"iss": "https://evil.example"}, "not sent by the issuer"),
-        ({"state": ""}, "no answer"),
-        ({"state": "ü"}, "no answer"),
+        ({"state": ""}, "took too long"),
+        ({"state": "ü"}, "took too long"),
         ({"code": "another"}, "the token is not"),
     ],
 )

@@ -12,7 +12,7 @@ import httpx
 import uvicorn
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterator, Mapping
 
     from starlette.applications import Starlette
 
@@ -71,6 +71,11 @@ class Calling:
     def cookie(self, name: str) -> str:
         """A cookie that it keeps, as it would be sent."""
         return f"{name}={self._client.cookies[name]}"
+
+    @property
+    def cookies(self) -> Mapping[str, str]:
+        """All that it keeps."""
+        return dict(self._client.cookies)
 
     def forget(self) -> None:
         """Keep no cookies."""

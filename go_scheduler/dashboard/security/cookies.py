@@ -22,6 +22,14 @@ def cookie_of(request: Request, name: str) -> str:
     return request.cookies.get(_name(name, request), "")
 
 
+def kept_under(request: Request, name: str) -> list[str]:
+    """The ends of the names of what a browser keeps that has a name and an end."""
+    pattern = _name(f"{name}-ENDING", request)
+    pattern = re.escape(pattern).replace("ENDING", "([0-9a-f]{8})")
+    found = (re.fullmatch(pattern, each) for each in request.cookies)
+    return [each[1] for each in found if each]
+
+
 def keep(
     request: Request,
     response: Response,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from go_scheduler.dashboard.security.cookies import cookie_of, forget, keep
+from go_scheduler.dashboard.security.cookies import cookie_of, forget, keep, kept_under
 from go_scheduler.dashboard.security.forms import check_token, read_form
 from go_scheduler.dashboard.security.place import (
     check_own_page,
@@ -35,6 +36,7 @@ BACK = "/login/callback"
 _BEGUN = "go_scheduler-login"
 _PURPOSE = "login"
 _TAKES = timedelta(minutes=10)
+_MOST = 4
 
 
 async def show(request: Request) -> Response:
@@ -76,8 +78,12 @@ async def begin(request: Request) -> Response:
     seal = await here.sessions.seal()
     sealed = seal.close(_PURPOSE, {**begun.kept, "next": to}, until)
     response = RedirectResponse(begun.url, 303)
-    # What another site leads to is not sent along with a strict one.
-    keep(request, response, _BEGUN, sealed, same_site="lax", lasts=_TAKES)
+    # Each tab has its own. What another site leads to is not sent along with a strict
+    # one.
+    name = _begun(begun.kept["state"])
+    keep(request, response, name, sealed, same_site="lax", lasts=_TAKES)
+    for each in kept_under(request, _BEGUN)[: 1 - _MOST]:
+        forget(request, response, f"{_BEGUN}-{each}")
     return response
 
 
@@ -86,9 +92,10 @@ async def end(request: Request) -> Response:
     doors, here, flow = _doors(request), _here(request), _code_flow(request)
     doors.count(request)
     seal = await here.sessions.seal()
-    kept = seal.open(_PURPOSE, cookie_of(request, _BEGUN), here.clock.now())
+    name = _begun(request.query_params.get("state", ""))
+    kept = seal.open(_PURPOSE, cookie_of(request, name), here.clock.now())
     if kept is None:
-        raise refused("it took too long, or was begun in another browser")
+        return await _not_begun(request)
     try:
         caller = await flow.end(request.query_params, kept, _back(request))
     except Problem as problem:
@@ -96,7 +103,7 @@ async def end(request: Request) -> Response:
         raise
     # A strict cookie is sent along only with what our own page leads to.
     response = Visit(request).onward(kept["next"])
-    forget(request, response, _BEGUN)
+    forget(request, response, name)
     await _let_in(request, response, caller, doors.known_at_issuer(caller))
     return response
 
@@ -139,6 +146,24 @@ async def _show(request: Request, to: str, wrong: str = "") -> Response:
     if session.is_new:
         await here.sessions.keep(session, request, response)
     return response
+
+
+async def _not_begun(request: Request) -> Response:
+    """Answer what is over, as after going back in a browser, or never was."""
+    if comes_from_elsewhere(request):
+        # Here no session would be known.
+        return Visit(request).onward()
+    session = await _here(request).sessions.of(request)
+    try:
+        _doors(request).caller_of(session.signed_in)
+    except Problem:
+        raise refused("it took too long, or was begun in another browser") from None
+    return Visit(request).go("/")
+
+
+def _begun(state: str) -> str:
+    """The name of what a browser keeps of a sign-in that has begun."""
+    return f"{_BEGUN}-{hashlib.sha256(state.encode()).hexdigest()[:8]}"
 
 
 async def _let_in(
