@@ -25,6 +25,7 @@ TRACE_CONTEXT_LIMIT = 512
 """The most characters that the context of a trace may have."""
 
 _LATEST_VERSION = 2**63 - 1
+_MOST_COUNTED = 10**9
 
 PRIORITIES = range(4)
 """The classes of priority; what is in a smaller one goes first."""
@@ -128,6 +129,24 @@ def check_at_least(name: str, value: object, least: timedelta) -> None:
         raise ConfigurationError(
             f"{name} must be at least {least.total_seconds():g} s and at most 100"
             f" years: {shown(value)}"
+        )
+
+
+def check_count(name: str, value: object) -> None:
+    """Check that a value is a whole number, at least 1 and what every store can keep.
+
+    Args:
+        name: Of the argument, for the error message.
+        value: Its value.
+
+    Raises:
+        ConfigurationError: It is something else.
+    """
+    check_type(name, value, int)
+    assert isinstance(value, int)
+    if not 1 <= value <= _MOST_COUNTED:
+        raise ConfigurationError(
+            f"{name} must be from 1 to {_MOST_COUNTED:,}, not {shown(value)}"
         )
 
 

@@ -125,6 +125,7 @@ def test_a_key_must_be_text() -> None:
         ("catch_up", 60, "CatchUp"),
         ("overlap", "skip", "Overlap"),
         ("lock", 1, "str"),
+        ("max_per_node", "1", "int"),
         ("named", 1, "bool"),
         ("revision", True, "int"),
         ("revision", "1", "int"),
@@ -255,6 +256,7 @@ def test_what_the_store_keeps_is_not_compared(kept: Mapping[str, object]) -> Non
         {"jitter": MINUTE},
         {"overlap": Overlap.SKIP},
         {"lock": "a"},
+        {"max_per_node": 1},
     ],
 )
 def test_everything_a_user_sets_is_compared(change: Mapping[str, object]) -> None:
@@ -288,6 +290,7 @@ def test_every_field_is_tested_to_be_compared_or_not() -> None:
         "jitter",
         "overlap",
         "lock",
+        "max_per_node",
     }
 
 

@@ -96,6 +96,9 @@ class Policies(RunPolicies):
     jitter: Annotated[
         str | None, _option("Run each up to so much later than its fire time.")
     ] = None
+    max_per_node: Annotated[
+        int | None, _option("How many of it one node has at once.")
+    ] = None
 
     def fields(self) -> dict[str, Any]:
         """What they are to a ``TaskDefinition``.
@@ -107,6 +110,7 @@ class Policies(RunPolicies):
             **RunPolicies.fields(self),
             "catch_up": self._catch_up(),
             "jitter": duration_of(self.jitter, "--jitter"),
+            "max_per_node": self.max_per_node,
         }
 
     def _catch_up(self) -> CatchUp | None:

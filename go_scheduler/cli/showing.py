@@ -51,6 +51,7 @@ def definition_lines(definition: TaskDefinition) -> Sequence[str]:
             "jitter": _length(definition.jitter),
             "overlap": definition.overlap.value,
             "lock": definition.lock,
+            "max per node": _shown(definition.max_per_node),
             "revision": _shown(definition.revision),
         }
     )

@@ -39,6 +39,7 @@ TAKEN_BY_A_TASK = (
     "jitter",
     "overlap",
     "lock",
+    "max_per_node",
     "paused",
     "note",
 )

@@ -40,6 +40,7 @@ def definition_of(answer: Any) -> TaskDefinition:
         jitter=body.jitter,
         overlap=body.overlap,
         lock=body.lock,
+        max_per_node=body.max_per_node,
         owner=body.owner,
         next_fire_time=body.next_fire_time,
         paused=body.paused,

@@ -10,6 +10,7 @@ from uuid import UUID, uuid4, uuid5
 from go_scheduler.checks import (
     LEAST_EXPIRE_AFTER,
     check_at_least,
+    check_count,
     check_id,
     check_name,
     check_note,
@@ -76,6 +77,9 @@ class TaskDefinition:
             definition runs, on any node.
         lock: Of all definitions with the same lock one instance runs at a time, on all
             nodes together, and the others wait for it; at most 200 characters.
+        max_per_node: How many of its instances one node has in its hands at once, at
+            least 1: what is beyond it is left to others, or comes later. None: as many
+            as there are workers.
         named: Whether its id was passed, and not made up. Kept by the store.
         owner: Whose set it is declared in, see ``declare``; None: in no set. Kept by
             the store.
@@ -118,6 +122,7 @@ class TaskDefinition:
     jitter: timedelta | None = None
     overlap: Overlap = Overlap.ALLOW
     lock: str | None = None
+    max_per_node: int | None = None
     named: bool = field(default=None, compare=False)  # type: ignore[assignment]
     owner: str | None = field(default=None, compare=False)
     next_fire_time: datetime | None = field(default=None, compare=False)
@@ -151,6 +156,8 @@ class TaskDefinition:
         check_type("overlap", self.overlap, Overlap)
         if self.lock is not None:
             object.__setattr__(self, "lock", check_name("lock", self.lock))
+        if self.max_per_node is not None:
+            check_count("max_per_node", self.max_per_node)
         check_type("paused", self.paused, bool)
         if self.owner is not None:
             object.__setattr__(self, "owner", check_name("owner", self.owner))

@@ -12,10 +12,12 @@ from go_scheduler.events.notices import Notices
 from go_scheduler.running.held_run import HeldRun
 from go_scheduler.running.intake import Accepted, GivenBack, Refused, judge
 from go_scheduler.running.lateness import Asked
+from go_scheduler.running.per_node import PerNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
+    from uuid import UUID
 
     from go_scheduler.clock import StoreClock
     from go_scheduler.handlers.registry import Handler
@@ -59,6 +61,7 @@ class Admission:
         self._held = held
         self._recorder = recorder
         self._spares = spares
+        self._per_node = PerNode(held)
         self._defaults = defaults
         self.notices = Notices()
         self._events = events.teller("running", bounded=True)
@@ -70,7 +73,8 @@ class Admission:
     def admit(self, instances: Iterable[TaskInstance]) -> Sequence[HeldRun]:
         """Judge what has been claimed; answer the runs of what is let in."""
         now, asked = self._clock.now(), Asked()
-        admitted = []
+        admitted, held = [], []
+        full: set[UUID] = set()
         for instance in instances:
             run = HeldRun(
                 instance,
@@ -81,10 +85,15 @@ class Admission:
             if not isinstance(verdict, Accepted):
                 self._turn_away(run, verdict)
                 continue
+            if instance.definition.max_per_node is None:
+                held.append(run)
+            elif later := self._per_node.take(run, full):
+                self._recorder.release(run, later.reason, delay=later.delay)
+                continue
             if verdict.again:
                 self._events.tell(InstanceTakenOver(**of_instance(instance)))
             admitted.append(run)
-        self._held.add(admitted)
+        self._held.add(held)
         if self._events.wanted(InstanceClaimed):
             self._tell_claimed(admitted)
         return admitted

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence, Set
     from datetime import timedelta
+    from uuid import UUID
 
     from go_scheduler.running.held_run import HeldRun
     from go_scheduler.stores.messages import Claim
@@ -53,6 +54,12 @@ class Held:
         # In the order of the stages: what has left the one is in the next.
         stages = (self._waiting, self._due, self._running)
         return {run.claim for stage in stages for run in stage.copy()}
+
+    def count_of(self, definition_id: UUID) -> int:
+        """How many runs of a definition are held; those apart are left out."""
+        stages = (self._waiting.copy(), self._due.copy(), self._running.copy())
+        runs = {run for stage in stages for run in stage}.difference(self.apart())
+        return sum(run.instance.definition.id == definition_id for run in runs)
 
     def running(self) -> Collection[HeldRun]:
         """The runs whose handler has been called and has not come back."""

@@ -133,6 +133,8 @@ def _pending(facts: Facts, instance: TaskInstance) -> Why:
     elif (since := instance.execute_at) <= facts.now:
         was, because = facts.times(since), Because.WAITS_FOR_NODE
         text = f"It was due at {was}, and is offered again at {due}, in {soon}."
+        if (most := instance.definition.max_per_node) is not None:
+            text += f" Of its definition, one node has at most {most} at once."
     else:
         text = f"It is due at {due}{_by_jitter(instance)}, in {soon}."
         because, since = Because.PENDING, None

@@ -83,6 +83,7 @@ def test_each_option_that_says_how(shell: Shell) -> None:
         *("--retry-max-delay", "1h", "--retry-jitter", "0.5", "--catch-up", "all"),
         *("--grace", "1m", "--within", "1h", "--drop-after", "1d", "--jitter", "2s"),
         *("--overlap", "skip", "--lock", "disk", "--paused", "--note", "not yet"),
+        *("--max-per-node", "3"),
     )
     definition = stored(shell)
     expected = TaskDefinition(
@@ -110,6 +111,7 @@ def test_each_option_that_says_how(shell: Shell) -> None:
         jitter=timedelta(seconds=2),
         overlap=Overlap.SKIP,
         lock="disk",
+        max_per_node=3,
     )
     assert definition == expected
     assert (definition.paused, definition.note) == (True, "not yet")

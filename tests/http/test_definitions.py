@@ -50,6 +50,7 @@ FULL: dict[str, Any] = {
     "jitter": 30,
     "overlap": "skip",
     "lock": "printer",
+    "max_per_node": 3,
     "paused": True,
     "note": "not yet",
 }

@@ -110,6 +110,7 @@ def policies_of(definition: TaskDefinition) -> list[tuple[str, str]]:
     found: list[tuple[str, object]] = [("overlap", definition.overlap.value)]
     found += [("priority", definition.priority)]
     found += [("lock", definition.lock), ("jitter", definition.jitter)]
+    found += [("max per node", definition.max_per_node)]
     found += [
         ("expire after", definition.expire_after),
         ("timeout", definition.timeout),

@@ -56,6 +56,7 @@ _ANSWER: JsonDict = {
     "jitter": None,
     "overlap": "allow",
     "lock": None,
+    "max_per_node": None,
     "paused": False,
     "note": None,
     "state": "active",
@@ -91,6 +92,11 @@ class DefinitionBody(Body):
     jitter: Seconds | None = Field(None, description="How much later it runs, at most.")
     overlap: Overlapping = Overlap.ALLOW
     lock: Name | None = Field(None, description="One of all with this lock runs.")
+    max_per_node: int | None = Field(
+        None,
+        description="How many of it one node has at once; null: any number.",
+        json_schema_extra={"minimum": 1},
+    )
     owner: Name | None = Field(None, description="In whose declared set it is.")
     paused: bool = Field(False, description="Of a new one; else pause and resume it.")
     note: str | None = Field(None, description="Why it is paused.")
@@ -133,6 +139,7 @@ class DefinitionBody(Body):
                 jitter=self.jitter,
                 overlap=self.overlap,
                 lock=self.lock,
+                max_per_node=self.max_per_node,
                 paused=self.paused,
                 note=self.note,
                 revision=revision,
@@ -173,6 +180,7 @@ class DefinitionAnswer(Answer):
     jitter: Seconds | None
     overlap: Overlap
     lock: str | None
+    max_per_node: int | None
     paused: bool
     note: str | None
     state: DefinitionState
@@ -201,6 +209,7 @@ class DefinitionAnswer(Answer):
             jitter=definition.jitter,
             overlap=definition.overlap,
             lock=definition.lock,
+            max_per_node=definition.max_per_node,
             paused=definition.paused,
             note=definition.note,
             state=definition.state,

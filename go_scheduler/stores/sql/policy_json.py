@@ -93,6 +93,7 @@ _READERS: Mapping[str, Callable[[Any], object]] = {
     "jitter": from_microseconds,
     "overlap": Overlap,
     "lock": str,
+    "max_per_node": int,
     "last_pause": _read_pause,
     "overdue": bool,
     "trace_context": str,

@@ -182,6 +182,7 @@ def read_definition(
         like.jitter,
         like.overlap,
         like.lock,
+        like.max_per_node,
         bool(row.named),
         like.owner,
         row.next_fire_time,

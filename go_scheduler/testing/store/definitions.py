@@ -40,6 +40,7 @@ OTHER_VALUES = [
     pytest.param({"metadata": {"a": [1]}}, id="metadata"),
     pytest.param({"expire_after": MINUTE}, id="expire_after"),
     pytest.param({"timeout": MINUTE}, id="timeout"),
+    pytest.param({"max_per_node": 3}, id="max_per_node"),
     pytest.param({"retry": RetryPolicy(max_attempts=None)}, id="retry"),
     pytest.param({"retry": RetryPolicy(max_attempts=3)}, id="retry-3"),
     pytest.param({"catch_up": CatchUp(grace=HOUR)}, id="catch_up"),
