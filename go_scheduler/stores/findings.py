@@ -162,6 +162,52 @@ CONTENTION = Kind(
 OLD_STATISTICS = Kind(
     "old-statistics", _WARNING, "Make statistics: without, whole tables are scanned."
 )
+EVICTING = Kind(
+    "evicting",
+    _ERROR,
+    "Set maxmemory-policy noeviction: this one removes what is scheduled, when the"
+    " memory is full.",
+)
+MEMORY_FULL = Kind(
+    "memory-full",
+    _WARNING,
+    "Raise maxmemory, or keep what has ended for a shorter time: when it is full,"
+    " nothing is written.",
+)
+MAY_LOSE = Kind(
+    "may-lose",
+    _WARNING,
+    "Set appendonly yes, and appendfsync always or everysec.",
+)
+NOT_KEPT = Kind(
+    "not-kept",
+    _ERROR,
+    "Make room on the server's disk, and see its log: what is written is in its memory"
+    " only.",
+)
+NO_REPLICA = Kind(
+    "no-replica",
+    _NOTICE,
+    "Add one, if the schedule is to outlive the server's machine.",
+)
+REPLICA_BEHIND = Kind(
+    "replica-behind",
+    _WARNING,
+    "See to its connection and its load: if it took over now, as much would be lost.",
+)
+SLOW_ANSWERS = Kind(
+    "slow-answers", _WARNING, "See to the network, and to what keeps the server busy."
+)
+SLOW_SCRIPTS = Kind(
+    "slow-scripts",
+    _NOTICE,
+    "See whether the server has a core of its own; others wait meanwhile.",
+)
+WRONG_TYPE = Kind(
+    "wrong-type",
+    _ERROR,
+    "See who wrote it, have that use other keys, and delete it.",
+)
 
 OF_STORES = (
     UNREACHABLE,
@@ -192,6 +238,15 @@ OF_STORES = (
     LEASES_ON_ONE_NODE,
     CONTENTION,
     OLD_STATISTICS,
+    EVICTING,
+    MEMORY_FULL,
+    MAY_LOSE,
+    NOT_KEPT,
+    NO_REPLICA,
+    REPLICA_BEHIND,
+    SLOW_ANSWERS,
+    SLOW_SCRIPTS,
+    WRONG_TYPE,
 )
 """All that stores of this package may find wrong with their databases."""
 

@@ -17,6 +17,7 @@ from go_scheduler.stores.redis.instance_lists import RedisInstanceLists
 from go_scheduler.stores.redis.listener import Listener
 from go_scheduler.stores.redis.lists import Lists
 from go_scheduler.stores.redis.puts import Puts
+from go_scheduler.stores.redis.questions import findings
 from go_scheduler.stores.redis.rows import (
     Reader,
     given_time,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import Clock
     from go_scheduler.models import QueueStats
+    from go_scheduler.stores.findings import Finding
     from go_scheduler.stores.hints import Hints
     from go_scheduler.stores.messages import Announcement, NodeContact, Retention
 
@@ -110,6 +112,10 @@ class RedisStore(
         if not self._has_warned:
             warn(self._server)
             self._has_warned = True
+
+    def examine(self) -> Sequence[Finding]:
+        """What is wrong with the server, and with the keys of the store."""
+        return list(findings(self._server.reached(), self._server.prefix))
 
     def connect(self) -> None:
         """Open a connection."""
