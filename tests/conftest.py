@@ -102,7 +102,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         _need(servers.missing_cockroachdb(), servers.REQUIRE_COCKROACHDB)
     if _engine(item) == "redis" or "redis_server" in fixtures:
         _need(missing_redis(), REQUIRE_REDIS)
-    if {"rabbitmq_server", "own_rabbitmq"}.intersection(fixtures):
+    if any("rabbitmq" in each for each in fixtures):
         _need(missing_rabbitmq(), REQUIRE_RABBITMQ)
 
 
