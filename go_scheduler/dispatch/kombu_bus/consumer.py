@@ -76,7 +76,7 @@ class Consumer(Line, Subscription):
         queue_type: str,
         clock: Clock,
     ) -> None:
-        super().__init__(address, name=f"go_scheduler-bus-{queue}", clock=clock)
+        super().__init__(address, name=f"topic {queue}", clock=clock)
         self._queue = queue
         self._receive = receive
         self._wanted = prefetch
@@ -113,8 +113,10 @@ class Consumer(Line, Subscription):
         self._resize()
 
     def _turn(self) -> None:
-        while self._settled:
-            delivery, requeue = self._settled.popleft()
+        settled = [self._settled.popleft() for _ in range(len(self._settled))]
+        # A size that was said before something was acknowledged holds from then on.
+        self._resize()
+        for delivery, requeue in settled:
             if self._unacked.get(delivery.tag) is not delivery:
                 continue
             del self._unacked[delivery.tag]
@@ -122,7 +124,6 @@ class Consumer(Line, Subscription):
                 self._channel.basic_ack(delivery.tag)
             else:
                 self._channel.basic_reject(delivery.tag, requeue=requeue)
-        self._resize()
 
     def _resize(self) -> None:
         wanted = self._wanted
@@ -176,6 +177,3 @@ class Consumer(Line, Subscription):
 
     def _lost(self, error: Exception) -> None:
         self._settled.clear()
-        if not self._failures:
-            away = self.address.unavailable(error)
-            _LOG.warning("topic %r is not heard: %s", self._queue, away)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from abc import ABC, abstractmethod
 from datetime import timedelta
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from go_scheduler.dispatch.kombu_bus.address import Address
     from go_scheduler.dispatch.kombu_bus.wire import Wire
 
+_LOG = logging.getLogger("go_scheduler.dispatch")
 _BEAT = timedelta(seconds=1)
 _FIRST_BACKOFF = timedelta(milliseconds=100)
 _LONGEST_BACKOFF = timedelta(seconds=5)
@@ -28,7 +30,7 @@ class Line(ABC):
 
     Args:
         address: Where the broker is.
-        name: What the thread is called.
+        name: What it is called in the log, and in the name of its thread.
         clock: Tells when to tell the broker that we are there.
     """
 
@@ -36,8 +38,12 @@ class Line(ABC):
         self.address = address
         self._clock = clock
         self._failures = 0
+        self._away = False
         self.closing = False
-        self._thread = threading.Thread(target=self._live, name=name, daemon=True)
+        self._name = name
+        self._thread = threading.Thread(
+            target=self._live, name=f"go_scheduler-bus {name}", daemon=True
+        )
 
     def start(self) -> None:
         """Begin to connect, in the background."""
@@ -73,6 +79,7 @@ class Line(ABC):
         try:
             self._begin(wire)
             self._failures = 0
+            self._tell_of_return()
             while not self.closing:
                 self._turn()
                 self._listen(wire)
@@ -98,6 +105,7 @@ class Line(ABC):
         if self.closing:
             return
         self._lost(error)
+        self._tell_of_loss(error)
         delay = min(_LONGEST_BACKOFF, _FIRST_BACKOFF * 2 ** min(self._failures, 10))
         self._failures += 1
         self._back_off(delay)
@@ -106,6 +114,16 @@ class Line(ABC):
         until = self._clock.elapsed() + delay
         while not self.closing and (left := until - self._clock.elapsed()) > ZERO:
             self._waker.wait(left.total_seconds())
+
+    def _tell_of_loss(self, error: Exception) -> None:
+        if not self._away:
+            self._away = True
+            _LOG.warning("%s: %s", self._name, self.address.unavailable(error))
+
+    def _tell_of_return(self) -> None:
+        if self._away:
+            self._away = False
+            _LOG.info("%s: the bus at %s is there", self._name, self.address.shown)
 
     @abstractmethod
     def _begin(self, wire: Wire) -> None:

@@ -100,12 +100,9 @@ class ConfirmedOutlet:
     ) -> None:
         """There is no queue for it; it is confirmed next."""
         self._declared.discard(routing_key)
-        posting = self.unconfirmed.pop(int(message.properties["message_id"]), None)
-        if posting is None:
-            # What it was sent for has been told that nobody knows.
-            return
+        posting = self.unconfirmed.pop(int(message.properties["message_id"]))
         if posting.returned:
-            posting.failed(posting.refused or error)
+            posting.refused_for(posting.refused or error)
         else:
             posting.returned = True
             self._again(posting)
@@ -116,7 +113,7 @@ class ConfirmedOutlet:
 
     def _nacked(self, number: int, multiple: bool) -> None:
         for each in self._taken(number, multiple):
-            each.failed(RuntimeError("the queue has refused the message"))
+            each.refused_for(RuntimeError("the queue has refused the message"))
 
     def _taken(self, number: int, multiple: bool) -> list[Posting]:
         """Those that are confirmed by a number."""

@@ -39,10 +39,22 @@ class Posting:
             found["expiration"] = str(int(self.expires.total_seconds() * 1000))
         return found
 
+    def is_awaited(self) -> bool:
+        """Whether anybody waits for it; who does is from then on told what it is."""
+        outcome = self.outcome
+        if outcome.running():
+            return True
+        return not outcome.done() and outcome.set_running_or_notify_cancel()
+
     def done(self) -> None:
         """The broker has it."""
         with suppress(InvalidStateError):
             self.outcome.set_result(None)
+
+    def refused_for(self, error: Exception) -> None:
+        """The broker does not have it."""
+        self.sent = False
+        self.failed(error)
 
     def failed(self, error: Exception) -> None:
         """The broker does not have it, or nobody knows."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from typing import TYPE_CHECKING
 
 from go_scheduler.dispatch.kombu_bus.line import Line
@@ -12,7 +11,6 @@ from go_scheduler.dispatch.kombu_bus.outlets import (
     Outlet,
     PlainOutlet,
 )
-from go_scheduler.errors import BusUnavailableError
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
     from go_scheduler.dispatch.kombu_bus.wire import Wire
 
 _LONG = 3600.0
+_CLOSED = "it has been closed here"
 _UNCONFIRMED = "it has not confirmed a message within {:g} s"
 
 
@@ -42,14 +41,15 @@ class Publisher(Line):
     def __init__(
         self, address: Address, *, timeout: timedelta, queue_type: str, clock: Clock
     ) -> None:
-        super().__init__(address, name="go_scheduler-bus-publisher", clock=clock)
+        super().__init__(address, name="publisher", clock=clock)
         self._timeout = timeout.total_seconds()
         self._queue_type = queue_type
         self._lock = threading.Lock()
         self._waiting: list[Posting] = []
-        self._down: Exception | None = None
+        self._sending: list[Posting] = []
         # What was sent, and for which nobody waits any more.
-        self._overdue: deque[Posting] = deque()
+        self._overdue: list[Posting] = []
+        self._down: Exception | None = None
         self._started = False
         self._outlet: Outlet | None = None
 
@@ -65,47 +65,46 @@ class Publisher(Line):
             BusUnavailableError: It does not, or nobody knows.
         """
         try:
-            self._publish(posting)
-        except BusUnavailableError as error:
-            # Another one for each: the same is told to all that wait.
-            own = BusUnavailableError(str(error))
-            own.unsent = not posting.sent
-            raise own from error.__cause__
+            self._put(posting)
+            posting.outcome.result(self._timeout)
+        except TimeoutError as error:
+            if not posting.outcome.cancel():
+                self._put_overdue(posting)
+            late = TimeoutError(_UNCONFIRMED.format(self._timeout))
+            raise self._unavailable(posting, late) from error
+        except Exception as error:
+            raise self._unavailable(posting, error) from error
 
-    def _publish(self, posting: Posting) -> None:
+    def _unavailable(self, posting: Posting, error: Exception) -> Exception:
+        # Another one for each: the same is told to all that wait.
+        raised = self.address.unavailable(error)
+        raised.unsent = not posting.sent
+        return raised
+
+    def _put(self, posting: Posting) -> None:
         with self._lock:
-            self._check()
+            if self.closing:
+                raise ConnectionAbortedError(_CLOSED)
+            if self._down is not None:
+                # Not itself, which would get a longer traceback each time.
+                raise ConnectionError(str(self._down) or type(self._down).__name__)
             self._waiting.append(posting)
             if not self._started:
                 self._started = True
                 self.start()
         self.wake()
-        try:
-            posting.outcome.result(self._timeout)
-        except TimeoutError as error:
-            if not posting.outcome.cancel():
-                self._overdue.append(posting)
-                self.wake()
-            late = TimeoutError(_UNCONFIRMED.format(self._timeout))
-            raise self.address.unavailable(late) from error
-        except BusUnavailableError:
-            raise
-        except Exception as error:
-            raise self.address.unavailable(error) from error
 
-    def _check(self) -> None:
-        if self.closing:
-            raise BusUnavailableError("the bus has been closed")
-        if self._down is not None:
-            raise self.address.unavailable(self._down)
+    def _put_overdue(self, posting: Posting) -> None:
+        with self._lock:
+            self._overdue.append(posting)
+        self.wake()
 
     def end(self) -> None:
         """End the thread; whoever waits for an outcome is told."""
+        self.closing = True
         if self._started:
             super().end()
-        else:
-            self.closing = True
-        self._fail(BusUnavailableError("the bus has been closed"))
+        self._fail(ConnectionAbortedError(_CLOSED))
 
     def _begin(self, wire: Wire) -> None:
         if self.address.is_amqp:
@@ -117,22 +116,18 @@ class Publisher(Line):
         self._unblocked()
 
     def _turn(self) -> None:
-        while self._overdue:
-            if not self._overdue.popleft().outcome.done():
-                raise TimeoutError(_UNCONFIRMED.format(self._timeout))
         with self._lock:
-            sent, self._waiting = self._waiting, []
+            overdue, self._overdue = self._overdue, []
+            waiting, self._waiting = self._waiting, []
+        self._sending = [each for each in waiting if each.is_awaited()]
+        # What went over a connection that has been lost has an outcome.
+        if [each for each in overdue if not each.outcome.done()]:
+            raise TimeoutError(_UNCONFIRMED.format(self._timeout))
         assert self._outlet is not None
-        for number, each in enumerate(sent):
-            # Nobody waits any more for one that cannot be set running.
-            if each.outcome.running() or each.outcome.set_running_or_notify_cancel():
-                each.sent = True
-                try:
-                    self._outlet.send(each)
-                except Exception:
-                    with self._lock:
-                        self._waiting += sent[number:]
-                    raise
+        for each in self._sending:
+            each.sent = True
+            self._outlet.send(each)
+        self._sending = []
 
     def _listen_without_socket(self, wire: Wire) -> None:
         self._waker.wait(_LONG)
@@ -161,8 +156,8 @@ class Publisher(Line):
     def _fail(self, error: Exception) -> None:
         with self._lock:
             failed, self._waiting = self._waiting, []
+        failed += self._sending
         if self._outlet is not None:
             failed += self._outlet.unconfirmed.values()
-            self._outlet.unconfirmed.clear()
         for each in failed:
             each.failed(error)
