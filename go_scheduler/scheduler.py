@@ -33,7 +33,7 @@ from go_scheduler.stores.base import Store
 from go_scheduler.stores.memory.store import MemoryStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from go_scheduler.events.listening import Listener
     from go_scheduler.handlers.registry import Handler
@@ -202,21 +202,13 @@ class Scheduler(Lifecycle, Tasks, Client):
         self._handler, self._executor = handler, executor
         self._use_tasks_of(handler)
         self._notices, self._said = Notices(), Notices()
-        # Of what stands around it: what it has to warn of at this moment.
-        self._warnings: list[Callable[[], Sequence[str]]] = []
         check_same(self._clock, self._store.clock)
         if isinstance(self._clock, DrivingClock):
             self._executor = executor or self._clock.executor
 
     def health(self) -> Health:
         """How the scheduler is at this moment; never raises and never waits."""
-        health = self._node_health()
-        warnings = (text for each in self._warnings for text in each())
-        return replace(
-            health,
-            warnings=(*health.warnings, *warnings),
-            events_dropped=self._hub.dropped,
-        )
+        return replace(self._node_health(), events_dropped=self._hub.dropped)
 
     def another(
         self, handler: Handler, *, queues: Sequence[str], executor: Executor

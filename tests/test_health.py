@@ -37,13 +37,15 @@ def test_one_that_was_stopped_says_so() -> None:
     assert scheduler.health().trouble == "it has been stopped"
 
 
-def test_it_has_what_stands_around_a_scheduler_to_warn_of() -> None:
-    scheduler = Scheduler(print)
+def test_it_warns_of_what_is_so_at_this_moment() -> None:
     warnings = ["the bus is away"]
-    scheduler._warnings.append(lambda: warnings)
-    assert scheduler.health().warnings == ("the bus is away",)
-    warnings.clear()
-    assert scheduler.health().warnings == ()
+    with Scheduler(print) as scheduler:
+        with scheduler._notices.passing(lambda: warnings):
+            assert scheduler.health().warnings == ("the bus is away",)
+            warnings.clear()
+            assert scheduler.health().warnings == ()
+            warnings.append("it is away again")
+        assert scheduler.health().warnings == ()
 
 
 def test_health_cannot_be_changed() -> None:

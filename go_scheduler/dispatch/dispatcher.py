@@ -16,6 +16,7 @@ from go_scheduler.dispatch.limits import Limits
 from go_scheduler.dispatch.messages.actions import Run
 from go_scheduler.dispatch.topics import Topics
 from go_scheduler.errors import BusUnavailableError, ConfigurationError
+from go_scheduler.handlers.marked import unmarked
 from go_scheduler.raised import Fail, GiveBack
 from go_scheduler.run import HandedOn
 from go_scheduler.running.handed_out import HandedOut
@@ -154,9 +155,9 @@ class Dispatcher:
             fire_time=instance.fire_time,
             execute_at=instance.execute_at,
             payload=None if payload is None else dict(payload),
-            metadata=dict(instance.metadata),
+            metadata=unmarked(instance.metadata),
             key=instance.key,
-            runs=instance.runs,
+            runs=max(0, instance.runs - 1),
             start_by=None if started_at is None else started_at + start_timeout,
             heartbeat=self._limits.heartbeat_timeout_of(instance),
             timeout=self._limits.defaults.timeout_of(instance),

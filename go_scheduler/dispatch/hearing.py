@@ -96,8 +96,7 @@ class Hearing:
                 self._topics.statuses, self._hear, prefetch=_PREFETCH
             )
             stack.callback(subscription.close)
-            self._scheduler._warnings.append(self._warn)
-            stack.callback(self._scheduler._warnings.remove, self._warn)
+            stack.enter_context(self._scheduler._notices.passing(self._warn))
             stack.enter_context(told)
             self._stack = stack.pop_all()
         return self

@@ -43,7 +43,7 @@ def test_all_that_a_worker_needs_is_published(house: House) -> None:
     token = CARRIED.set(TRACE)
     with house.runs():
         definition = house.put(
-            metadata={"of": ["cats"]},
+            metadata={"of": ["cats"], "go_scheduler.type": {}},
             timeout=timedelta(seconds=90),
             heartbeat_timeout=timedelta(seconds=7),
         )
@@ -59,7 +59,7 @@ def test_all_that_a_worker_needs_is_published(house: House) -> None:
     assert run.definition_id == definition.id
     assert (run.fire_time, run.execute_at) == (None, instance.execute_at)
     assert (run.payload, run.metadata) == ({"width": 7}, {"of": ["cats"]})
-    assert (run.key, run.runs, run.attempt) == ("cat", 1, instance.attempt)
+    assert (run.key, run.runs, run.attempt) == ("cat", 0, instance.attempt)
     assert instance.started_at is not None
     assert run.start_by == instance.started_at + MINUTE
     assert (run.heartbeat, run.timeout) == (timedelta(seconds=7), 90 * SECOND)
@@ -170,7 +170,7 @@ class TestAway:
             )
             house.bus.up = True
             house.clock.advance(6 * SECOND)
-            assert house.run().runs == 1
+            assert house.run().runs == 0
             assert house.scheduler.health().warnings == ()
         delays = [each.delay for each in house.of(InstanceGivenBack)]
         assert all(SECOND <= each <= 5 * SECOND for each in delays)
@@ -199,7 +199,7 @@ class TestAway:
             house.clock.advance(SECOND)
             house.bus.up, house.bus.fails = True, False
             house.clock.advance(3 * SECOND)
-            assert house.run().runs == 1
+            assert house.run().runs == 0
 
 
 class TestWrong:
@@ -226,4 +226,4 @@ def test_a_hearing_that_cannot_begin_leaves_nothing(
     monkeypatch.setattr(house.bus, "subscribe", lambda *given, **more: 1 / 0)
     with pytest.raises(ZeroDivisionError), house.dispatcher.hearing(house.scheduler):
         pytest.fail("it has not begun")
-    assert house.scheduler._warnings == []
+    assert house.scheduler._notices.texts == ()

@@ -222,7 +222,7 @@ class TestEnded:
         assert not house.bus.published["go_scheduler.run.default"]
         house.clock.advance(3 * SECOND)
         again = house.run()
-        assert (again.runs, again.attempt > run.attempt) == (1, True)
+        assert (again.runs, again.attempt > run.attempt) == (0, True)
         [given_back] = house.of(InstanceGivenBack)
         assert given_back.reason == "worker anna gave it back"
 
@@ -250,6 +250,14 @@ class TestCancelled:
         [cancel] = house.cancels()
         assert (cancel.reason, cancel.instance_id) == ("cancelled", run.instance_id)
         house.tell(run, "failed", error="it was told to end")
+        assert house.instance(run).state is State.CANCELLED
+
+    def test_one_that_is_given_back_does_not_run_again(self, house: House) -> None:
+        run = house.publish()
+        house.tell(run, "accepted")
+        house.scheduler.cancel(run.instance_id)
+        house.tell(run, "released")
+        house.clock.advance(MINUTE)
         assert house.instance(run).state is State.CANCELLED
 
     def test_a_worker_that_accepts_it_after_that_is_told_then(

@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
 
 from go_scheduler.client.backfilling import Backfill
+from go_scheduler.handlers.marked import unmarked
 from go_scheduler.http.bodies.body import (
     Answer,
     Body,
@@ -22,7 +23,6 @@ from go_scheduler.http.bodies.body import (
     if_given,
 )
 from go_scheduler.http.bodies.definitions import Overlapping
-from go_scheduler.http.jobs.known_types import unmarked
 from go_scheduler.models import (
     Cancelled,
     Outcome,

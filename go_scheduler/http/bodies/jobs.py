@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
 
 from go_scheduler.handlers.job_types import JobType
+from go_scheduler.handlers.marked import MARK
 from go_scheduler.handlers.schema import Schema
 from go_scheduler.handlers.task import task_id
 from go_scheduler.http.bodies.body import (
@@ -26,7 +27,7 @@ from go_scheduler.http.bodies.body import (
 )
 from go_scheduler.http.bodies.definitions import Overlapping
 from go_scheduler.http.bodies.policies import RetryBody
-from go_scheduler.http.jobs.known_types import MARK, check_type_name, said_of
+from go_scheduler.http.jobs.known_types import check_type_name, said_of
 from go_scheduler.http.problems import invalid
 from go_scheduler.json import check_text, freeze
 from go_scheduler.models import METADATA_LIMIT, TaskDefinition

@@ -9,6 +9,7 @@ from uuid import UUID
 from pydantic import Field
 
 from go_scheduler.clock import ZERO
+from go_scheduler.handlers.marked import unmarked
 from go_scheduler.http.bodies.body import (
     Answer,
     Asked,
@@ -20,7 +21,6 @@ from go_scheduler.http.bodies.body import (
     if_given,
     of_field,
 )
-from go_scheduler.http.jobs.known_types import unmarked
 from go_scheduler.running.elsewhere import times_text
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from go_scheduler.checks import check_name
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.handlers.job_types import JobType, JobTypes
+from go_scheduler.handlers.marked import MARK
 from go_scheduler.handlers.schema import Schema
 from go_scheduler.handlers.task import task_id
 from go_scheduler.http.jobs.keys import Keys
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from go_scheduler.http.access.caller import Caller
     from go_scheduler.json import JSON
     from go_scheduler.models import TaskDefinition
-
-MARK = "go_scheduler.type"
-"""What the metadata of a declared type has: its description, and its schema."""
 
 _MOST = 1000
 _AGE = timedelta(seconds=10)
@@ -231,11 +229,6 @@ def said_of(definition: TaskDefinition) -> Mapping[str, JSON]:
     """What was said of a declared type: its description and schema."""
     said = definition.metadata.get(MARK)
     return said if isinstance(said, dict) else NOTHING
-
-
-def unmarked(metadata: Mapping[str, JSON]) -> dict[str, JSON]:
-    """Metadata as those see it who run something, without what is said of its type."""
-    return {name: value for name, value in metadata.items() if name != MARK}
 
 
 def no_type(name: str) -> Problem:

@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Response
 
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.handlers.marked import MARK
 from go_scheduler.handlers.task import task_id
 from go_scheduler.http.access.caller import Caller
 from go_scheduler.http.access.guard import allowed
@@ -15,7 +16,6 @@ from go_scheduler.http.bodies.body import PageAsked
 from go_scheduler.http.bodies.jobs import TypeAnswer, TypeBody, TypesAnswer
 from go_scheduler.http.context import Context, Here
 from go_scheduler.http.jobs.known_types import (
-    MARK,
     check_type_name,
     is_declared,
     is_type,

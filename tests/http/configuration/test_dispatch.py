@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from pathlib import Path
 from queue import SimpleQueue
@@ -83,6 +84,16 @@ def test_they_are_run_by_a_worker() -> None:
             finished.get(timeout=PATIENCE)
         dispatched.close()
     assert scheduler.get_instance(instance.id).result == {"width": 7}
+
+
+def test_what_the_page_configures_is_right() -> None:
+    page = (Path(__file__).parents[3] / "docs/dispatch.md").read_text()
+    [shown] = re.findall(r"^```yaml[^\n]*\n(.*?)^```$", page, re.M | re.S)
+    settings, types = load(shown), JobTypes()
+    check(settings)
+    Dispatched(settings, types).close()
+    assert [each.name for each in types.types] == ["resize", "video"]
+    assert settings.types.queues(types) == ("pictures",)
 
 
 def test_without_a_bus_there_is_nothing() -> None:

@@ -12,8 +12,8 @@ import pytest
 from go_scheduler import HandlerRegistry, MemoryStore, OnDemandTrigger, TaskDefinition
 from go_scheduler.client import Client
 from go_scheduler.handlers.job_types import JobTypes
+from go_scheduler.handlers.marked import MARK
 from go_scheduler.http import create_app
-from go_scheduler.http.jobs.known_types import MARK
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import SECOND
 from tests.http.jobs.asking import As, field_of
