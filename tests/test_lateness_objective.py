@@ -10,6 +10,7 @@ import pytest
 
 from go_scheduler import RetryAfter
 from go_scheduler.client import Client
+from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError, StoreUnavailableError
 from go_scheduler.events import ObjectiveBroken, ObjectiveMet, hears
 from go_scheduler.health import Lateness, RecentLateness
@@ -20,6 +21,7 @@ from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.builders import HOUR, MINUTE
 from go_scheduler.testing.clock import START, ManualClock
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
+from go_scheduler.triggers.interval import IntervalTrigger
 from tests.conftest import seconds
 
 if TYPE_CHECKING:
@@ -210,6 +212,43 @@ def test_an_objective_is_broken_and_met_again(
         "2 of the last minute's 101 runs are more than 2 s late",
         f"runs are at most 2 s late again, after {met.after.total_seconds():.0f} s",
     ]
+
+
+class Wrong(ManualClock):
+    """That of a node whose time of day is off, and may be set."""
+
+    off = ZERO
+
+    def now(self) -> datetime:
+        return super().now() + self.off
+
+
+def test_a_node_whose_clock_is_off_and_jumps_breaks_no_objective() -> None:
+    wrong = Wrong()
+    told: list[Event] = []
+    store = MemoryStore(wrong)
+    store._time = lambda: ManualClock.now(wrong)
+    listeners = [hears(ObjectiveBroken, ObjectiveMet)(told.append)]
+    begun: list[timedelta] = []
+
+    def handler(instance: TaskInstance) -> None:
+        begun.append(store.now() - instance.due_at)
+
+    every = TaskDefinition(trigger=IntervalTrigger(seconds(1), anchor=START))
+    with Scheduler(
+        handler, store, clock=wrong, lateness_objective=seconds(2), listeners=listeners
+    ) as scheduler:
+        scheduler.schedule(every)
+        for minutes in (5, -10, 0, -5):
+            wrong.off = timedelta(minutes=minutes)
+            wrong.advance(seconds(10))
+        lateness = scheduler.health().lateness
+    assert (told, {*begun}) == ([], {ZERO})
+    assert lateness.minute is not None
+    assert lateness.minute.p99 == MOST_IN_TIME
+    # The store's minutes are those in which they ran.
+    counted = store.list_stats(every=MINUTE, since=START, until=START + MINUTE)
+    assert sum(each.lateness.total for each in counted) == len(begun) == 40
 
 
 def test_no_objective_is_neither_met_nor_broken(clock: ManualClock) -> None:

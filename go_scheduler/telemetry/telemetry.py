@@ -105,8 +105,7 @@ class Telemetry(Gathering):
         except Exception as error:
             self._log.write(
                 logging.WARNING,
-                "a span could not be %s",
-                "made of what is put",
+                "a span could not be made of what is put",
                 ids={},
                 error=error,
             )
@@ -164,7 +163,16 @@ class Telemetry(Gathering):
         def observe(options: CallbackOptions) -> Iterable[Observation]:
             found = self.gathered()
             if figure is figures.STARTED:
-                self._record(found)
+                try:
+                    self._record(found)
+                # What has no histograms still has its counts.
+                except Exception as error:
+                    self._log.write(
+                        logging.WARNING,
+                        "a histogram could not be recorded",
+                        ids={},
+                        error=error,
+                    )
             for values, count in read(found):
                 labels = zip(figure.labels, values, strict=True)
                 yield Observation(count, dict(labels))
