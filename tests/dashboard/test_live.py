@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -13,13 +13,14 @@ import pytest
 from go_scheduler import MemoryStore, StoreUnavailableError, TaskDefinition
 from go_scheduler.client import Client
 from go_scheduler.dashboard import create_dashboard
-from go_scheduler.dashboard.live import Live, Scope, of_instances
+from go_scheduler.dashboard.live import CHANGED, Live, Scope, of_instances
+from go_scheduler.http import create_app
 from go_scheduler.http.problems import Problem
 from go_scheduler.stores.messages import Announcement
 from go_scheduler.testing.builders import MINUTE, OTHER_NODE, definition, pending
 from go_scheduler.triggers.interval import IntervalTrigger
 from tests.dashboard.house import ANN, as_ann
-from tests.http.serving import PATIENCE, Calling, served
+from tests.http.serving import PATIENCE, Calling, called, served
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -39,6 +40,28 @@ class Away(MemoryStore):
         if self.looks < 3:
             raise StoreUnavailableError("it is away")
         return super().counts_up_to(most)
+
+
+class Leaves(MemoryStore):
+    """A store that can be away for a while."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.away = False
+        self.looks = 0
+
+    def counts_up_to(self, most: int) -> Mapping[State, Counted]:
+        self.looks += 1
+        if self.away:
+            raise StoreUnavailableError("it is away")
+        return super().counts_up_to(most)
+
+    async def look(self, times: int) -> None:
+        """Wait until so many more looks have begun."""
+        before = self.looks
+        async with asyncio.timeout(PATIENCE):
+            while self.looks < before + times:
+                await asyncio.sleep(QUICK)
 
 
 async def changed(stream: AsyncIterator[str], change: Callable[[], object]) -> str:
@@ -139,6 +162,51 @@ def test_viewers_share_a_reader_and_are_bounded() -> None:
         assert live._readers == {}
 
     asyncio.run(view())
+
+
+def test_all_viewers_are_told_what_changed_while_the_store_was_away() -> None:
+    store = Leaves()
+
+    async def view() -> set[str]:
+        live = Live(Client(store), every=QUICK)
+        async with AsyncExitStack() as stack:
+            streams = [live.stream("instances") for _ in range(50)]
+            for each in streams:
+                await stack.enter_async_context(aclosing(each))
+                await anext(each)
+            assert (live.viewers, len(live._readers)) == (50, 1)
+            told = [asyncio.create_task(anext(each)) for each in streams]
+            await store.look(2)
+            store.away = True
+            pending(store)
+            await store.look(3)
+            assert not any(each.done() for each in told)
+            store.away = False
+            async with asyncio.timeout(PATIENCE):
+                return {await each for each in told}
+
+    assert asyncio.run(view()) == {CHANGED.format(1)}
+
+
+@pytest.mark.slow
+def test_many_read_figures_and_pages_at_once_and_while_the_store_is_away() -> None:
+    store = Leaves()
+    pages = create_dashboard(Client(store), authorize=as_ann)
+
+    async def read() -> list[set[int]]:
+        found = []
+        async with (
+            called(create_app(Client(store))) as api,
+            called(pages) as browser,
+        ):
+            for store.away in (False, True, False):
+                calls = [api.get("/metrics") for _ in range(25)]
+                calls += [browser.get("/") for _ in range(25)]
+                answers = await asyncio.gather(*calls)
+                found.append({each.status_code for each in answers})
+        return found
+
+    assert asyncio.run(read()) == [{200}, {503}, {200}]
 
 
 def test_a_stream_ends_after_a_while() -> None:

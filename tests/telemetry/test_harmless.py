@@ -99,6 +99,7 @@ class Hangs(SpanProcessor):
             self.let_go.wait(PATIENCE)
 
 
+@pytest.mark.slow
 def test_a_processor_that_hangs_keeps_its_own_run_alone() -> None:
     processor, tracers, store = Hangs(), TracerProvider(), MemoryStore()
     tracers.add_span_processor(processor)
