@@ -187,6 +187,29 @@ class TestEnded:
         assert (instance.state, instance.result) == (State.COMPLETED, 1)
         assert [each.reason for each in house.cancels("bert")] == ["lost"]
 
+    def test_what_comes_twice_or_in_another_order_changes_nothing(
+        self, house: House
+    ) -> None:
+        run = house.publish()
+        house.tell(run, "started")
+        house.tell(run, "accepted")
+        assert house.instance(run).stage is Stage.STARTED
+        for _ in range(2):
+            house.say(run, "succeeded", result=1)
+        house.tell(run, "succeeded", result=2)
+        ended = house.instance(run)
+        assert (ended.state, ended.result, ended.worker) == (
+            State.COMPLETED,
+            1,
+            "anna",
+        )
+        house.cancels()
+        for said in ("failed", "released", "started", "accepted", "succeeded"):
+            assert house.tell(run, said, "anna").settled == ["ack"]
+        house.clock.advance(MINUTE)
+        assert house.instance(run) == ended
+        assert not house.bus.published["go_scheduler.run.default"]
+
     def test_what_waits_for_it_begins(self, house: House) -> None:
         kept = house.put(overlap=Overlap.BUFFER_ALL)
         for _ in range(2):
