@@ -12,7 +12,12 @@ import pytest
 from go_scheduler import MemoryStore
 from go_scheduler.client import Client
 from go_scheduler.dashboard.strips.clock_changes import clock_changes
-from go_scheduler.dashboard.strips.lane import MOST_COUNTED, MOST_MARKS, read_lane
+from go_scheduler.dashboard.strips.lane import (
+    MOST_COUNTED,
+    MOST_MARKS,
+    read_lane,
+    zoom_of,
+)
 from go_scheduler.dashboard.strips.marks import HEIGHT, is_in, mark_of
 from go_scheduler.dashboard.strips.window import ZOOMS, Window
 from go_scheduler.models import Outcome, Skipped, State, TaskInstance
@@ -54,6 +59,23 @@ def lane(
     now: datetime = START + 30 * MINUTE,
 ) -> Lane:
     return read_lane(Client(store), store.get_definition(of.id), window, now=now)
+
+
+@pytest.mark.parametrize(
+    ("every", "zoom"),
+    [
+        (SECOND, "minute"),
+        (6 * SECOND, "10-minutes"),
+        (36 * SECOND, "hour"),
+        (24 * HOUR, "hour"),
+    ],
+)
+def test_a_window_is_as_long_as_what_it_shows_is_told_apart(
+    every: timedelta, zoom: str
+) -> None:
+    waiting = definition(None)
+    dense = definition(START, trigger=IntervalTrigger(every, anchor=START))
+    assert zoom_of([waiting, dense], START) == zoom
 
 
 def test_a_window_is_moved_by_half_and_zoomed_around_its_middle() -> None:

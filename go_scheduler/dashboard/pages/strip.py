@@ -10,7 +10,7 @@ from go_scheduler.client.awaitable import on_thread
 from go_scheduler.dashboard import asked
 from go_scheduler.dashboard.routing import page
 from go_scheduler.dashboard.seen import theirs
-from go_scheduler.dashboard.strips.lane import MOST_HEAPS, Lane, read_lane
+from go_scheduler.dashboard.strips.lane import MOST_HEAPS, Lane, read_lane, zoom_of
 from go_scheduler.dashboard.strips.window import ZOOMS, Window
 from go_scheduler.http.routes.seen import seen_definition
 
@@ -67,20 +67,22 @@ async def read_strip(
     """
     now = visit.now
     query = visit.request.query_params
-    zoom = asked.word(query, "zoom", ZOOMS) or "hour"
+    given = asked.word(query, "zoom", ZOOMS)
     start = asked.instant(query, "start")
-    window = Window.around(now, zoom)
-    if start is not None:
-        window = Window(start=start, zoom=zoom)
     heaps = MOST_HEAPS // max(1, len(definitions))
 
-    def read() -> list[Lane]:
-        return [
+    def read() -> Strip:
+        zoom = given or zoom_of(definitions, now)
+        window = Window.around(now, zoom)
+        if start is not None:
+            window = Window(start=start, zoom=zoom)
+        lanes = [
             read_lane(visit.client, each, window, now=now, heaps=heaps)
             for each in definitions
         ]
+        return Strip(window=window, lanes=lanes, path=path, of=of)
 
-    return Strip(window=window, lanes=await on_thread(read), path=path, of=of)
+    return await on_thread(read)
 
 
 async def strip(visit: Visit) -> Response:

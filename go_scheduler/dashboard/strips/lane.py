@@ -40,6 +40,8 @@ _BEFORE = 10
 _FEW = 5
 _BY_HAND = 100
 _MICROSECOND = timedelta(microseconds=1)
+_HOUR = timedelta(hours=1)
+_BY_ITSELF = ("hour", "10-minutes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +110,24 @@ def read_lane(
         heaps=binned,
         changes=clock_changes(zone_of(definition.trigger), window),
     )
+
+
+def zoom_of(definitions: Sequence[TaskDefinition], now: datetime) -> str:
+    """How long a window is in which what fires next is told apart; an hour at most.
+
+    Args:
+        definitions: What it shows.
+        now: The present.
+    """
+    gaps = []
+    for each in definitions:
+        [planned] = _planned(each, [(now, now + _HOUR)], 2)
+        gaps += [b.at - a.at for a, b in pairwise(planned)]
+    for zoom in _BY_ITSELF:
+        length = Window(start=now, zoom=zoom).length
+        if all(gap / length >= NEAREST for gap in gaps):
+            return zoom
+    return "minute"
 
 
 def _others(
