@@ -121,26 +121,27 @@ class Life(life.Life):
 
     def _trouble(self, taken: Taken) -> str | None:
         """Why this worker does not run it now; None: it does."""
-        handler, name, task = (
-            self._settings.handler,
-            self._settings.name,
-            taken.run.task,
-        )
-        if isinstance(handler, HandlerRegistry):
-            if task is None:
-                return NAMELESS
-            if task not in handler:
-                return f"{name} has no handler for {task!r}"
+        name, task = self._settings.name, taken.run.task
+        if not self._knows(task):
+            return NAMELESS if task is None else f"{name} has no handler for {task!r}"
         if not self._places.room(taken.topic, task):
             return f"{name} runs as many {task!r} as it may"
         return None
+
+    def _knows(self, task: str | None) -> bool:
+        handler = self._settings.handler
+        if isinstance(handler, HandlerRegistry):
+            return task is not None and task in handler
+        return True
 
     def _refuse(self, taken: Taken, delivery: Delivery, reason: str) -> None:
         """Have the scheduler offer it again, a little later each time."""
         delay = _FIRST_DELAY * 2 ** min(taken.key.attempt - 1, _MOST_DOUBLED)
         delay = min(delay, _LONGEST_DELAY)
         id = taken.key.instance_id
-        _LOG.warning("%s is given back for %s: %s", id, delay, reason)
+        # That there is a limit is nothing to be warned of.
+        level = logging.INFO if self._knows(taken.run.task) else logging.WARNING
+        _LOG.log(level, "%s is given back for %s: %s", id, delay, reason)
         status = self._telling.status(taken, Said.RELEASED, delay=delay, error=reason)
         self._ended.add(taken.key, status)
         self._telling.say(status, lambda sent: delivery.ack())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from datetime import timedelta
-from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.clock import SystemClock
@@ -84,7 +83,9 @@ class Sender:
 
     def close(self) -> Sequence[What]:
         """Publish nothing more; what the bus does not have."""
-        return list(chain.from_iterable([each.close() for each in self._lanes]))
+        for each in self._lanes:
+            each.end()
+        return [what for each in self._lanes for what in each.left()]
 
     def _publish(self, what: What, body: bytes) -> bool:
         """Publish one; whether the bus has it now, or never will.
@@ -136,10 +137,13 @@ class _Lane:
             self._waiting[what] = message
             self._changed.notify()
 
-    def close(self) -> Sequence[What]:
+    def end(self) -> None:
         with self._changed:
             self._closed = True
             self._changed.notify()
+
+    def left(self) -> Sequence[What]:
+        """What it has not published, once it has ended."""
         self._thread.join()
         return list(self._waiting)
 

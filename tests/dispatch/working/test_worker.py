@@ -24,12 +24,14 @@ from go_scheduler import (
     current_run,
 )
 from go_scheduler.dispatch import DispatchWorker, Work, open_bus, tell_progress
+from go_scheduler.events.instrument import Instrument
 from tests.dispatch.working.bench import AT, PATIENCE, Bench, bench
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from go_scheduler.dispatch import Delivery
+    from go_scheduler.events.instrument import Watched
     from go_scheduler.models import TaskInstance
 
 LATER = timedelta(seconds=7)
@@ -376,6 +378,29 @@ def test_a_timeout_cancels_what_is_async(one: Bench, wrapped: bool) -> None:
     assert (end.error or "").startswith("timed out after 0:00:00.010000\n\nTraceback")
 
 
+class Around(Instrument):
+    """Notes in which trace handlers are called."""
+
+    def __init__(self) -> None:
+        self.traces: list[str | None] = []
+
+    def watch(self, node: Watched) -> None:
+        """A worker has no node."""
+
+    @contextmanager
+    def around(self, instance: TaskInstance) -> Iterator[None]:
+        self.traces.append(instance.trace_context)
+        yield
+
+
+def test_handlers_are_called_within_the_trace_of_their_run(one: Bench) -> None:
+    around = Around()
+    with working(one, lambda work: work.traceparent, telemetry=around):
+        assert one.end_of(one.publish(trace_context="00-a-b-01")).result == "00-a-b-01"
+        one.end_of(one.publish())
+    assert around.traces == ["00-a-b-01", None]
+
+
 SENDS = HandlerRegistry()
 SENDS.register("send")(print)
 
@@ -398,6 +423,7 @@ SENDS.register("send")(print)
         ({"topic_per_task": "a"}, "True, False or names"),
         ({"topic_per_task": 5}, "True, False or names"),
         ({"handler": HandlerRegistry(), "topic_per_task": True}, "has no handlers"),
+        ({"telemetry": print}, "telemetry"),
         ({"name": ""}, "name"),
         ({"name": "é" * 200}, "shorter name"),
         ({"namespace": ""}, "namespace"),
