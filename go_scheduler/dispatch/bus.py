@@ -45,7 +45,8 @@ class MessageBus(ABC):
 
         Raises:
             BusUnavailableError: Within about two seconds, at once if the bus is known
-                to be away. The message may nevertheless be on the bus, or come to be.
+                to be away. The message may nevertheless be on the bus, or come to be,
+                unless the error's ``unsent`` is true.
         """
 
     @abstractmethod
