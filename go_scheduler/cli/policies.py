@@ -30,6 +30,12 @@ class RunPolicies:
     timeout: Annotated[
         str | None, _option("How long a run may take before it is told to end.")
     ] = None
+    start_timeout: Annotated[
+        str | None, _option("How long a bus may wait until it is accepted, then begun.")
+    ] = None
+    heartbeat_timeout: Annotated[
+        str | None, _option("How long its worker on a bus may be silent.")
+    ] = None
     max_attempts: Annotated[
         int | None, _option("Runs after which it has failed.", metavar="COUNT")
     ] = None
@@ -61,6 +67,10 @@ class RunPolicies:
             "priority": self.priority,
             "expire_after": duration_of(self.expire_after, "--expire-after"),
             "timeout": duration_of(self.timeout, "--timeout"),
+            "start_timeout": duration_of(self.start_timeout, "--start-timeout"),
+            "heartbeat_timeout": duration_of(
+                self.heartbeat_timeout, "--heartbeat-timeout"
+            ),
             "retry": self._retry(),
             "overlap": self.overlap,
             "lock": self.lock,

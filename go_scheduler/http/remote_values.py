@@ -35,6 +35,8 @@ def definition_of(answer: Any) -> TaskDefinition:
         metadata=body.metadata,
         expire_after=body.expire_after,
         timeout=body.timeout,
+        start_timeout=body.start_timeout,
+        heartbeat_timeout=body.heartbeat_timeout,
         retry=if_given(body.retry, lambda it: it.policy("retry")),
         catch_up=if_given(body.catch_up, lambda it: it.policy("catch_up")),
         jitter=body.jitter,

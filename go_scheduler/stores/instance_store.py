@@ -51,7 +51,9 @@ class InstanceStore(ABC):
         to have a slot: that is for ``start_instances`` to find out. Selecting and
         marking is one atomic step: nodes calling at the same moment never receive the
         same instance. Of a run that had come to no end when its claim was taken over
-        that is kept as *lost*, as by ``finish_instances``.
+        that is kept as *lost*, as by ``finish_instances``; with the stage in which it
+        was on a bus, which the claim answers as ``silence``
+        (``go_scheduler.stores.silences`` has the rule). What is claimed is on no bus.
 
         Args:
             claimant: The calling node.
@@ -153,7 +155,17 @@ class InstanceStore(ABC):
         A run may be handed on with that. From then on nothing lets its claim lapse
         sooner than it would: neither this renewal nor a later one under that claim. A
         ``worker`` that is given with that is kept with the instance until it is pending
-        or claimed again.
+        or claimed again; so is a ``progress``.
+
+        **A stage** says how far a run has come on a bus. *Published*: ``start_by`` is
+        when its claim lapses. *Accepted*: the same, and ``accepted_at`` is the store's
+        time, unless it is known already. *Started*: ``accepted_at`` likewise, there is
+        no ``start_by``, and the run counts from now: that is its ``started_at``. A
+        stage sets how long the claim holds, to less as well. It never goes back: of one
+        that would, only the ``lease`` counts, as of a run that is handed on. Who has
+        accepted it has it: a ``worker`` of another name that says *accepted* or
+        *started* has lost the claim. ``accepted_at`` and ``start_by`` go as ``worker``
+        does.
 
         Args:
             renewals: At most one for each instance.

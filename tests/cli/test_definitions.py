@@ -79,6 +79,7 @@ def test_each_option_that_says_how(shell: Shell) -> None:
     shell(
         *("add", "report", "--every", "5m", "--queue", "slow", "--priority", "2"),
         *("--metadata", '{"team": "a"}', "--expire-after", "10m", "--timeout", "5m"),
+        *("--start-timeout", "4m", "--heartbeat-timeout", "3m"),
         *("--max-attempts", "3", "--retry-delay", "10s", "--retry-factor", "2"),
         *("--retry-max-delay", "1h", "--retry-jitter", "0.5", "--catch-up", "all"),
         *("--grace", "1m", "--within", "1h", "--drop-after", "1d", "--jitter", "2s"),
@@ -95,6 +96,8 @@ def test_each_option_that_says_how(shell: Shell) -> None:
         metadata={"team": "a"},
         expire_after=timedelta(minutes=10),
         timeout=timedelta(minutes=5),
+        start_timeout=timedelta(minutes=4),
+        heartbeat_timeout=timedelta(minutes=3),
         retry=RetryPolicy(
             max_attempts=3,
             delay=timedelta(seconds=10),

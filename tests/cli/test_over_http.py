@@ -57,6 +57,7 @@ def test_definitions_are_the_same(shell: Shell, far: Shell) -> None:
     far(
         *("add", "report", "--cron", "0 9 * * *", "--timezone", "Europe/Berlin"),
         *("--metadata", '{"team": "a"}', "--expire-after", "10m", "--timeout", "5m"),
+        *("--start-timeout", "4m", "--heartbeat-timeout", "3m"),
         *("--max-attempts", "3", "--retry-delay", "10s", "--catch-up", "all"),
         *("--jitter", "2s", "--overlap", "skip", "--lock", "disk", "--priority", "2"),
         *("--key", "nightly"),
@@ -80,6 +81,7 @@ def test_definitions_are_the_same(shell: Shell, far: Shell) -> None:
         same(shell, far, *words)
     [shown] = shell.json("show", "report")
     assert shown["id"] == str(TaskDefinition.id_for("nightly"))
+    assert (shown["start_timeout"], shown["heartbeat_timeout"]) == (240, 180)
     assert far.json("show", shown["id"][:8]) == [shown]
     assert "resumed" in far("resume", "odd")
     assert shell.json("show", "odd")[0]["state"] == "active"

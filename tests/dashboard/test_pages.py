@@ -289,11 +289,14 @@ def test_policies_are_written_for_people() -> None:
         retry=RetryPolicy(max_attempts=3, delay=2 * SECOND, stop_on=[KeyError]),
         catch_up=CatchUp(mode="none"),
         timeout=MINUTE,
+        start_timeout=SECOND,
+        heartbeat_timeout=2 * SECOND,
     )
     found = dict(policies_of(made))
     assert found["retry: max attempts"] == "3"
     assert found["retry: delay"] == "2 s"
     assert "KeyError" in found["retry: stop on"]
     assert found["timeout"] == "1 min"
+    assert (found["start timeout"], found["heartbeat timeout"]) == ("1 s", "2 s")
     assert found["overlap"] == "allow"
     assert "lock" not in found

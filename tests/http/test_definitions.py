@@ -38,6 +38,8 @@ FULL: dict[str, Any] = {
     "metadata": {"shop": 7, "parts": [1, {"deep": None}]},
     "expire_after": 60,
     "timeout": 1.5,
+    "start_timeout": 2.5,
+    "heartbeat_timeout": 3,
     "retry": {
         "max_attempts": None,
         "delay": 10,
@@ -88,6 +90,8 @@ def test_what_is_sent_is_what_is_kept_and_answered(
     assert kept.catch_up is not None
     assert (kept.catch_up.mode, kept.catch_up.grace) == ("all", seconds(5))
     assert (kept.timeout, kept.overlap) == (seconds(1.5), Overlap.SKIP)
+    limits = kept.start_timeout, kept.heartbeat_timeout
+    assert limits == (seconds(2.5), seconds(3))
     state = {"expression": "0 9 * * *", "timezone": "Europe/Berlin"}
     trigger = {"kind": "cron", "state": state}
     assert body.items() >= {**FULL, "trigger": trigger, "state": "paused"}.items()

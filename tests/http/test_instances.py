@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
 
 from go_scheduler import Outcome
-from go_scheduler.testing.builders import claimed, finish, pending, running
+from go_scheduler.http.bodies.instances import InstanceAnswer, RunAnswer
+from go_scheduler.models import RunEnd, Stage, TaskRun
+from go_scheduler.testing.builders import LEASE, claimed, finish, pending, running
+from go_scheduler.testing.clock import START
+from tests.conftest import instance
 
 if TYPE_CHECKING:
     from go_scheduler import Store
@@ -67,6 +72,31 @@ def test_what_has_failed_has_its_runs_and_is_run_again(
     over = http.get(path).json()
     assert over["updated_at"] == over["completed_at"]
     assert http.post(f"{path}/retry").json()["state"] == "pending"
+
+
+def test_how_far_a_run_on_a_bus_has_come_is_answered() -> None:
+    accepted = replace(
+        instance(),
+        accepted_at=START,
+        start_by=START + LEASE,
+        worker="mail 7",
+        progress={"done": 3},
+    )
+    found = InstanceAnswer.of(accepted).model_dump(mode="json")
+    assert (found["stage"], found["progress"]) == ("accepted", {"done": 3})
+    assert found["accepted_at"] == "2030-01-01T00:00:00Z"
+    assert found["start_by"] == "2030-01-01T00:00:20Z"
+    run = TaskRun(
+        instance_id=accepted.id,
+        attempt=1,
+        node=None,
+        started_at=START,
+        ended_at=START,
+        outcome=RunEnd.LOST,
+        error=None,
+        lost_in=Stage.STARTED,
+    )
+    assert RunAnswer.of(run).model_dump(mode="json")["lost_in"] == "started"
 
 
 def test_what_has_not_ended_is_cancelled(http: Calling, store: Store) -> None:

@@ -114,6 +114,8 @@ def policies_of(definition: TaskDefinition) -> list[tuple[str, str]]:
     found += [
         ("expire after", definition.expire_after),
         ("timeout", definition.timeout),
+        ("start timeout", definition.start_timeout),
+        ("heartbeat timeout", definition.heartbeat_timeout),
     ]
     for name in ("retry", "catch_up"):
         policy = getattr(definition, name)

@@ -51,6 +51,8 @@ _ANSWER: JsonDict = {
     "metadata": {"recipients": ["ann@example.org"]},
     "expire_after": None,
     "timeout": None,
+    "start_timeout": None,
+    "heartbeat_timeout": None,
     "retry": None,
     "catch_up": None,
     "jitter": None,
@@ -85,6 +87,12 @@ class DefinitionBody(Body):
         None, description="How long a run may take before it is presumed hung."
     )
     timeout: Seconds | None = Field(None, description="When a run is told to end.")
+    start_timeout: Seconds | None = Field(
+        None, description="How long a bus may wait until it is accepted, then begun."
+    )
+    heartbeat_timeout: Seconds | None = Field(
+        None, description="How long its worker on a bus may be silent."
+    )
     retry: RetryBody | None = Field(None, description="null: the server's default.")
     catch_up: CatchUpBody | None = Field(
         None, description="null: the server's default."
@@ -134,6 +142,8 @@ class DefinitionBody(Body):
                 metadata=self.metadata,
                 expire_after=self.expire_after,
                 timeout=self.timeout,
+                start_timeout=self.start_timeout,
+                heartbeat_timeout=self.heartbeat_timeout,
                 retry=retry,
                 catch_up=catch_up,
                 jitter=self.jitter,
@@ -175,6 +185,8 @@ class DefinitionAnswer(Answer):
     metadata: Object
     expire_after: Seconds | None
     timeout: Seconds | None
+    start_timeout: Seconds | None
+    heartbeat_timeout: Seconds | None
     retry: RetryBody | None
     catch_up: CatchUpBody | None
     jitter: Seconds | None
@@ -204,6 +216,8 @@ class DefinitionAnswer(Answer):
             metadata=dict(definition.metadata),
             expire_after=definition.expire_after,
             timeout=definition.timeout,
+            start_timeout=definition.start_timeout,
+            heartbeat_timeout=definition.heartbeat_timeout,
             retry=if_given(definition.retry, RetryBody.of),
             catch_up=if_given(definition.catch_up, CatchUpBody.of),
             jitter=definition.jitter,

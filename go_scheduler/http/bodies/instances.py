@@ -27,6 +27,7 @@ from go_scheduler.models import (
     Cancelled,
     Outcome,
     RunEnd,
+    Stage,
     State,
     TaskInstance,
     TaskRun,
@@ -58,6 +59,10 @@ _ANSWER: JsonDict = {
     "error": None,
     "result": None,
     "client": None,
+    "stage": None,
+    "accepted_at": None,
+    "start_by": None,
+    "progress": None,
     "skipped": None,
     "cancel_requested": False,
     "parked": False,
@@ -119,6 +124,10 @@ class InstanceAnswer(Answer):
         description="What the worker said of its last run: `started_at` and `ended_at`"
         " by its own clock; null: nothing."
     )
+    stage: Stage | None = Field(description="How far its run has come on a bus.")
+    accepted_at: Instant | None
+    start_by: Instant | None
+    progress: Any = Field(description="What was told last; null: nothing.")
     skipped: SkippedAnswer | None
     cancel_requested: bool
     parked: bool
@@ -152,6 +161,10 @@ class InstanceAnswer(Answer):
             error=instance.error,
             result=instance.result,
             client=instance.client,
+            stage=instance.stage,
+            accepted_at=instance.accepted_at,
+            start_by=instance.start_by,
+            progress=instance.progress,
             skipped=if_given(instance.skipped, SkippedAnswer.of),
             cancel_requested=instance.cancel_requested,
             parked=instance.parked,
@@ -178,6 +191,7 @@ class RunAnswer(Answer):
     ended_at: Instant
     outcome: RunEnd
     error: str | None
+    lost_in: Stage | None
 
     @classmethod
     def of(cls, run: TaskRun) -> Self:
@@ -190,6 +204,7 @@ class RunAnswer(Answer):
             ended_at=run.ended_at,
             outcome=run.outcome,
             error=run.error,
+            lost_in=run.lost_in,
         )
 
 

@@ -68,6 +68,12 @@ class JobBody(Body):
     priority: int | None = Field(None, json_schema_extra={"minimum": 0, "maximum": 3})
     retry: RetryBody | None = None
     timeout: Seconds | None = Field(None, description="When a run is told to end.")
+    start_timeout: Seconds | None = Field(
+        None, description="How long a bus may wait until it is accepted, then begun."
+    )
+    heartbeat_timeout: Seconds | None = Field(
+        None, description="How long its worker on a bus may be silent."
+    )
     expire_after: Seconds | None = Field(
         None, description="How long a run may take before it is presumed hung."
     )
@@ -86,6 +92,8 @@ class JobBody(Body):
             "priority": self.priority,
             "retry": if_given(self.retry, lambda it: it.policy("retry")),
             "timeout": self.timeout,
+            "start_timeout": self.start_timeout,
+            "heartbeat_timeout": self.heartbeat_timeout,
             "expire_after": self.expire_after,
             "lock": self.lock,
             "metadata": self.metadata,
@@ -161,6 +169,12 @@ class TypeBody(Body):
     priority: int = Field(1, json_schema_extra={"minimum": 0, "maximum": 3})
     retry: RetryBody | None = Field(None, description="null: the server's default.")
     timeout: Seconds | None = Field(None, description="When a run is told to end.")
+    start_timeout: Seconds | None = Field(
+        None, description="How long a bus may wait until it is accepted, then begun."
+    )
+    heartbeat_timeout: Seconds | None = Field(
+        None, description="How long its worker on a bus may be silent."
+    )
     expire_after: Seconds | None = Field(
         None, description="How long a run may take before it is presumed hung."
     )
@@ -198,6 +212,8 @@ class TypeBody(Body):
                 priority=self.priority,
                 retry=retry,
                 timeout=self.timeout,
+                start_timeout=self.start_timeout,
+                heartbeat_timeout=self.heartbeat_timeout,
                 expire_after=self.expire_after,
                 overlap=self.overlap,
                 lock=self.lock,
@@ -217,6 +233,8 @@ class TypeAnswer(Answer):
     priority: int
     retry: RetryBody | None
     timeout: Seconds | None
+    start_timeout: Seconds | None
+    heartbeat_timeout: Seconds | None
     expire_after: Seconds | None
     overlap: Overlap
     lock: str | None
@@ -241,6 +259,8 @@ class TypeAnswer(Answer):
             priority=definition.priority,
             retry=if_given(definition.retry, RetryBody.of),
             timeout=definition.timeout,
+            start_timeout=definition.start_timeout,
+            heartbeat_timeout=definition.heartbeat_timeout,
             expire_after=definition.expire_after,
             overlap=definition.overlap,
             lock=definition.lock,

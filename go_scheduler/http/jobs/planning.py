@@ -26,7 +26,16 @@ if TYPE_CHECKING:
     from go_scheduler.http.jobs.known_types import KnownType
     from go_scheduler.json import JSON
 
-_FIELDS = ("queue", "priority", "timeout", "expire_after", "lock", "metadata")
+_FIELDS = (
+    "queue",
+    "priority",
+    "timeout",
+    "expire_after",
+    "start_timeout",
+    "heartbeat_timeout",
+    "lock",
+    "metadata",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -168,15 +168,13 @@ def read_definition(
     except Exception as error:
         return _stand_in(row, contents, error)
     named = like.name, like.queue, like.priority
+    limits = like.expire_after, like.timeout, like.start_timeout, like.heartbeat_timeout
     return _definition(
         contents.trigger,
         row.id,
         *named,
         contents.metadata,
-        like.expire_after,
-        like.timeout,
-        like.start_timeout,
-        like.heartbeat_timeout,
+        *limits,
         like.retry,
         like.catch_up,
         like.jitter,

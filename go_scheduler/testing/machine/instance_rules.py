@@ -11,7 +11,7 @@ from uuid import UUID
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from go_scheduler.models import RUNS, Outcome, State
+from go_scheduler.models import RUNS, Outcome, Stage, State
 from go_scheduler.stores.messages import Claim, Release, Renewal, RunOutcome
 from go_scheduler.stores.slots import uses_slot
 from go_scheduler.testing.machine.drawn import (
@@ -59,7 +59,10 @@ class InstanceRules(StorePair):
             )
             if store is self.oracle:
                 self._note(claimed)
-            return {self._known(store, each): seen_of(each) for each in claimed}
+            return {
+                self._known(store, each): (seen_of(each), each.silence)
+                for each in claimed
+            }
 
         self._alike(claim)
 
@@ -114,15 +117,20 @@ class InstanceRules(StorePair):
         lease=seconds.filter(bool),
         handed_on=st.booleans(),
         worker=st.sampled_from([None, "ä", "b"]),
+        stage=st.none() | st.sampled_from(Stage),
+        progress=st.sampled_from([None, '"ä"', "[1]"]),
     )
     def renew(
         self,
         data: st.DataObject,
+        *,
         lease: timedelta,
         handed_on: bool,
         worker: str | None,
+        stage: Stage | None,
+        progress: str | None,
     ) -> None:
-        """A node renews or hands on what it has claimed or lost."""
+        """A node renews or hands on what it has claimed or lost, perhaps over a bus."""
         claims = self._some(data, self._claims)
 
         def renew(store: Store) -> object:
@@ -133,6 +141,8 @@ class InstanceRules(StorePair):
                         lease=lease,
                         handed_on=handed_on,
                         worker=worker,
+                        stage=stage,
+                        progress=progress,
                     )
                     for each in claims
                 ]

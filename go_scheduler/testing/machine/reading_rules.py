@@ -91,6 +91,7 @@ class ReadingRules(StorePair):
                         run.outcome,
                         run.error,
                         run.worker,
+                        run.lost_in,
                     )
                     for run in store.list_runs(each.id)
                 ]

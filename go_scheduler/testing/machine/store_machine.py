@@ -125,7 +125,11 @@ class StoreMachine(
         def read(store: Store) -> object:
             found = store.list_instances(limit=ALL)
             return {
-                self._known(store, each): (seen_of(each), each.worker, each.result)
+                self._known(store, each): (
+                    seen_of(each),
+                    (each.worker, each.result),
+                    (each.accepted_at, each.start_by, each.progress),
+                )
                 for each in found
             }
 

@@ -132,6 +132,8 @@ def test_a_job_with_settings_of_its_own_has_its_own_definition(client: Client) -
         "priority": 0,
         "retry": {"max_attempts": 3, "delay": 5},
         "expire_after": 60,
+        "start_timeout": 7,
+        "heartbeat_timeout": 8,
         "metadata": {"shop": 7},
     }
 
@@ -146,6 +148,7 @@ def test_a_job_with_settings_of_its_own_has_its_own_definition(client: Client) -
         assert of.retry == RetryPolicy(max_attempts=3, delay=5 * SECOND)
         assert (of.expire_after, of.metadata) == (60 * SECOND, {"shop": 7})
         assert (of.lock, of.timeout) == ("smtp", 5 * SECOND)
+        assert (of.start_timeout, of.heartbeat_timeout) == (7 * SECOND, 8 * SECOND)
         assert not of.named
 
     ask(client, asking)

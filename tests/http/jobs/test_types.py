@@ -64,6 +64,8 @@ def test_a_type_is_declared_changed_read_and_deleted(client: Client) -> None:
         "priority": 2,
         "retry": {"max_attempts": 3, "delay": 5},
         "timeout": 10,
+        "start_timeout": 20,
+        "heartbeat_timeout": 30,
         "expire_after": 60,
         "overlap": "skip",
         "lock": "smtp",
@@ -84,6 +86,8 @@ def test_a_type_is_declared_changed_read_and_deleted(client: Client) -> None:
         assert (await http.get("/v1/types")).json() == {"items": [found], "next": None}
         stored = client.get_definition(SEND)
         assert (stored.name, stored.queue, stored.lock) == ("send", "mail", "smtp")
+        assert stored.start_timeout == 20 * SECOND
+        assert stored.heartbeat_timeout == 30 * SECOND
         assert stored.trigger == OnDemandTrigger()
         answer = await http.put("/v1/types/send", json={"queue": "post"})
         assert (answer.status_code, answer.json()["queue"]) == (200, "post")
