@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import UTC, timedelta
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 from uuid import UUID, uuid4
 
 import psycopg
@@ -25,7 +25,7 @@ from go_scheduler.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from go_scheduler.models import Skipped, State, TaskDefinition
+from go_scheduler.models import Silence, Skipped, Stage, State, TaskDefinition
 from go_scheduler.stores.changes import EDITED
 from go_scheduler.stores.cockroachdb import CockroachDBDialect
 from go_scheduler.stores.messages import Position
@@ -39,6 +39,7 @@ from go_scheduler.stores.sql import contents
 from go_scheduler.stores.sql import database as sql_database
 from go_scheduler.stores.sql.contents import ContentsCache
 from go_scheduler.stores.sql.database import Fault, Lane, Overtaken
+from go_scheduler.stores.sql.lapsed import silences_of
 from go_scheduler.stores.sql.rows import read_definition
 from go_scheduler.stores.sql.tables import definitions
 from go_scheduler.stores.sql.types import UNREADABLE
@@ -1015,3 +1016,25 @@ def test_who_is_always_overtaken_is_told(
     with pytest.raises(StoreUnavailableError, match="faster each of 3 times"):
         store._database.transact(work)
     assert store.retries["overtaken"] == 3
+
+
+class Lapsed(NamedTuple):
+    """A row as it was before it was claimed anew."""
+
+    id: UUID
+    began: object = START
+    taken_at: object = None
+    due_by: object = START
+    ran_by: str | None = None
+
+
+def test_a_run_whose_times_cannot_be_read_is_taken_over_as_one_of_no_bus() -> None:
+    silent, broken, plain, waits = (UUID(int=number) for number in range(4))
+    rows = [
+        Lapsed(silent),
+        Lapsed(broken, taken_at=UNREADABLE),
+        Lapsed(plain, due_by=None),
+        Lapsed(waits, began=None),
+    ]
+    silence = Silence(stage=Stage.PUBLISHED, within=START - START)
+    assert silences_of(rows) == {silent: silence}
