@@ -208,6 +208,11 @@ WRONG_TYPE = Kind(
     _ERROR,
     "See who wrote it, have that use other keys, and delete it.",
 )
+BROKEN = Kind(
+    "broken",
+    _WARNING,
+    "See what has changed them by hand, and delete their keys: they are left aside.",
+)
 
 OF_STORES = (
     UNREACHABLE,
@@ -247,6 +252,7 @@ OF_STORES = (
     SLOW_ANSWERS,
     SLOW_SCRIPTS,
     WRONG_TYPE,
+    BROKEN,
 )
 """All that stores of this package may find wrong with their databases."""
 

@@ -10,6 +10,7 @@ import redis
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import StoreError
 from go_scheduler.stores.findings import (
+    BROKEN,
     EVICTING,
     MAY_LOSE,
     MEMORY_FULL,
@@ -53,7 +54,7 @@ _TYPES = {
     "hash": "counts d dk i ids nodes sets settings slots t v",
     "zset": "all df di due du e f free idle keys l n names p s soon tombstones"
     " undecided w x",
-    "set": "dh do parked queues",
+    "set": "broken dh do parked queues",
     "list": "r",
     "string": "first life",
 }
@@ -197,6 +198,18 @@ def _keys(client: Any, prefix: str) -> Iterator[Finding]:
         yield well("keys", f"{looked_at:,} keys are of the types they should be")
 
 
+def _broken(client: Any, prefix: str) -> Iterator[Finding]:
+    _, ids = client.sscan(f"{prefix}broken", 0, count=_AT_ONCE)
+    with client.pipeline(transaction=False) as asked:
+        for each in ids:
+            asked.exists(f"{prefix}i:{each}")
+        there = asked.execute()
+    left = sorted(each for each, is_there in zip(ids, there, strict=True) if is_there)
+    if left:
+        shown = ", ".join(left[:_SHOWN])
+        yield BROKEN.found(f"instances that cannot be read: {shown}")
+
+
 _STATUSES = (
     "rdb_last_bgsave_status",
     "aof_last_bgrewrite_status",
@@ -210,5 +223,6 @@ QUESTIONS: Mapping[str, Question] = {
     "latency": _latency,
     "scripts": _scripts,
     "keys": _keys,
+    "broken": _broken,
 }
 """All that is asked, by what it is about."""

@@ -1,9 +1,26 @@
 -- with: definitions rows instances claiming
 -- Hand due instances to one node, and to no other.
 local found = {}
+
+-- One that cannot be read would be the first of its list for ever, and is taken off it.
+local function set_aside(member)
+  for _, queue in ipairs(A.queues) do
+    call('ZREM', P .. 'l:' .. queue, member)
+    for _, priority in ipairs(A.priorities) do
+      call('ZREM', P .. 'p:' .. priority .. ':' .. queue, member)
+    end
+  end
+  call('SADD', P .. 'broken', id_of(member))
+end
+
 local function take(members)
-  for _, row in ipairs(instances_of(members)) do
-    found[#found + 1] = row
+  for _, member in ipairs(members) do
+    local row = instance(id_of(member))
+    if row then
+      found[#found + 1] = row
+    else
+      set_aside(member)
+    end
   end
 end
 

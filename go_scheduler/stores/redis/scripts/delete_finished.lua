@@ -45,7 +45,7 @@ local function bury(of)
   if of.named then
     call(
       'HSET', P .. 't:' .. of.id, 'trigger_kind', of.trigger_kind, 'trigger_state',
-      of.trigger_state, 'revision', of.revision, 'completed_at', of.completed_at
+      of.trigger_state, 'revision', of.revision or 0, 'completed_at', of.completed_at
     )
     call('ZADD', P .. 'tombstones', 0, of.completed_at .. of.id)
   end

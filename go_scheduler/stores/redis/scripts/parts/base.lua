@@ -46,6 +46,12 @@ local function plus(at, micros)
   return found
 end
 
+-- What a hash has; nothing, if somebody has put something else there.
+local function hash_of(key)
+  local values = redis.pcall('HGETALL', P .. key)
+  return values.err and {} or values
+end
+
 local function later(one, other)
   return one > other and one or other
 end

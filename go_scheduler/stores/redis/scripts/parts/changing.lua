@@ -86,7 +86,7 @@ local function pause(of, note)
   take_back(of)
   local open = open_rows(of)
   change(of, {
-    paused = '1', note = note or false, paused_at = now, revision = of.revision + 1,
+    paused = '1', note = note or false, paused_at = now, revision = (of.revision or 0) + 1,
   })
   for _, row in ipairs(open) do
     if is_unused(row) then
@@ -107,7 +107,7 @@ local function resume(of)
   local open = open_rows(of)
   change(of, {
     pause_since = of.paused_at or now, pause_until = now, pause_note = of.note or false,
-    paused = false, note = false, paused_at = false, revision = of.revision + 1,
+    paused = false, note = false, paused_at = false, revision = (of.revision or 0) + 1,
   })
   for _, row in ipairs(open) do
     if row.started_at then
@@ -121,8 +121,8 @@ end
 -- Take a definition away; what has ended of it stays, listed nowhere.
 local function take_away(of)
   local first = tonumber(call('GET', P .. 'first') or 1)
-  if of.revision >= first then
-    call('SET', P .. 'first', of.revision + 1)
+  if (of.revision or 0) >= first then
+    call('SET', P .. 'first', (of.revision or 0) + 1)
   end
   unlist(of)
   leave_facets(of)

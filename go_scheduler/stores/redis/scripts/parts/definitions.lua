@@ -13,7 +13,7 @@ local BRIEF = {
 local lives, brief = {}, false
 
 local function read_briefly(life)
-  local values = call('HMGET', P .. 'd:' .. life, unpack(BRIEF))
+  local values = redis.pcall('HMGET', P .. 'd:' .. life, unpack(BRIEF))
   local found = values[1] and { life = life }
   for n, name in ipairs(found and BRIEF or {}) do
     found[name] = values[n] or nil
@@ -22,7 +22,7 @@ local function read_briefly(life)
 end
 
 local function read_whole(life)
-  local values = call('HGETALL', P .. 'd:' .. life)
+  local values = hash_of('d:' .. life)
   local found = #values > 0 and { life = life }
   for n = 1, #values, 2 do
     found[values[n]] = values[n + 1]
@@ -38,7 +38,9 @@ local function definition(life)
     if found then
       found.revision = tonumber(found.revision)
     end
-    lives[life] = found
+    -- What somebody has broken by hand is left alone, as if it were not there.
+    found = found and found.id and found.queue and found.priority and found
+    lives[life] = found or false
   end
   return found
 end

@@ -60,7 +60,7 @@ local function put(plan)
   elseif plan.takes_back then
     take_back(of)
   end
-  plan.values.revision = of.revision + 1
+  plan.values.revision = (of.revision or 0) + 1
   replace(of, plan.values)
   return of
 end

@@ -61,11 +61,25 @@ local function place(row)
   return 'p:' .. row.priority .. ':' .. row.queue, row.due_at .. row.id
 end
 
+-- Whether it has what is gone by: somebody may have broken it by hand.
+local function is_whole(row)
+  for name in pairs(NUMBERS) do
+    if type(row[name]) ~= 'number' and (row[name] or name ~= 'handed_on') then
+      return false
+    end
+  end
+  return row.due_at and row.execute_at and row.queue and row.priority
+    and (row.completed_at or not row.outcome)
+    and (row.expires_at or not row.claimed_by or row.outcome)
+    and (row.slot or not row.parked)
+    and row.of and definition(row.of)
+end
+
 -- The row of an id, or false.
 local function instance(id)
   local row = rows[id]
   if row == nil then
-    local values = call('HGETALL', P .. 'i:' .. id)
+    local values = hash_of('i:' .. id)
     local old, read = {}, { id = id }
     for n = 1, #values, 2 do
       local name, value = values[n], values[n + 1]
@@ -73,8 +87,8 @@ local function instance(id)
       old[name], read[name] = value, value
     end
     row = false
-    -- What somebody has broken by hand is left alone, as if it were not there.
-    if old.due_at and old.execute_at and old.of and definition(old.of) then
+    -- Another one is left alone, as if it were not there.
+    if is_whole(old) then
       row, read.old = read, old
       row.zkey, row.zmember, row.zturn = place(row)
     end
